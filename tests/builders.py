@@ -40,9 +40,6 @@ KNOWN_EVENTS: dict[str, tuple[str, Category, bool]] = {
 EXTEND_SHARE = {1: 0.25, 2: 0.20, 4: 0.12, 8: 0.03, 16: 0.02}
 
 
-# --- Experiment and plan ---------------------------------------------------------------------------------------------
-
-
 def make_experiment(factors: Mapping[str, Sequence[JsonValue]], repetitions: int = 5, **fields: object) -> Experiment:
     """An experiment on two volumes. `factors` maps a spec path to its levels; a name that is not a path sets
     nothing."""
@@ -106,9 +103,6 @@ def _config(experiment: Experiment, levels: Sequence[Level]) -> Config:
                 table = table.setdefault(parent, {})  # type: ignore[assignment]
             table[last] = value
     return Config.model_validate(tables)
-
-
-# --- Runs ------------------------------------------------------------------------------------------------------------
 
 
 def ten_seconds(levels: Levels, repetition: int) -> float:

@@ -201,9 +201,6 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-# --- what is left ----------------------------------------------------------------------------------------------------
-
-
 def postgres_processes(below: Path) -> list[int]:
     """Process ids of PostgreSQL's servers and sessions; see `server_processes`."""
     return server_processes(below, ("postgres",))

@@ -122,9 +122,6 @@ class TdsServer:
         return _metadata(answer.columns, types) + rows + _done(len(answer.rows))
 
 
-# --- packets ---------------------------------------------------------------------------------------------------------
-
-
 def _receive(connection: socket.socket) -> tuple[int, bytes]:
     content = b""
     while True:
@@ -200,9 +197,6 @@ def _error(error: ServerError) -> bytes:
 
 def _done(rows: int, *, failed: bool = False) -> bytes:
     return struct.pack("<BHHQ", 0xFD, 0x02 if failed else 0x10, 0xC1, rows)
-
-
-# --- values ----------------------------------------------------------------------------------------------------------
 
 
 def _type_of(values: list[Any]) -> type:

@@ -432,9 +432,6 @@ def test_the_time_of_an_analysis_grows_no_faster_than_its_cells():
     assert took_s("xyz") < 2.5 * 10 * min(took_s("xy") for _ in range(3))
 
 
-# --- Several engines -------------------------------------------------------------------------------------------------
-
-
 def test_waits_of_different_engines_are_compared_by_what_is_waited_for():
     experiment, plan = make_planned({"target.engine": ["postgres", "mariadb"]})
 

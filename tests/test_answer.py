@@ -320,8 +320,6 @@ def test_what_a_pattern_means_is_tied(drawn):
             assert all(repr(levels[good.factor]) in map(repr, good.levels) for good in choice.pattern.needed)
 
 
-# --- Real ones -------------------------------------------------------------------------------------------------------
-
 REAL = Path(__file__).parent / "golden" / "answers"
 
 

@@ -37,9 +37,6 @@ def check(campaign: Campaign) -> None:
     check_the_export(findings, found, json.loads(to_json(campaign.experiment, campaign.plan, campaign.runs, findings)))
 
 
-# --- What the figures of one thing are to each other -----------------------------------------------------------------
-
-
 def check_the_means_of(findings: Findings, cell: CellSummary) -> None:
     """What stands beside runs is their mean, within its interval; time, rate and work agree."""
     for sample in (cell.elapsed_s, cell.rows_per_s, cell.judged):
@@ -74,9 +71,6 @@ def check_what_is_chosen(findings: Findings, choice: Choice) -> None:
             compared.judged(findings, findings.cell(one)).mean.value for one in (pick.cell_id, pick.faster_looking)
         )
         assert pick.looks_slower == pytest.approx(fast / slow if compared.by_rate(findings) else slow / fast)
-
-
-# --- Bounds and verdicts ---------------------------------------------------------------------------------------------
 
 
 def bounds(findings: Findings) -> dict[str, float | None]:
@@ -136,9 +130,6 @@ def same_pair(findings: Findings, cell_id: str, best: str) -> Iterator[Any]:
                 yield effect.model_copy(update={"ratio": effect.ratio.inverse})
 
 
-# --- The export ------------------------------------------------------------------------------------------------------
-
-
 def check_the_export(findings: Findings, found: Answer, document: dict[str, Any]) -> None:
     for of_cell in document["cells"]:
         cell, summary = findings.cell(of_cell["cell_id"]), of_cell["summary"]
@@ -152,9 +143,6 @@ def check_the_export(findings: Findings, found: Answer, document: dict[str, Any]
     for choice, of_choice in zip(found.choices, written["answer"]["choices"], strict=True):
         assert of_choice["at_most_slower"] == choice.at_most_slower
         assert of_choice["pick"]["cell_id"] == choice.pick.cell_id
-
-
-# --- Stories ---------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=40, deadline=None)

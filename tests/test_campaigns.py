@@ -149,9 +149,6 @@ def test_what_differs_in_server_and_host_is_named_and_what_moves_by_itself_is_no
     assert environment_differences(found, tuple(runs)) == [("server.version", "18.4", "19.0")]
 
 
-# --- Drawn: campaigns in which nothing differs, and ones that are slower by a known amount ---------------------------
-
-
 def count(times, said):
     """How often something is said of so many drawn pairs of campaigns."""
     rng = np.random.default_rng(20)

@@ -83,9 +83,6 @@ def test_few_layouts_in_a_balanced_order_are_told_of_but_not_corrected():
     assert (carry_over.fit(log_s, [0, 0], found).cells == stats.fit(log_s).cells).all()
 
 
-# --- the run before --------------------------------------------------------------------------------------------------
-
-
 def campaign(after: float, repetitions: int = 8, **fields: object) -> tuple[Experiment, list[Run]]:
     """FABRICATED: runs after a layout of 8 files are `after` times as long, and take 10 s otherwise, within 1 %."""
     experiment = make_experiment({FILES: [1, 2, 4, 8, 16]}, repetitions, **fields)

@@ -43,9 +43,6 @@ def environment(**tables: dict[str, object]) -> dict[str, object]:
     return known
 
 
-# --- How runs are changed --------------------------------------------------------------------------------------------
-
-
 def each(change, only_of=lambda run: True):
     """Changes each run that `only_of` picks."""
     return lambda runs: [change(run) if only_of(run) else run for run in runs]
@@ -129,9 +126,6 @@ def disturbed(share: float, every: int = 1):
         return with_measurement(run, counters={**run.measurement.counters, "cpu": cpu})
 
     return each(spent)
-
-
-# --- What an experiment is about -------------------------------------------------------------------------------------
 
 
 def on(**volumes: dict[str, object]) -> tuple[Caution, ...]:

@@ -43,9 +43,6 @@ def run_of(scratch: Path, engine: str, trouble: Callable[[], None], **changes) -
     return run
 
 
-# --- clocks that are set ---------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def set_clock(scratch, monkeypatch) -> Callable[[float], None]:
     """Shifts the clock of private servers started from now on by this many seconds; ours stays."""
@@ -148,9 +145,6 @@ def test_a_machine_that_was_suspended_amid_a_run_is_told_of_though_all_its_clock
 def test_no_time_at_all_is_no_measurement():
     with pytest.raises(RunFailed, match="set back"):
         clocks(1000.0, 1000.0).checks([loop(1000.0, 1000.0)])
-
-
-# --- standing still --------------------------------------------------------------------------------------------------
 
 
 def stopped_for(seconds: float, pids: list[int]) -> subprocess.Popen[str]:

@@ -25,9 +25,6 @@ PART = {"in_warm_up": 1.0, "while_counted": 0.0, "whole": 0.0}
 NONE = {"in_warm_up": 0.0, "while_counted": 0.0, "whole": 0.0}
 
 
-# --- how long a run counts -------------------------------------------------------------------------------------------
-
-
 def test_a_part_that_begins_with_a_checkpoint_ends_with_one_however_long_its_cycles_are():
     assert end_of_whole([10, 70], 10, 60) == 70
     assert end_of_whole([10, 70, 125], 10, 60) == 70
@@ -100,9 +97,6 @@ def test_of_equal_layouts_with_cycles_of_unlike_length_few_are_called_slower_and
     assert np.abs(np.mean([one.off for one in found], 0)).max() < 0.01
 
 
-# --- what reports say ------------------------------------------------------------------------------------------------
-
-
 def findings_where(
     tells: dict[str, dict[str, float]], warm_up: str | float, group: str = CYCLES, setting: str = TIMEOUT
 ) -> Findings:
@@ -161,9 +155,6 @@ def test_where_no_run_saw_a_checkpoint_a_note_says_so():
     assert cautions(findings)["no-checkpoint"].startswith("No checkpoint of the server began in any run")
 
 
-# --- a redo log that fills ---------------------------------------------------------------------------------------------
-
-
 def test_a_run_tells_when_its_redo_log_was_full():
     now_s, used = 0.0, 0
     room = LogRoom(lambda: (used, 1000), lambda: now_s)
@@ -207,9 +198,6 @@ def test_plan_says_how_long_a_redo_log_takes_to_fill():
     [text] = before_full(plan, {cell: 2.0**24}, {cell: 2.0**20})
     assert 'that takes 16 s, longer than the warm-up: set workload.warm_up = "16s"' in text
     assert "unless a load writes 3.2 MiB of log in a second" in next(before_full(plan, {cell: 2.0**24}, {}))
-
-
-# --- what plan says --------------------------------------------------------------------------------------------------
 
 
 def plan_of(duration_s: float, warm_up: str | float) -> Plan:

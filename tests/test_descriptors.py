@@ -170,9 +170,6 @@ def test_a_folder_that_becomes_a_link_amid_removing_takes_nothing_along(scratch,
     assert (precious / "file").read_text() == "x"
 
 
-# --- copying ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_file_that_becomes_a_link_amid_copying_does_not_bring_along_what_it_leads_to(
     scratch, theirs, secret, monkeypatch
 ):
@@ -187,9 +184,6 @@ def test_a_file_that_becomes_a_link_amid_copying_does_not_bring_along_what_it_le
     ):
         copy_folder("theirs", here, there)
     assert list((scratch / "copies" / "theirs").iterdir()) == []
-
-
-# --- a forged PID file -----------------------------------------------------------------------------------------------
 
 
 @needs_root
@@ -208,9 +202,6 @@ def test_a_forged_pid_file_does_not_make_root_stop_a_process_of_its_own(theirs):
 def test_a_pid_file_that_is_none_stops_nothing_and_is_not_waited_for(theirs, secret, kind):
     put(kind, theirs / "postmaster.pid", secret)
     assert not stop_orphan(theirs)
-
-
-# --- what a spec's SQL can do ----------------------------------------------------------------------------------------
 
 
 def doing(scratch: Path, command: str) -> Config:
@@ -241,9 +232,6 @@ def test_a_setup_that_leaves_a_pipe_fails_its_run_and_holds_nobody_up(scratch):
     said = failure(doing(scratch, "mkfifo pipe"), scratch)
     assert "can't restore the data from its template: " in said
     assert f"server/pipe: {REFUSED}" in said
-
-
-# --- the temporary folder --------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_removed_through_a_link_in_the_place_of_the_own_temporary_folder(scratch):

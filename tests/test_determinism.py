@@ -53,9 +53,6 @@ def with_ready_made(said: dict[str, object]) -> dict[str, object]:
     return {**said, "switches": switches, "costs": costs}
 
 
-# --- a whole campaign, as a person runs it ---------------------------------------------------------------------------
-
-
 def command(folder: Path, *words: str) -> list[str]:
     return [sys.executable, "-m", "storagelab", *words, "--results", str(folder)]
 

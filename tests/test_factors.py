@@ -7,8 +7,6 @@ from storagelab.model.plan import Factor, Level
 from storagelab.spec.factors import is_condition, is_load, sets_load
 from storagelab.spec.reading import parse
 
-# --- Loads and choices -----------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("name", ["connections", "read_fraction", "rows_per_transaction", "kind", "block_bytes"])
 def test_all_that_the_connections_do_is_the_load(name):
@@ -42,9 +40,6 @@ def test_labels_are_a_load_if_they_set_nothing_else():
     assert not is_load(Factor(name="mix", levels=(idle, rested)))
 
 
-# --- Factors ---------------------------------------------------------------------------------------------------------
-
-
 def test_one_and_true_are_two_levels() -> None:
     assert len(planned(factor('"target.settings.x" = [1, true]')).cells) == 2
 
@@ -52,8 +47,6 @@ def test_one_and_true_are_two_levels() -> None:
 def test_a_labelled_factor_may_be_named_after_a_key_that_it_sets() -> None:
     assert planned(factor('"layout.log" = [{ label = "near", "layout.log" = "a" }]')).cells
 
-
-# --- Labels ----------------------------------------------------------------------------------------------------------
 
 LABELLED = factor('"layout.data_files" = [1, 2]') + '[labels]\n"layout.data_files" = "partitions"\n'
 

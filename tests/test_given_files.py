@@ -52,8 +52,6 @@ def test_a_spec_in_a_folder_whose_name_is_no_text_is_refused(tmp_path: Path) -> 
         reading.load(file)
 
 
-# --- files of every kind that others wrote ---------------------------------------------------------------------------
-
 CAPTURE = Path(__file__).parent / "golden" / "capture-postgres"
 ASKED = '[volumes.data]\nlimit = { read_iops = 500, write_iops = 500 }\n[layouts.a]\nobjects = { tables = "data" }\n'
 IOLOG = "fio version 3 iolog\n5 /a add\n5 /a open\n100 /a read 4096 512\n350 /a write 0 1024\n400 /a sync\n"

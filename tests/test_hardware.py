@@ -128,8 +128,6 @@ def test_an_array_that_can_not_be_is_refused_before_anything_runs(changes, words
     assert words in str(caught.value)
 
 
-# --- Drives that only the operating system formatted ---------------------------------------------------------------------
-
 ON_FLASH = ('data = ["array"]\nlog = "array"', 'data = ["one"]\nlog = "one"')
 
 

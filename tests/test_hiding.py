@@ -132,9 +132,6 @@ def test_a_dsn_that_changed_is_said_to_have_changed_and_no_more():
     assert differences(old, new) == ["target.dsn: changed"]
 
 
-# --- what is hidden, and what is not ---------------------------------------------------------------------------------
-
-
 def as_shown(words: str, dsn: str) -> str:
     return hidden(words, TargetConfig(engine="postgres", dsn=dsn))
 

@@ -162,9 +162,6 @@ def test_the_export_tells_the_hosts():
     assert told["hosts"][0]["fastest"] == ["cell-002"]
 
 
-# --- drawn campaigns; `make bench ARGS="--only statistics"` draws thousands ------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("interaction", [pytest.param(0.0, marks=pytest.mark.campaign), 0.03])
 def test_hardly_a_campaign_of_several_hosts_without_a_difference_states_one(interaction):

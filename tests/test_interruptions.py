@@ -275,9 +275,6 @@ def test_a_server_killed_with_its_storagelab_leaves_no_session_at_work(start, sc
     nothing_is_left(scratch)
 
 
-# --- at random moments: `make bench ARGS="--only faults"` does hundreds ----------------------------------------------
-
-
 @campaign
 @pytest.mark.parametrize("kind", ["simulated", "postgres"])
 def test_a_campaign_that_is_killed_at_random_moments_loses_repeats_and_leaves_nothing(scratch, kind):

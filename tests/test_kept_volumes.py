@@ -40,9 +40,6 @@ BY_HAND = 'prepare = "by-hand"\nprepare_text = "Turn the switch."\nvariables = {
 CACHE = '"volumes.a.variables.cache" = ["on", "off"]'
 
 
-# --- the order -------------------------------------------------------------------------------------------------------
-
-
 def test_blocks_of_each_level_come_in_random_order_and_share_the_repetitions(tmp_path):
     text = spec(tmp_path, MADE, TWO + '\n"workload.outstanding" = [4, 8]', "repetitions = 6\nblocks = 3")
     plan = expand(parsed(tmp_path, text))
@@ -54,9 +51,6 @@ def test_blocks_of_each_level_come_in_random_order_and_share_the_repetitions(tmp
     assert len({(run.cell_id, run.repetition) for run in plan.runs}) == len(plan.runs) == 24
     firsts = {next(iter(expand(parsed(tmp_path, f"seed = {seed}\n{text}")).runs)).cell_id[:3] for seed in range(1, 9)}
     assert len(firsts) > 1
-
-
-# --- what is stated --------------------------------------------------------------------------------------------------
 
 
 def _stated(tmp_path: Path, blocks: int, luck: float, slower: float):
@@ -81,9 +75,6 @@ def test_levels_are_compared_by_the_scatter_of_their_preparations_and_not_at_all
     (effect,) = _stated(tmp_path, 5, 0.05, 0.3).effects
     assert effect.ratio.low < np.exp(0.3) < effect.ratio.high
     assert effect.ratio.high / effect.ratio.low > 1.05  # as wide as preparations differ, and not as runs do
-
-
-# --- made by storagelab ----------------------------------------------------------------------------------------------
 
 
 @as_root
@@ -111,9 +102,6 @@ def test_a_volume_is_made_once_for_each_block_and_says_what_was_written_to_it_si
     assert [row["block"] for row in past.rows] == [1, 1, 2, 2, 3, 3, 4, 4]
     assert all(before < after for before, after in zip(written_gb[::2], written_gb[1::2], strict=True))
     assert not any(comparison.across_blocks for comparison in findings.comparisons)
-
-
-# --- prepared by hand ------------------------------------------------------------------------------------------------
 
 
 @needs_fio

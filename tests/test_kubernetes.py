@@ -293,9 +293,6 @@ def test_a_container_that_forbids_io_uring_is_told():
     assert doctor.io_uring(0).state == "yes"
 
 
-# --- what holds a Job up ---------------------------------------------------------------------------------------------
-
-
 def of(kind: str, name: str, ours: bool = True, **parts: Any) -> dict[str, Any]:
     return {"kind": kind, "metadata": {"name": name, "labels": {"storagelab/campaign": "my"} if ours else {}}, **parts}
 

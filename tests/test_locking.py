@@ -112,9 +112,6 @@ def test_a_device_that_is_only_read_is_locked_as_well(scratch):
     hold(scratch, config)
 
 
-# --- whole campaigns -------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def under_way(scratch, templates) -> Iterator[Running]:
     """A campaign that is loading on the volume `a`."""

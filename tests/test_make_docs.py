@@ -45,9 +45,6 @@ def site(make_docs, tmp_path_factory) -> Path:
     return folder
 
 
-# --- Tables -----------------------------------------------------------------------------------------------------------
-
-
 def test_every_generated_table_is_what_the_code_says(make_docs):
     """If this fails: `make docs`."""
     pages = {page: page.read_text("utf-8") for page in DOCS.rglob("*.md")}
@@ -117,9 +114,6 @@ def test_a_key_with_a_unit_is_shown_with_its_unit_and_without(make_docs):
 
 def test_a_bar_in_a_cell_does_not_end_it(make_docs):
     assert make_docs.table(["a"], [["x|y"]]).splitlines()[-1] == "| x\\|y |"
-
-
-# --- The site ---------------------------------------------------------------------------------------------------------
 
 
 class Page(HTMLParser):

@@ -255,9 +255,6 @@ def test_the_listener_is_told_of_start_rows_and_outcome(run_again):
     assert len(listener.told) == 18
 
 
-# --- what it costs ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_what_lies_between_two_runs_costs_less_than_50_ms(tmp_path, target):
     """Everything but set-up, run and teardown: planning, storing, showing, ETA; with 500 runs in all. The median counts,

@@ -33,9 +33,6 @@ def read_csv(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
-# --- Markdown --------------------------------------------------------------------------------------------------------
-
-
 def not_as_asked():
     experiment, plan, _ = the_runs()
     cell = plan.cells[0]
@@ -65,9 +62,6 @@ def test_all_rows_of_a_table_have_as_many_columns_as_its_head():
     experiment, plan, runs = the_runs({"driver | x": ["a|b", "*c*"]})
     for table in re.findall(r"(?:^\|.*\n)+", as_markdown(experiment, plan, runs), re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
-
-
-# --- CSV -------------------------------------------------------------------------------------------------------------
 
 
 def test_runs_have_one_row_each_in_the_order_of_cells_and_repetitions():

@@ -104,8 +104,6 @@ def test_a_program_that_has_ended_is_not_waited_for_because_of_one_that_keeps_it
     assert sleepers(sleeps) == []
 
 
-# --- left by a killed storagelab -------------------------------------------------------------------------------------
-
 STARTS = """
 import sys, time
 from storagelab.targets import marks, programs

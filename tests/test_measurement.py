@@ -56,9 +56,6 @@ def test_what_names_no_thing_is_refused(resource):
         WaitingTask(**TASK, resource=resource)
 
 
-# --- counters --------------------------------------------------------------------------------------------------------
-
-
 def uses() -> list[tuple[str, str, str]]:
     """(pattern of a group, pattern of a counter, what it is for): the table in the documentation."""
     text = EXPORT.read_text(encoding="utf-8")

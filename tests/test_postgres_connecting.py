@@ -46,9 +46,6 @@ def refused(config, scratch) -> PreflightError:
     return caught.value
 
 
-# --- who and where ---------------------------------------------------------------------------------------------------
-
-
 def test_a_database_that_there_is_not_is_refused_in_the_servers_words(attached, scratch):
     error = refused(small(scratch, dsn=make_conninfo(attached.conninfo, dbname="no'where")), scratch)
     assert error.key == "target.dsn"
@@ -112,9 +109,6 @@ def test_a_server_without_tls_is_refused_where_the_dsn_asks_for_it(scratch):
     with running(scratch / "open", port=port, listen_addresses="127.0.0.1"):
         error = refused(small(scratch, dsn=f"postgresql://u@127.0.0.1:{port}/postgres?sslmode=require"), scratch)
     assert "server does not support SSL, but SSL was required" in error.problem
-
-
-# --- names that mean something to SQL --------------------------------------------------------------------------------
 
 
 AWKWARD = st.text(

@@ -126,9 +126,6 @@ def test_settings_that_do_not_go_together_show_the_servers_words(scratch):
     assert left_behind(scratch) == []
 
 
-# --- in one connection -----------------------------------------------------------------------------------------------
-
-
 def test_a_timeout_for_a_lock_fails_the_run_in_the_servers_words(attached, scratch, during):
     others = []
 

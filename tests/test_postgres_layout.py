@@ -231,9 +231,6 @@ def test_other_experiments_on_the_same_server_are_left_alone(scratch, connection
     assert other.drop(connection) == ["schema storagelab_11111111"]
 
 
-# --- many files, and any name of a folder ----------------------------------------------------------------------------
-
-
 def test_many_data_files_need_no_larger_lock_table_to_be_made_and_dropped(scratch):
     """No transaction locks them all; with the settings that servers come with, 1024 files are as well."""
     with running(scratch / "server", max_connections=10, max_locks_per_transaction=10) as server:

@@ -157,9 +157,6 @@ def test_progress_is_published_in_whole_transactions(scratch, per_transaction, p
     assert published >= REPORT_ROWS
 
 
-# --- when something goes wrong ---------------------------------------------------------------------------------------
-
-
 def test_a_connection_that_can_not_be_had_is_said_by_its_number(load):
     loaded = load()
     loaded.own.execute("CREATE ROLE storagelab_two LOGIN CONNECTION LIMIT 2")

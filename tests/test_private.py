@@ -85,9 +85,6 @@ def test_a_server_that_is_up_and_refuses_connections_is_not_said_not_to_have_sta
     assert left_behind(scratch) == []
 
 
-# --- MariaDB ---------------------------------------------------------------------------------------------------------
-
-
 @needs_mariadb
 def test_mariadbs_variables_and_option_files_change_nothing(scratch, monkeypatch):
     home = scratch / "home"

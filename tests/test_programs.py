@@ -52,8 +52,6 @@ def test_whatever_a_program_started_ends_with_it_when_the_user_asks_to_stop(tmp_
     assert working_in(tmp_path) == []
 
 
-# --- the environment -------------------------------------------------------------------------------------------------
-
 SECRETS = (
     "SECRET_TOKEN", "AWS_SECRET_ACCESS_KEY", "STORAGELAB_RESULTS", "MYSQL_PWD", "PGPASSWORD", "FIO_TEST", "LD_PRELOAD",
 )  # fmt: skip

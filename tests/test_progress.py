@@ -116,8 +116,6 @@ def test_the_result_line_says_what_is_unverified():
     assert result_text(make_run(planned, cell, None)) == "FAILED: no reason given"
 
 
-# --- several at once -------------------------------------------------------------------------------------------------
-
 BLOCKS = planned_of_small()
 """Two blocks of four runs."""
 TEN_SECONDS_EACH = [(cell.cell_id, 10.0) for cell in BLOCKS.cells]

@@ -139,9 +139,6 @@ def test_a_block_smaller_than_a_sector_of_4_kb_is_refused(scratch):
     assert "set a multiple of 4096" in said
 
 
-# --- whole devices ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("operation", ["write", "mixed"])
 def test_a_device_is_never_written(scratch, operation):
     said = refused(scratch, DEVICE.replace('"read"', f'"{operation}"'))

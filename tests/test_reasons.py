@@ -94,9 +94,6 @@ def test_where_nothing_differs_no_rule_speaks(tmp_path):
             assert text.endswith("So there is nothing to explain.")
 
 
-# --- Fabricated cases ------------------------------------------------------------------------------------------------
-
-
 def step(name, change_s, *, sure=True, category="other", part=None, before_s=20.0):
     low, high = sorted((change_s * (0.9 if sure else -0.1), change_s * 1.1))
     return Step(

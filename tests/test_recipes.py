@@ -72,9 +72,6 @@ def home(tmp_path) -> Path:
     return tmp_path
 
 
-# --- SSH -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def hosts(home) -> Iterator[list[str]]:
     """Names in ~/.ssh/config, all of them for an sshd of the test's own."""
@@ -167,8 +164,6 @@ def test_a_loop_with_ssh_measures_on_two_hosts_and_gathers_their_campaigns(hosts
     assert "8 runs of 2 campaigns" in said.stdout + said.stderr
     assert "Runs come from 2 hosts" in (home / "gathered" / "both" / "report.html").read_text()
 
-
-# --- Slurm -----------------------------------------------------------------------------------------------------------
 
 SBATCH = """#!/bin/sh
 # Stands in for Slurm's: runs the job here and now.
@@ -280,9 +275,6 @@ def test_the_commands_for_kubernetes_are_a_cluster(home, monkeypatch):
             ending.callback(process.wait)
             ending.callback(process.terminate)
         assert done_by(f"tls://127.0.0.1:{port}", home / ".config" / "dask") == ["a", "b"]
-
-
-# --- containers ------------------------------------------------------------------------------------------------------
 
 
 def instructions() -> list[tuple[str, list[str]]]:

@@ -48,9 +48,6 @@ def operators_step(hint: str) -> str:
     return command.replace("-o postgres ", f"-o {owner[0]} " if owner else "")
 
 
-# --- PostgreSQL ------------------------------------------------------------------------------------------------------
-
-
 def test_postgresql_asks_its_operator_for_the_folders_and_measures_in_them(scratch):
     with running(scratch / "server") as server, tempfile.TemporaryDirectory(prefix="slab far-", dir="/tmp") as name:
         Path(name).chmod(0o755)
@@ -103,9 +100,6 @@ def test_what_a_killed_run_left_in_an_operators_folders_is_swept(scratch):
         assert list((Path(name) / "storagelab-data-file-0001").iterdir()) == []
 
 
-# --- MariaDB ---------------------------------------------------------------------------------------------------------
-
-
 @needs_mariadb
 def test_mariadb_makes_its_folder_itself_and_leaves_it_empty(scratch, far):
     with real_mariadb.running(scratch / "server") as server:
@@ -135,9 +129,6 @@ def test_what_mariadb_tells_of_its_drives_is_believed(monkeypatch):
     config = elsewhere(Config.model_validate({"target": {"engine": "mariadb", "dsn": "-"}}), "/data/fast")
     (check,) = places.checks(config, mariadb_engine.MariaDB.mounts(None, None), mariadb.__name__)
     assert (check.ok, check.got) == (True, "/dev/nvme0n1, mounted at /data")
-
-
-# --- arithmetic ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

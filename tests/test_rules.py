@@ -12,8 +12,6 @@ from storagelab.spec.rules import config_of
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 
 
-# --- The way to the server -------------------------------------------------------------------------------------------
-
 SECRETS = [
     'dsn = "postgresql://me:s3cret@db/lab"', 'dsn = "postgresql://:s3cret@db/lab"',
     'dsn = "postgres://me:s3cret@db1:5432,db2/lab"', 'dsn = "postgresql://me:s3/cret@db/lab"',
@@ -52,9 +50,6 @@ def test_a_dsn_without_a_password_is_taken(dsn: str) -> None:
     assert planned(f'{TARGET}dsn = "{dsn}"\n').cells[0].config.target.dsn == dsn
 
 
-# --- Volumes and workload --------------------------------------------------------------------------------------------
-
-
 def test_a_connection_may_have_fewer_rows_than_a_transaction_has_by_default_and_as_many_as_one_is_asked_for() -> None:
     text = MINIMAL + "[workload]\nrows_per_connection = 500\n"
     assert planned(text).cells[0].config.workload.rows_per_connection == 500
@@ -82,8 +77,6 @@ def test_simulated_and_measured_runs_may_have_a_burn_in() -> None:
     for sound in (SMALL, MINIMAL):
         assert planned(sound + "[between_runs]\nburn_in = 1\n").runs[0].burn_in
 
-
-# --- Loads of a generator --------------------------------------------------------------------------------------------
 
 PGBENCH = f'{TARGET}{VOLUMES}[workload]\nkind = "pgbench"\nconnections = 4\n'
 

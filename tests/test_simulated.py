@@ -26,9 +26,6 @@ def run(tmp_path_factory) -> Run:
     return run_once(tmp_path_factory.mktemp("run"), ONE_BLOCK)[0]
 
 
-# --- what a run hands over -------------------------------------------------------------------------------------------
-
-
 def test_a_run_is_simulated_and_life_size(run):
     measured = run.measurement
     assert (run.status, measured.provenance) == ("ok", "simulated")
@@ -111,9 +108,6 @@ def test_a_drive_that_runs_out_of_host_memory_fails_the_run_in_the_cores_words(t
     assert "off-line" in failed.reason
 
 
-# --- the report ------------------------------------------------------------------------------------------------------
-
-
 def test_a_report_of_simulated_runs_says_so_and_holds_together(tmp_path):
     experiment = small()
     plan = expand(experiment)
@@ -129,9 +123,6 @@ def test_a_report_of_simulated_runs_says_so_and_holds_together(tmp_path):
         assert room is None or room[1] == "300 GB", "as `drives show` and the drive's maker have it"
         assert room or form not in ("html", "md")
     assert any(run.measurement.waiting_tasks for run in runs)
-
-
-# --- the plan --------------------------------------------------------------------------------------------------------
 
 
 def test_what_a_drive_is_makes_blocks_and_what_lies_on_it_does_not():
@@ -161,9 +152,6 @@ def test_every_ready_made_spec_that_is_simulated_passes_its_checks(file):
     plan = expand(experiment)
     if all(cell.config.simulated for cell in plan.cells):
         assert preflight(experiment, plan, site_at(file.parent)).server.startswith("simulated")
-
-
-# --- the core, through its bindings ----------------------------------------------------------------------------------
 
 
 def test_a_scenario_that_is_none_is_refused_with_its_place():

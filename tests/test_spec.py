@@ -261,9 +261,6 @@ def test_an_experiment_survives_being_written_as_json_and_read_again() -> None:
     assert expand(again) == expand(experiment)
 
 
-# --- Whatever stands in it -------------------------------------------------------------------------------------------
-
-
 def toml(value: object) -> str:
     """A value as TOML writes it, tables inline."""
     if isinstance(value, dict):

@@ -257,8 +257,6 @@ def test_nothing_but_our_own_database_is_ever_named_in_a_statement_that_changes(
         )
 
 
-# --- an experiment ---------------------------------------------------------------------------------------------------
-
 SPEC = """
 name = "on-record"
 repetitions = 2
@@ -299,9 +297,6 @@ def test_a_whole_experiment_goes_from_spec_to_report_like_any_engines(server, tm
     assert server.names == {"master", "somebody"}
 
 
-# --- every statement -------------------------------------------------------------------------------------------------
-
-
 YOUNGER_THAN_THE_PARSER = (
     re.compile(r"^ALTER DATABASE \[\w+\] SET ACCELERATED_DATABASE_RECOVERY = ON$"),
     re.compile(r", OPTIMIZE_FOR_SEQUENTIAL_KEY = ON(?=\))"),
@@ -339,9 +334,6 @@ def test_every_statement_that_is_sent_is_t_sql(monkeypatch, kind):
             # A mistyped first word would pass for the name of a procedure.
             called = [told for told in parsed.statements if told["kind"] == "ExecuteStatement"]
             assert not called or "EXEC" in text, text
-
-
-# --- a live server ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(

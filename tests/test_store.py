@@ -113,9 +113,6 @@ def test_a_status_that_there_is_not_is_refused_by_the_schema(folder):
     connection.close()
 
 
-# --- only failures ---------------------------------------------------------------------------------------------------
-
-
 def test_a_store_of_another_spec_with_only_failures_is_kept_aside_and_a_new_one_begun(tmp_path):
     failures = make_runs(EXPERIMENT, PLAN, failed=lambda planned: "no")
     kept = []

@@ -46,9 +46,6 @@ def kept(config, scratch, text="data") -> Template:
     return template
 
 
-# --- which cells share one -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "load",
     [{"connections": 9}, {"duration_s": 9.0}, {"rate": 5.0}, {"scripts": ["select-only"]}, {"warm_up_s": "auto"}],
@@ -75,9 +72,6 @@ def test_plan_says_how_often_data_is_prepared_and_counts_the_room_for_it(scratch
     rebuilt = [cell(scratch, data="rebuild")]
     assert notes(rebuilt) == []
     assert with_kept(rebuilt, site_at(scratch), lambda *_: 100, lambda *_: 7)(rebuilt[0], "a") == 100
-
-
-# --- kept and copied -------------------------------------------------------------------------------------------------
 
 
 def test_a_template_gives_every_run_the_same_data_on_every_volume(scratch):
@@ -128,9 +122,6 @@ def test_a_template_whose_making_was_cut_short_is_made_again(scratch):
     assert not template.exists
     template.keep()
     assert template.exists
-
-
-# --- on servers ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -75,8 +75,6 @@ def test_no_color_is_honoured_on_a_terminal(monkeypatch):
     assert "\x1b[3" not in out.getvalue().replace("\x1b[3m", "")
 
 
-# --- Plan ------------------------------------------------------------------------------------------------------------
-
 VOLUMES = (
     VolumeFacts("a", "./volumes/a", "nvme0n1, ext4", 3 * GB, 200 * GB),
     VolumeFacts("b", "./volumes/b", "sda, xfs", 5 * GB, 1 * GB),
@@ -104,9 +102,6 @@ def test_a_whole_plan_shows_every_cell_and_every_run_in_its_order():
     assert "... and" not in out.getvalue()
 
 
-# --- A screen --------------------------------------------------------------------------------------------------------
-
-
 def test_a_screen_of_80_by_24_ends_with_the_whole_answer():
     out = io.StringIO()
     console = Console(file=out, width=80, height=24, force_terminal=True, color_system=None)
@@ -122,9 +117,6 @@ def test_in_a_pipe_and_where_all_fits_the_answer_comes_once():
     out = io.StringIO()
     print_findings(Console(file=out, width=80, height=500, force_terminal=True, color_system=None), the_story())
     assert out.getvalue().count("MEASURED, 25 runs") == 1
-
-
-# --- Screens ---------------------------------------------------------------------------------------------------------
 
 
 def of_labels(factors, mean, **more):

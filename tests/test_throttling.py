@@ -107,9 +107,6 @@ def test_the_doctor_tells_a_quota_that_is_in_force(machine):
     assert "2.5 s" in found.detail
 
 
-# --- This machine ----------------------------------------------------------------------------------------------------
-
-
 def cpu_groups() -> Path | None:
     """Where groups with a CPU quota can be made, if they can."""
     for mount in mounts_here():

@@ -81,9 +81,6 @@ def test_root_without_any_way_is_told_what_to_do(monkeypatch, privileges, way):
     assert "ordinary user" in caught.value.hint
 
 
-# --- the way through closed folders ----------------------------------------------------------------------------------
-
-
 @needs_root
 def test_a_server_comes_through_closed_folders_and_sees_nothing_else_in_them(closed):
     volume = closed / "lab" / "inner" / "vol"
@@ -169,9 +166,6 @@ def test_a_program_that_only_root_may_read_is_refused_with_the_way_out(closed):
     for name in ("postgres", "initdb"):
         (programs / name).chmod(0o755)
     assert find_binaries(str(programs)).version == "18.1"
-
-
-# --- what a spec can have a server do --------------------------------------------------------------------------------
 
 
 @needs_root

@@ -191,8 +191,6 @@ def test_what_was_not_seen_after_the_run_had_ended_is_no_part_of_it():
     assert pace.blind_s(0.0) == 0.0
 
 
-# --- a load that stands still ----------------------------------------------------------------------------------------
-
 REPLAY = SPEC[: SPEC.index("[workload]")] + '[workload]\nkind = "replay"\ntrace = "requests.iolog"\npace = '
 PGBENCH = (
     'repetitions = 1\n[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n[workload]\nkind = "pgbench"\n'
