@@ -284,6 +284,7 @@ def test_a_capture_of_mariadb_agrees_with_its_own_counts_by_file(tmp_path):
 
         target = target_of(server.socket_dsn)
         watched = watched_mariadb(target)
+        assert watched.thing_of("/tmp/another-server/ib_logfile0") is None
         before = server.said(read)[0]
         with at_work(work):
             capture = taken(watched, tmp_path, 4)

@@ -166,10 +166,10 @@ class WatchedMariaDB:
         if not known:
             return None
         deepest = max(known, key=lambda folder: len(folder.parts))
-        if _LOG_FILES.fullmatch(place.name):
-            return Thing(LOG, None, "redo log", "log", self._log)
         if self._is_temporary[deepest] and place.parent != deepest:
             return None
+        if _LOG_FILES.fullmatch(place.name):
+            return Thing(LOG, None, "redo log", "log", self._log)
         if place.name.startswith(("ibtmp", "#sql", "temp_")) or self._is_temporary[deepest]:
             return Thing(TEMPORARY, None, "temporary tables and files", "temporary", place.parent)
         if re.fullmatch(r".*-bin\.\d+", place.name):
