@@ -26,7 +26,7 @@ from storagelab.report.text.profiles import print_cloud_disks, print_figures, pr
 from storagelab.spec import matrix, reading
 from storagelab.spec.units import parse_bytes
 from storagelab.stopping import Interruptible
-from storagelab.targets import made_volumes
+from storagelab.targets import made_volumes, sweep, volumes_locked
 from storagelab.targets.raw import fio
 from storagelab.targets.raw.preflight import sector_bytes
 from storagelab.targets.simulated.sizing import sizing
@@ -134,9 +134,13 @@ def _volume(volume: str, spec: Path | None) -> Iterator[_Volume]:
             raise PreflightError("has no path", file=spec, key=f"volumes.{volume}", hint=hint)
         yield _Volume(site.place(wanted.path, f"volumes.{volume}.path"), nullcontext)
         return
-    made_volumes.check(matrix.expand(experiment), site)
-    with made_volumes.made({volume: wanted}, config, site, {}) as (made,):
-        yield _Volume(made.path, made.loaded)
+    plan = matrix.expand(experiment)
+    made_volumes.check(plan, site)
+    with volumes_locked(plan, site):
+        for line in sweep(plan, site):
+            screen.say(line)
+        with made_volumes.made({volume: wanted}, config, site, {}) as (made,):
+            yield _Volume(made.path, made.loaded)
 
 
 def _say_what_comes(folder: Path, effort: Effort, points: int, kept: Kept) -> None:
