@@ -2,18 +2,18 @@
 
 import json
 import os
-import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from raw_io_specs import needs_fio
 
 from storagelab import _sim, profiles
 from storagelab.drives.as_profile import as_toml
 from storagelab.drives.fitting import LEAST_POINTS, Law, Result, fit, planned
 from storagelab.drives.measured import Identity, Measured, MeasuredDrive, OutsideMeasured, Point
-from storagelab.drives.measuring import sustained_of
-from storagelab.errors import PreflightError
-from storagelab.machine import host
+from storagelab.drives.measuring import Kept, file_on, sustained_of
 from storagelab.targets.raw.fio import Job
 from storagelab.verbs import drives
 
@@ -168,3 +168,45 @@ def test_a_burst_ends_with_its_last_fast_second():
     found = sustained_of(job, [1500.0] * 8 + [500.0] * 17)
     assert (found.burst_per_s, found.sustained_per_s, found.fell_after_s) == (1500, 500, 8)
     assert sustained_of(job, [500.0] * 25).fell_after_s is None
+
+
+def test_what_was_kept_can_be_gone_on_with_after_a_line_that_was_cut_off(tmp_path):
+    file, points = tmp_path / "x.partial", [Result(asked, 100.0, 0.01) for asked in planned(quick=True, seed=1)[:3]]
+    Kept(file, {"a": 1}).add(points[0])
+    with file.open("a") as cut_off:
+        cut_off.write('{"asked": [4096, ')
+    following = Kept(file, {"a": 1})
+    assert following.results == points[:1]
+    for one in points[1:]:
+        following.add(one)
+    assert Kept(file, {"a": 1}).results == points
+
+
+@needs_fio
+def test_a_fit_removes_what_a_killed_one_left_in_the_temporary_folder(scratch):
+    left = "from storagelab.targets import temporary as t; t.prepare(p := t.path('fio')); p.mkdir()"
+    subprocess.run([sys.executable, "-c", left], check=True)
+    assert len(list((scratch / "tmp").iterdir())) == 1
+    with file_on(scratch, 2**20):
+        pass
+    assert list((scratch / "tmp").iterdir()) == []
+
+
+@needs_fio
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make volumes")
+def test_a_fit_of_a_made_volume_goes_on_at_the_first_try_after_a_kill(scratch, monkeypatch):
+    (scratch / "a").mkdir()
+    (scratch / "s.toml").write_text(
+        'name = "s"\n[target]\nengine = "raw-io"\n[volumes.a]\npath = "a"\nfile = "64MiB"\n[layout]\ndata_size = "8MiB"'
+        '\n[workload]\noperation = "read"\npattern = "random"\nblock = "8KiB"\noutstanding = 2\nduration = "1s"\n'
+    )
+    monkeypatch.chdir(scratch)
+    killed = (
+        "import os; from pathlib import Path; from storagelab.verbs import drives\n"
+        "with drives._volume('a', Path('s.toml')): os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", killed], check=False)
+    assert list((scratch / "a").iterdir())
+    with drives._volume("a", Path("s.toml")) as made:
+        assert made.folder.is_mount()
+    assert list((scratch / "a").iterdir()) == []

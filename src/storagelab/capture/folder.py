@@ -41,10 +41,10 @@ def is_capture(path: Path) -> bool:
 
 
 def begin(path: Path, manifest: Manifest) -> None:
-    """Makes the folder, with a manifest that says that the capture is not complete, and tables without rows."""
-    write_manifest(path, manifest.model_copy(update={"complete": False}))
+    """Makes the folder, with tables without rows, and last a manifest that says that the capture is not complete."""
     write_whole(path / IO, [_lines([IoRow._fields])])
     write_whole(path / DEVICES, [_lines([DeviceRow._fields])])
+    write_manifest(path, manifest.model_copy(update={"complete": False}))
 
 
 def append(path: Path, rows: Iterable[IoRow], devices: Iterable[DeviceRow]) -> None:

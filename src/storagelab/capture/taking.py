@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import os
-import statistics
+import errno
+import shutil
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -414,6 +414,15 @@ def take(watched: Watched, out: Path, wanted: Wanted, progress: Progress = lambd
         except ServerGone:
             pass  # what was seen is kept; the end says so
         return taking.end()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        if folder.is_capture(out):
+            kept = "What was captured until then is kept: make room, and capture again into another folder."
+        else:
+            shutil.rmtree(out, ignore_errors=True)  # it was empty, or not there
+            kept = "Make room, or choose another folder with --output."
+        raise StoragelabError(f"{out}: can't be written: {error.strerror}\n  {kept}") from None
     finally:
         taking.close()
 

@@ -17,9 +17,10 @@ from storagelab.drives.fitting import Asked, Result
 from storagelab.drives.measured import Sustained
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import host
+from storagelab.machine.outputs import write_whole
 from storagelab.spec.given_files import text_of
 from storagelab.stopping import uninterrupted
-from storagelab.targets import Tell
+from storagelab.targets import Tell, engines
 from storagelab.targets.folders import Folders, Site
 from storagelab.targets.locking import locked
 from storagelab.targets.raw import fio
@@ -66,6 +67,7 @@ class Kept:
     def __init__(self, file: Path, of: dict[str, Any]) -> None:
         """`of` = what the lines belong to: lines of anything else are not used."""
         self.file, self._of = file, of
+        self._lines: list[str] = []
         self.results: list[Result] = []
         self.sustained: list[Sustained] = []
         try:
@@ -75,6 +77,7 @@ class Kept:
                 if not line.endswith("\n"):
                     break  # cut off by a kill
                 content = json.loads(line)
+                self._lines.append(line)
                 if "asked" in content:
                     content["asked"] = Asked(*content["asked"])
                     self.results.append(Result(**content))
@@ -93,11 +96,13 @@ class Kept:
 
     def add(self, one: Result | Sustained) -> None:
         content = one._asdict() if isinstance(one, Result) else one.model_dump()
+        self._lines.append(json.dumps(content) + "\n")
         with uninterrupted():
-            fresh = not self.file.exists()
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            with self.file.open("a", encoding="utf-8") as file:
-                file.write((json.dumps(self._of) + "\n" if fresh else "") + json.dumps(content) + "\n")
+            try:  # whole, as a line that was cut off must not be gone on with
+                write_whole(self.file, ["".join([json.dumps(self._of), "\n", *self._lines]).encode()])
+            except OSError as error:
+                hint = "make room; the same command goes on"
+                raise PreflightError(f"can't be written: {error.strerror}", file=self.file, hint=hint) from None
         (self.results if isinstance(one, Result) else self.sustained).append(one)  # type: ignore[arg-type]
 
 
@@ -121,6 +126,7 @@ def file_on(folder: Path, file_bytes: int) -> Iterator[tuple[Place, str]]:
     folders = Folders(site, {"v": folder})
     with locked({folder: "--volume"}):
         folders.leftovers()  # raises if something else has the name
+        engines.sweep_temporary()
         folders.make()
         try:
             place = Place(folders["v"], _FILE, file_bytes)

@@ -28,7 +28,7 @@ from storagelab.report.text.profiles import print_cloud_disks, print_figures, pr
 from storagelab.spec import matrix, reading
 from storagelab.spec.units import parse_bytes
 from storagelab.stopping import Interruptible
-from storagelab.targets import made_volumes
+from storagelab.targets import made_volumes, sweep, volumes_locked
 from storagelab.targets.raw import fio
 from storagelab.targets.raw.preflight import sector_bytes
 from storagelab.targets.simulated.sizing import sizing
@@ -139,23 +139,13 @@ def _volume(volume: str, spec: Path | None) -> Iterator[_Volume]:
             raise PreflightError("has no path", file=spec, key=f"volumes.{volume}", hint=hint)
         yield _on(site.place(wanted.path, f"volumes.{volume}.path"))
         return
-    made_volumes.check(matrix.expand(experiment), site)
-    with made_volumes.made({volume: wanted}, config, site, {}) as (made,):
-        keys = wanted.model_dump(mode="json", exclude={"price_per_month"})
-        of_spec = {"spec": str(spec.resolve()), "volume": volume, "keys": keys}
-        below = _on(site.place(wanted.path or ".", f"volumes.{volume}.path")).identity
-        yield _Volume(made.path, made.loaded, {**below, **of_spec})
-
-
-def _on(folder: Path) -> _Volume:
-    facts = host.describe_volume(folder)
-    names: list[str] = facts["disks"]  # type: ignore[assignment]
-    identity = {
-        "path": os.path.realpath(folder), "device": facts["device"], "serial": [serial_of(one) or one for one in names],
-        "model": facts["device_model"], "firmware": facts["device_firmware"], "filesystem": facts["filesystem"],
-        "filesystem_id": os.statvfs(folder).f_fsid if folder.exists() else None, "limits": facts["throttle"],
-    }  # fmt: skip
-    return _Volume(folder, nullcontext, identity)
+    plan = matrix.expand(experiment)
+    made_volumes.check(plan, site)
+    with volumes_locked(plan, site):
+        for line in sweep(plan, site):
+            screen.say(line)
+        with made_volumes.made({volume: wanted}, config, site, {}) as (made,):
+            yield _Volume(made.path, made.loaded)
 
 
 def _say_what_comes(folder: Path, effort: Effort, points: int, kept: Kept) -> None:

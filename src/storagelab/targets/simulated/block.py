@@ -85,8 +85,7 @@ class SimulatedBlock:
             text = self._block.run_next(lambda done: progress(done * self.scale))
         except RuntimeError as error:
             self._defect = str(error)
-            with suppress(RunFailed):  # a defect that could not be saved will be found again
-                self._save()
+            self._save()
             raise RunFailed(self._defect) from error
         assert text is not None
         self._save()
@@ -104,10 +103,8 @@ class SimulatedBlock:
             "bytes": [len(drive) for drive in drives],
             "defect": self._defect,
         }
-        try:
+        with suppress(OSError):  # saved drives only save time
             self._state.write([json.dumps(header).encode() + b"\n", *drives])
-        except OSError as error:
-            raise RunFailed(f"can't save the drives in {self._state}: {error.strerror}") from error
 
     def _saved(self) -> tuple[int, list[bytes], str] | None:
         """The number of runs done, the drives, and the defect that lost them, if any."""
