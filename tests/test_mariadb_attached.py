@@ -147,7 +147,7 @@ def barred(*_):
 
 
 ODD = (
-    "--sql-mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE,STRICT_ALL_TABLES", "--autocommit=0", "--wait-timeout=1",
+    "--sql-mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE,STRICT_ALL_TABLES", "--autocommit=0", "--wait-timeout=3",
     "--completion-type=CHAIN", "--transaction-isolation=SERIALIZABLE", "--default-storage-engine=MyISAM",
     "--default-time-zone=+05:00", "--init-connect=SET sql_safe_updates = 1, sql_select_limit = 1, sql_quote_show_create = 0, "
     "foreign_key_checks = 0, lock_wait_timeout = 9, alter_algorithm = 'INSTANT', auto_increment_increment = 7",
@@ -157,7 +157,7 @@ ODD = (
 def test_a_servers_and_a_logins_defaults_hinder_no_set_up_and_are_the_loads_own(scratch):
     with running(scratch / "odd", *ODD) as server:
         server.said("CREATE USER far@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far@'%'",
-                    "SET GLOBAL max_statement_time = 0.4")  # fmt: skip
+                    "SET GLOBAL max_statement_time = 99")  # fmt: skip
         server.said("REVOKE SUPER, CONNECTION ADMIN ON *.* FROM far@'%'")  # whom init_connect spares
         dsn = server.dsn("far", "x")
         inserts = mariadb(scratch, dsn=dsn)
@@ -166,9 +166,10 @@ def test_a_servers_and_a_logins_defaults_hinder_no_set_up_and_are_the_loads_own(
             assert name in note
         assert measure(inserts, site_at(scratch)).unverified == ()
         # Without an index, sysbench leaves the commit of its rows to autocommit.
-        load = generated(scratch, dsn, script="oltp_read_only", options={"create_secondary": False}, duration_s=2.0)
+        load = generated(scratch, dsn, script="oltp_read_only", options={"create_secondary": False}, duration_s=4.0)
         with opened(load, site_at(scratch)) as target:
             own = target.server.own
+            assert ask(own, "SELECT @@max_statement_time") == [(0,)]
             assert ask(own, f"SELECT count(*), max(id) FROM {DATABASE}.sbtest1") == [(100, 100)]
             with contextlib.closing(target.server.reach.connect_worker()) as worker:
                 assert ask(worker, "SELECT @@tx_isolation") == [("SERIALIZABLE",)]
@@ -181,6 +182,17 @@ def test_a_servers_and_a_logins_defaults_hinder_no_set_up_and_are_the_loads_own(
         layout = {"data_files": 2, "spread": ("orders",)}
         files = {"setup": ("schema.sql",), "transactions": ({"file": "order.sql"},), "kind": "sql", "table_size": None}
         assert measure(generated(scratch, dsn, layout, **files), site_at(scratch)).unverified == ()
+
+
+def test_the_settings_asked_for_are_those_of_the_load_s_own_program(elsewhere, scratch):
+    (scratch / "mine.lua").write_text(
+        "require('oltp_common')\nfunction prepare_statements() end\nfunction event()\n"
+        "  local size, mode = con:query_row('SELECT @@sort_buffer_size, @@sql_mode')\n"
+        "  if size ~= '65536' or mode ~= 'ANSI_QUOTES' then error('not set: ' .. size .. mode) end\nend\n"
+    )
+    config = generated(scratch, elsewhere.socket_dsn, script="mine.lua")
+    target = config.target.model_copy(update={"settings": {"sort_buffer_size": 65_536, "sql_mode": "ANSI_QUOTES"}})
+    assert measure(config.model_copy(update={"target": target}), site_at(scratch)).transactions > 0
 
 
 def test_a_server_that_leads_clients_to_a_schema_with_tables_of_the_same_names_is_refused(scratch):

@@ -34,7 +34,7 @@ class Clients:
     """How client programs reach one server: by the variables of their `environment`, and by `options` for programs
     that don't read variables. `beside` is the folder of the server's own programs, if storagelab started it.
     `in_child` prepares a program's process, for the folders that it must reach. `owner` (uid, gid) is the user that
-    it runs as, if not this one. `first` is the statement that sessions of a set-up begin with, if no variable sets it.
+    it runs as, if not this one. `first` is the statement that its sessions begin with, if no variable does that.
     """
 
     environment: Mapping[str, str]
@@ -119,10 +119,10 @@ def _sysbench(
         said = read_file(folder / "said").decode(errors="replace")
         return sysbench.read_report(said, load.longest_warm_up_s, read_log(folder))
 
+    command, more = sysbench.beginning_with(clients.first, sysbench.command(logged, load, seed=seed))
     return Program(
-        title="sysbench", command=lambda _folder, _longest_s: sysbench.command(logged, load, seed=seed), read=read,
-        words=words, stop=signal.SIGTERM, environment=clients.environment,
-        inputs={**inputs, sysbench.LOGGED: text.encode()},
+        title="sysbench", command=lambda _folder, _longest_s: command, read=read, words=words, stop=signal.SIGTERM,
+        environment=clients.environment, inputs={**inputs, sysbench.LOGGED: text.encode(), **more},
         says_it_counts=sysbench.counts(load), owner=clients.owner, in_child=clients.in_child,
     )  # fmt: skip
 

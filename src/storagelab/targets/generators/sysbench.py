@@ -44,7 +44,7 @@ function sysbench.sql.driver(...)
   local driver = made(...)
   local function connect()
     local session = driver:connect()
-    session:query([[STATEMENT]])
+    session:query("STATEMENT")
     return session
   end
   return setmetatable({connect = connect}, {__index = function(_, name)
@@ -165,7 +165,8 @@ def beginning_with(statement: str, command: Sequence[str]) -> tuple[list[str], d
     if not statement:
         return list(command), {}
     program, script, *options = command
-    text = _BEGINNING.replace("STATEMENT", statement).replace("MODULE", Path(script).stem)
+    escaped = "".join(f"\\{byte:03d}" for byte in statement.encode())  # whatever it holds, to Lua it is one text
+    text = _BEGINNING.replace("STATEMENT", escaped).replace("MODULE", Path(script).stem)
     return [program, f"./{BEGINNING}", *options], {BEGINNING: text.encode()}
 
 

@@ -22,7 +22,14 @@ from storagelab.targets.generators.programs import Clients, check_stays_inside, 
 from storagelab.targets.mariadb import connecting
 from storagelab.targets.mariadb.connecting import Address, Connection, address_of, ask, connect_to
 from storagelab.targets.mariadb.server import Server
-from storagelab.targets.mariadb.settings import LOOKS_ON, guarding, private_settings, setting_name, settings_text
+from storagelab.targets.mariadb.settings import (
+    LOOKS_ON,
+    guarding,
+    private_settings,
+    setting,
+    setting_name,
+    settings_text,
+)
 from storagelab.targets.parts import Reach, tables_of
 from storagelab.targets.programs import environment
 from storagelab.targets.steps import Counters
@@ -334,7 +341,7 @@ class AttachedReach(Reaching):
         return clients
 
     def _clients(self, database: str, settings: Mapping[str, str]) -> Clients:
-        first = settings.get("init_command", "")
+        first = settings.get("init_command", "") or setting(self.config.target.settings)
         return Clients(self._environment(), options=self._options(database, settings), first=first)
 
     def check_login(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -312,3 +312,18 @@ def guarding(*but: str) -> str:
     own = f"/*M!101100 {listed(_ON_MARIADB)}, */ /*!80000 {listed(_ON_MYSQL)}, */"
     names = "character_set_client = utf8mb4, character_set_connection = utf8mb4, character_set_results = utf8mb4"
     return f"SET SESSION {own} {listed(_SESSION)}, {names}, {LOOKS_ON}"
+
+
+def setting(settings: Mapping[str, Scalar]) -> str:
+    """The statement by which a client sets them for its session; "" for none."""
+    parts = []
+    for name, value in settings.items():
+        text = settings_text(value)
+        quoted = text.replace("\\", "\\\\").replace("'", "''")
+        parts.append(
+            f"`{setting_name(name).replace('`', '``')}` = " + (text if _NUMBER.fullmatch(text) else f"'{quoted}'")
+        )
+    return f"SET SESSION {', '.join(parts)}" if parts else ""
+
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
