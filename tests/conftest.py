@@ -11,6 +11,7 @@ import pytest
 import shortcuts
 from hypothesis import settings
 from real_servers import ask, connect, open_folder, running, server_folders
+from recorded_machine import RecordedMachine
 
 from bench.guest import Drive, Finished, absent, run, user_mode
 from storagelab import cli
@@ -155,3 +156,9 @@ def typed(monkeypatch, capfd) -> Callable[..., tuple[int, str, str]]:
         return code, out, err
 
     return type_
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> RecordedMachine:
+    """A machine of which nothing is known but what a test writes."""
+    return RecordedMachine(tmp_path / "machine")

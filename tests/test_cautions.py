@@ -236,7 +236,7 @@ SITUATIONS = {
     "a virtual disk": lambda: on(a=VIRTIO),
     "a disk that may be virtual": lambda: on(a={"path": "./volumes/a", "device": "sda", "virtual": None}),
     "one cell gives safety up": lambda: cautions_of(
-        change=each(lambda run: with_measurement(run, durability=UNSAFE), lambda run: run.levels["layout.data_files"] == 1)
+        change=each(lambda run: with_measurement(run, durability=UNSAFE), lambda run: run.cell_id == "cell-001")
     ),
     "volumes on one device": lambda: on(a=SDA, b=SDA),
     "volumes that are throttled apart": lambda: on(a=SLOW_A, b=SLOW_B),

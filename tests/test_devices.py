@@ -14,7 +14,7 @@ import pytest
 from builders import analysed, make_environment, make_experiment, make_plan, make_runs
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded_machine import RecordedMachine, stat
+from recorded_machine import stat
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.cautions.devices import SharedDevice
@@ -29,11 +29,6 @@ MB = 2**20
 TICK_S = 0.02
 """Of the sampler, at 50 Hz."""
 ROOT = "21 1 4000:1 / / rw,relatime - ext4 /dev/sda1 rw"
-
-
-@pytest.fixture
-def machine(tmp_path) -> RecordedMachine:
-    return RecordedMachine(tmp_path / "machine")
 
 
 @pytest.fixture

@@ -16,11 +16,6 @@ from storagelab.machine.disks import Mount
 ROOT = "21 1 4000:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw"
 
 
-@pytest.fixture
-def machine(tmp_path) -> RecordedMachine:
-    return RecordedMachine(tmp_path / "machine")
-
-
 def stack_under(path: str, machine: RecordedMachine) -> tuple[str, ...]:
     mount = disks.mount_of(path, disks.mounts_here(machine.kernel))
     return disks.device_stack(disks.block_devices_of(mount, machine.kernel), machine.kernel)

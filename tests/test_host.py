@@ -7,7 +7,6 @@ import platform
 from pathlib import Path
 
 import pytest
-from recorded_machine import RecordedMachine
 
 from storagelab.errors import PreflightError
 from storagelab.machine import host
@@ -17,11 +16,6 @@ ROOT = "21 1 4000:1 / / rw,relatime - ext4 /dev/sda1 rw"
 V2 = "30 21 0:4026 / {place} rw - cgroup2 cgroup2 rw,nsdelegate"
 V1 = "31 21 0:4027 / {place} rw - cgroup cgroup rw,cpu,cpuacct"
 X86 = "processor\t: 0\nmodel name\t: AMD EPYC 9354 32-Core Processor\nflags\t\t: fpu vme {more} lahf_lm\n"
-
-
-@pytest.fixture
-def machine(tmp_path) -> RecordedMachine:
-    return RecordedMachine(tmp_path / "machine")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Time series as charts draw them: every repetition, one panel per cell, whatever the target could observe; none is lost."""
+"""Time series as charts draw them: every repetition, one panel per cell, whatever was observed; no peak is lost."""
 
 from collections.abc import Sequence
 

@@ -34,13 +34,10 @@ def test_the_extension_and_the_package_are_of_one_version():
 
 
 @given(SEEDS, st.text(max_size=40), st.integers(0, 500))
-def test_a_permutation_holds_each_number_once(seed, stream, n):
-    assert sorted(_sim.permutation(seed, stream, n)) == list(range(n))
-
-
-@given(SEEDS, st.text(max_size=40), st.integers(0, 500))
-def test_the_same_seed_and_stream_give_the_same_order_again(seed, stream, n):
-    assert _sim.permutation(seed, stream, n) == _sim.permutation(seed, stream, n)
+def test_a_permutation_holds_each_number_once_and_is_the_same_for_the_same_seed_and_stream(seed, stream, n):
+    order = _sim.permutation(seed, stream, n)
+    assert sorted(order) == list(range(n))
+    assert order == _sim.permutation(seed, stream, n)
 
 
 @given(SEEDS, st.text(max_size=40))
@@ -61,25 +58,18 @@ def test_an_order_stays_what_it_is_from_version_to_version():
     assert _sim.permutation(1, "order", 10) == [4, 1, 8, 7, 3, 6, 2, 9, 0, 5]
 
 
-@pytest.mark.parametrize("seed", [-1, 2**64])
-def test_a_seed_outside_64_bits_is_refused(seed):
-    with pytest.raises(OverflowError):
-        _sim.permutation(seed, "order", 3)
-    with pytest.raises(OverflowError):
-        _sim.stream_seed(seed, "order")
-
-
-@pytest.mark.parametrize("n", [-1, 2**32])
-def test_a_length_outside_32_bits_is_refused(n):
-    with pytest.raises(OverflowError):
-        _sim.permutation(1, "order", n)
-
-
-def test_arguments_of_the_wrong_type_are_refused():
-    with pytest.raises(TypeError):
-        _sim.permutation(1.5, "order", 3)
-    with pytest.raises(TypeError):
-        _sim.permutation(1, None, 3)
+@pytest.mark.parametrize(
+    ("called", "given", "error"),
+    [
+        (_sim.permutation, (-1, "order", 3), OverflowError), (_sim.permutation, (2**64, "order", 3), OverflowError),
+        (_sim.stream_seed, (-1, "order"), OverflowError), (_sim.stream_seed, (2**64, "order"), OverflowError),
+        (_sim.permutation, (1, "order", -1), OverflowError), (_sim.permutation, (1, "order", 2**32), OverflowError),
+        (_sim.permutation, (1.5, "order", 3), TypeError), (_sim.permutation, (1, None, 3), TypeError),
+    ],
+)  # fmt: skip
+def test_seeds_of_more_than_64_bits_lengths_of_more_than_32_and_other_types_are_refused(called, given, error):
+    with pytest.raises(error):
+        called(*given)
 
 
 def test_the_type_stub_and_the_extension_offer_the_same_functions_with_the_same_arguments():

@@ -1,4 +1,4 @@
-"""The results on disk: append-only, one transaction a run, whole after any kill, one writer at a time; earlier ones too."""
+"""The results on disk: append-only, one transaction a run, whole after any kill, one writer at a time."""
 
 import contextlib
 import gzip

@@ -179,7 +179,7 @@ SCREENS = {
         print_findings, make_findings(SIXTY, {n: 2 + n / 100 for n in SIXTY[FILES]}, verdict="winner")
     ),
     "a verdict stays on one line": lambda: shown(
-        print_findings, of_labels(MANY, lambda *of: 3000.0 * (1 + 0.09 * list(itertools.product(*MANY.values())).index(of)),
+        print_findings, of_labels(MANY, lambda *of: 3000 * (1 + 0.09 * [*itertools.product(*MANY.values())].index(of)),
                                   verdict="winner")
     ),
     "no run at all": lambda: shown(
@@ -195,7 +195,8 @@ SCREENS = {
     "space and time that can't be told": lambda: shown(
         print_plan,
         *planned(
-            {FILES: [1, 4]}, volumes=(VolumeFacts("a", "./volumes/a", "", None, None),), estimate_s=None, estimate_basis=""
+            {FILES: [1, 4]},
+            volumes=(VolumeFacts("a", "./volumes/a", "", None, None),), estimate_s=None, estimate_basis=""
         ),
     ),
     "a warning": lambda: shown(print_plan, *planned({FILES: [1, 4]}, warnings=("Volumes a and b are one device.",))),

@@ -27,11 +27,6 @@ V2 = "30 21 0:4026 / {place} rw - cgroup2 cgroup2 rw,nsdelegate"
 SPIN = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
 
 
-@pytest.fixture
-def machine(tmp_path):
-    return RecordedMachine(tmp_path)
-
-
 def newer(machine: RecordedMachine, group: str, throttled_us: int, usage_us: int) -> None:
     text = f"usage_usec {usage_us}\nuser_usec 1\nnr_periods 9\nnr_throttled 5\nthrottled_usec {throttled_us}\n"
     machine.write(f"groups/{group}/cpu.stat", text)
