@@ -105,7 +105,7 @@ def test_a_capture_of_postgres_shows_who_does_what_and_keeps_no_data(tmp_path):
     assert manifest.sources.trace
     assert manifest.transactions > 10
     assert manifest.unit == "transaction"
-    assert 0 < manifest.machine.busy_seconds <= manifest.machine.cpus * (manifest.seconds + 1)
+    assert 0 < manifest.machine.busy_cpus <= manifest.machine.cpus + 0.1
     assert manifest.machine.run_queue > 0
     assert found["public.big", "read"][1] > 2**20
     assert found["public.big_key", "read"][0] > 5

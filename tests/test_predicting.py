@@ -103,13 +103,13 @@ def test_sessions_that_a_limit_holds_back_gather_and_share_a_log_write(predicted
 
 def test_a_machine_with_other_work_widens_intervals_or_nothing_is_said(predicted, tmp_path):
     asked = LIMITS + '[layouts.apart]\nobjects = { "orders_pkey" = "b" }\n'
-    busy = Machine(cpus=2, busy_seconds=8.0, others_seconds=4.0, steal_seconds=0.0, run_queue=3.0)
+    busy = Machine(cpus=2, busy_cpus=0.8, others_cpus=0.4, steal_cpus=0.0, run_queue=3.0)
     calm, crowded = (predicted(asked, shop(machine=one))["apart"].times_present for one in (None, busy))
     assert (crowded.low, crowded.high) == pytest.approx((calm.low / 1.5, calm.high * 1.5))
     assert "others than the server took 0.4 of its 2 CPUs" in " ".join(told(tmp_path))
     # So it was at a load of 19: the server had a tenth of the CPUs, and each layout seemed to change nothing.
     with pytest.raises(StoreError, match=r"the machine was busy with other work: .* 19\.0 tasks ran or waited"):
-        predicted(asked, shop(machine=busy.model_copy(update={"others_seconds": 18.0, "run_queue": 19.0})))
+        predicted(asked, shop(machine=busy.model_copy(update={"others_cpus": 1.8, "run_queue": 19.0})))
 
 
 def test_what_other_programs_do_at_the_devices_is_not_the_servers(predicted, tmp_path):
@@ -126,7 +126,7 @@ def test_what_other_programs_do_at_the_devices_is_not_the_servers(predicted, tmp
 
 
 def test_a_load_that_ended_in_the_window_is_not_taken_for_a_slow_one(predicted):
-    with pytest.raises(StoreError, match="no session worked for 14 of its 20 s"):
+    with pytest.raises(StoreError, match="no session worked for 14 of 20 s"):
         predicted(LIMITS, shop(seconds=20.0, interval_seconds=1.0, idle_seconds=14.0))
 
 

@@ -76,33 +76,32 @@ class Sources(Described):
 
 
 class Machine(Described):
-    """How busy the server's machine was."""
+    """How busy the server's machine was, on average over the window."""
 
     cpus: int = Field(ge=1)
     """Its CPUs."""
-    busy_seconds: Seconds
-    """The CPU time of all programs."""
-    others_seconds: Seconds
-    """That of programs other than the server and storagelab: clients of the load, too, if they are here."""
-    steal_seconds: Seconds
-    """The CPU time that the hypervisor gave to others."""
+    busy_cpus: Seconds
+    """How many of them were busy."""
+    others_cpus: Seconds
+    """Those busy with others than the server and storagelab: with clients of the load, too, if they are here."""
+    steal_cpus: Seconds
+    """Those that the hypervisor gave to others."""
     run_queue: Seconds
-    """The mean number of tasks that ran or waited for a CPU."""
+    """The tasks that ran or waited for a CPU."""
 
-    def foreign_share(self, seconds: float) -> float:
-        """The share of its CPUs that others and the hypervisor took."""
-        return (self.others_seconds + self.steal_seconds) / (self.cpus * seconds)
+    @property
+    def foreign_share(self) -> float:
+        return (self.others_cpus + self.steal_cpus) / self.cpus
 
-    def told(self, seconds: float) -> str:
-        taken = f"{self.foreign_share(seconds) * self.cpus:.1f} of its {self.cpus} CPUs"
-        return f"others than the server took {taken} on average, and {self.run_queue:.1f} tasks ran or waited for one"
-
-    def crowding(self, seconds: float) -> float:
+    @property
+    def crowding(self) -> float:
         """How many times as long the server's work on CPUs may have taken because of others; 1: as long as alone."""
-        if self.foreign_share(seconds) < _FOREIGN:
-            return 1.0
-        stolen = min(0.9, self.steal_seconds / (self.cpus * seconds))
-        return max(1.0, self.run_queue / self.cpus, 1 / (1 - stolen))
+        stretched = max(1.0, self.run_queue / self.cpus, 1 / max(0.1, 1 - self.steal_cpus / self.cpus))
+        return stretched if self.foreign_share >= _FOREIGN else 1.0
+
+    def __str__(self) -> str:
+        taken = f"{self.others_cpus + self.steal_cpus:.1f} of its {self.cpus} CPUs"
+        return f"others than the server took {taken} on average, and {self.run_queue:.1f} tasks ran or waited for one"
 
 
 IDLE = 0.1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import errno
-import shutil
+import math
+import os
+import statistics
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -156,7 +157,7 @@ class Taking:
 
     def begin(self) -> None:
         self.used_before, self.first = self._used(), self._counters()
-        self.used = self.used_before
+        self.used, self.used_s = self.used_before, math.inf
         self.last = self.first
         self.devices_before = self.devices.read()
         self.started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -216,7 +217,7 @@ class Taking:
         if self.tracer is None:
             self.rows = self._counted(second, counters)
         rows, self.rows = [self._timed(row, counters) for row in merged(self.rows)], []
-        self.last, self.used = counters, self._used()
+        self.last, self.used, self.used_s = counters, self._used(), self.gone_s
         now = self.devices.read()
         devices = list(_device_rows(second, self.volumes, difference(self.devices_before, now)))
         self.devices_before = now
@@ -363,10 +364,8 @@ class Taking:
     def _machine(self, used: dict[str, float]) -> Machine | None:
         if "others_s" not in used or not self.runnable:
             return None
-        return Machine(
-            cpus=os.cpu_count() or 1, busy_seconds=used["busy_s"], others_seconds=used["others_s"],
-            steal_seconds=used["steal_s"], run_queue=statistics.fmean(self.runnable),
-        )  # fmt: skip
+        means = {f"{who}_cpus": used[f"{who}_s"] / self.used_s for who in ("busy", "others", "steal")}
+        return Machine(cpus=os.cpu_count() or 1, run_queue=statistics.fmean(self.runnable), **means)
 
     def _counted_volumes(self) -> Iterable[Volume]:
         for volume in self.volumes:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from storagelab.capture.model import IDLE, Capture, CapturedObject, IoRow, Manifest
+from storagelab.capture.model import IDLE, Capture, CapturedObject, IoRow
 from storagelab.errors import StoreError
 
 Way = Literal["read", "write", "log", "evicted", "background_reads", "background_writes"]
@@ -114,10 +114,15 @@ def demands_of(capture: Capture, name: str) -> Demands:
         )
     if manifest.idle_seconds > max(IDLE * manifest.seconds, manifest.interval_seconds):
         raise StoreError(
-            f"{name}: can't say: no session worked for {manifest.idle_seconds:g} of its {manifest.seconds:.0f} s\n"
-            "  Capture again while the load runs all the time: so its rate is less than the load's."
+            f"{name}: can't say: no session worked for {manifest.idle_seconds:g} of {manifest.seconds:.0f} s, so its rate is "
+            "not the load's\n  Capture again while the load runs all the time."
         )
-    crowding = _crowding(name, manifest)
+    machine = manifest.machine
+    if machine is not None and machine.crowding >= _CROWDED and machine.foreign_share >= _MOSTLY_FOREIGN:
+        raise StoreError(
+            f"{name}: can't say: the machine was busy with other work: {machine}\n"
+            "  Capture again while it has none; clients of the load may run on another machine."
+        )
     ended = float(transactions) if transactions is not None else manifest.seconds
     per_s = ended / manifest.seconds
     sessions = manifest.connections or 1.0
@@ -129,22 +134,9 @@ def demands_of(capture: Capture, name: str) -> Demands:
     elsewhere_s = None if known_s is None else max(0.0, sessions / per_s - known_s - cpu_s)
     return Demands(
         needs, transactions is not None, per_s, sessions, cpu_s, elsewhere_s,
-        _log_use(capture, objects, needs, ended), shares, without, crowding,
+        _log_use(capture, objects, needs, ended), shares, without,
+        machine.crowding if machine is not None else 1.0,
     )  # fmt: skip
-
-
-def _crowding(name: str, manifest: Manifest) -> float:
-    """Raises StoreError if others had so much of the CPUs that times say nothing about volumes."""
-    machine, seconds = manifest.machine, manifest.seconds
-    if machine is None:
-        return 1.0
-    crowding = machine.crowding(seconds)
-    if crowding >= _CROWDED and machine.foreign_share(seconds) >= _MOSTLY_FOREIGN:
-        raise StoreError(
-            f"{name}: can't say: the machine was busy with other work: {machine.told(seconds)}\n"
-            "  Capture again while it has none; clients of the load may run on another machine."
-        )
-    return crowding
 
 
 def _way(row: IoRow, one: CapturedObject) -> Way:

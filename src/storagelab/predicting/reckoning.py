@@ -149,7 +149,7 @@ def _of_capture(capture: Capture, demands: Demands) -> Iterator[str]:
         yield "Whether the server's machine was busy with other work is not known."
     elif demands.crowding > 1:
         yield (
-            f"The machine had other work: {manifest.machine.told(manifest.seconds)}. So intervals are "
+            f"The machine had other work: {manifest.machine}. So intervals are "
             f"{demands.crowding:.1f} times wider. Clients on another machine would make them narrower."
         )
 

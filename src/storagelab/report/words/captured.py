@@ -96,8 +96,8 @@ def _notes(capture: Capture) -> Iterator[str]:
             "Units are COMMITs, and changes that committed by themselves; reads that did so are missing. "
             "With the instrument `transaction` of performance_schema enabled, all transactions are counted."
         )
-    if manifest.machine is not None and manifest.machine.crowding(manifest.seconds) > 1:
-        yield f"The machine had other work: {manifest.machine.told(manifest.seconds)}."
+    if manifest.machine is not None and manifest.machine.crowding > 1:
+        yield f"The machine had other work: {manifest.machine}."
     yield from (f"After {numbers.duration(change.second)}: {change.what}" for change in manifest.changes)
     yield from manifest.notes
     if manifest.cost_percent is None:
