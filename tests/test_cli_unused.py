@@ -17,6 +17,7 @@ CASES = [
     ("run small.toml --executor dask --scheduler tcp://127.0.0.1:1", "--jobs 2"),
     *(("run small.toml", one) for one in ("--scheduler x", "--trust-network", "--time-limit 1min")),
     *(("run small.toml", one) for one in ("--within 3%", "--budget 2h")),
+    *(("run listed.toml", one) for one in ("--prepared a", "--yes-wipe S1234")),
     ("simulate small.toml --every-io", "--trace"),
     *(("report cap", one) for one in ("--results r", "--fit robust", "--chart waits", "--embed-data", "--brief",
                                       "--sql-server-names", "--format png", "--format svg")),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
 from storagelab.errors import SpecError
+
+if TYPE_CHECKING:
+    from storagelab.model.config import Config
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 Given = Mapping[str, Any]
@@ -50,13 +53,23 @@ def _of_prediction(given: Given) -> bool:
     return len(given["names"]) == 2 and is_prediction(Path(given["names"][1]))
 
 
-def _measures(given: Given, *orders: str) -> bool:
-    """Whether the spec has cells that are not simulated, and one of these orders, if there are any."""
+def _spec(given: Given) -> tuple[str, list[Config]]:
+    """The order and the cells of the spec."""
     from storagelab.spec import against, matrix
 
     experiment = against.load(given["spec_file"], given["against"])
-    measures = not all(cell.config.simulated for cell in matrix.expand(experiment).cells)
-    return measures and (not orders or experiment.order in orders)
+    return experiment.order, [cell.config for cell in matrix.expand(experiment).cells]
+
+
+def _measures(given: Given, *orders: str) -> bool:
+    """Whether the spec has cells that are not simulated, and one of these orders, if there are any."""
+    order, configs = _spec(given)
+    return not all(config.simulated for config in configs) and (not orders or order in orders)
+
+
+def _without_volumes(key: str) -> Callable[[Given], bool]:
+    """Whether no volume of the spec has the key."""
+    return lambda given: not any(getattr(one, key) for config in _spec(given)[1] for one in config.volumes.values())
 
 
 _CAPTURE = "is not for a capture"
@@ -67,13 +80,16 @@ UNUSED = (
     Unused("plan", "--pilot", lambda given: _measures(given, "cell-by-cell", "as-listed"),
            "says what can be found, and runs in this order are not judged",
            'Leave it out, or set order = "randomised" in the spec.'),
-    Unused("run", "--jobs", lambda given: given["executor"] == "processes" and _measures(given),
+    Unused("run", "--jobs", lambda given: given["executor"] == "processes" and given["jobs"] > 1 and _measures(given),
            "is for simulated runs, and this spec measures", "Leave it out: measured runs are made one at a time."),
     Unused("run", "--jobs", _has("scheduler"), "is for processes of this machine, and --scheduler names a cluster",
            "Leave one of them out."),
     Unused("run", "--scheduler --trust-network --time-limit", _is("executor", "processes"),
            "is an option of a cluster", "Add --executor dask."),
     Unused("run", "--within --budget", _lacks("find_best"), "is an option of a race", "Add --find-best."),
+    Unused("run", "--prepared", _without_volumes("by_hand"), "is for volumes prepared by hand, and this spec has none",
+           _LEAVE_OUT),
+    Unused("run", "--yes-wipe", _without_volumes("devices"), "is for whole drives, and this spec has none", _LEAVE_OUT),
     Unused("simulate", "--trace", _has("every_io"), "is a part of --every-io", _LEAVE_OUT),
     Unused("report", "--results --fit --chart --embed-data --brief --sql-server-names", _of_capture, _CAPTURE,
            _OF_CAPTURE),
