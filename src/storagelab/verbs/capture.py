@@ -8,23 +8,49 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from rich.console import Console
-
 from storagelab import screen
 from storagelab.capture import folder, taking
 from storagelab.capture.cost import cost_percent
 from storagelab.capture.model import Capture
 from storagelab.errors import SpecError
 from storagelab.model.engines import ENGINES
+from storagelab.predicting.prediction import as_text
+from storagelab.predicting.reckoning import predict as reckoned
 from storagelab.report import writing
 from storagelab.report.page.captured import capture_page
 from storagelab.report.text.markdown import markdown_of
 from storagelab.report.text.terminal import print_paper
 from storagelab.report.words.captured import capture_paper
+from storagelab.report.words.predicted import predicted_paper
 from storagelab.spec.units import parse_seconds
 from storagelab.targets import contract
 from storagelab.targets.engines import engine_in
 from storagelab.words import numbers
+
+# --- predict ----------------------------------------------------------------------------------------------------------
+# `storagelab predict`: what a captured server would do on other volumes or with another layout.
+
+HTML_FILE = "prediction.html"
+
+
+def predict(capture: Path, volumes: Path, format_: str, output: Path | None) -> None:
+    found = reckoned(capture, volumes)
+    paper = predicted_paper(found)
+    if format_ == "json":
+        writing.deliver(as_text(found), output)
+    elif format_ == "html":
+        from storagelab.report.page.html import page_of  # here, because only this format needs templates
+
+        file = output or Path(HTML_FILE)
+        if writing.write(file, page_of(paper)):
+            writing.tell(file)
+    elif format_ == "text" and output is None:
+        print_paper(screen.out(), paper)
+    else:
+        writing.deliver(markdown_of(paper), output)
+
+
+# --- `storagelab capture` ---------------------------------------------------------------------------------------------
 
 _TOLD_EVERY_S = 30.0
 
@@ -51,7 +77,7 @@ def capture(target: str, length: str, output: Path, *, requests: bool, trace: bo
     if cost is not None:
         manifest = manifest.model_copy(update={"cost_percent": cost.percent, "notes": (*manifest.notes, cost.words)})
         folder.write_manifest(output, manifest)
-    print_capture(screen.out(), folder.read(output), output.resolve().name)
+    print_paper(screen.out(), capture_paper(folder.read(output), output.resolve().name))
     screen.say(f"capture: {output}\nto see who does what, where and when: storagelab report {output}")
 
 
@@ -118,11 +144,6 @@ def report(path: Path, format_: str, output: Path | None) -> None:
 
 
 # --- A capture on the terminal, and as Markdown -----------------------------------------------------------------------
-
-
-def print_capture(console: Console, capture: Capture, name: str) -> None:
-    """Prints who reads and writes what."""
-    print_paper(console, capture_paper(capture, name))
 
 
 def capture_markdown(capture: Capture, name: str) -> str:
