@@ -32,7 +32,7 @@ from bench import throttled
 from bench.figures import Figure
 from bench.throttled import Throttled
 from storagelab.findings.analysis import analyse
-from storagelab.findings.cautions.carry_over import CarryOver
+from storagelab.findings.cautions.changing import CarryOver
 from storagelab.findings.model import Findings
 from storagelab.run import stored
 from storagelab.run.store import Store

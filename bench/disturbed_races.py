@@ -14,8 +14,8 @@ import numpy as np
 from bench.drawn import NOISE, Matrix, design
 from bench.drawn_races import Race, Rules, Tables, Truth, apart, at_most, race
 from bench.statistics import Share, markdown
-from storagelab.findings import carry_over, irregular, racing
-from storagelab.findings.racing import Standing
+from storagelab.findings import basis, irregular, raced
+from storagelab.findings.raced import Standing
 
 LOST_MOST = 5.0
 SLOW_BY = (0.1, 0.3, 0.7)
@@ -47,7 +47,7 @@ class _Carried(NamedTuple):
 
 def drawn(races: int, pool: Executor) -> Tables:
     rules: dict[str, Callable[[float], Rules]] = {
-        "before": lambda slow: Rules(first_look=racing.EARLIER_FIRST_LOOK, slow_at_first=slow),
+        "before": lambda slow: Rules(first_look=raced.EARLIER_FIRST_LOOK, slow_at_first=slow),
         "now": lambda slow: Rules(slow_at_first=slow),
     }
     slow = {
@@ -124,7 +124,7 @@ def _carried_race(asked: _Carried, number: int, repetitions: int = 5) -> tuple[S
                 level = math.log(2) if cell >= asked.layouts - asked.slow else 0.0
                 log_s[cell, column] = level + rng.normal(0, NOISE) + math.log1p(longer)
                 made.append(cell)
-        standing = racing.look(standing, irregular.fit(log_s[:, : column + 1], [0] * len(row)))
+        standing = raced.look(standing, irregular.fit(log_s[:, : column + 1], [0] * len(row)))
     there = standing.rounds
-    found = carry_over.carried_over(plan.cells, log_s[:, :there], before[:, :there], [0] * len(row))
+    found = basis.carried_over(plan.cells, log_s[:, :there], before[:, :there], [0] * len(row))
     return standing, found is not None

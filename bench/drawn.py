@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from storagelab.findings import basis, carry_over, irregular, stats, verdicts
+from storagelab.findings import basis, irregular, stats, verdicts
 from storagelab.findings.model import JudgedByLoad
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES, Statements, first_step, state
@@ -166,7 +166,7 @@ def fit(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True
     """The fit from which a report judges."""
     tick = basis.tick_of(np.exp(log_s[~np.isnan(log_s)])) if measured else 0.0
     blocks, of_rounds = [0] * len(of.plan.cells), irregular.fit if robust else stats.fit
-    return basis.resolved(carry_over.fit(log_s, blocks, carried_over(of, log_s), of_rounds), tick)
+    return basis.resolved(basis.fit_carried(log_s, blocks, carried_over(of, log_s), of_rounds), tick)
 
 
 def states_a_difference(of: Design, fitted: stats.Fit) -> bool:
@@ -196,9 +196,9 @@ def verdict_of(factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks:
     return full if surely or first_step(factors, plan, fitted, blocks).name_a_difference else strict
 
 
-def carried_over(of: Design, log_s: Matrix) -> carry_over.CarriedOver | None:
+def carried_over(of: Design, log_s: Matrix) -> basis.CarriedOver | None:
     """What a report finds of what runs leave behind."""
-    return carry_over.carried_over(of.plan.cells, log_s, of.before, [0] * len(of.plan.cells))
+    return basis.carried_over(of.plan.cells, log_s, of.before, [0] * len(of.plan.cells))
 
 
 def draw(kind: str, cells: int, repetitions: int, experiments: int) -> Iterator[tuple[Design, Matrix]]:

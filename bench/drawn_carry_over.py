@@ -15,7 +15,7 @@ import numpy as np
 
 from bench import drawn, drawn_rows
 from bench.drawn import Design, Matrix, Rng, design
-from storagelab.findings import carry_over, irregular, stats
+from storagelab.findings import basis, irregular, stats
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
 
@@ -92,7 +92,7 @@ def _slower(of: Design, log_s: Matrix) -> tuple[list[int], bool]:
     """The layouts that the verdict calls slower, as the first step of `statements` does (a report asks for more time),
     and whether runs are said to leave something behind."""
     left = drawn.carried_over(of, log_s)
-    fitted = carry_over.fit(log_s, [0] * len(log_s), left, irregular.fit)
+    fitted = basis.fit_carried(log_s, [0] * len(log_s), left, irregular.fit)
     best = stats.fastest(fitted)
     assert best is not None
     found = stats.compare_with_best(fitted, best, alpha=ALPHA * SHARES["verdict"])

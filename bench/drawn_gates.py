@@ -14,7 +14,7 @@ import numpy as np
 
 from bench import drawn
 from bench.drawn import KINDS, Design, Matrix, design
-from storagelab.findings import carry_over, irregular, stats
+from storagelab.findings import basis, irregular, stats
 from storagelab.findings.campaigns import Gate, gate_of_cells
 from storagelab.model.values import share_of
 
@@ -33,7 +33,7 @@ HEADS = (
 def answer(of: Design, log_s: Matrix, margin: float) -> Gate:
     """What `compare NAME c01 c02 --fail-if-slower MARGIN` answers to these times."""
     left = drawn.carried_over(of, log_s)
-    fitted = carry_over.fit(log_s, [0, 0], left, irregular.fit)
+    fitted = basis.fit_carried(log_s, [0, 0], left, irregular.fit)
     found = stats.compare_with_best(fitted, 0)[1]
     return gate_of_cells(None if found is None or found.p_value is None else found.ratio, margin)
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from bench.drawn import NOISE, Matrix, Rng
 from bench.figures import Figure
 from bench.statistics import Share
-from storagelab.findings import irregular, racing
-from storagelab.findings.racing import Standing
+from storagelab.findings import irregular, raced
+from storagelab.findings.raced import Standing
 from storagelab.model.plan import RACES_LOOK_FROM
 
 ARTICLES = ("multiple-data-files", "random-inserts", "sequential-inserts")
@@ -141,7 +141,7 @@ def race(truth: Truth, kind: str, rng: Rng, rules: Rules = Rules(), runs: int | 
             log_s[truth.best, standing.rounds] += rules.slow_at_first
         made += len(cells)
         fit = irregular.fit(log_s[:, : standing.rounds + 1], [0] * len(sds))
-        standing = racing.look(standing, fit, 1, rules.within, rules.first_look)
+        standing = raced.look(standing, fit, 1, rules.within, rules.first_look)
     return Race(standing, made)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from storagelab.findings.watching_cost import watching_cost
+from storagelab.findings.cautions.watching import watching_cost
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell

@@ -20,10 +20,9 @@ from builders import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storagelab.findings.analysis import analyse
+from storagelab.findings.analysis import TREND_WAITS_MAX, analyse
 from storagelab.findings.effects import EFFECT_ROWS_MAX
 from storagelab.findings.model import Findings
-from storagelab.findings.wait_changes import TREND_WAITS_MAX
 from storagelab.model.waits import ON_CPU
 from storagelab.spec.matrix import expand
 

@@ -9,10 +9,10 @@ from builders import make_experiment, make_runs
 
 from bench import drawn
 from bench.drawn_carry_over import draw, left_behind
-from storagelab.findings import carry_over, stats
+from storagelab.findings import basis, stats
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of
-from storagelab.findings.cautions.carry_over import CarryOver
+from storagelab.findings.cautions.changing import CarryOver
 from storagelab.findings.model import Findings
 from storagelab.findings.times import usable_runs
 from storagelab.model.measurement import Run
@@ -54,7 +54,7 @@ def test_the_guilty_layout_does_not_win_in_a_balanced_order(cells):
     for number in range(60):
         of = drawn.design(cells, 5, seed=number % 10)
         log_s = draw(of, left_behind(0.25, 0.12, 0.06), rng)
-        fitted = carry_over.fit(log_s, [0] * cells, drawn.carried_over(of, log_s))
+        fitted = basis.fit_carried(log_s, [0] * cells, drawn.carried_over(of, log_s))
         best = stats.fastest(fitted)
         assert best is not None
         false += any(
@@ -68,10 +68,10 @@ def test_times_that_are_corrected_have_wider_intervals_and_nothing_left_behind()
     log_s = draw(of, left_behind(0.3), np.random.default_rng(4))
     found = drawn.carried_over(of, log_s)
     assert found.corrected
-    fitted, plain = carry_over.fit(log_s, [0] * 8, found), stats.fit(log_s)
+    fitted, plain = basis.fit_carried(log_s, [0] * 8, found), stats.fit(log_s)
     assert np.ptp(fitted.cells) < np.ptp(plain.cells)
     assert (fitted.df, plain.df) == (28 - 7, 28)
-    again = carry_over.carried_over(of.plan.cells, found.without, of.before, [0] * 8)
+    again = basis.carried_over(of.plan.cells, found.without, of.before, [0] * 8)
     assert again is None
 
 
@@ -80,7 +80,7 @@ def test_few_layouts_in_a_balanced_order_are_told_of_but_not_corrected():
     log_s = draw(of, left_behind(0.3), np.random.default_rng(5))
     found = drawn.carried_over(of, log_s)
     assert not found.corrected
-    assert (carry_over.fit(log_s, [0, 0], found).cells == stats.fit(log_s).cells).all()
+    assert (basis.fit_carried(log_s, [0, 0], found).cells == stats.fit(log_s).cells).all()
 
 
 def campaign(after: float, repetitions: int = 8, **fields: object) -> tuple[Experiment, list[Run]]:
@@ -131,7 +131,7 @@ def test_the_run_before_is_the_one_that_was_made_before_also_if_it_failed():
     failed = second.model_copy(update={"status": "failed", "measurement": None, "reason": "lost"})
     late = second.model_copy(update={"attempt": 2, "started_at": "2027-01-01T00:00:00+00:00"})
     made = [first, failed, *runs[2:], late]
-    before = carry_over.cells_before(plan, usable_runs(plan, made), made, (1, 2))
+    before = basis.cells_before(plan, usable_runs(plan, made), made, (1, 2))
     row = {cell.cell_id: number for number, cell in enumerate(plan.cells)}
 
     def of(run: Run) -> int:

@@ -16,15 +16,13 @@ from rich.console import Console
 from storagelab.findings import cautions
 from storagelab.findings.analysis import analyse
 from storagelab.findings.cautions import kinds
-from storagelab.findings.cautions.carry_over import CarryOver
-from storagelab.findings.cautions.changing import Drift, Step
-from storagelab.findings.cautions.checkpoints import NoCheckpoint
+from storagelab.findings.cautions.changing import CarryOver, Drift, Step
+from storagelab.findings.cautions.checkpoints import LogNeverFull, NoCheckpoint
 from storagelab.findings.cautions.cpu_time import BusyMachine
 from storagelab.findings.cautions.data_files import AllocationLatches, FilesOnDisks
 from storagelab.findings.cautions.devices import SharedDevice, VirtualDisk
 from storagelab.findings.cautions.different_loads import DifferentLoads
-from storagelab.findings.cautions.judged_before import JudgedBefore
-from storagelab.findings.cautions.log_room import LogNeverFull
+from storagelab.findings.cautions.missing_runs import JudgedBefore
 from storagelab.findings.cautions.odd_runs import OddRun
 from storagelab.findings.cautions.order import NotRandomised, RunInBlocks
 from storagelab.findings.cautions.raw_io import TwoProvenances

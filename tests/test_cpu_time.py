@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storagelab.machine.cpu_time import difference, read_cpu_time
+from storagelab.machine.procfs import difference, read_cpu_time
 
 pytestmark = pytest.mark.skipif(not Path("/proc/stat").exists(), reason="this system has no /proc/stat")
 SPIN = "import time, sys\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass\nsys.stdin.read()"

@@ -12,7 +12,7 @@ from real_servers import connect, open_folder
 
 from storagelab.targets.found import Found
 from storagelab.targets.unprivileged import give_to_server
-from storagelab.verbs.drafts import of_server
+from storagelab.verbs.init import of_server
 
 MEMORY = Path("/dev/shm")
 

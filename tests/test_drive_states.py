@@ -7,8 +7,7 @@ from builders import make_experiment, make_measurement, make_plan, make_planned,
 
 from storagelab.findings import samples
 from storagelab.findings.analysis import analyse
-from storagelab.findings.drive_states import states
-from storagelab.findings.kinds.drive_trends import trends
+from storagelab.findings.kinds.drive_trends import states, trends
 from storagelab.findings.model import Estimate, Findings
 from storagelab.model.measurement import Run
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from storagelab.drives.as_profile import as_toml
 from storagelab.drives.fitting import LEAST_POINTS, Law, Result, fit, planned
 from storagelab.drives.measured import Identity, Measured, MeasuredDrive, OutsideMeasured, Point
 from storagelab.drives.measuring import Kept, file_on, sustained_of
+from storagelab.errors import PreflightError
+from storagelab.machine import host
 from storagelab.targets.raw.fio import Job
 from storagelab.verbs import drives
 

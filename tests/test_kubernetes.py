@@ -22,8 +22,7 @@ from shell import typed
 import storagelab
 from storagelab.errors import SpecError
 from storagelab.kubernetes.held_up import held_up
-from storagelab.kubernetes.job import documents
-from storagelab.kubernetes.on_claims import on_claims
+from storagelab.kubernetes.job import documents, on_claims
 from storagelab.machine import doctor, host, kubernetes
 from storagelab.machine.kubernetes import Names, asked_of
 from storagelab.spec import matrix, reading

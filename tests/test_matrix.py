@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from storagelab.errors import SpecError
 from storagelab.model.plan import Experiment, Plan
-from storagelab.spec.matrix import MAX_CELLS, expand
-from storagelab.spec.orders import FEW
+from storagelab.spec.matrix import FEW, MAX_CELLS, expand
 from storagelab.spec.reading import parse
 
 HEAD = '[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n[volumes.b]\npath = "."\n[factors]\n'

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from simulated_specs import ONE_BLOCK, small
 
 from storagelab.model.plan import Experiment, Race
-from storagelab.spec.matrix import expand
-from storagelab.spec.orders import FEW, shuffled
+from storagelab.spec.matrix import FEW, expand, shuffled
 
 FILES, LOG = "layout.data_files", "layout.log"
 

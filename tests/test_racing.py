@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bench.drawn_races import KINDS, NOISY, article, equal, race
-from storagelab.findings import irregular, racing
-from storagelab.findings.racing import Standing
+from storagelab.findings import irregular, raced
+from storagelab.findings.raced import Standing
 
 
 def looked(log_s, *, within: float = 0.0, first_look: int = 3) -> Standing:
@@ -15,7 +15,7 @@ def looked(log_s, *, within: float = 0.0, first_look: int = 3) -> Standing:
     standing = Standing(tuple(range(len(log_s))))
     for rounds in range(1, log_s.shape[1] + 1):
         fit = irregular.fit(log_s[:, :rounds], [0] * len(log_s))
-        standing = racing.look(standing, fit, within=within, first_look=first_look)
+        standing = raced.look(standing, fit, within=within, first_look=first_look)
     return standing
 
 
@@ -27,7 +27,7 @@ def times(levels, rounds: int, noise: float = 0.01, seed: int = 1):
 
 @pytest.mark.parametrize("first", [2, 3])
 def test_the_errors_of_all_looks_there_can_be_add_up_to_four_per_cent(first):
-    assert sum(racing.error_of(look, first) for look in range(first, 100_000)) == pytest.approx(0.04, abs=1e-5)
+    assert sum(raced.error_of(look, first) for look in range(first, 100_000)) == pytest.approx(0.04, abs=1e-5)
 
 
 def test_nobody_leaves_before_the_third_round():

@@ -8,10 +8,9 @@ from simulated_specs import SMALL
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of
-from storagelab.findings.device_figures import DeviceChange, Figure
 from storagelab.findings.limits import AtLimit
 from storagelab.findings.model import Estimate
-from storagelab.findings.reasons import RULES, Case, Crowd, Rule, case_between_levels, reasons
+from storagelab.findings.reasons import RULES, Case, Crowd, DeviceChange, Figure, Rule, case_between_levels, reasons
 from storagelab.findings.why import QUEUE, Step, Thing, Waterfall
 from storagelab.model.measurement import Run
 from storagelab.report.words.why import why_sentence

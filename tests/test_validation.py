@@ -20,7 +20,7 @@ from storagelab.spec.matrix import expand
 from storagelab.spec.reading import load, parse
 from storagelab.validation import table
 from storagelab.validation.articles import Published, articles, spans
-from storagelab.validation.judging import judge, missing, relative_error, summaries
+from storagelab.validation.making import judge, missing, relative_error, summaries
 from storagelab.validation.quantities import Made, Missing, Simulated, needed, read_off
 from storagelab.validation.table import Parameter, parameters
 

@@ -47,7 +47,7 @@ from storagelab.spec import matrix, reading
 from storagelab.spec.keys import dotted
 from storagelab.targets.simulated.measurement import measurement
 from storagelab.targets.simulated.scenario import scenario
-from storagelab.validation import judging
+from storagelab.validation import making
 from storagelab.validation.articles import Levels, Published, articles, spans
 from storagelab.validation.quantities import Made, Missing, needed, read_off
 
@@ -280,7 +280,7 @@ def residuals(setup: Setup, values: Mapping[str, Any]) -> np.ndarray:
         if not isinstance(value, float | int):
             found.append(WRONG)
             continue
-        ratio = max(1e-3, 1 + judging.relative_error(figure, value))
+        ratio = max(1e-3, 1 + making.relative_error(figure, value))
         found.append(math.log(ratio) / (figure.tolerance or 0.1))
     return np.array(found)
 
@@ -370,7 +370,7 @@ def ratios(setup: Setup, values: Mapping[str, Any]) -> str:
 
 
 def _ratio(figure: Published, value: Any) -> str:
-    return f"{1 + judging.relative_error(figure, value):.2f}" if isinstance(value, float | int) else "-"
+    return f"{1 + making.relative_error(figure, value):.2f}" if isinstance(value, float | int) else "-"
 
 
 def print_table(setup: Setup, values: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from storagelab import cli_capture, cli_drives, cli_offered, screen
+from storagelab import cli_capture, cli_offered, screen
 from storagelab.cli_offered import DEFAULT_RESULTS, OutputOption, ResultsOption
 from storagelab.cli_unused import Verbs
 from storagelab.errors import StoragelabError
@@ -425,7 +425,7 @@ def validate_(
     )  # fmt: skip
 
 
-for verbs in (cli_offered, cli_drives, cli_capture):
+for verbs in (cli_offered, cli_capture):
     verbs.add_to(app)
 
 

@@ -11,24 +11,17 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings.answer_kinds import Answer, Cause, Choice, Gain, Good, Limit, Pick, SlowestAtLimit
+from storagelab.findings.answer_kinds import Answer, Cause, Choice, Gain, Good, Limit, Next, Pick, SlowestAtLimit
+from storagelab.findings.cautions.missing_runs import REPETITIONS_SOUND
+from storagelab.findings.kinds.race import RaceSummary
+from storagelab.findings.kinds.scatter import Scatter
 from storagelab.findings.limits import AtLimit, between_ends, volume_at_limit
-from storagelab.findings.model import (
-    Caution,
-    CellSummary,
-    Comparison,
-    Effect,
-    Estimate,
-    Findings,
-    LoadVerdict,
-    Sample,
-    Verdict,
-)
-from storagelab.findings.next_steps import next_step
+from storagelab.findings.model import Caution, CellSummary, Comparison, Effect, Findings, LoadVerdict, Sample, Verdict
 from storagelab.findings.pattern import pattern_of
+from storagelab.findings.power import EFFECTS, repetitions_for
 from storagelab.findings.why import adds_up, legs
 from storagelab.model.plan import Factor, Preference
-from storagelab.model.values import JsonValue
+from storagelab.model.values import Estimate, JsonValue
 
 JUDGED = ("winner", "best-set", "indistinguishable")
 DEPENDS_LEAST = 0.02
@@ -415,3 +408,48 @@ def _weighed(findings: Findings, choices: Sequence[Choice]) -> list[Caution]:
         findings.cautions,
         key=lambda one: (not (one.first_of_used and used.intersection(one.cells)), one.severity == "note", one.weight),
     )
+
+
+# --- what to do next --------------------------------------------------------------------------------------------------
+# What to do next, so that the runs of an experiment say more: from its cautions, its ties and the scatter of its runs.
+# Pure.
+
+MATTERS = 0.03
+"""More repetitions are not advised for smaller differences, unless the spec says that they matter (`indifferent`)."""
+REPETITIONS_MOST = 100
+"""Nobody makes more, so they are not advised."""
+
+
+def next_step(findings: Findings, choices: Sequence[Choice], weighed: Sequence[Caution]) -> Next | None:
+    """The step that helps most; None if there is nothing to do. `weighed` = the cautions, the most serious first."""
+    if findings.runs_stored < findings.runs_planned and not RaceSummary.of(findings):
+        return Next(step="runs")
+    for one in weighed:
+        if one.next_step and (one.severity == "caution" or one.is_unable(findings)):
+            return Next(step=one.kind)
+    if findings.verdict == "too-few-runs":
+        return Next(step="repetitions", repetitions=REPETITIONS_SOUND)
+    return _more_repetitions(findings, choices)
+
+
+def _more_repetitions(findings: Findings, choices: Sequence[Choice]) -> Next | None:
+    """How many repetitions would tell apart what is tied now: what matters to the reader, or the largest usual
+    difference that may still be hidden.
+    """
+    hidden = [choice.at_most_slower for choice in choices if choice.verdict != "winner" and not choice.same]
+    scatter = next(iter(Scatter.of(findings)), None)
+    if not hidden or scatter is None or RaceSummary.of(findings):
+        return None
+    bounds = [bound - 1 for bound in hidden if bound is not None]
+    most = max(bounds) if len(bounds) == len(hidden) else float("inf")
+    margin = findings.indifferent
+    effects = [margin] if margin else [effect for effect in reversed(EFFECTS) if MATTERS <= effect < most]
+    made = max(cell.runs_planned for cell in findings.cells)
+    for effect in effects:
+        sizes = [len(load.cells) for load in findings.loads if len(load.cells) > 1] or [len(findings.cells)]
+        needed = repetitions_for(effect, scatter, max(sizes), len(sizes))
+        if needed is None or needed > REPETITIONS_MOST:
+            return None
+        if needed > made:
+            return Next(step="repetitions", repetitions=needed, effect=effect)
+    return None

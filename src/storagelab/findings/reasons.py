@@ -11,29 +11,133 @@ reasons(case)                                 the reasons for the change, the on
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-from storagelab.findings.device_figures import DeviceChange, Quantity, device_changes
+from storagelab.findings import why
 from storagelab.findings.limits import AtLimit, volume_at_limit
 from storagelab.findings.model import Estimate, Findings
-from storagelab.findings.why import (
-    EXPLAINS,
-    KINDS,
-    QUEUE,
-    WORK,
-    Step,
-    Thing,
-    Waterfall,
-    between,
-    between_levels,
-    by_cause,
-)
-from storagelab.model.measurement import Run
+from storagelab.findings.samples import ALPHA, change, estimate, leaves_out_zero, mean
+from storagelab.findings.why import Step, Thing, Waterfall
+from storagelab.model.measurement import Measurement, Run, TimeSeries
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import Category
+
+# --- what devices did -------------------------------------------------------------------------------------------------
+# What devices did in a run, in figures by which any two cells can be compared. Pure.
+#
+# The simulator counts by drive and by volume, a machine by volume, each with its own names; here they have the same
+# names.
+
+Quantity = Literal[
+    "write_amplification", "read_bytes_per_s", "write_bytes_per_s", "read_latency_s", "write_latency_s", "queue"
+]
+QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
+ALL_DEVICES = "all devices"
+_BYTES: tuple[Quantity, Quantity] = ("read_bytes_per_s", "write_bytes_per_s")
+
+
+class Figure(NamedTuple):
+    """A quantity of a device: "ssd", or "volume a"."""
+
+    device: str
+    quantity: Quantity
+
+
+@dataclass(frozen=True)
+class DeviceChange:
+    """A figure before and after; the intervals of all figures that are compared hold together at 95 %."""
+
+    figure: Figure
+    before: float
+    after: float
+    change: Estimate
+
+    @property
+    def sure(self) -> bool:
+        return leaves_out_zero(self.change)
+
+    @property
+    def ratio(self) -> float:
+        return self.after / self.before if self.before else float("inf")
+
+
+def device_changes(pairs: Sequence[tuple[Sequence[Run], Sequence[Run]]]) -> tuple[DeviceChange, ...]:
+    """What changed at the devices from the runs of one cell to those of another, averaged over the pairs of cells.
+
+    Only figures that every run has: a mean over some of the runs would compare different runs.
+    """
+    sides = [tuple([_figures(run) for run in runs] for runs in pair) for pair in pairs]
+    runs = [figures for pair in sides for side in pair for figures in side]
+    if not runs or not all(side for pair in sides for side in pair):
+        return ()
+    known = [figure for figure in runs[0] if all(figure in figures for figures in runs)]
+    found = []
+    for figure in sorted(known, key=lambda one: (QUANTITIES.index(one.quantity), one.device)):
+        rows = [change([one[figure] for one in before], [one[figure] for one in after]) for before, after in sides]
+        found.append(DeviceChange(figure, *mean(rows), estimate(rows, ALPHA / len(known))))
+    return tuple(found)
+
+
+def _figures(run: Run) -> dict[Figure, float]:
+    return dict(_of(run.measurement)) if run.measurement is not None and run.measurement.elapsed_s > 0 else {}
+
+
+def _of(measurement: Measurement) -> Iterator[tuple[Figure, float]]:
+    for group, counters in measurement.counters.items():
+        kind, _, name = group.partition(" ")
+        if kind == "drive" and "write_amplification" in counters:
+            yield Figure(name, "write_amplification"), counters["write_amplification"]
+    engine = measurement.counters.get("engine", {})
+    for what in ("read", "write"):
+        latency = engine.get(f"{what}_latency_s")
+        if latency is not None and engine.get(f"{what}s"):
+            yield Figure(ALL_DEVICES, "read_latency_s" if what == "read" else "write_latency_s"), latency
+    yield from _of_volumes(measurement.counters.get("volumes", {}), measurement.elapsed_s)
+    if "volumes" not in measurement.counters:
+        yield from _of_series(measurement.series)
+
+
+def _of_volumes(counters: Mapping[str, float], elapsed_s: float) -> Iterator[tuple[Figure, float]]:
+    """The kernel's counters of the disks below each volume: `volume.NAME.write_bytes` and so on."""
+    volumes = dict.fromkeys(key.split(".")[1] for key in counters if key.count(".") == 2)
+    for volume in volumes:
+        of = {key.rsplit(".", 1)[1]: value for key, value in counters.items() if key.split(".")[1] == volume}
+        name = f"volume {volume}"
+        for what, quantity in zip(("read", "write"), _BYTES, strict=True):
+            if f"{what}_bytes" in of:
+                yield Figure(name, quantity), of[f"{what}_bytes"] / elapsed_s
+            if of.get(f"{what}s") and f"{what}_time_s" in of:
+                latency = of[f"{what}_time_s"] / of[f"{what}s"]
+                yield Figure(name, "read_latency_s" if what == "read" else "write_latency_s"), latency
+        if "read_time_s" in of and "write_time_s" in of:
+            yield Figure(name, "queue"), (of["read_time_s"] + of["write_time_s"]) / elapsed_s
+
+
+def _of_series(series: TimeSeries) -> Iterator[tuple[Figure, float]]:
+    for column, values in series.columns.items():
+        mean_value = _over_time(series.at_s, values)
+        if mean_value is None:
+            continue
+        parts = column.split(".")
+        if column == "io_in_progress":
+            yield Figure(ALL_DEVICES, "queue"), mean_value
+        for quantity in _BYTES:
+            if len(parts) == 3 and parts[0] == "volume" and parts[2] == quantity:
+                yield Figure(f"volume {parts[1]}", quantity), mean_value
+
+
+def _over_time(at_s: Sequence[float], values: Sequence[float | None]) -> float | None:
+    """The mean of a column over the run; each value is that of the interval that ends at its time."""
+    starts = (0.0, *at_s[:-1])
+    known = [(end - start, value) for start, end, value in zip(starts, at_s, values, strict=True) if value is not None]
+    total = sum(width for width, _ in known)
+    return sum(width * value for width, value in known) / total if total > 0 else None
+
+
+# --- reasons ----------------------------------------------------------------------------------------------------------
 
 WRITES_MORE = 0.03
 """The least change of write amplification that counts: a smaller one comes from the state in which a run found its
@@ -106,7 +210,7 @@ class Case:
         for step in self.waterfall.steps:
             along = step.change.value * self.change_s > 0
             if step.thing.name in names and step.sure and along:
-                return step if abs(step.change.value) >= EXPLAINS * abs(self.change_s) else None
+                return step if abs(step.change.value) >= why.EXPLAINS * abs(self.change_s) else None
         return None
 
     def moved_along(self, quantity: Quantity, least: float) -> DeviceChange | None:
@@ -151,7 +255,7 @@ def reasons(case: Case) -> tuple[Reason, ...]:
 
 
 def _names(*categories: Category) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(KINDS[category][0] for category in categories))
+    return tuple(dict.fromkeys(why.KINDS[category][0] for category in categories))
 
 
 _DATA = _names("data-read", "data-write", "file-growth")
@@ -163,8 +267,8 @@ def _reason(case: Case, rule: Rule, step: Step | None, device: DeviceChange | No
         return None
     types = tuple(
         one.thing.name for one in case.parts.steps
-        if one.thing.part in ("resource", "wait") and KINDS[one.thing.category][0] == step.thing.name
-        and one.change.value / step.change.value >= EXPLAINS
+        if one.thing.part in ("resource", "wait") and why.KINDS[one.thing.category][0] == step.thing.name
+        and one.change.value / step.change.value >= why.EXPLAINS
     )  # fmt: skip
     crowd = next((one for one in case.crowds if one.wait_type in types[:1]), None)
     return Reason(rule, step, step.change.value / case.change_s, types, device, crowd)
@@ -172,10 +276,10 @@ def _reason(case: Case, rule: Rule, step: Step | None, device: DeviceChange | No
 
 def more_work(case: Case) -> Reason | None:
     """The runs did not do the same work."""
-    step = next((one for one in case.waterfall.steps if one.thing == WORK), None)
+    step = next((one for one in case.waterfall.steps if one.thing == why.WORK), None)
     if step is None or step.change.value * case.change_s <= 0:
         return None
-    return _reason(case, Rule.MORE_WORK, step) if abs(step.change.value) >= EXPLAINS * abs(case.change_s) else None
+    return _reason(case, Rule.MORE_WORK, step) if abs(step.change.value) >= why.EXPLAINS * abs(case.change_s) else None
 
 
 def volume_limit(case: Case) -> Reason | None:
@@ -211,8 +315,8 @@ def cpu_limit(case: Case) -> Reason | None:
     """Queueing for a CPU changes, and at the slower end connections spend almost all their time on a CPU or in its
     queue.
     """
-    step = case.explains(QUEUE.name)
-    rows = [one for one in case.waterfall.steps if one.thing == QUEUE or one.thing.part == "cpu"]
+    step = case.explains(why.QUEUE.name)
+    rows = [one for one in case.waterfall.steps if one.thing == why.QUEUE or one.thing.part == "cpu"]
     slower_s = max(case.waterfall.before_s, case.waterfall.after_s)
     spent_s = sum(one.after_s if case.change_s > 0 else one.before_s for one in rows)
     return _reason(case, Rule.CPU_LIMIT, step) if spent_s >= CPU_IS_THE_LIMIT * slower_s else None
@@ -238,7 +342,7 @@ RULES = (
     _rule(Rule.LOCKS, _names("lock")),
     cpu_limit,
     # Queueing for a CPU changes, though most time goes to something else than the CPU.
-    _rule(Rule.SCHEDULER, [QUEUE.name]),
+    _rule(Rule.SCHEDULER, [why.QUEUE.name]),
     cpu_work,
 )
 """In the order of how much each knows about a step."""
@@ -254,16 +358,16 @@ Used = Mapping[str, Mapping[int, Run]]
 
 def case_between(findings: Findings, used: Used, one: str, other: str, ratio: Estimate | None = None) -> Case | None:
     """The case from one cell to another; None without waits of both. `ratio` as in `between`."""
-    waterfall = between(findings, one, other, by=by_cause, ratio=ratio)
-    return _case(findings, waterfall, between(findings, one, other, ratio=ratio), used)
+    waterfall = why.between(findings, one, other, by=why.by_cause, ratio=ratio)
+    return _case(findings, waterfall, why.between(findings, one, other, ratio=ratio), used)
 
 
 def case_between_levels(
     findings: Findings, used: Used, factor: str, level: JsonValue, baseline: JsonValue
 ) -> Case | None:
     """The case from one level of a factor to another, over all cells that agree in the rest."""
-    waterfall = between_levels(findings, factor, level, baseline, by=by_cause)
-    return _case(findings, waterfall, between_levels(findings, factor, level, baseline), used)
+    waterfall = why.between_levels(findings, factor, level, baseline, by=why.by_cause)
+    return _case(findings, waterfall, why.between_levels(findings, factor, level, baseline), used)
 
 
 def _case(findings: Findings, waterfall: Waterfall | None, parts: Waterfall | None, used: Used) -> Case | None:

@@ -14,15 +14,296 @@ simulated experiments.
 
 from __future__ import annotations
 
+import itertools
+import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from storagelab.findings import interactions, stats, verdicts
-from storagelab.findings.effects import effects_at, main_effects
-from storagelab.findings.model import Dependence, Effect, Estimate, JudgedByLoad
+import numpy as np
+
+from storagelab.findings import stats, verdicts
+from storagelab.findings.differences import Difference
+from storagelab.findings.effects import effect_of, effects_at, main_effects
+from storagelab.findings.model import BestLevels, Dependence, Effect, EffectChange, Estimate, JudgedByLoad, LevelCost
 from storagelab.findings.raced import Raced
 from storagelab.findings.samples import ALPHA
-from storagelab.model.plan import Factor, Plan
+from storagelab.model.plan import Cell, Factor, Plan
+from storagelab.model.values import JsonValue
+from storagelab.spec.factors import is_condition
+from storagelab.spec.naming import axis_factor, in_order
+
+# --- how factors depend on each other ---------------------------------------------------------------------------------
+# How the best level and the effect of one factor depend on another, from the runs. Pure.
+#
+# Does the best number of data files depend on the number of cores? Does 128 files against 8 cost less on a drive that
+# is formatted before every layout?
+#
+# Two factors are analysed together, with cells averaged over all others: each pair of levels has a row, and all rows
+# cover the same combinations of the others. Rows are judged like cells (`stats`). All comparisons of a pair of factors
+# form one family, so picking the largest difference finds nothing in runs without any.
+
+ROWS_MAX = 400
+"""Pairs of factors with more pairs of levels are skipped: nobody asks about them, and they would take seconds."""
+FACTORS_MAX = 6
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Two factors together
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Rows of `fit` for each level of `factor` (along) at each level of `within`: row = place of `at` x levels +
+    level.
+
+    `across`: levels of `factor` at one level of `within` were run in different blocks, so no test is allowed.
+    """
+
+    factor: Factor
+    within: Factor
+    levels: list[JsonValue]
+    at: list[JsonValue]
+    averaged: tuple[str, ...]
+    fit: stats.Fit
+    across: bool
+
+    def row(self, level: int, at: int) -> int:
+        return at * len(self.levels) + level
+
+
+def _grid(
+    factor: Factor, within: Factor, cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int]
+) -> _Grid | None:
+    """Cells averaged over the combinations of the other factors in which all rows were measured, as in a two-way
+    table of means. None if fewer than two levels of each factor occur together in every such combination.
+    """
+    if len(factor.levels) * len(within.levels) > ROWS_MAX:
+        return None
+    measured = _measured(factor, within, cells, fitted)
+    there = {other for _, other in measured}
+    at = [value for value in in_order(within) if _key(value) in there]
+    at_keys = [_key(value) for value in at]
+    levels = [value for value in in_order(factor) if all((_key(value), key) in measured for key in at_keys)]
+    rows = [measured[_key(level), key] for key in at_keys for level in levels]
+    if len(levels) < 2 or len(at) < 2 or not (common := [rest for rest in rows[0] if all(rest in row for row in rows)]):
+        return None
+    groups = [[row[rest] for rest in common] for row in rows]
+    block_of, across = _blocks_of_rows(groups, blocks, len(levels))
+    averaged = tuple(name for name in cells[0].levels if name not in (factor.name, within.name))
+    return _Grid(factor, within, levels, at, averaged, stats.collapse(fitted, groups, block_of), across)
+
+
+def _measured(
+    factor: Factor, within: Factor, cells: Sequence[Cell], fitted: stats.Fit
+) -> dict[tuple[str, str], dict[str, int]]:
+    """(level of `factor`, level of `within`) -> levels of the other factors -> the cell's place; only cells with
+    runs.
+    """
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for place, cell in enumerate(cells):
+        if not math.isnan(fitted.cells[place]):
+            rest = {name: value for name, value in cell.levels.items() if name not in (factor.name, within.name)}
+            pair = _key(cell.levels[factor.name]), _key(cell.levels[within.name])
+            found.setdefault(pair, {})[_key(rest)] = place
+    return found
+
+
+def _blocks_of_rows(groups: Sequence[Sequence[int]], blocks: Sequence[int], levels: int) -> tuple[list[int], bool]:
+    """A number for each row, the same for rows whose cells ran in the same blocks; and whether these numbers differ
+    among the `levels` at one level of the other factor.
+    """
+    of_row = [tuple(blocks[cell] for cell in group) for group in groups]
+    numbers = {of: number for number, of in enumerate(dict.fromkeys(of_row))}
+    across = any(len(set(of_row[start : start + levels])) > 1 for start in range(0, len(of_row), levels))
+    return [numbers[of] for of in of_row], across
+
+
+def _key(value: JsonValue | Mapping[str, JsonValue]) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def dependences(
+    factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
+) -> Iterator[Dependence]:
+    """One dependence for each pair of factors that can be tested: of the axis within the other factor, or of the
+    factor with more levels.
+
+    The pairs share the error `alpha`.
+
+    A load is a condition, not a choice: the other factor may depend on it. For two loads, only effects are analysed.
+    """
+    varied = [factor for factor in factors if len(factor.levels) > 1][:FACTORS_MAX]
+    axis = axis_factor(varied)
+    alpha /= max(1, math.comb(len(varied), 2))
+    for pair in itertools.combinations(varied, 2):
+        factor, within = sorted(pair, key=lambda one: (is_condition(one), one is not axis, -len(one.levels)))
+        grid = _grid(factor, within, cells, fitted, blocks)
+        if grid is not None and not grid.across and grid.fit.df >= 1:
+            best, cost = ((), None) if is_condition(factor) else _best(grid, alpha)
+            change = _change(grid, alpha) if best or is_condition(factor) else None
+            if best or change is not None:
+                yield Dependence(
+                    factor=factor.name, within=within.name, best=best, cost=cost, change=change, averaged=grid.averaged
+                )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The best level
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost | None]:
+    """Best levels at each level of the other factor (none if some can't be tested), and the costliest mistake."""
+    found: list[BestLevels] = []
+    fastest: list[int] = []
+    differences: list[list[Difference | None]] = []
+    for at, value in enumerate(grid.at):
+        rows = [grid.row(level, at) for level in range(len(grid.levels))]
+        first = int(np.argmin(grid.fit.cells[list(rows)]))
+        against = stats.compare_with_best(_only(grid.fit, rows), rows[first], alpha=alpha)
+        judged = [against[row] for row in rows]
+        if all(one is None or one.p_value is None for one in judged):
+            return (), None
+        tied = [level for level, one in enumerate(judged) if one is not None and not _slower(one)]
+        found.append(BestLevels(at=value, levels=tuple(grid.levels[level] for level in (first, *tied))))
+        fastest.append(first)
+        differences.append(judged)
+    return tuple(found), _dearest(grid, fastest, differences)
+
+
+def _only(fitted: stats.Fit, rows: Sequence[int]) -> stats.Fit:
+    """The same fit without runs in all other rows. `cells` stay, so that the family is still that of all rows."""
+    log_s = np.full_like(fitted.log_s, np.nan)
+    log_s[list(rows)] = fitted.log_s[list(rows)]
+    return replace(fitted, log_s=log_s, calm=None if fitted.calm is None else _only(fitted.calm, rows))
+
+
+def _slower(difference: Difference) -> bool:
+    return difference.distinguishable and difference.ratio.value > 1
+
+
+def _dearest(
+    grid: _Grid, fastest: Sequence[int], differences: Sequence[Sequence[Difference | None]]
+) -> LevelCost | None:
+    """The largest significant cost of using, at one level of the other factor, the level that is best at another."""
+    costs = [
+        (one.ratio.value, at, elsewhere, one.ratio)
+        for at, judged in enumerate(differences)
+        for elsewhere in range(len(grid.at))
+        if (one := judged[fastest[elsewhere]]) is not None and _slower(one)
+    ]
+    if not costs:
+        return None
+    _, at, elsewhere, ratio = max(costs, key=lambda cost: cost[0])
+    return LevelCost(
+        at=grid.at[at], taken_from=grid.at[elsewhere], level=grid.levels[fastest[elsewhere]],
+        best=grid.levels[fastest[at]], ratio=ratio,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The effect
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _change(grid: _Grid, alpha: float) -> EffectChange | None:
+    """The step of `factor` whose effect changes most between two levels of `within`, if any change is significant.
+
+    The steps are those between the first or last level and any other. The step with the largest change is returned; all
+    count in the family.
+    """
+    last = len(grid.levels) - 1
+    best = int(np.argmin([grid.fit.cells[[grid.row(level, at) for at in range(len(grid.at))]].mean()
+                          for level in range(len(grid.levels))]))  # fmt: skip
+    family = max(1, 2 * len(grid.levels) - 3) * math.comb(len(grid.at), 2)
+    steps = dict.fromkeys([(0, last), (0, best), (best, last)])
+    found = [
+        change for one, other in steps if one != other and (change := _largest_change(grid, one, other, family, alpha))
+    ]
+    return max(found, key=lambda change: (_turns(change), change.difference.value), default=None)
+
+
+def _turns(change: EffectChange) -> bool:
+    """Whether a step surely costs time at one level and not at the other: that kind of change tells more."""
+    return (change.high.low or 0) > 1 >= (change.low.low or 0)
+
+
+def _largest_change(grid: _Grid, baseline: int, level: int, family: int, alpha: float) -> EffectChange | None:
+    pairs = [(grid.row(level, at), grid.row(baseline, at)) for at in range(len(grid.at))]
+    steps = _as_rows(grid.fit, pairs)
+    every = list(itertools.combinations(range(len(pairs)), 2))
+    ordered = [(one, other) if steps.cells[one] >= steps.cells[other] else (other, one) for one, other in every]
+    judged = stats.effects(steps, [[pair] for pair in ordered], family, alpha)
+    changed = [
+        (one.ratio.value, pair, one.ratio) for pair, one in zip(ordered, judged, strict=True) if one and _slower(one)
+    ]
+    if not changed:
+        return None
+    _, (high, low), difference = max(changed, key=lambda row: row[0])
+    at_high, at_low = stats.effects(grid.fit, [[pairs[high]], [pairs[low]]], family, alpha)
+    assert at_high is not None
+    assert at_low is not None
+    return EffectChange(
+        level=grid.levels[level], baseline=grid.levels[baseline], low_at=grid.at[low], low=at_low.ratio,
+        high_at=grid.at[high], high=at_high.ratio, difference=difference,
+    )  # fmt: skip
+
+
+def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
+    """A fit whose rows are log ratios of two rows each, as noisy as these two together.
+
+    Each ratio belongs to one block and one round, so ratios of different blocks may be compared.
+    """
+    one, other = ([pair[side] for pair in pairs] for side in (0, 1))
+    return replace(
+        fitted,
+        log_s=fitted.log_s[one] - fitted.log_s[other],
+        cells=fitted.cells[one] - fitted.cells[other],
+        residuals=fitted.residuals[one] - fitted.residuals[other],
+        own=fitted.own[one] + fitted.own[other],
+        variance=fitted.variance[one] + fitted.variance[other],
+        of_rounds=np.full(len(pairs), np.nan),
+        peers=fitted.peers[one],
+        calm=None,
+        strata=None,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Along the axis
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def speed_ups(
+    factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
+) -> Iterator[Effect]:
+    """Each level of each other factor against its first at every level of the axis, averaged over the remaining
+    factors.
+
+    One family over all factors. Levels in different blocks are reported untested.
+    """
+    axis = axis_factor(factors)
+    grids = [
+        (factor, grid)
+        for factor in factors[:FACTORS_MAX]
+        if axis is not None and factor is not axis and len(factor.levels) > 1
+        and (grid := _grid(factor, axis, cells, fitted, blocks)) is not None
+        and factor.levels[0].value in grid.levels
+    ]  # fmt: skip
+    family = max(1, sum((len(grid.levels) - 1) * len(grid.at) for _, grid in grids))
+    for factor, grid in grids:
+        first = grid.levels.index(factor.levels[0].value)
+        places = [(level, at) for level in range(len(grid.levels)) if level != first for at in range(len(grid.at))]
+        pairs = [[(grid.row(level, at), grid.row(first, at))] for level, at in places]
+        for (level, at), found in zip(places, stats.effects(grid.fit, pairs, family, alpha), strict=True):
+            if found is not None:
+                fixed = {grid.within.name: grid.at[at]}
+                yield effect_of(found, factor, grid.levels[level], fixed, across=grid.across)
+
+
+# --- all statements ---------------------------------------------------------------------------------------------------
 
 SHARES = {"verdict": 0.8, "effects": 0.12, "effects-at": 0.02, "speed-ups": 0.03, "dependences": 0.03}
 """Shares of the error in the first step."""
@@ -110,6 +391,6 @@ def _at(
     return Statements(
         judged=verdicts.judge(factors, plan, fitted, compared, alpha["verdict"], judging),
         effects=(*main_effects(*given, compared, alpha["effects"]), *effects_at(*given, compared, alpha["effects-at"])),
-        dependences=tuple(interactions.dependences(*given, blocks, alpha["dependences"])),
-        speed_ups=tuple(interactions.speed_ups(*given, blocks, alpha["speed-ups"])),
+        dependences=tuple(dependences(*given, blocks, alpha["dependences"])),
+        speed_ups=tuple(speed_ups(*given, blocks, alpha["speed-ups"])),
     )

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from storagelab.findings import drive_states, hosts, latencies, limits, samples, spending, steady
+from storagelab.findings import hosts, latencies, limits, samples, spending, steady
 from storagelab.findings.basis import Basis
-from storagelab.findings.kinds import found_in_cell
+from storagelab.findings.kinds import drive_trends, found_in_cell
 from storagelab.findings.means import mean_time
 from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByLoad, Point, Sample
 from storagelab.findings.spending import Bound, Spent
@@ -99,7 +99,7 @@ def _summary(cell: Cell, basis: Basis, stretch: int, by_class: bool) -> CellSumm
         available_s=_mean([one.available_s for one in waited]),
         each_s=_mean([one.available_s / one.transactions for one in waited if one.transactions]),
         explained=_mean([share for one in waited if (share := one.audit.explained) is not None]),
-        drive_states=tuple(drive_states.states([*runs.values()])),
+        drive_states=tuple(drive_trends.states([*runs.values()])),
         spent=over_hosts(spending.spent([(one.shares, one.audit, one.rows) for one in in_verdicts])),
         bounds=over_hosts(
             limits.bounds([(runs[one.repetition], one.shares / one.raw.connections) for one in in_verdicts])

@@ -6,17 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from storagelab.machine import disks
 from storagelab.machine.control_groups import Throttle, throttle
-from storagelab.machine.disks import (
-    HERE,
-    Kernel,
-    block_devices_of,
-    device_stack,
-    mount_of,
-    mounts_here,
-    node_of,
-    whole_disks,
-)
+from storagelab.machine.disks import HERE, Kernel
 
 SECTOR_BYTES = 512
 """The kernel counts sectors of 512 bytes, whatever the drive's own sector size is
@@ -67,21 +59,21 @@ class DeviceCounters:
         self._disks: dict[str, tuple[str, ...]] = {}
         self._own: dict[str, tuple[str, ...]] = {}
         self._throttles: dict[str, Throttle] = {}
-        mounts = mounts_here(kernel)
+        mounts = disks.mounts_here(kernel)
         for volume, path in volumes.items():
-            mount = mount_of(path, mounts)
-            own = block_devices_of(mount, kernel) if mount else ()
-            disks = whole_disks(device_stack(own, kernel), kernel)
+            mount = disks.mount_of(path, mounts)
+            own = disks.block_devices_of(mount, kernel) if mount else ()
+            whole = disks.whole_disks(disks.device_stack(own, kernel), kernel)
             if (throttled := throttle(own, kernel, process)) is not None:
                 self._throttles[volume] = throttled
-            self._disks[volume] = disks
-            self._own[volume] = () if set(own) <= set(disks) else own
-            for name in {*disks, *self._own[volume]} - self._fds.keys():
+            self._disks[volume] = whole
+            self._own[volume] = () if set(own) <= set(whole) else own
+            for name in {*whole, *self._own[volume]} - self._fds.keys():
                 self._open(name, kernel)
 
     def _open(self, name: str, kernel: Kernel) -> None:
         try:
-            self._fds[name] = os.open(node_of(name, kernel) / "stat", os.O_RDONLY | os.O_CLOEXEC)
+            self._fds[name] = os.open(disks.node_of(name, kernel) / "stat", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return
 
@@ -89,8 +81,8 @@ class DeviceCounters:
         """The counters now; a device that was removed has none."""
         by_device = {name: self._read_device(fd) for name, fd in self._fds.items()}
         counters: dict[str, float] = {}
-        for volume, disks in self._disks.items():
-            for name, value in _sum([by_device.get(disk, {}) for disk in disks]).items():
+        for volume, whole in self._disks.items():
+            for name, value in _sum([by_device.get(disk, {}) for disk in whole]).items():
                 counters[f"volume.{volume}.{name}"] = value
             own = _sum([by_device.get(device, {}) for device in self._own[volume]])
             for name in ("reads", "read_bytes", "writes", "write_bytes"):

@@ -15,24 +15,9 @@ import tempfile
 from pathlib import Path
 
 from storagelab.errors import PreflightError
+from storagelab.machine import disks
 from storagelab.machine.control_groups import control_groups, throttle
-from storagelab.machine.disks import (
-    HERE,
-    Kernel,
-    block_devices_of,
-    chosen,
-    describe_disk,
-    describe_queue,
-    device_numbers_of,
-    device_stack,
-    is_in_memory,
-    mount_of,
-    mounts_here,
-    nearest_existing,
-    read_text,
-    virtual_disk,
-    whole_disks,
-)
+from storagelab.machine.disks import HERE, Kernel, read_text
 from storagelab.machine.kubernetes import describe_claim, describe_pod
 
 NAME_VARIABLE = "STORAGELAB_HOST"
@@ -75,7 +60,7 @@ def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
         "virtual_machine": virtual,
         "hypervisor": hypervisor or None,
         "container": container(kernel) or None,
-        "transparent_hugepages": chosen(read_text(pages)) or None,
+        "transparent_hugepages": disks.chosen(read_text(pages)) or None,
         "clocksource": read_text(clock / "current_clocksource") or None,
         "writeback": _writeback(kernel),
         **({"kubernetes": pod} if (pod := describe_pod()) else {}),
@@ -218,14 +203,14 @@ def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str 
     own (loop, md, device-mapper). Never infer the medium from `rotational`. `throttle` is what control groups let
     `process` do here in a second.
     """
-    mount = mount_of(path, mounts_here(kernel))
-    own = block_devices_of(mount, kernel) if mount else ()
-    stack = device_stack(own, kernel)
-    disks = whole_disks(stack, kernel)
-    device = disks[0] if len(disks) == 1 else next(iter(stack), "")
-    disk = describe_disk(device, kernel) if device else {}
-    virtual, reason = virtual_disk(mount, stack, virtual_machine(kernel)[0], kernel)
-    own_queue = describe_queue(stack[0], kernel) if stack and stack[0] != device else {}
+    mount = disks.mount_of(path, disks.mounts_here(kernel))
+    own = disks.block_devices_of(mount, kernel) if mount else ()
+    stack = disks.device_stack(own, kernel)
+    whole = disks.whole_disks(stack, kernel)
+    device = whole[0] if len(whole) == 1 else next(iter(stack), "")
+    disk = disks.describe_disk(device, kernel) if device else {}
+    virtual, reason = disks.virtual_disk(mount, stack, virtual_machine(kernel)[0], kernel)
+    own_queue = disks.describe_queue(stack[0], kernel) if stack and stack[0] != device else {}
     size, free = _space_bytes(path)
     return {
         "path": os.path.abspath(path),
@@ -235,8 +220,8 @@ def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str 
         "source": mount.source if mount else None,
         "device": device,
         "device_stack": list(stack),
-        "disks": list(disks),
-        "device_numbers": device_numbers_of(path) or None,
+        "disks": list(whole),
+        "device_numbers": disks.device_numbers_of(path) or None,
         "device_model": disk.get("model") or None,
         "device_vendor": disk.get("vendor") or None,
         "device_firmware": disk.get("firmware") or None,
@@ -248,7 +233,7 @@ def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str 
         "free_bytes": free,
         "virtual": virtual,
         "virtual_reason": reason,
-        "in_memory": is_in_memory(mount, stack),
+        "in_memory": disks.is_in_memory(mount, stack),
         **({"claim": claim} if (claim := describe_claim(path)) else {}),
     }
 
@@ -256,7 +241,7 @@ def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str 
 def _space_bytes(path: str | Path) -> tuple[int | None, int | None]:
     """Size of the file system, and its free space for users other than root."""
     try:
-        found = os.statvfs(nearest_existing(path))
+        found = os.statvfs(disks.nearest_existing(path))
     except OSError:
         return None, None
     return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
@@ -282,7 +267,7 @@ def why_not_writable(path: str | Path, kernel: Kernel = HERE) -> str:
         return "does not exist"
     if not folder.is_dir():
         return "is not a folder"
-    mount = mount_of(folder, mounts_here(kernel))
+    mount = disks.mount_of(folder, disks.mounts_here(kernel))
     if mount is not None and mount.read_only:
         return f"is on a file system mounted read-only ({mount.mount_point})"
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -14,16 +14,8 @@ from pathlib import Path
 from uuid import UUID
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine.disks import (
-    HERE,
-    Kernel,
-    block_devices_of,
-    describe_disk,
-    device_stack,
-    mounts_here,
-    node_of,
-    read_text,
-)
+from storagelab.machine import disks
+from storagelab.machine.disks import HERE, Kernel, read_text
 from storagelab.model.values import Frozen
 from storagelab.provisioning import nvme
 from storagelab.provisioning.programs import said
@@ -106,9 +98,12 @@ def look(device: str, key: str, kernel: Kernel = HERE) -> Drive:
 
 def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
     """The drive that the kernel calls `name`."""
-    node = node_of(name, kernel)
-    disk = describe_disk(name, kernel)
+    node = disks.node_of(name, kernel)
+    disk = disks.describe_disk(name, kernel)
     system, used = _users(name, kernel)
+    # udev names a namespace by its controller's model and serial number, and a second time with the namespace's
+    # number.
+    of_the_controller = device.endswith("_" + serial_of(name, kernel).replace(" ", "_"))
     return Drive(
         id=device,
         name=name,
@@ -125,21 +120,13 @@ def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
         made_of_others=bool(_NO_DRIVES.fullmatch(name)) or bool(_names(node / "slaves")),
         read_only=read_text(node / "ro") == "1",
         discards=int(read_text(node / "queue" / "discard_max_bytes") or 0) > 0,
-        shared_name=_is_shared(device, name, kernel),
+        shared_name=name.startswith("nvme") and of_the_controller and nvme.namespaces_beside(name, kernel) > 1,
     )
-
-
-def _is_shared(device: str, name: str, kernel: Kernel) -> bool:
-    """udev names a namespace by its controller's model and serial number, and a second time with the namespace's
-    number.
-    """
-    of_the_controller = device.endswith("_" + serial_of(name, kernel).replace(" ", "_"))
-    return name.startswith("nvme") and of_the_controller and nvme.namespaces_beside(name, kernel) > 1
 
 
 def serial_of(name: str, kernel: Kernel = HERE) -> str:
     """The serial number that the drive tells the kernel; "" if it tells none."""
-    node = node_of(name, kernel)
+    node = disks.node_of(name, kernel)
     for file in (node / "device" / "serial", node / "serial"):
         if text := read_text(file):
             return text
@@ -149,7 +136,7 @@ def serial_of(name: str, kernel: Kernel = HERE) -> str:
 
 
 def partitions_of(name: str, kernel: Kernel = HERE) -> tuple[str, ...]:
-    node = node_of(name, kernel).resolve()
+    node = disks.node_of(name, kernel).resolve()
     return tuple(sorted(file.parent.name for file in node.glob("*/partition")))
 
 
@@ -170,11 +157,11 @@ def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
         system |= place in _OF_THE_SYSTEM
     for line in read_text(kernel.proc / "swaps").splitlines()[1:]:
         swap = Path(os.path.realpath(line.split()[0])).name
-        if own & set(device_stack([swap], kernel)):
+        if own & set(disks.device_stack([swap], kernel)):
             users["the kernel swaps to it"] = None
             system = True
     for part in sorted(own):
-        for holder in _names(node_of(part, kernel) / "holders"):
+        for holder in _names(disks.node_of(part, kernel) / "holders"):
             users[f"{_kind_of(holder, kernel)} {holder} is made of it"] = None
     return system, tuple(users)
 
@@ -182,7 +169,7 @@ def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
 def _kind_of(holder: str, kernel: Kernel) -> str:
     if holder.startswith("md"):
         return "the RAID"
-    uuid = read_text(node_of(holder, kernel) / "dm" / "uuid")
+    uuid = read_text(disks.node_of(holder, kernel) / "dm" / "uuid")
     return {"LVM": "the logical volume", "CRYPT": "the encrypted volume"}.get(uuid.split("-")[0], "the device")
 
 
@@ -283,8 +270,8 @@ def _write_first(name: str, content: bytes) -> None:
 def mounted_from(name: str, kernel: Kernel = HERE) -> Iterator[str]:
     """Where the drive, its partitions, or what is made of them are mounted."""
     own = {name, *partitions_of(name, kernel)}
-    for mount in mounts_here(kernel):
-        if own & set(device_stack(block_devices_of(mount, kernel), kernel)):
+    for mount in disks.mounts_here(kernel):
+        if own & set(disks.device_stack(disks.block_devices_of(mount, kernel), kernel)):
             yield mount.mount_point
 
 

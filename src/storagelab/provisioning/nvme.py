@@ -90,11 +90,7 @@ def written_bytes(name: str) -> int | None:
     if not Path(f"/dev/{name}").exists():
         return None
     try:
-        return written_in(json.loads(said("nvme", "smart-log", f"/dev/{name}", "--output-format=json")))
+        units = json.loads(said("nvme", "smart-log", f"/dev/{name}", "--output-format=json")).get("data_units_written")
+        return int(str(units).replace(",", "")) * _UNIT_BYTES if units is not None else None
     except (RunFailed, ValueError):
         return None
-
-
-def written_in(log: Mapping[str, Any]) -> int | None:
-    units = log.get("data_units_written")
-    return int(str(units).replace(",", "")) * _UNIT_BYTES if units is not None else None

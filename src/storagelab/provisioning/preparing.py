@@ -5,22 +5,110 @@ each step that destroys something, the drive's serial number is read again.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from uuid import UUID, uuid4
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.disks import node_of, read_text
-from storagelab.machine.processes import until
+from storagelab.machine.processes import holders_text, until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
-from storagelab.provisioning import drives, layers, nvme, partitions, programs, queues, refusals, stacks
-from storagelab.provisioning.drives import Drive
+from storagelab.provisioning import drives, layers, nvme, programs, queues, refusals, stacks
+from storagelab.provisioning.drives import Drive, partitions_of
 from storagelab.provisioning.journal import REGISTRY, Claim, Journal, locked
+from storagelab.provisioning.programs import path_of, said
 from storagelab.provisioning.refusals import Known
 from storagelab.words.numbers import bytes_
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+# A partition that uses a share of a drive; and the kernel's and udev's knowledge of partitions.
+
+PROGRAMS = ("sfdisk",)
+_ALIGNED_BYTES = 2**20
+_BUSY_S = 20.0
+"""How long somebody may look at a partition, such as udev: meanwhile, the kernel keeps what it knows of the drive's
+table.
+"""
+_SETTLES_S = 60
+_BLKRRPART = 0x125F
+"""Lets the kernel read the partition table again (linux/fs.h)."""
+
+
+def size_for(size_bytes: int, share: float) -> int:
+    """How large the partition is that, with the table before it, uses this share of a drive."""
+    return (int(size_bytes * share) // _ALIGNED_BYTES - 1) * _ALIGNED_BYTES
+
+
+def make(drive: str, size_bytes: int, sector_bytes: int, table: UUID) -> None:
+    """Makes a partition, the only one on the drive, in a table with this UUID. Raises RunFailed."""
+    start, size = _ALIGNED_BYTES // sector_bytes, size_bytes // sector_bytes
+    said(
+        "sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", f"/dev/{drive}",
+        given=f'label: gpt\nlabel-id: {table}\nstart={start}, size={size}, name="storagelab"\n',
+    )  # fmt: skip
+
+
+def only_one(drive: str) -> str:
+    """The kernel's name of the drive's only partition, once it is there, and nobody looks at it as a new one. Raises
+    RunFailed.
+    """
+
+    def is_there() -> bool:
+        found = partitions_of(drive)
+        if len(found) != 1:
+            _read_again(drive)
+        return len(found) == 1 and Path(f"/dev/{found[0]}").exists()
+
+    if not until(is_there, _BUSY_S, pause_s=0.1):
+        raise RunFailed(f"the kernel does not show the new partition on /dev/{drive}{_users(drive)}")
+    settle()
+    return partitions_of(drive)[0]
+
+
+def forget(drive: str) -> None:
+    """Lets the kernel forget the partitions of a drive whose table is gone. sfdisk would not tell whether it does.
+    Raises RunFailed.
+    """
+
+    def is_done() -> bool:
+        _read_again(drive)
+        return not partitions_of(drive)
+
+    if not until(is_done, _BUSY_S, pause_s=0.1):
+        kept = ", ".join(partitions_of(drive))
+        raise RunFailed(f"the kernel keeps {kept}, though /dev/{drive} has no partitions any more{_users(drive)}")
+
+
+def _read_again(drive: str) -> None:
+    """The kernel refuses it while somebody uses a partition."""
+    opened = os.open(f"/dev/{drive}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(opened, _BLKRRPART)
+    finally:
+        os.close(opened)
+
+
+def _users(drive: str) -> str:
+    found = [words for name in partitions_of(drive) if (words := holders_text(Path(f"/dev/{name}")))]
+    return (f": {', '.join(found)} has it open" if found else "") + "\n  close what uses it, then do this again"
+
+
+def settle() -> None:
+    """Waits until udev has ended its work on what changed, if the machine has udev. When a table changes, udev sees
+    each partition go and come back, and has mdadm take one that is gone out of its RAID: late, it would be the new
+    one's. Raises RunFailed.
+    """
+    if path_of("udevadm") is not None:
+        said("udevadm", "settle", f"--timeout={_SETTLES_S}")
+
+
+# --- volumes ----------------------------------------------------------------------------------------------------------
 
 _RENAMED_S = 5.0
 """How long a stable name may be missing after a drive was formatted or partitioned: udev makes it anew."""
@@ -33,7 +121,7 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
     """The drives of the volume. Raises PreflightError for the first that can't be used. Changes nothing."""
     key = f"volumes.{name}"
     found = tuple(drives.look(device, f"{key}.devices") for device in volume.devices or ())
-    needed = [*drives.PROGRAMS, *(partitions.PROGRAMS if volume.share < 1 else ())]
+    needed = [*drives.PROGRAMS, *(PROGRAMS if volume.share < 1 else ())]
     formatted = [drive for drive in found if _is_to_be_formatted(drive, volume)]
     programs.check([*needed, *(nvme.PROGRAMS if any(drive.nvme for drive in formatted) else ())], key)
     for drive in found:
@@ -84,7 +172,7 @@ def steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
             "discard all of it" if drive.discards else "it can't discard, so it keeps what it has mapped"
         )
         if volume.share < 1:
-            size = partitions.size_for(drive.size_bytes, volume.share)
+            size = size_for(drive.size_bytes, volume.share)
             yield f"{drive.name}: one partition of {bytes_(size)} ({volume.capacity} of the drive)"
 
 
@@ -194,12 +282,12 @@ def _prepare(held: Held, volume: VolumeConfig, journal: Journal, claim: Claim, t
     _discard(held, journal)
     _do(held, journal, f"mark {drive.name}", partial(drives.mark, drive.name, claim.token))
     if volume.share == 1:
-        partitions.settle()
+        settle()
         return drive.name
-    size = partitions.size_for(drive.size_bytes, volume.share)
+    size = size_for(drive.size_bytes, volume.share)
     sector = int(read_text(node_of(drive.name) / "queue" / "logical_block_size") or 512)
-    _do(held, journal, f"partition of {size} bytes", partial(partitions.make, drive.name, size, sector, table))
-    return partitions.only_one(drive.name)
+    _do(held, journal, f"partition of {size} bytes", partial(make, drive.name, size, sector, table))
+    return only_one(drive.name)
 
 
 def _do(held: Held, journal: Journal, what: str, step: Callable[[], None]) -> None:
@@ -218,7 +306,7 @@ def _clear(held: Held, journal: Journal, token: str) -> None:
         _do(held, journal, f"mark {device}", partial(drives.mark, device, token))
         _do(held, journal, f"wipefs --all {device}", partial(_wipe, device))
     if drives.partitions_of(name):
-        _do(held, journal, "forget the partitions", partial(partitions.forget, name))
+        _do(held, journal, "forget the partitions", partial(forget, name))
 
 
 def _wipe(name: str) -> None:
@@ -309,10 +397,9 @@ def _refuse_used(drive: Drive, claim: Claim) -> None:
         strange = list(drive.used_by)
     if strange:
         raise RunFailed(
-            f"{drive.id} was put to another use after the killed run: {', '.join(strange)}; nothing is done to it\n"
-            "  end that use, if nobody needs it; to keep it, "
-            f"delete {REGISTRY / drive.key}.json and begin a new campaign: "
-            "--results FOLDER"
+            f"{drive.id} was put to another use after the killed run: {', '.join(strange)}; nothing is done to it\n  "
+            f"end that use, if nobody needs it; to keep it, delete {REGISTRY / drive.key}.json and begin a new "
+            "campaign: --results FOLDER"
         )
     for error in refusals.refusals(drive.model_copy(update={"used_by": (), "holds": ()}), VolumeConfig(), "volumes"):
         raise error
@@ -354,7 +441,7 @@ def checks(name: str, volume: VolumeConfig, used: Sequence[tuple[Drive, str]]) -
         got = drives.serial_of(drive.name)
         yield _check(f"serial of volume {name}", drive.serial, got)
         if volume.share < 1:
-            asked = partitions.size_for(drive.size_bytes, volume.share)
+            asked = size_for(drive.size_bytes, volume.share)
             yield _check(f"size of volume {name}", str(asked), str(int(read_text(node_of(device) / "size") or 0) * 512))
         if volume.sector_bytes is not None:
             sector = read_text(node_of(drive.name) / "queue" / "logical_block_size")

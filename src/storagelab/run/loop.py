@@ -352,7 +352,10 @@ def _measure(
             except RunFailed as failure:
                 reasons.append(str(failure))
             except ValidationError as error:
-                reasons.append(_impossible(error))
+                # The reason for a failed run if a server's broken clock or counters give impossible
+                # figures.
+                figures = (f"{'.'.join(map(str, one['loc']))} = {one['input']}" for one in error.errors())
+                reasons.append(f"the measured figures are impossible: {', '.join(figures)}")
             finished = time.perf_counter()
     except DataRefused:
         raise  # every other run would fail as well
@@ -366,12 +369,6 @@ def _measure(
     if measurement is not None:
         measurement = measurement.model_copy(update={"teardown_s": time.perf_counter() - finished})
     return measurement, "\n".join(reasons), stopped
-
-
-def _impossible(error: ValidationError) -> str:
-    """The reason for a failed run if a server's broken clock or counters give impossible figures."""
-    figures = (f"{'.'.join(map(str, one['loc']))} = {one['input']}" for one in error.errors())
-    return f"the measured figures are impossible: {', '.join(figures)}"
 
 
 def _judge(measurement: Measurement | None, reason: str) -> tuple[Status, str]:

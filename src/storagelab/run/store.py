@@ -280,9 +280,8 @@ def _refuse_another(connection: opening.Connection, file: Path, experiment: Expe
     if stored.race != experiment.race:
         kind, options = _kind_and_options(stored)
         raise StoreError(
-            f"{file}: it holds {kind}\n"
-            f"  to continue it: storagelab run SPEC{options}\n"
-            "  or keep the new results elsewhere with --results: a race is never mixed with all repetitions"
+            f"{file}: it holds {kind}\n  to continue it: storagelab run SPEC{options}\n  or keep the new results "
+            "elsewhere with --results: a race is never mixed with all repetitions"
         )
 
 

@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError, create_model
-from pydantic.fields import FieldInfo
 
 from storagelab.errors import SpecError
 from storagelab.model.config import Config
@@ -32,13 +31,6 @@ Parts = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
 
 
-def _left_out(field: FieldInfo) -> FieldInfo:
-    """The same field, whose key may be missing."""
-    optional = copy(field)
-    optional.default, optional.default_factory = None, None
-    return optional
-
-
 def _any_workload() -> type[BaseModel]:
     """The keys of every kind of load. A level can change the kind, so a spec may have the keys of all kinds, and
     each is checked by itself. `rules` checks that a key belongs to the kind of a cell.
@@ -48,7 +40,10 @@ def _any_workload() -> type[BaseModel]:
         for name, field in member.model_fields.items():
             # A key that several kinds have takes the values of the first of these kinds; raw I/O, which comes last,
             # takes the fewest.
-            fields.setdefault(name, (field.annotation, _left_out(field)))
+            # The same field, whose key may be missing.
+            optional = copy(field)
+            optional.default, optional.default_factory = None, None
+            fields.setdefault(name, (field.annotation, optional))
     fields["kind"] = (Literal[tuple(KINDS)], None)
     return create_model("AnyWorkload", __base__=Frozen, **fields)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine import cpu_time, host
-from storagelab.machine.cpu_time import Throttling
+from storagelab.machine import host, procfs
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.devices import difference as difference_of_devices
 from storagelab.machine.processes import until
+from storagelab.machine.procfs import Throttling
 from storagelab.model.config import BetweenRunsConfig, Config
 from storagelab.model.latency import Latency
 from storagelab.model.loads.inserts import InsertLoad
@@ -186,7 +186,7 @@ class MachineCounters:
         self._began = self._ended = self._read()
 
     def _read(self) -> tuple[dict[str, float], dict[str, float]]:
-        return self._devices.read(), cpu_time.read_cpu_time(self._server_process)
+        return self._devices.read(), procfs.read_cpu_time(self._server_process)
 
     def look(self) -> None:
         """Reads the processes; to be called every 0.2 s, to see one that ends before the run does, or stands still."""
@@ -203,7 +203,7 @@ class MachineCounters:
         (devices_before, cpu_before), (devices_after, cpu_after) = self._began, self._ended
         groups = {
             "volumes": difference_of_devices(devices_before, devices_after),
-            "cpu": cpu_time.difference(cpu_before, cpu_after) | self._throttled,
+            "cpu": procfs.difference(cpu_before, cpu_after) | self._throttled,
         }  # fmt: skip
         if with_checkpoint:
             groups["volumes, final checkpoint"] = difference_of_devices(devices_after, self._devices.read())

@@ -18,8 +18,7 @@ from storagelab.profiles import Figure
 from storagelab.profiles.declared import Label, constants
 from storagelab.report.text.columns import Column, print_paragraph, print_table
 from storagelab.validation.articles import Article, Published, spans
-from storagelab.validation.judging import Row, Summary, summaries
-from storagelab.validation.making import Simulations
+from storagelab.validation.making import Row, Simulations, Summary, summaries
 from storagelab.version import __version__
 from storagelab.words import numbers
 

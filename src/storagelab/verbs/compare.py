@@ -4,47 +4,131 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from storagelab import screen
 from storagelab.errors import SpecError
-from storagelab.findings import FitKind
+from storagelab.findings import FitKind, campaigns
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import Basis, basis_of, ratio_of
-from storagelab.findings.beside import Beside
-from storagelab.findings.campaigns import (
-    Campaign,
-    Compare,
-    Gate,
-    compare,
-    gate,
-    gate_of_cells,
-    of_one_kind,
-    varied_by_one,
-)
+from storagelab.findings.beside import Beside, Ratio, beside
+from storagelab.findings.campaigns import Campaign, Compare, Gate
 from storagelab.findings.model import Findings
 from storagelab.findings.reasons import case_between
-from storagelab.model.values import share_of
+from storagelab.model.plan import Plan
+from storagelab.model.values import Estimate, JsonValue, share_of
 from storagelab.predicting import prediction
+from storagelab.predicting.prediction import PRESENT, Prediction
 from storagelab.report import writing
 from storagelab.report.export.comparisons import beside_json, campaigns_json, pair_json
 from storagelab.report.text.columns import print_paper
 from storagelab.report.text.markdown import markdown_of
-from storagelab.report.words.campaigns import (
-    campaigns_paper,
-    gate_of_campaigns_sentence,
-    gate_sentence,
-    manifest_table,
-)
+from storagelab.report.words.beside import beside_part, beside_sentence
+from storagelab.report.words.campaigns import campaigns_paper, gate_of_campaigns_sentence, gate_sentence, manifest_table
 from storagelab.report.words.table import Paper
 from storagelab.report.words.why import pair_paper
 from storagelab.run import stored
 from storagelab.run.store import FILE_NAME
 from storagelab.spec.naming import find_cell, is_cell
 from storagelab.spec.reading import differences
-from storagelab.verbs import beside
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, factor_labels
+from storagelab.words.names import cell_entry, cell_text, factor_labels, value_text
+
+# --- measured beside predicted ----------------------------------------------------------------------------------------
+# What `compare` adds where one side is measured and the other predicted: by `storagelab predict`, or by a simulation.
+
+
+def speeds(basis: Basis, plan: Plan) -> Ratio:
+    """The speed of one cell over another's, from the ratio of their times."""
+
+    def of(one: str, other: str) -> Estimate | None:
+        found = ratio_of(basis, plan, one, other)
+        return None if found is None else found.inverse
+
+    return of
+
+
+def of_campaigns(found: Compare, first: Plan, second: Plan) -> tuple[Beside, dict[str, str]] | None:
+    """A measured campaign and a simulated one: the comparison, and the layouts' texts. None if they are not such a
+    pair.
+    """
+    kinds = (found.first.findings.provenance, found.second.findings.provenance)
+    if set(kinds) != {"measured", "simulated"}:
+        return None
+    # Whichever is named first, the measured one is the truth.
+    ids = [(one.first_id, one.second_id) for one in found.matched]
+    sides, plans = (found.first, found.second), (first, second)
+    if kinds[0] == "simulated":
+        ids, sides, plans = [(two, one) for one, two in ids], sides[::-1], plans[::-1]
+    measured, simulated = (speeds(one.basis, plan) for one, plan in zip(sides, plans, strict=True))
+    base = ids[0]
+    predicted = {base[0]: Estimate(value=1.0)}
+    for name, of_simulated in ids[1:]:
+        if (ratio := simulated(base[1], of_simulated)) is not None:
+            # Its interval holds the scatter of repetitions, not the model's error: nothing can be missed by it.
+            predicted[name] = Estimate(value=ratio.value)
+    texts = {name: _text(name, sides[0].findings.cell(name).levels) for name in predicted}
+    return beside(base[0], measured, predicted), texts
+
+
+def of_prediction(
+    prediction: Prediction, file: Path, campaign: str, basis: Basis, plan: Plan
+) -> tuple[Beside, dict[str, str], list[str]]:
+    """A measured campaign and a prediction: the comparison, the layouts' texts, and the names of layouts that only the
+    prediction has. Raises SpecError if they share no layout.
+    """
+    known = {name: cell.cell_id for cell in plan.cells for name in _names(cell.cell_id, cell.levels)}
+    said = {one.name: one.times_present for one in prediction.layouts if one.times_present is not None}
+    shared = [name for name in said if name in known]
+    if not shared:
+        hint = (
+            f"Layouts are matched by name: {file} has {', '.join(said) or 'none'}; {campaign} has {', '.join(known)}."
+        )
+        raise SpecError("no layout of the prediction is one of the campaign's", file=file, key="layouts", hint=hint)
+    base = PRESENT if PRESENT in shared else shared[0]
+    # Ratios to another base than the captured layout have the same relative width.
+    predicted = {known[name]: _over(said[name], said[base], same=name == base) for name in shared}
+    texts = {known[name]: name for name in shared}
+    return beside(known[base], speeds(basis, plan), predicted), texts, [name for name in said if name not in known]
+
+
+def _over(one: Estimate, base: Estimate, *, same: bool) -> Estimate:
+    if same:
+        return Estimate(value=1.0)
+    ends = {name: None if (end := getattr(one, name)) is None else end / base.value for name in ("low", "high")}
+    return one.model_copy(update={"value": one.value / base.value, **ends})
+
+
+def _names(cell_id: str, levels: Mapping[str, JsonValue]) -> list[str]:
+    """The names by which a prediction may mean a cell: its id, its levels, or the label of its only factor."""
+    alone = [value_text(value) for value in levels.values()] if len(levels) == 1 else []
+    return [cell_id, cell_text(levels), *alone]
+
+
+def _text(cell_id: str, levels: Mapping[str, JsonValue]) -> str:
+    return cell_entry(cell_id, cell_text(levels))
+
+
+def with_beside(paper: Paper, found: Beside, names: Mapping[str, str], predicted: str, measured: str) -> Paper:
+    """The paper, opened by what was predicted."""
+    sentence = beside_sentence(found, predicted, measured)
+    return replace(
+        paper, verdict=f"{sentence} {paper.verdict}".strip(), parts=[beside_part(found, names), *paper.parts]
+    )
+
+
+def prediction_paper(
+    found: Beside, names: Mapping[str, str], prediction: Prediction, campaign: str, alone: Sequence[str]
+) -> Paper:
+    notes = [f"Only in the prediction: {', '.join(alone)}."] if alone else []
+    notes += [f"Not predicted: {one.name}: {one.cant_say}." for one in prediction.layouts if one.cant_say]
+    name = f"the prediction from {prediction.capture}"
+    paper = Paper(f"{campaign} and {name}", "measured and predicted", "", notes, ())
+    return with_beside(paper, found, names, name, campaign)
+
+
+# --- the verb ---------------------------------------------------------------------------------------------------------
 
 HTML_FILE = "comparison.html"
 
@@ -119,7 +203,7 @@ def _show_cells(
     if before == after:
         raise SpecError(f"{one!r} and {other!r} are the same cell, {before}", key="CELL", hint="name two cells")
     ratio = ratio_of(basis, plan, before, after)
-    result = None if margin is None else gate_of_cells(ratio, margin)
+    result = None if margin is None else campaigns.gate_of_cells(ratio, margin)
     case = case_between(findings, basis.used, before, after, ratio)
     paper = pair_paper(findings, before, after, ratio, case)
     if margin is not None and result is not None:
@@ -149,29 +233,29 @@ def _show_campaigns(
 ) -> Gate:
     read = [_read(name, results) for name in names]
     called = _called([one.folder for one in read])
-    campaigns = [
+    given = [
         Campaign(
             name, one.experiment, analyse(one.experiment, one.plan, one.runs, fit),
             basis_of(one.experiment, one.plan, one.runs, fit),
         )
         for name, one in zip(called, read, strict=True)
     ]  # fmt: skip
-    first, *others = campaigns
+    first, *others = given
     for campaign in others:
-        if not of_one_kind(first, campaign):
+        if not campaigns.of_one_kind(first, campaign):
             raise SpecError(f"{first.name} and {campaign.name} did different work: rows, and requests", key="NAME")
     found = [_compare(first, campaign, len(others)) for campaign in others]
     tables = [
         manifest_table(one, _spec_differences(one), (read[0].runs, read[place].runs))
         for place, one in enumerate(found, start=1)
     ]
-    result = Gate.NOT_SLOWER if margin is None else gate(found, margin)
+    result = Gate.NOT_SLOWER if margin is None else campaigns.gate(found, margin)
     paper = campaigns_paper(found, tables, "" if margin is None else gate_of_campaigns_sentence(result, margin))
     as_json = ""
     if format_ == "json":
         as_json = campaigns_json(found, paper, None if margin is None else result.text)
     # Only two are put beside each other: a chart of several predictions would not say which is whose.
-    pair = beside.of_campaigns(found[0], read[0].plan, read[1].plan) if len(found) == 1 else None
+    pair = of_campaigns(found[0], read[0].plan, read[1].plan) if len(found) == 1 else None
     if pair is None:
         _deliver(paper, as_json, format_, output)
         return result
@@ -179,7 +263,7 @@ def _show_campaigns(
     if first.findings.provenance == "simulated":
         names_of_both.reverse()
     measured, predicted = names_of_both
-    paper = beside.with_beside(paper, *pair, predicted, measured)
+    paper = with_beside(paper, *pair, predicted, measured)
     _deliver(paper, as_json, format_, output, pair)
     return result
 
@@ -188,19 +272,19 @@ def _show_prediction(name: str, file: Path, results: Path, format_: str, output:
     read = _read(name, results)
     known = prediction.read(file)
     basis = basis_of(read.experiment, read.plan, read.runs, fit)
-    found, names, alone = beside.of_prediction(known, file, read.experiment.name, basis, read.plan)
-    paper = beside.prediction_paper(found, names, known, read.experiment.name, alone)
+    found, names, alone = of_prediction(known, file, read.experiment.name, basis, read.plan)
+    paper = prediction_paper(found, names, known, read.experiment.name, alone)
     as_json = beside_json(found, names, paper) if format_ == "json" else ""
     _deliver(paper, as_json, format_, output, (found, names))
 
 
 def _compare(first: Campaign, second: Campaign, others: int) -> Compare:
     try:
-        return compare(first, second, others)
+        return campaigns.compare(first, second, others)
     except LookupError:
         factors = (", ".join(factor.name for factor in one.experiment.factors) or "none" for one in (first, second))
         hint = f"layouts are matched by the levels of their factors: {'; '.join(factors)}"
-        if unknown := varied_by_one(first, second):
+        if unknown := campaigns.varied_by_one(first, second):
             hint += f"\n  only one of them varies {', '.join(unknown)}, and the other's value is not one of its levels"
         problem = f"{first.name} and {second.name} have no layout in common that was run in both"
         raise SpecError(problem, key="NAME", hint=hint) from None

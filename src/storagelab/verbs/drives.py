@@ -145,7 +145,21 @@ def _volume(volume: str, spec: Path | None) -> Iterator[_Volume]:
         for line in sweep(plan, site):
             screen.say(line)
         with made_volumes.made({volume: wanted}, config, site, {}) as (made,):
-            yield _Volume(made.path, made.loaded)
+            keys = wanted.model_dump(mode="json", exclude={"price_per_month"})
+            of_spec = {"spec": str(spec.resolve()), "volume": volume, "keys": keys}
+            below = _on(site.place(wanted.path or ".", f"volumes.{volume}.path")).identity
+            yield _Volume(made.path, made.loaded, {**below, **of_spec})
+
+
+def _on(folder: Path) -> _Volume:
+    facts = host.describe_volume(folder)
+    names: list[str] = facts["disks"]  # type: ignore[assignment]
+    identity = {
+        "path": os.path.realpath(folder), "device": facts["device"], "serial": [serial_of(one) or one for one in names],
+        "model": facts["device_model"], "firmware": facts["device_firmware"], "filesystem": facts["filesystem"],
+        "filesystem_id": os.statvfs(folder).f_fsid if folder.exists() else None, "limits": facts["throttle"],
+    }  # fmt: skip
+    return _Volume(folder, nullcontext, identity)
 
 
 def _say_what_comes(folder: Path, effort: Effort, points: int, kept: Kept) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 from storagelab import screen
 from storagelab.errors import SpecError, StoragelabError
 from storagelab.kubernetes.held_up import held_up
-from storagelab.kubernetes.job import RESULTS, Wanted, documents, manifests, object_name, reader
-from storagelab.kubernetes.on_claims import on_claims
+from storagelab.kubernetes.job import RESULTS, Wanted, documents, manifests, object_name, on_claims, reader
 from storagelab.report import writing
 from storagelab.spec import reading
 from storagelab.spec.given_files import json_of

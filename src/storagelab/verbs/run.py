@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,16 +24,68 @@ from storagelab.spec.units import parse_seconds
 from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, confirm_drives, sweep, try_starting, volumes_locked
 from storagelab.targets.kept_volumes import PreparationAwaited
-from storagelab.verbs import by_hand, so_far
-from storagelab.verbs.planning import (
-    look_at,
-    saying_how_far,
-    saying_what_is_stored,
-    site_of,
-    tell_if_set_aside,
-    with_files,
-)
+from storagelab.verbs import planning, so_far
 from storagelab.verbs.volumes import refuse_unconfirmed
+from storagelab.words.names import listed
+
+# --- volumes that a person prepares -----------------------------------------------------------------------------------
+# Waits until a person has prepared volumes: asks at a terminal, and otherwise ends and is told by the next call.
+
+_YES = ("yes", "y", "done")
+
+
+class Hands:
+    """The person who prepares volumes. `said` = the volumes that `--prepared` names; that counts once, for the block
+    for which the call before this one waited.
+    """
+
+    def __init__(self, experiment: Experiment, said: tuple[str, ...]) -> None:
+        self._source, self._said = experiment.source, said
+
+    def wait(self, waits: PreparationAwaited, *, made: int, blocks: int) -> None:
+        """Returns when it was done and checked. Raises PreparationAwaited with what to do if nobody can be asked; then
+        the next call goes on. `made` = the runs that this call has made since it last waited.
+        """
+        said, self._said = self._said, ()
+        if said and not made:
+            if set(said) != set(waits.names):
+                raise PreflightError(
+                    f"--prepared names {listed(list(said))}, and the next block needs {listed(waits.names)}",
+                    file=self._source,
+                    hint="name each of these, once it is prepared",
+                )  # fmt: skip
+            self._confirm(waits)
+            return
+        where = f"block {waits.block + 1} of {blocks}"
+        screen.say(f"{where}: {'; '.join(waits.asked)}")
+        if not sys.stdin.isatty():
+            raise self._ended(waits)
+        while True:
+            screen.say("Type yes when it is done. Ctrl-C ends this run, and the next one goes on here.")
+            answer = sys.stdin.readline()
+            if not answer:
+                raise self._ended(waits)
+            if answer.strip().lower() not in _YES:
+                continue
+            try:
+                self._confirm(waits)
+            except PreflightError as error:
+                screen.say(str(error))
+                continue
+            return
+
+    def _confirm(self, waits: PreparationAwaited) -> None:
+        try:
+            waits.confirm()
+        except PreflightError as error:
+            raise error.of(self._source) from error
+
+    def _ended(self, waits: PreparationAwaited) -> PreparationAwaited:
+        options = " ".join(f"--prepared {name}" for name in waits.names)
+        return waits.with_words(f"when it is done, with the same options: storagelab run {self._source} {options}")
+
+
+# --- the verbs --------------------------------------------------------------------------------------------------------
 
 if TYPE_CHECKING:
     from storagelab.run.cluster import Cluster
@@ -75,7 +128,7 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
         )  # fmt: skip
     experiment = stored.as_begun(wanted, results)
     plan, folder = matrix.expand(experiment), results / experiment.name
-    site = site_of(experiment, folder, despite_space=asked.despite_space)
+    site = planning.site_of(experiment, folder, despite_space=asked.despite_space)
     here = _Here(experiment, plan, folder, site, asked)
     here.racing(())  # refused before anything is changed
     if asked.elsewhere is not None and not loop.portable(plan):
@@ -84,10 +137,10 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
             hint="leave --executor out; to measure on several hosts, run the spec on each, "
             "then use `storagelab gather`",
         )  # fmt: skip
-    found = look_at(experiment, plan, site, asked.allow_commands)
-    hashed = with_files(experiment, plan, site)
+    found = planning.look_at(experiment, plan, site, asked.allow_commands)
+    hashed = planning.with_files(experiment, plan, site)
     runs, all_well = here._replace(experiment=hashed).make(found)
-    for changed in named_files.differences(hashed.files, with_files(experiment, plan, site).files):
+    for changed in named_files.differences(hashed.files, planning.with_files(experiment, plan, site).files):
         screen.say(f"{changed} while runs were made, so this campaign mixes both: make it again under a new name")
         all_well = False
     conclude(experiment, stored.as_run(experiment, plan, runs), runs, folder, as_json=asked.as_json)
@@ -118,7 +171,7 @@ class _Here(NamedTuple):
         """Makes all runs of the experiment; returns whether none has failed. While it waits for a person, it holds
         neither volumes nor results.
         """
-        hands = by_hand.Hands(self.experiment, self.asked.prepared)
+        hands = Hands(self.experiment, self.asked.prepared)
         while True:
             before = self._stored_count()
             try:
@@ -156,7 +209,7 @@ class _Here(NamedTuple):
                         screen.err().print(line, soft_wrap=True)
                     if found.drives:
                         confirm_drives(self.plan, self.site)
-                    with saying_how_far() as tell:
+                    with planning.saying_how_far() as tell:
                         try_starting(self.plan, self.site, tell)
                 except PreflightError as error:
                     stopping.check()  # a server that is stopped while it starts does not come up, either
@@ -187,7 +240,7 @@ class _Here(NamedTuple):
             pending = [*failed_before, *race.state.possible]
         at_once = loop.processes(self.plan, pending, found, jobs)
         console = screen.err()
-        tell_if_set_aside(store, console)
+        planning.tell_if_set_aside(store, console)
         for line in sweep(self.plan, self.site):
             console.print(line, soft_wrap=True)
         with (
@@ -209,7 +262,7 @@ class _Here(NamedTuple):
             if at_once < loop.processes(self.plan, pending, None, jobs):
                 progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
             live = so_far.kept(store.folder, progress, before, stopping)
-            with live, saying_what_is_stored(stopping, progress, before, most):
+            with live, planning.saying_what_is_stored(stopping, progress, before, most):
                 try:
                     loop.run_all(
                         plan, store, self.site, progress, again=again, jobs=at_once, rounds=race, elsewhere=cluster

@@ -1,15 +1,102 @@
-"""Runs that count parts of the server's checkpoint cycles."""
+"""Runs that count parts of the server's checkpoint cycles, or count before its redo log is full."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from statistics import fmean
 
 from storagelab.findings import cycles
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings
+from storagelab.model.measurement import LOG_ROOM, Measurement
 from storagelab.words.names import noun
-from storagelab.words.numbers import plural, significant
+from storagelab.words.numbers import bytes_, percent, plural, seconds, significant
+
+SHARE_LEAST = 0.1
+"""Of a run: a shorter part before the log is full hardly matters."""
+GROWS_LEAST = 0.25
+"""If the log in use grows by less than this share of the log written, pages are written about as fast as they
+change."""
+
+
+class LogFills(Caution):
+    """Runs count before the redo log is full: by cell, the part of the time before that, on average, is between
+    `fewest` and `most`. `longest_s` = the longest time after which a log was full, counted from when its run began to
+    count; None if none was. `all_bytes` = the smallest room in a log."""
+
+    kind, place, weight = "log-fills", 35, 46
+    short = "runs count before the redo log is full"
+    runs: int
+    fewest: float
+    most: float
+    all_bytes: float
+    longest_s: float | None
+
+    def sentence(self, findings: Findings) -> str:
+        share = percent(self.most)
+        if self.most - self.fewest > SHARE_LEAST:
+            share = f"{percent(self.fewest)} to {share}"
+        return (
+            f"{plural(self.runs, 'run')}{self.where(findings)} counted before the redo log was full, for {share} of "
+            "the time. Until then the server need not write changed pages, so times are shorter than they stay, and "
+            f"the longer so, the larger the log. {self._way_out()}"
+        )
+
+    def _way_out(self) -> str:
+        later = "Raise workload.warm_up"
+        if self.longest_s is not None and self.longest_s > 0:
+            later += f" by {seconds(self.longest_s)}"
+        return f"{later}, or choose a smaller log (innodb_log_file_size; room in it: {bytes_(self.all_bytes)})."
+
+
+class LogNeverFull(Caution):
+    """No run's redo log was full before it ended: `longest_s` = the longest counted time."""
+
+    kind, place, weight = "log-never-full", 36, 301
+    short = "the redo log was never full"
+    longest_s: float
+    all_bytes: float
+
+    def sentence(self, findings: Findings) -> str:
+        return (
+            f"The redo log (room for {bytes_(self.all_bytes)}) was not full in any run, the longest of which counted "
+            f"{seconds(self.longest_s)}: until then the server need not write changed pages, and the figures don't "
+            "contain what that costs. For that, raise workload.warm_up, or choose a smaller log (innodb_log_file_size)."
+        )
+
+
+def check_log_room(evidence: Evidence) -> Iterator[LogFills | LogNeverFull]:
+    of_cell = {
+        cell_id: [one for one in runs if LOG_ROOM in one.counters] for cell_id, runs in evidence.by_cell().items()
+    }
+    shares = {cell_id: fmean(map(_share_before, runs)) for cell_id, runs in of_cell.items() if runs}
+    if not shares or max(shares.values()) <= SHARE_LEAST:
+        return
+    told = [one for runs in of_cell.values() for one in runs]
+    if min(shares.values()) == 1.0:
+        yield LogNeverFull(severity="note", longest_s=max(one.elapsed_s for one in told), all_bytes=_least_room(told))
+        return
+    cells = [cell_id for cell_id, share in shares.items() if share > SHARE_LEAST]
+    after_s = [at_s for one in told if (at_s := one.counters[LOG_ROOM].get("full_after_s")) is not None]
+    yield LogFills(
+        cells=evidence.named(cells), runs=sum(_share_before(one) > SHARE_LEAST for one in told),
+        fewest=min(shares[one] for one in cells), most=max(shares[one] for one in cells),
+        all_bytes=_least_room([run for one in cells for run in of_cell[one]]), longest_s=max(after_s, default=None),
+    )  # fmt: skip
+
+
+def _least_room(runs: Sequence[Measurement]) -> float:
+    return min(one.counters[LOG_ROOM]["all_bytes"] for one in runs)
+
+
+def _share_before(run: Measurement) -> float:
+    """The share of a run's counted time before its log was full; 0 if the server writes as fast as pages change."""
+    room = run.counters[LOG_ROOM]
+    if "full_after_s" in room:
+        return min(1.0, max(0.0, room["full_after_s"] / run.elapsed_s)) if run.elapsed_s > 0 else 0.0
+    grown = (room["end_share"] - room["begin_share"]) * room["all_bytes"]
+    return 1.0 if grown > GROWS_LEAST * run.counters.get("log", {}).get("innodb_lsn_current", 0.0) else 0.0
 
 
 class PartsOfCycles(Caution):

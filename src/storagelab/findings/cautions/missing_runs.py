@@ -1,4 +1,6 @@
-"""Runs that failed or are not made yet: the findings may still change."""
+"""Runs that failed, are not made yet or are few, and campaigns that only an earlier version could judge: the findings may
+still change, and intervals are wide or missing.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,74 @@ from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings
 from storagelab.words.names import without_stop
 from storagelab.words.numbers import count, plural
+
+REPETITIONS_SOUND = 5
+REPETITIONS_LEAST = 3
+
+
+class SingleRepetition(Caution):
+    """Some cell has one run, so nothing shows how much runs scatter."""
+
+    kind, place, weight = "single-repetition", 40, 150
+    short = "one run of each"
+    repetitions: int
+    sound: int
+
+    def sentence(self, findings: Findings) -> str:
+        return (
+            f"There is 1 run per cell{self.where(findings)}: the scatter of times is unknown, so no difference can be "
+            f"shown. Set repetitions to {count(self.sound)} or more."
+        )
+
+
+class FewRepetitions(Caution):
+    """Some cell has few runs. `repetitions` is the fewest of any cell that has some; `sound` is how many a sound
+    verdict needs.
+    """
+
+    kind, place, weight = "few-repetitions", 41, 160
+    repetitions: int
+    sound: int
+
+    def sentence(self, findings: Findings) -> str:
+        where = self.where(findings)
+        per = f"in some cells{where}" if where else "per cell"
+        return (
+            f"With {count(self.repetitions)} runs {per} intervals are wide and only large differences can be told "
+            f"apart. {count(self.sound)} or more repetitions narrow them."
+        )
+
+    def brief(self, findings: Findings) -> str:
+        return f"{self.repetitions} runs each"
+
+
+def check_repetitions(evidence: Evidence) -> Iterator[SingleRepetition | FewRepetitions]:
+    counts = {cell_id: len(runs) for cell_id, runs in evidence.basis.used.items() if runs}
+    fewest = min(counts.values(), default=REPETITIONS_SOUND)
+    if fewest < REPETITIONS_SOUND:
+        yield (SingleRepetition if fewest == 1 else FewRepetitions)(
+            severity="note" if fewest >= REPETITIONS_LEAST else "caution",
+            cells=evidence.named(cell_id for cell_id, count in counts.items() if count == fewest),
+            repetitions=fewest, sound=REPETITIONS_SOUND,
+        )  # fmt: skip
+
+
+class JudgedBefore(Caution):
+    """`what` the campaign was; its runs are judged as a plain experiment, of which some are missing."""
+
+    kind, place, weight = "judged-before", 46, 155
+    what: str
+
+    def sentence(self, findings: Findings) -> str:
+        return f"This was {self.what}. It is judged here as a plain experiment in which some runs are missing."
+
+    def brief(self, findings: Findings) -> str:
+        return "of a kind that is no longer judged"
+
+
+def check_judged_before(evidence: Evidence) -> Iterator[JudgedBefore]:
+    if evidence.experiment.judged_before:
+        yield JudgedBefore(what=evidence.experiment.judged_before)
 
 
 class FailedRuns(Caution):

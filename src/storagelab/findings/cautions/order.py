@@ -44,16 +44,14 @@ class NotRandomised(Caution):
     def sentence(self, findings: Findings) -> str:
         if self.order == "as-listed" and self.provenance == "simulated":
             return (
-                f"Each repetition ran the {noun(findings.factors, 2)} in the same order: "
-                "the verdict holds for this order "
-                'only. order = "randomised" compares them whatever came before.'
+                f"Each repetition ran the {noun(findings.factors, 2)} in the same order: the verdict holds for this "
+                'order only. order = "randomised" compares them whatever came before.'
             )
         if self.order == "as-listed":
             return (
                 f"Each repetition ran the {noun(findings.factors, 2)} in the same order, so what the run before leaves "
-                "behind, or a disturbance that comes back, would look like a difference between them: "
-                "times are shown, and "
-                'nothing is tested. Set order = "randomised" for a verdict.'
+                "behind, or a disturbance that comes back, would look like a difference between them: times are shown, "
+                'and nothing is tested. Set order = "randomised" for a verdict.'
             )
         stretch = f'All runs of a {noun(findings.factors)} were made one after the other (order = "cell-by-cell")'
         if self.provenance == "simulated":
@@ -64,9 +62,8 @@ class NotRandomised(Caution):
                 'order = "randomised" and between_runs.burn_in = 1.'
             )
         return (
-            f"{stretch}, so a drift of the machine would look like a difference: times are shown, "
-            "and nothing is tested. Set "
-            'order = "randomised" for a verdict.'
+            f"{stretch}, so a drift of the machine would look like a difference: times are shown, and nothing is "
+            'tested. Set order = "randomised" for a verdict.'
         )
 
     def brief(self, findings: Findings) -> str:

@@ -6,8 +6,8 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from storagelab.findings.cautions.watching import watching_cost
 from storagelab.findings.model import Findings
-from storagelab.findings.watching_cost import watching_cost
 from storagelab.model.measurement import Check, Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.page.pieces import PageTable, View

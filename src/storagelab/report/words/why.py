@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storagelab.findings.device_figures import DeviceChange, Quantity
 from storagelab.findings.limits import AtLimit
 from storagelab.findings.model import Estimate, Findings
-from storagelab.findings.reasons import Case, Reason, Rule, reasons
+from storagelab.findings.reasons import Case, DeviceChange, Quantity, Reason, Rule, reasons
 from storagelab.findings.spending import SpentPart
 from storagelab.findings.wait_classes import CLASS_NAMES
 from storagelab.findings.why import NEGLIGIBLE, Step, Thing, Waterfall, adds_up
