@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storagelab.model.loads.pgbench import Pgbench
-from storagelab.targets.generators import counting
+from storagelab.targets.generators import counting, cycles
 
 Numbers = NDArray[np.float64]
 Rng = np.random.Generator
@@ -72,12 +72,12 @@ class Judged(NamedTuple):
     @property
     def too_early(self) -> float:
         """The share of runs that count as settled while their level still changes by 2 % or more."""
-        return float((self.settled & (self.moved >= counting.BAND)).mean())
+        return float((self.settled & (self.moved >= cycles.BAND)).mean())
 
     @property
     def away_from_end(self) -> float:
         """The share of runs that count as settled while their level is 2 % or more away from its end, however late."""
-        return float((self.settled & (self.away >= counting.BAND)).mean())
+        return float((self.settled & (self.away >= cycles.BAND)).mean())
 
     @property
     def never(self) -> float:
@@ -102,7 +102,7 @@ def judged(kind: str, number: int, counted_s: int, seed: int) -> Judged:
     settled, start = began_s >= 0, np.where(began_s < 0, limit_s, began_s)
     rows = np.arange(number)
     moves = np.abs(level[:, counted_s - 1 :] / level[:, : len(at) - counted_s + 1] - 1)
-    truly_s = (moves < counting.BAND).argmax(1)
+    truly_s = (moves < cycles.BAND).argmax(1)
     return Judged(settled, start, truly_s, moves[rows, start], np.abs(1 - level[rows, start]))
 
 

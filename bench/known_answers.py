@@ -27,10 +27,9 @@ from storagelab.findings.answer import answer
 from storagelab.findings.basis import basis_of, ratio_of
 from storagelab.findings.campaigns import Campaign as Compared
 from storagelab.findings.campaigns import compare
-from storagelab.findings.disturbed import SLICE_S
 from storagelab.findings.model import Estimate
 from storagelab.model.config import VolumeConfig
-from storagelab.model.limits import LimitConfig
+from storagelab.model.limits import SLICE_S, LimitConfig
 from storagelab.model.measurement import Run
 from storagelab.provisioning import volumes
 from storagelab.report.words.answer import answer_lines
