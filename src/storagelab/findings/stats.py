@@ -149,19 +149,9 @@ def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
             of_rounds[rows] = np.nanvar(rounds, ddof=1)
         df += int((~np.isnan(log_s[rows])).sum()) - measured - made + 1 if measured else 0
     own = _own_variances(residuals, peers)
-    shared = moderated(own, (~np.isnan(residuals)).sum(axis=1) - 1.0)
+    noise = moderated(own, (~np.isnan(residuals)).sum(axis=1) - 1.0)
     return Fit(
-        log_s,
-        cells,
-        residuals,
-        own,
-        shared.variance,
-        of_rounds,
-        peers,
-        shared.typical,
-        shared.prior_df,
-        df,
-        shared.alike,
+        log_s, cells, residuals, own, noise.variance, of_rounds, peers, noise.typical, noise.prior_df, df, noise.alike
     )
 
 

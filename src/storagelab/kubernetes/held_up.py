@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from storagelab.kubernetes.job import CAMPAIGN
+from storagelab.machine.kubernetes import table_at
 
 Found = Mapping[str, Any]
 
@@ -35,13 +36,13 @@ class _Seen:
         return [one for one in self._all if one.get("kind") == kind]
 
     def _ours(self, kind: str) -> list[Found]:
-        return [one for one in self._of(kind) if _at(one, "metadata", "labels").get(CAMPAIGN) == self._campaign]
+        return [one for one in self._of(kind) if table_at(one, "metadata", "labels").get(CAMPAIGN) == self._campaign]
 
     def claims(self) -> Iterator[str]:
         classes = {_name(one) for one in self._of("StorageClass")}
         for claim in self._ours("PersistentVolumeClaim"):
-            wanted, stays = _at(claim, "spec").get("storageClassName"), f"{_name(claim)} stays pending"
-            match _at(claim, "status").get("phase"):
+            wanted, stays = table_at(claim, "spec").get("storageClassName"), f"{_name(claim)} stays pending"
+            match table_at(claim, "status").get("phase"):
                 case "Lost":
                     yield _told(
                         f"{_name(claim)}: its volume is gone, and with it what was there",
@@ -65,7 +66,7 @@ class _Seen:
     def pods(self) -> Iterator[str]:
         ready = {_name(one): _condition(one, "Ready").get("status") == "True" for one in self._of("Node")}
         for pod in self._ours("Pod"):
-            node, phase = _at(pod, "spec").get("nodeName"), _at(pod, "status").get("phase")
+            node, phase = table_at(pod, "spec").get("nodeName"), table_at(pod, "status").get("phase")
             if phase in ("Succeeded", "Failed"):
                 continue
             if node and ready and not ready.get(node, False):
@@ -105,14 +106,14 @@ class _Seen:
         messages = [
             str(one.get("message", ""))
             for one in self._of("Event")
-            if one.get("reason") == reason and _at(one, "involvedObject").get("name") == _name(about)
+            if one.get("reason") == reason and table_at(one, "involvedObject").get("name") == _name(about)
         ]
         return messages[-1] if messages else ""
 
 
 def _waiting(pod: Found) -> Iterator[str]:
-    for container in _at(pod, "status").get("containerStatuses") or ():
-        waiting = _at(container, "state", "waiting")
+    for container in table_at(pod, "status").get("containerStatuses") or ():
+        waiting = table_at(container, "state", "waiting")
         reason, message = waiting.get("reason"), waiting.get("message", "")
         if reason in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName"):
             yield _told(
@@ -128,16 +129,9 @@ def _told(what: str, way_out: str) -> str:
 
 
 def _name(one: Found) -> str:
-    return str(_at(one, "metadata").get("name", "?"))
+    return str(table_at(one, "metadata").get("name", "?"))
 
 
 def _condition(one: Found, type_: str) -> Found:
-    conditions = _at(one, "status").get("conditions") or ()
+    conditions = table_at(one, "status").get("conditions") or ()
     return next((each for each in conditions if each.get("type") == type_), {})
-
-
-def _at(one: Found, *names: str) -> Found:
-    for name in names:
-        below = one.get(name)
-        one = below if isinstance(below, dict) else {}
-    return one

@@ -136,11 +136,8 @@ def wait_split(kernel: Kernel = HERE) -> Ability:
             child.kill()
     if counted and state:
         return _yes(name, "/proc/PID/schedstat and stat of other processes can be read")
-    return _no(
-        name,
-        "/proc/PID/schedstat of other processes can't be read or stays 0: Resource and Signal stay empty",
-        "use a kernel with CONFIG_SCHED_INFO, and run in the server's PID namespace",
-    )
+    detail = "/proc/PID/schedstat of other processes can't be read or stays 0: Resource and Signal stay empty"
+    return _no(name, detail, "use a kernel with CONFIG_SCHED_INFO, and run in the server's PID namespace")
 
 
 def hidden_processes(kernel: Kernel = HERE) -> Ability:
@@ -167,11 +164,8 @@ def page_cache(kernel: Kernel = HERE) -> Ability:
     """
     if host.can_drop_page_cache(kernel):
         return _yes("page cache drop", "between_runs.drop_page_cache can be used")
-    return _no(
-        "page cache drop",
-        "this user may not drop the page cache, so reads may come from memory",
-        "run as root, outside an unprivileged container, if between_runs.drop_page_cache is wanted",
-    )
+    mend = "run as root, outside an unprivileged container, if between_runs.drop_page_cache is wanted"
+    return _no("page cache drop", "this user may not drop the page cache, so reads may come from memory", mend)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -188,11 +182,8 @@ def device_counters(places: Mapping[str, Path], kernel: Kernel = HERE) -> Abilit
     if not without:
         return _yes(name, f"the kernel counts the I/O of {_listed(places)}")
     lacking = _no if len(without) == len(places) else _partly
-    return lacking(
-        name,
-        f"no disk is seen under {_listed(without)}: its I/O is not counted",
-        "use a folder on a disk's own file system (not tmpfs, overlay or a network); let a container see /sys",
-    )
+    mend = "use a folder on a disk's own file system (not tmpfs, overlay or a network); let a container see /sys"
+    return lacking(name, f"no disk is seen under {_listed(without)}: its I/O is not counted", mend)
 
 
 def place(name: str, path: Path, kernel: Kernel = HERE) -> Ability:
@@ -239,11 +230,8 @@ def _drive(key: str, places: list[str], volume: Mapping[str, object]) -> Ability
     if volume["virtual"] is False:
         model = " ".join(str(volume[part]) for part in ("device_vendor", "device_model") if volume[part])
         return _yes(name, f"{under}: {model or 'a drive of this machine'}")
-    return _partly(
-        name,
-        f"{under}: {volume['virtual_reason']}",
-        "layouts can be compared, but figures are not a drive's own; for those use a machine with real drives",
-    )
+    mend = "layouts can be compared, but figures are not a drive's own; for those use a machine with real drives"
+    return _partly(name, f"{under}: {volume['virtual_reason']}", mend)
 
 
 def claims(places: Mapping[str, Path]) -> list[Ability]:
@@ -287,11 +275,8 @@ def clock(kernel: Kernel = HERE) -> Ability:
     slow = source in {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen"} or each_ns > 1_000
     if not slow:
         return _yes("clock", detail)
-    return _partly(
-        "clock",
-        f"{detail}: slow, so timing I/O costs the server time",
-        "boot with clocksource=tsc, or with the hypervisor's own clock",
-    )
+    mend = "boot with clocksource=tsc, or with the hypervisor's own clock"
+    return _partly("clock", f"{detail}: slow, so timing I/O costs the server time", mend)
 
 
 def _clock_reading_ns(readings: int = 200) -> float:
@@ -309,11 +294,8 @@ def cpu_frequency(kernel: Kernel = HERE) -> Ability:
         return _yes("CPU frequency", "fixed, or not under this system's control (a virtual machine)")
     if governors == {"performance"}:
         return _yes("CPU frequency", "governor performance")
-    return _partly(
-        "CPU frequency",
-        f"governor {', '.join(sorted(governors))}: speed follows the load",
-        "as root: cpupower frequency-set --governor performance",
-    )
+    detail = f"governor {', '.join(sorted(governors))}: speed follows the load"
+    return _partly("CPU frequency", detail, "as root: cpupower frequency-set --governor performance")
 
 
 def cpu_quota(kernel: Kernel = HERE) -> Ability:
@@ -393,9 +375,8 @@ def shared_memory(folder: Path) -> Ability:
         return _no("shared memory", f"{folder} is full: PostgreSQL does not start", MORE_SHARED_MEMORY)
     if free >= SMALLEST_SHARED_MEMORY_BYTES:
         return _yes("shared memory", f"{_gib(free)} free in {folder}")
-    return _partly(
-        "shared memory", f"only {_gib(free)} free in {folder}: parallel queries may fail", MORE_SHARED_MEMORY
-    )
+    problem = f"only {_gib(free)} free in {folder}: parallel queries may fail"
+    return _partly("shared memory", problem, MORE_SHARED_MEMORY)
 
 
 def sqlite(version: tuple[int, ...]) -> Ability:

@@ -318,10 +318,8 @@ def drop_page_cache(kernel: Kernel = HERE) -> None:
     try:
         (kernel.proc / "sys" / "vm" / "drop_caches").write_text("1\n")
     except OSError as error:
-        raise PreflightError(
-            f"the page cache can't be dropped: {error.strerror or error}",
-            hint="run as root, outside an unprivileged container, or set between_runs.drop_page_cache = false",
-        ) from error
+        hint = "run as root, outside an unprivileged container, or set between_runs.drop_page_cache = false"
+        raise PreflightError(f"the page cache can't be dropped: {error.strerror or error}", hint=hint) from error
 
 
 def memory_available(kernel: Kernel = HERE) -> int:

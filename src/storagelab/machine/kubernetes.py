@@ -56,9 +56,9 @@ def describe_pod(ask: Ask | None = None) -> dict[str, object]:
     }
     unknown: list[str] = []
     asked = _asked(ask, f"/api/v1/nodes/{node}", "zone, region and kind of machine", unknown)
-    labels = _at(asked, "metadata", "labels")
+    labels = table_at(asked, "metadata", "labels")
     found |= {"zone": labels.get(_ZONE), "region": labels.get(_REGION), "instance_type": labels.get(_MACHINE)}
-    found["kubelet"] = _at(asked, "status", "nodeInfo").get("kubeletVersion")
+    found["kubelet"] = table_at(asked, "status", "nodeInfo").get("kubeletVersion")
     return {**found, "unknown": unknown}
 
 
@@ -75,18 +75,18 @@ def describe_claim(path: str | Path, ask: Ask | None = None) -> dict[str, object
     namespace = os.environ.get(Names.NAMESPACE, "default")
     unknown: list[str] = []
     own = _asked(ask, f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}", "size and volume", unknown)
-    volume_name = _at(own, "spec").get("volumeName")
+    volume_name = table_at(own, "spec").get("volumeName")
     volume = _asked(ask, f"/api/v1/persistentvolumes/{volume_name}", "driver", unknown) if volume_name else {}
     of_class = _asked(ask, f"/apis/storage.k8s.io/v1/storageclasses/{class_}", "provisioner and parameters", unknown)
     return {
         "claim": claim,
-        "class": _at(own, "spec").get("storageClassName") or class_,
-        "capacity": _at(own, "status", "capacity").get("storage"),
+        "class": table_at(own, "spec").get("storageClassName") or class_,
+        "capacity": table_at(own, "status", "capacity").get("storage"),
         "volume": volume_name,
-        "driver": _at(volume, "spec", "csi").get("driver"),
-        "volume_attributes": _without_secrets(_at(volume, "spec", "csi", "volumeAttributes")),
+        "driver": table_at(volume, "spec", "csi").get("driver"),
+        "volume_attributes": _without_secrets(table_at(volume, "spec", "csi", "volumeAttributes")),
         "provisioner": of_class.get("provisioner"),
-        "parameters": _without_secrets(_at(of_class, "parameters")),
+        "parameters": _without_secrets(table_at(of_class, "parameters")),
         "mount_options": of_class.get("mountOptions"),
         "binding": of_class.get("volumeBindingMode"),
         "unknown": unknown,
@@ -107,7 +107,7 @@ def _without_secrets(parameters: Answer) -> dict[str, object]:
     }
 
 
-def _at(answer: Answer, *names: str) -> Answer:
+def table_at(answer: Answer, *names: str) -> Answer:
     """A table in an answer; {} if it is not there."""
     for name in names:
         below = answer.get(name)

@@ -96,13 +96,8 @@ class Journal:
         """`uuids` are those of what it holds, and of what will be made on it. Raises RunFailed if another experiment
         has claimed the drive.
         """
-        claim = Claim(
-            drive=drive,
-            results=str(self.results),
-            lba_format=lba_format,
-            token=secrets.token_hex(16),
-            made=tuple(uuids),
-        )
+        token = secrets.token_hex(16)
+        claim = Claim(drive=drive, results=str(self.results), lba_format=lba_format, token=token, made=tuple(uuids))
         self.refuse_claimed_by_others(drive)
         _write_whole(REGISTRY / f"{drive.key}.json", claim.model_dump_json())
         self._append("claimed", drive.id, claim=claim.model_dump())

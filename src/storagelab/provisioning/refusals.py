@@ -56,11 +56,8 @@ def refusals(drive: Drive, volume: VolumeConfig, key: str, known: Known = NOTHIN
         )
     held = [one for one in drive.holds or () if not (known.released and one == UNKNOWN_DATA)]
     if held and drive.serial not in volume.may_wipe:
-        yield no(
-            f"holds {listed(held)}, which would be destroyed",
-            f'if nobody needs it: wipe = "{drive.serial}"',
-            f"{key}.wipe",
-        )
+        detail = f'if nobody needs it: wipe = "{drive.serial}"'
+        yield no(f"holds {listed(held)}, which would be destroyed", detail, f"{key}.wipe")
     yield from _sector_refusals(drive, volume, key, known)
 
 

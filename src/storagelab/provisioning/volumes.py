@@ -27,7 +27,6 @@ from storagelab.provisioning import (
 )
 from storagelab.provisioning.drives import Drive, uuids_on
 from storagelab.provisioning.journal import Journal
-from storagelab.provisioning.limits import Limited
 from storagelab.words.numbers import bytes_
 
 _IMAGE, PLACE = "drive", "mounted"
@@ -40,7 +39,7 @@ class MadeVolume:
     name: str
     config: VolumeConfig
     path: Path
-    drive: Limited | None = None
+    drive: limits.Limited | None = None
     limit: LimitConfig | None = None
     facts: dict[str, object] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
@@ -369,7 +368,7 @@ def remove_left(folders: Sequence[Path]) -> None:
                 file_systems.unmount(place)
             for device in loop_devices.left_in(folder):
                 if limits.groups() is not None:
-                    Limited(device).set({})
+                    limits.Limited(device).set({})
                 programs.said("losetup", "--detach", f"/dev/{device}")
 
 

@@ -149,11 +149,8 @@ def experiment_of_today(experiment: Any) -> Any:
     experiment = {"balanced": False, **{name: value for name, value in experiment.items() if name != "fleet"}}
     match experiment:
         case {"race": {"goal": "good"} | {"small": dict()}}:
-            return {
-                **experiment,
-                "race": None,
-                "judged_before": "a race of a kind that version 0.2.0 was the last to judge",
-            }
+            judged_before = "a race of a kind that version 0.2.0 was the last to judge"
+            return {**experiment, "race": None, "judged_before": judged_before}
         case {"race": dict(race)}:
             kept = {name: value for name, value in race.items() if name not in ("small", "goal")}
             return {**experiment, "race": kept}

@@ -314,11 +314,8 @@ def _checked(experiment: Experiment) -> Experiment:
     """
     reading.refuse_odd_name(experiment.name.removesuffix(_SMALL_WORLDS))
     tables = experiment.model_dump(include={"name", "question", "costly", "factors", "excludes"}, exclude_none=True)
-    for content in (
-        {name: _with_lists(value) for name, value in tables.items()},
-        experiment.canonical,
-        experiment.base,
-    ):
+    listed = {name: _with_lists(value) for name, value in tables.items()}
+    for content in (listed, experiment.canonical, experiment.base):
         foreign.refuse_odd_values(content)
     _refuse_odd_order(experiment.canonical.get("listed"))
     if all(isinstance(experiment.base.get(table, {}), Mapping) for table in ("volumes", "drives")):

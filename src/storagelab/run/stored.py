@@ -129,8 +129,6 @@ def as_run(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Plan:
     """The plan that these runs of an experiment followed; for a race, its rounds so far."""
     if experiment.race is None:
         return plan
-    from storagelab.run.stored import plan_of  # statistics take long to load, and most experiments are not races
-
     return plan_of(experiment, runs)
 
 
@@ -247,20 +245,13 @@ class Racing:
         tell: Callable[[RaceState], None] = lambda _: None,
     ) -> None:
         """Raises SpecError if the experiment can't be raced."""
+        hint = 'Set order = "randomised", or run it without a race.'
         if experiment.order == "cell-by-cell":
-            raise SpecError(
-                "can't be raced: in the order cell-by-cell, layouts don't run in rounds, so none is ever behind",
-                file=experiment.source,
-                key="order",
-                hint='Set order = "randomised", or run it without a race.',
-            )
+            problem = "can't be raced: in the order cell-by-cell, layouts don't run in rounds, so none is ever behind"
+            raise SpecError(problem, file=experiment.source, key="order", hint=hint)
         if experiment.order == "as-listed" and any(not cell.config.simulated for cell in whole(experiment, 1).cells):
-            raise SpecError(
-                "can't be raced: measured layouts that run in the same order in every round are not judged",
-                file=experiment.source,
-                key="order",
-                hint='Set order = "randomised", or run it without a race.',
-            )
+            problem = "can't be raced: measured layouts that run in the same order in every round are not judged"
+            raise SpecError(problem, file=experiment.source, key="order", hint=hint)
         self._experiment, self._budget_s, self.tell = experiment, budget_s, tell
         rounds = experiment.repetitions * (1 if budget_s is None else ROUNDS_OF_A_BUDGET)
         self._whole = whole(experiment, rounds)

@@ -341,11 +341,8 @@ def _missing_key(parts: Parts, schema: Schema) -> SpecError:
         schema = _step(schema, parts[-1]) or {}
     *above, last = parts
     value = next(iter(schema.get("examples") or schema.get("enum") or [schema.get("const", "...")]))
-    return SpecError(
-        f"is missing; it must be {expected(schema)}",
-        key=dotted(parts),
-        hint=f"Add to the spec:\n    [{dotted(above)}]\n    {last} = {shown(value)}",
-    )
+    hint = f"Add to the spec:\n    [{dotted(above)}]\n    {last} = {shown(value)}"
+    return SpecError(f"is missing; it must be {expected(schema)}", key=dotted(parts), hint=hint)
 
 
 def _way_out(problem: Problem, schema: Schema) -> str:

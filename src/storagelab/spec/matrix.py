@@ -273,12 +273,8 @@ def _cell(experiment: Experiment, cell_id: str, combination: Sequence[Level]) ->
 
 
 def _too_many(experiment: Experiment, product: str, most: int, what: str) -> SpecError:
-    return SpecError(
-        f"{product} make more than {most} {what}",
-        file=experiment.source,
-        key="factors",
-        hint="Remove levels or factors, or split the experiment into several specs.",
-    )
+    hint = "Remove levels or factors, or split the experiment into several specs."
+    return SpecError(f"{product} make more than {most} {what}", file=experiment.source, key="factors", hint=hint)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -408,11 +408,8 @@ def _raw_volume_conflicts(config: Config, name: str) -> Iterator[SpecError]:
             yield SpecError("is empty", key=f"{key}.path", hint='Name a folder: path = "." is the folder of the spec.')
         if config.layout.data_size_bytes is None:
             hint = 'Add data_size = "4GB" to [layout]: more than the caches on the way to the medium hold.'
-            yield SpecError(
-                "is missing: on a real volume, storagelab writes a file of that size",
-                key="layout.data_size_bytes",
-                hint=hint,
-            )
+            problem = "is missing: on a real volume, storagelab writes a file of that size"
+            yield SpecError(problem, key="layout.data_size_bytes", hint=hint)
         return
     if volume.path is not None:
         yield SpecError(
@@ -477,11 +474,8 @@ def _volume_conflicts(config: Config) -> Iterator[SpecError]:
         simulated = config.simulated
         whose, content = ("simulated", 'drives = ["ssd"]') if simulated else ("private", 'path = "/mnt/drive"')
         what = "" if simulated else ", with a folder on the drive to measure"
-        yield SpecError(
-            f"is missing: a {whose} server needs at least one place for its files",
-            key="volumes",
-            hint=f"Add to the spec{what}:\n    [volumes.a]\n    {content}",
-        )
+        problem = f"is missing: a {whose} server needs at least one place for its files"
+        yield SpecError(problem, key="volumes", hint=f"Add to the spec{what}:\n    [volumes.a]\n    {content}")
     named = [("layout.data", name) for name in config.layout.data or ()]
     named += [(key, name) for key, _, name in config.placed_keys]
     if config.layout.log is not None:

@@ -187,21 +187,14 @@ def _read(name: str, results: Path) -> stored.Stored:
 
 
 def _show_cells(
-    name: str,
-    one: str,
-    other: str,
-    results: Path,
-    format_: str,
-    output: Path | None,
-    fit: FitKind,
-    margin: float | None,
+    name: str, one: str, two: str, results: Path, format_: str, output: Path | None, fit: FitKind, margin: float | None
 ) -> Gate:
     _, experiment, plan, runs = _read(name, results)
     findings, basis = analyse(experiment, plan, runs, fit), basis_of(experiment, plan, runs, fit)
     labels = factor_labels(experiment.factors)
-    before, after = (find_cell(cell, findings.cells, labels) for cell in (one, other))
+    before, after = (find_cell(cell, findings.cells, labels) for cell in (one, two))
     if before == after:
-        raise SpecError(f"{one!r} and {other!r} are the same cell, {before}", key="CELL", hint="name two cells")
+        raise SpecError(f"{one!r} and {two!r} are the same cell, {before}", key="CELL", hint="name two cells")
     ratio = ratio_of(basis, plan, before, after)
     result = None if margin is None else campaigns.gate_of_cells(ratio, margin)
     case = case_between(findings, basis.used, before, after, ratio)

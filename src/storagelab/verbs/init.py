@@ -229,11 +229,8 @@ def _draft_of(server: str) -> str:
     target = contract.target_of(server)
     found = engine_in(ENGINES[target.engine].folder).found
     if found is None:
-        raise SpecError(
-            f"of a running {ENGINES[target.engine].title}, storagelab can't read where its files are",
-            key="--from-server",
-            hint="Write the spec by hand: docs/how-to/sql-server.md has one.",
-        )
+        problem = f"of a running {ENGINES[target.engine].title}, storagelab can't read where its files are"
+        raise SpecError(problem, key="--from-server", hint="Write the spec by hand: docs/how-to/sql-server.md has one.")
     return of_server(target.engine, found(target), target.dsn_env or DSN_VARIABLE)
 
 

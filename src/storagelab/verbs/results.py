@@ -62,13 +62,7 @@ def _say_where(folder: Path, name: str) -> None:
 
 
 def waits(
-    name: str,
-    cells: Sequence[str],
-    results: Path,
-    *,
-    uncut: bool,
-    sql_server_names: bool = False,
-    as_json: bool = False,
+    name: str, cells: Sequence[str], results: Path, *, uncut: bool, sql_server_names: bool, as_json: bool
 ) -> None:
     of = stored.read(name, results)
     findings = analyse(of.experiment, of.plan, of.runs)

@@ -28,6 +28,10 @@ from storagelab.verbs import planning, so_far
 from storagelab.verbs.volumes import refuse_unconfirmed
 from storagelab.words.names import listed
 
+if TYPE_CHECKING:
+    from storagelab.findings.raced import RaceState
+    from storagelab.run.cluster import Cluster
+
 # --- volumes that a person prepares -----------------------------------------------------------------------------------
 # Waits until a person has prepared volumes: asks at a terminal, and otherwise ends and is told by the next call.
 
@@ -86,16 +90,6 @@ class Hands:
 
 
 # --- the verbs --------------------------------------------------------------------------------------------------------
-
-if TYPE_CHECKING:
-    from storagelab.run.cluster import Cluster
-
-if TYPE_CHECKING:
-    from storagelab.findings.raced import RaceState
-
-if TYPE_CHECKING:
-    from storagelab.findings.raced import RaceState
-    from storagelab.run.stored import Racing
 
 
 class Asked(NamedTuple):
@@ -159,13 +153,11 @@ class _Here(NamedTuple):
     site: Site
     asked: Asked
 
-    def racing(self, runs: Sequence[Run]) -> Racing | None:
+    def racing(self, runs: Sequence[Run]) -> stored.Racing | None:
         """The race that follows these runs, if it is one. Raises SpecError if the experiment can't be raced."""
         if self.experiment.race is None:
             return None
-        from storagelab.run.stored import Racing  # statistics take long to load, and most experiments are not races
-
-        return Racing(self.experiment, runs, self.asked.budget_s)
+        return stored.Racing(self.experiment, runs, self.asked.budget_s)
 
     def make(self, found: Preflight) -> tuple[tuple[Run, ...], bool]:
         """Makes all runs of the experiment; returns whether none has failed. While it waits for a person, it holds
@@ -229,7 +221,7 @@ class _Here(NamedTuple):
                 plan = plan if race is None else race.state.plan
         return bool(scheduling.pending(plan, attempts, again=self.asked.again))
 
-    def _make_pending(self, store: Store, found: Preflight, race: Racing | None) -> None:
+    def _make_pending(self, store: Store, found: Preflight, race: stored.Racing | None) -> None:
         """Makes the runs that are left; for a race, as many rounds as it takes."""
         again, elsewhere, jobs = self.asked.again, self.asked.elsewhere, self.asked.jobs or host.usable_cpus()
         plan = self.plan if race is None else race.state.plan

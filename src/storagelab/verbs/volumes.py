@@ -59,7 +59,5 @@ def refuse_unconfirmed(drives: Sequence[ClaimedDrive], confirmed: Collection[str
         screen.say("to go on, type its serial number:")
         typed = sys.stdin.readline().strip()
         if typed != drive.serial:
-            raise PreflightError(
-                f"{drive.serial} was not confirmed, so nothing was done",
-                hint="run again, and type it; or name another drive",
-            )
+            hint = "run again, and type it; or name another drive"
+            raise PreflightError(f"{drive.serial} was not confirmed, so nothing was done", hint=hint)

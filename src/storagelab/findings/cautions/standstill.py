@@ -38,12 +38,8 @@ def check_standstill(evidence: Evidence) -> Iterator[StoodStill]:
     found = [(cell_id, _standstill_s(one)) for cell_id, run, one in evidence.measurements() if not run.config.simulated]
     still = Counter(cell_id for cell_id, still_s in found if still_s)
     if still:
-        yield StoodStill(
-            cells=evidence.named(still),
-            runs=still.total(),
-            of=len(found),
-            longest_s=max(still_s for _, still_s in found),
-        )
+        cells = evidence.named(still)
+        yield StoodStill(cells=cells, runs=still.total(), of=len(found), longest_s=max(still_s for _, still_s in found))
 
 
 def _standstill_s(one: Measurement) -> float:
