@@ -15,7 +15,7 @@ from storagelab.findings.campaigns import Compare
 from storagelab.model.plan import Plan
 from storagelab.model.values import Estimate, JsonValue
 from storagelab.predicting.prediction import PRESENT, Prediction
-from storagelab.report.words.beside import beside_part, beside_sentence
+from storagelab.report.words.predicted import beside_part, beside_sentence
 from storagelab.report.words.table import Paper
 from storagelab.words.names import cell_entry, cell_text, value_text
 

@@ -17,7 +17,7 @@ from storagelab.capture.model import Capture
 from storagelab.errors import SpecError
 from storagelab.model.engines import ENGINES
 from storagelab.report import writing
-from storagelab.report.page.captured import capture_page
+from storagelab.report.page.papers import capture_page
 from storagelab.report.text.markdown import markdown_of
 from storagelab.report.text.terminal import print_paper
 from storagelab.report.words.captured import capture_paper

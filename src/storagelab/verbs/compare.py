@@ -233,11 +233,10 @@ def _deliver(
     if format_ == "text" and output is None:
         print_paper(screen.out(), paper)
     elif format_ == "html":
-        from storagelab.report.page import beside as page_beside  # here, because only this format needs templates
-        from storagelab.report.page import html
+        from storagelab.report.page import html, papers  # here, because only this format needs templates
 
         file = output or Path(HTML_FILE)
-        page = html.page_of(paper) if pair is None else page_beside.beside_page(paper, *pair)
+        page = html.page_of(paper) if pair is None else papers.beside_page(paper, *pair)
         if writing.write(file, page):
             writing.tell(file)
     else:
