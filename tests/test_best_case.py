@@ -42,7 +42,7 @@ def test_each_level_of_the_axis_has_the_first_configuration_and_the_fastest_with
     for row in best:
         (cell,) = (cell for cell in findings.cells if cell.cell_id == row["cell_id"])
         there = [one for one in findings.cells if one.levels[FILES] == cell.levels[FILES]]
-        assert row["mean_s"] == min(one.elapsed_s.mean.value for one in there if one.elapsed_s is not None)
+        assert row["mean"] == min(one.elapsed_s.mean.value for one in there if one.elapsed_s is not None)
         assert str(row["against"]).startswith(("4.9", "5.0"))
         assert "times as fast (joint 95 % CI" in str(row["against"])
     assert {row["name"] for row in data.rows if row["line"] == data.lines[0]} == {"disks"}

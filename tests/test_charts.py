@@ -18,8 +18,8 @@ from storagelab.report.charts import (
     charts,
     completion_time,
     drawn_charts,
+    latency,
     page_charts,
-    throughput_latency,
     waits,
     wide_specs,
 )  # fmt: skip
@@ -110,7 +110,7 @@ def test_every_run_is_a_point_and_every_cell_a_mean_with_its_interval():
     data = times_of(findings)
     assert len(data.points) == len(runs) == 20
     for row, cell in zip(data.rows, findings.cells, strict=True):
-        assert (row["mean_s"], row["low_s"], row["high_s"]) == (
+        assert (row["mean"], row["low"], row["high"]) == (
             cell.elapsed_s.mean.value,
             cell.elapsed_s.mean.low,
             cell.elapsed_s.mean.high,
@@ -373,7 +373,7 @@ def test_runs_of_a_set_time_are_drawn_by_throughput_and_latency_and_not_by_their
 def test_labels_of_near_points_stand_on_different_sides_and_one_without_room_is_left_out():
     def sides(*points: tuple[float, float]) -> list[object]:
         rows = [{"rate": rate, "ms": ms, "level": "16"} for rate, ms in points]
-        return [row["side"] for row in throughput_latency._with_sides(rows, WIDE)]
+        return [row["side"] for row in latency._with_sides(rows, WIDE)]
 
     assert sides((100, 5), (1000, 10)) == ["above", "above"]
     assert sides((1000, 10), (1005, 10)) == ["above", "below"]

@@ -12,7 +12,7 @@ from storagelab.findings.model import Findings
 from storagelab.model.config import Config
 from storagelab.model.measurement import CYCLES, LOG_ROOM
 from storagelab.model.plan import Plan
-from storagelab.report.text.plan_cycles import before_full, too_short
+from storagelab.report.text.plan import before_full, too_short
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentence
 from storagelab.report.words.marks import verdict_mark

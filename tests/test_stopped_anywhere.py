@@ -23,9 +23,10 @@ from storagelab.report.drawing import runtime
 from storagelab.report.export.comparisons import campaigns_json, pair_json
 from storagelab.report.export.tables import all_of, sqlite_file
 from storagelab.report.page.html import page_of
+from storagelab.report.text.columns import print_paper
 from storagelab.report.text.markdown import markdown_of
 from storagelab.report.text.plan import tells_text
-from storagelab.report.text.terminal import print_findings, print_paper, print_waits
+from storagelab.report.text.terminal import print_findings, print_waits
 from storagelab.report.words.campaigns import campaigns_paper, gate_of_campaigns_sentence, manifest_table
 from storagelab.report.words.table import Paper
 from storagelab.report.words.why import pair_paper

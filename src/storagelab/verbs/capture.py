@@ -107,7 +107,7 @@ REPORT_FILE = "report.html"
 def report(path: Path, format_: str, output: Path | None) -> None:
     """Writes the report of a capture: a page into its folder, or Markdown to stdout."""
     from storagelab.report import writing  # here, because it takes seconds, and a window begins without it
-    from storagelab.report.page.captured import capture_page
+    from storagelab.report.page.papers import capture_page
 
     captured, name = folder.read(path), path.resolve().name
     if format_ == "md":

@@ -24,8 +24,8 @@ from storagelab.report import writing
 from storagelab.report.export.comparisons import beside_json, campaigns_json, pair_json
 from storagelab.report.text.columns import print_paper
 from storagelab.report.text.markdown import markdown_of
-from storagelab.report.words.beside import beside_part, beside_sentence
 from storagelab.report.words.campaigns import campaigns_paper, gate_of_campaigns_sentence, gate_sentence, manifest_table
+from storagelab.report.words.predicted import beside_part, beside_sentence
 from storagelab.report.words.table import Paper
 from storagelab.report.words.why import pair_paper
 from storagelab.run import stored
@@ -310,11 +310,10 @@ def _deliver(
     if format_ == "text" and output is None:
         print_paper(screen.out(), paper)
     elif format_ == "html":
-        from storagelab.report.page import beside as page_beside  # here, because only this format needs templates
-        from storagelab.report.page import html
+        from storagelab.report.page import html, papers  # here, because only this format needs templates
 
         file = output or Path(HTML_FILE)
-        page = html.page_of(paper) if pair is None else page_beside.beside_page(paper, *pair)
+        page = html.page_of(paper) if pair is None else papers.beside_page(paper, *pair)
         if writing.write(file, page):
             writing.tell(file)
     else:

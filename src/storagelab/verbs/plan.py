@@ -68,7 +68,7 @@ def _too_short(expanded: Plan, found: Preflight, stored_as: str | None, results:
     if not found.cycles and not found.log_rooms:
         return ()
     from storagelab.findings import cycles  # as below
-    from storagelab.report.text.plan_cycles import before_full, too_short
+    from storagelab.report.text.plan import before_full, too_short
 
     rates = cycles.log_rates(stored.read(stored_as, results).runs) if stored_as else {}
     return (*too_short(expanded, found.cycles, rates), *before_full(expanded, found.log_rooms, rates))

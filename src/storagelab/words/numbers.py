@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from storagelab.model.values import JsonValue
@@ -179,11 +179,9 @@ def change(ratio: float | None, half_width: float | None = None, per: str = "") 
 def differs_by(ratio: Estimate) -> str:
     """How much two changes differ, to follow "by": "22 % (joint 95 % CI 17 to 27 %)", or "a factor of 2.4 (...)"."""
     interval = ratio_interval(ratio)
-    amount = (
-        f"a factor of {significant(ratio.value, 2)}"
-        if ratio.value >= 2
-        else _share_of_change(ratio.value - 1, ratio.half_width)
-    )
+    amount = f"a factor of {significant(ratio.value, 2)}"
+    if ratio.value < 2:
+        amount = _share_of_change(ratio.value - 1, ratio.half_width)
     return f"{amount} ({interval})" if interval else amount
 
 
@@ -265,6 +263,13 @@ def _level(estimate: Estimate) -> str:
     return f"{_number(100 * estimate.confidence, 1).removesuffix('.0')} % CI"
 
 
+def ends_in_brackets(estimate: Estimate, show: Callable[[float], str], name: str = "") -> str:
+    """The interval after a figure: " (95 % CI 2.36 to 2.47)", whose `name` is "95 % CI "; "" if there is none."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f" ({name}{show(estimate.low)} to {show(estimate.high)})"
+
+
 def share_estimate(estimate: Estimate | None) -> str:
     """A share (0..1) with its interval: "29 % (95 % CI 26 to 32 %)"; only the share if too few runs allow no
     interval.
@@ -287,10 +292,7 @@ def share_estimate(estimate: Estimate | None) -> str:
 
 def times_estimate(ratio: Estimate) -> str:
     """A ratio of figures that are no times, with its interval: "0.965 times (95 % CI 0.938 to 0.992)"."""
-    interval = (
-        "" if ratio.low is None or ratio.high is None else f" ({_level(ratio)} {ratio.low:.3f} to {ratio.high:.3f})"
-    )
-    return f"{ratio.value:.3f} times{interval}"
+    return f"{ratio.value:.3f} times{ends_in_brackets(ratio, '{:.3f}'.format, f'{_level(ratio)} ')}"
 
 
 def seconds_interval(estimate: Estimate | None) -> str:

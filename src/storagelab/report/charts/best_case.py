@@ -6,6 +6,7 @@ Drawn only if there is too much for one panel: among a few lines, the lowest is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from storagelab.findings.model import CellSummary, Effect, Findings
@@ -15,7 +16,7 @@ from storagelab.report.charts.speed_ups import speed_up_text
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import Arrangement, arrange, in_order
 from storagelab.report.drawing.chart import Chart, Figure, Row
-from storagelab.report.drawing.layers import means_with_intervals
+from storagelab.report.drawing.layers import FIELDS, means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
@@ -23,15 +24,13 @@ from storagelab.spec.factors import is_load
 from storagelab.words import numbers
 from storagelab.words.names import phrase, value_text
 
-_FIELDS = ("mean_s", "low_s", "high_s")
-
 
 def _title(findings: Findings) -> str:
     return f"Best case by {arrange(findings).x_title}"
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """Rows `mean_s`, `low_s`, `high_s`, `name` per level of the axis, of the first configuration and of the fastest."""
+    """Rows `mean`, `low`, `high`, `name` per level of the axis, of the first configuration and of the fastest."""
     places = arrange(findings)
     nothing = Figure(rows=[], arrangement=places)
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
@@ -47,7 +46,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     rows: list[Row] = []
     for x, there in at.items():
         baseline = next((cell for cell in there if places.others_of(cell) == first), None)
-        fastest = min(there, key=_mean_s)
+        fastest = min(there, key=lambda cell: cell.elapsed_s.mean.value if cell.elapsed_s is not None else math.inf)
         if baseline is not None:
             rows.append(_row(findings, baseline, places, first, x))
         rows.append(_row(findings, fastest, places, best, x))
@@ -63,10 +62,6 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     )
 
 
-def _mean_s(cell: CellSummary) -> float:
-    return cell.elapsed_s.mean.value if cell.elapsed_s is not None else float("inf")
-
-
 def _row(findings: Findings, cell: CellSummary, places: Arrangement, line: str, x: str) -> Row:
     assert cell.elapsed_s is not None
     mean = cell.elapsed_s.mean
@@ -74,8 +69,8 @@ def _row(findings: Findings, cell: CellSummary, places: Arrangement, line: str, 
     faster = "" if effect is None else speed_up_text(effect)
     against = f"; {faster} against {phrase(effect.factor, [effect.baseline])}" if effect is not None else ""
     return {
-        "x": x, "line": line, "panel": "", "cell_id": cell.cell_id, "mean_s": mean.value, "low_s": mean.low,
-        "high_s": mean.high, "name": _name(cell, places), "against": faster,
+        "x": x, "line": line, "panel": "", "cell_id": cell.cell_id, "mean": mean.value, "low": mean.low,
+        "high": mean.high, "name": _name(cell, places), "against": faster,
         "tip": f"{cell.name}: mean {numbers.seconds_estimate(mean)}{against}",
     }  # fmt: skip
 
@@ -104,7 +99,7 @@ def _speed_up_of(findings: Findings, cell: CellSummary, places: Arrangement) -> 
 
 def _draw(data: Figure, sheet: Sheet) -> Spec:
     height = sheet.form.height_px * 3 // 4
-    return means_with_intervals(data, sheet, _FIELDS, "completion time, s", axis=time_axis(data), height=height)
+    return means_with_intervals(data, sheet, "completion time, s", axis=time_axis(data), height=height)
 
 
 def _caption(data: Figure, _findings: Findings) -> str:
@@ -133,7 +128,7 @@ def _table(data: Figure, _findings: Findings) -> Table:
     rows = []
     for row in data.rows:
         which = "fastest" if row["line"] == data.lines[1] else "first"
-        figures = [bare(row[key]) for key in _FIELDS]
+        figures = [bare(row[key]) for key in FIELDS]
         rows.append([str(row["x"]), which, str(row["name"]), *figures, str(row["against"])])
     return Table(headings, rows)
 

@@ -11,13 +11,13 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, arrange, choose, must_show, short_names
-from storagelab.report.drawing.chart import Chart, Figure, Row
-from storagelab.report.drawing.layers import TIP, legend_layout, readable_domain
-from storagelab.report.drawing.vega import Sheet, Spec, finished
+from storagelab.report.drawing.chart import Chart, Figure, Row, table_of_cells
+from storagelab.report.drawing.layers import TIP, readable_domain, told_apart
+from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, repetition_text
+from storagelab.words.names import repetition_text
 
 _GROUP, _PREFIX, _COUNTER = "volumes", "volume.", ".written_since_prepared_bytes"
 _PART = "panel"
@@ -80,30 +80,21 @@ def _in_its_life(run: Run, volume: str) -> str:
     drives = table_in(table_in(table_in(environment, "volumes"), volume), "made").get("drives")
     told = [one.get("written_in_its_life_bytes") for one in drives] if isinstance(drives, Sequence) else []
     known = [one for one in told if isinstance(one, int)]
-    return (
-        f", and {numbers.capacity(sum(known))} to its drives in their lives"
-        if known and len(known) == len(told)
-        else ""
-    )
+    if not known or len(known) < len(told):
+        return ""
+    return f", and {numbers.capacity(sum(known))} to its drives in their lives"
 
 
 def _draw(data: Figure, sheet: Sheet) -> Spec:
     y_domain, from_zero = readable_domain([float(row["mean"] or 0) for row in data.rows])
     where = sheet.where
     encoding: Spec = {
-        "x": {"field": "x", "type": "quantitative", "title": f"GB written before the run ({where})",
-        "scale": {"zero": True}},
-        "y": {"field": "mean", "type": "quantitative", "title": f"{data.legend} ({where})",
-              "scale": {"domain": y_domain, "zero": from_zero, "nice": False}},
-    }  # fmt: skip
+        "x": figure("x", f"GB written before the run ({where})", scale={"zero": True}),
+        "y": figure("mean", f"{data.legend} ({where})", scale={"domain": y_domain, "zero": from_zero, "nice": False}),
+    }
     mark: Spec = {"type": "point", "size": 60, "filled": True, "opacity": 0.9}
     if len(data.lines) > 1:
-        key = {"field": "line", "type": "nominal", "sort": data.lines}
-        legend = {"title": where, "symbolOpacity": 1, **legend_layout(data.lines, sheet.form)}
-        scale = {"domain": data.lines, "range": list(data.colours.values())}
-        shapes = {"domain": data.lines, "range": list(palette.SHAPES[: len(data.lines)])}
-        encoding["color"] = key | {"scale": scale, "legend": legend}
-        encoding["shape"] = key | {"scale": shapes, "legend": legend}
+        encoding |= told_apart(data, sheet.form, {"title": where, "symbolOpacity": 1}, shape=palette.SHAPES)
     else:
         mark["color"] = palette.LINES[0]
     note = "; a mark for each run" + ("" if from_zero else f"; the vertical axis starts at {bare(y_domain[0])}")
@@ -120,14 +111,11 @@ def _caption(data: Figure, _findings: Findings) -> str:
 
 
 def _table(data: Figure, _findings: Findings) -> Table:
-    headings = [Heading("cell", "prose"), Heading("of", "text"), Heading("repetition"), Heading("block"),
-                Heading("GB written before"), Heading(data.legend)]  # fmt: skip
-    return Table(headings, [
-        [cell_entry(row["cell_id"], row["cell"]), str(row[_PART]), str(row["repetition"]), str(row["block"]),
-        bare(row["x"]),
-         bare(row["mean"])]
-        for row in data.rows
-    ])  # fmt: skip
+    columns = {
+        _PART: Heading("of", "text"), "repetition": Heading("repetition"), "block": Heading("block"),
+        "x": Heading("GB written before"), "mean": Heading(data.legend),
+    }  # fmt: skip
+    return table_of_cells(data, columns)
 
 
 CHART = Chart(

@@ -13,7 +13,7 @@ from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP
 from storagelab.report.drawing.vega import NARROW, WIDE, Form, Sheet, Spec, finished, in_lines
 from storagelab.report.words import compared
-from storagelab.report.words.marks import untested_text
+from storagelab.report.words.marks import change_text, untested_text
 from storagelab.report.words.table import Heading, Table
 from storagelab.words import numbers
 from storagelab.words.names import factor_text, level_text, value_text
@@ -58,17 +58,16 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
 
 
 def _changed(findings: Findings, effect: Effect) -> str:
-    if not effect.tested:
-        return untested_text(findings, effect)
-    return f"{numbers.change_estimate(effect.ratio, compared.per(findings))}; {judged(effect)}"
+    tested = effect.tested
+    return f"{change_text(findings, effect.ratio)}; {judged(effect)}" if tested else untested_text(findings, effect)
 
 
-def judged(effect: Effect) -> str:
+def judged(effect: Effect, faster: str = FASTER, slower: str = SLOWER) -> str:
     if not effect.tested:
         return UNTESTED
     if not effect.distinguishable:
         return UNDECIDED
-    return FASTER if effect.ratio.value < 1 else SLOWER
+    return faster if effect.ratio.value < 1 else slower
 
 
 def _draw(data: Figure, sheet: Sheet) -> Spec:
@@ -134,14 +133,12 @@ def effect_table(effects: Iterable[Effect]) -> Table:
     """Effects with their intervals."""
     headings = [Heading("comparison", "prose"), Heading("change of time"), Heading("95 % interval", "text"),
                 Heading("pairs"), Heading("verdict", "text")]  # fmt: skip
-    return Table(headings, [_effect_row(effect) for effect in effects])
-
-
-def _effect_row(effect: Effect) -> list[str]:
-    low, high = effect.ratio.low, effect.ratio.high
-    interval = "" if low is None or high is None else f"{numbers.signed_percent(low)} to {numbers.signed_percent(high)}"
-    return [effect_text(effect), numbers.signed_percent(effect.ratio.value), interval,
-            numbers.count(effect.pairs), judged(effect)]  # fmt: skip
+    rows = []
+    for effect in effects:
+        change, *ends = map(numbers.signed_percent, (effect.ratio.value, effect.ratio.low, effect.ratio.high))
+        interval = " to ".join(ends) if all(ends) else ""
+        rows.append([effect_text(effect), change, interval, numbers.count(effect.pairs), judged(effect)])
+    return Table(headings, rows)
 
 
 CHART = Chart(

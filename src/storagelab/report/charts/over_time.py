@@ -19,8 +19,8 @@ from storagelab.model.measurement import Run, TimeSeries
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.arrange import in_order
 from storagelab.report.drawing.chart import Chart, Figure, Row
-from storagelab.report.drawing.layers import TIP, legend_layout, only
-from storagelab.report.drawing.vega import Sheet, Spec, finished
+from storagelab.report.drawing.layers import TIP, in_panels, only, told_apart
+from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry
@@ -125,7 +125,11 @@ def runs_with_series(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _median_first(runs: Sequence[Run]) -> list[Run]:
-    median = sorted(runs, key=_each_s)[(len(runs) - 1) // 2]
+    def each_s(run: Run) -> float:
+        """The time for each unit of work."""
+        return run.measurement.elapsed_s / max(1, run.measurement.work.amount) if run.measurement is not None else 0.0
+
+    median = sorted(runs, key=each_s)[(len(runs) - 1) // 2]
     return [median, *(run for run in runs if run is not median)]
 
 
@@ -134,11 +138,6 @@ def runs_of(findings: Findings, runs: Sequence[Run]) -> list[tuple[CellSummary, 
     chosen = {cell.cell_id: cell for cell in arrange.chosen_cells(findings)}
     by_cell = runs_with_series([run for run in runs if run.cell_id in chosen])
     return [(cell, by_cell[cell_id][:MAX_RUNS]) for cell_id, cell in chosen.items() if cell_id in by_cell]
-
-
-def _each_s(run: Run) -> float:
-    """The time for each unit of work."""
-    return run.measurement.elapsed_s / max(1, run.measurement.work.amount) if run.measurement is not None else 0.0
 
 
 def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure:
@@ -217,39 +216,25 @@ def stretches(at_s: Sequence[float], values: Sequence[float | None], limit: int)
     for start in range(0, len(values), length):
         known = [value for value in values[start : start + length] if value is not None]
         end = at_s[min(start + length, len(at_s)) - 1]
-        if known:
-            yield Stretch(end, sum(known) / len(known), min(known), max(known))
-        else:
-            yield Stretch(end, None, None, None)
+        figures = (sum(known) / len(known), min(known), max(known)) if known else (None, None, None)
+        yield Stretch(end, *figures)
 
 
 def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
     form, where = sheet.form, sheet.where
-    key = {"field": "line", "type": "nominal", "sort": data.lines}
     end_s, (most, *_) = _ends(data)
-    legend = {"title": where, "symbolType": "stroke", "symbolSize": 200, **legend_layout(data.lines, form)}
+    apart, ticks = _apart(data), {"tickMinStep": 1, "tickCount": 6}
+    scale = {"domain": [0, end_s], "nice": False}
+    y_scale = {"zero": True, "nice": False} if apart else {"domain": [0, most], "nice": False}
     encoding: Spec = {
-        "x": {
-            "field": "at_s",
-            "type": "quantitative",
-            "title": f"seconds since the start ({where})",
-            "scale": {"domain": [0, end_s], "nice": False},
-            "axis": {"tickMinStep": 1, "tickCount": 6},
-        },
-        "y": {
-            "field": "value",
-            "type": "quantitative",
-            "title": unit,
-            "scale": {"zero": True, "nice": False} if _apart(data) else {"domain": [0, most], "nice": False},
-        },
+        "x": figure("at_s", f"seconds since the start ({where})", scale=scale, axis=ticks),
+        "y": figure("value", unit, scale=y_scale),
     }
     colour: Spec = {"color": palette.LINES[0]}
     if len(data.lines) > 1:
         dashes = [_DASHES[place % len(_DASHES)] for place in range(len(data.lines))]
-        encoding["color"] = key | {
-            "scale": {"domain": data.lines, "range": list(data.colours.values())}, "legend": legend,
-        }  # fmt: skip
-        encoding["strokeDash"] = key | {"scale": {"domain": data.lines, "range": dashes}, "legend": legend}
+        legend = {"title": where, "symbolType": "stroke", "symbolSize": 200}
+        encoding |= told_apart(data, form, legend, strokeDash=dashes)
         colour = {}
     # The page's script adds the value under the pointer to a line's words.
     of_run = encoding | {"detail": {"field": "series", "type": "nominal"}, "description": {"field": "run"}}
@@ -261,12 +246,9 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
     height_px = form.height_px * 2 // 3 if len(data.panels) < 2 else 100
     # A single line has no legend that could name it.
     of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
-    apart = _apart(data)
-    note = f"; thick: the median run, thin: the others{of}" + (
-        "; each panel has its own vertical axis" if apart else ""
-    )
-    spec = finished(sheet, note, layers, data.rows, data.panels, height_px)
-    return spec | {"resolve": {"scale": {"y": "independent"}}} if apart else spec
+    note = f"; thick: the median run, thin: the others{of}"
+    note += "; each panel has its own vertical axis" if apart else ""
+    return in_panels(finished(sheet, note, layers, data.rows, data.panels, height_px), apart=apart)
 
 
 def _apart(data: Figure) -> bool:
@@ -307,9 +289,8 @@ def _table(data: Figure, _findings: Findings, unit: str) -> Table:
                 Heading(f"mean, {unit}"), Heading("least"), Heading("most"), Heading("at the end")]  # fmt: skip
     lines: dict[tuple[str, str, str], list[Row]] = {}
     for row in data.rows:
-        lines.setdefault(
-            (cell_entry(row["cell_id"], row["cell"]), str(row["line"]), str(row["repetition"])), []
-        ).append(row)
+        key = cell_entry(row["cell_id"], row["cell"]), str(row["line"]), str(row["repetition"])
+        lines.setdefault(key, []).append(row)
     rows = []
     for key, of_line in lines.items():
         values = [float(row["value"]) for row in of_line if row["value"] is not None]

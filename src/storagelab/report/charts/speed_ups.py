@@ -5,17 +5,22 @@ from __future__ import annotations
 import math
 
 from storagelab.findings.model import Effect, Findings
+from storagelab.report.charts.effects import judged
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, Arrangement, arrange, choose
 from storagelab.report.drawing.chart import Chart, Figure, Row
-from storagelab.report.drawing.layers import means_with_intervals
+from storagelab.report.drawing.layers import FIELDS, means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words.table import Heading, Table, bare
+from storagelab.words import numbers
 from storagelab.words.names import factor_text, listed, phrase, value_text
-from storagelab.words.numbers import plural
 
 MAX_SPEED_UPS = 6
-_FIELDS = ("speed_up", "low", "high")
+_NO_CHANGE: Spec = {
+    "data": {"values": [{"at": 1.0}]},
+    "mark": {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]},
+    "encoding": {"y": {"field": "at", "type": "quantitative"}},
+}
 
 
 def compared_factors(findings: Findings) -> list[str]:
@@ -27,7 +32,7 @@ def compared_factors(findings: Findings) -> list[str]:
 
 
 def _figure(findings: Findings, factor: str) -> Figure:
-    """Rows `speed_up`, `low`, `high` per level of `factor` and level of the axis: time of the first level over time
+    """Rows `mean`, `low`, `high` per level of `factor` and level of the axis: time of the first level over time
     of this one, so that 2 is twice as fast. Each level is a line; if there are many, those that differ most.
     """
     places = arrange(findings)
@@ -54,27 +59,18 @@ def _speed_up(effect: Effect, axis: str) -> Row:
     ratio = effect.ratio.inverse
     where = phrase(axis, [effect.at[axis]])
     what = f"{value_text(effect.level)} against {value_text(effect.baseline)} with {where}"
+    verdict = judged(effect, "faster", "slower")
     return {
         "x": value_text(effect.at[axis]), "line": value_text(effect.level), "panel": "",
-        "speed_up": ratio.value, "low": ratio.low, "high": ratio.high, "what": what,
-        "judged": _judged(effect), "tip": f"{what}: {speed_up_text(effect)}; {_judged(effect)}",
+        "mean": ratio.value, "low": ratio.low, "high": ratio.high, "what": what,
+        "judged": verdict, "tip": f"{what}: {speed_up_text(effect)}; {verdict}",
     }  # fmt: skip
-
-
-def _judged(effect: Effect) -> str:
-    if not effect.tested:
-        return "not tested"
-    if not effect.distinguishable:
-        return "can't be told apart"
-    return "faster" if effect.ratio.value < 1 else "slower"
 
 
 def speed_up_text(effect: Effect) -> str:
     """ "2.4 times as fast (joint 95 % CI 2.2 to 2.6)"."""
     ratio = effect.ratio.inverse
-    interval = (
-        "" if ratio.low is None or ratio.high is None else f" (joint 95 % CI {ratio.low:.2f} to {ratio.high:.2f})"
-    )
+    interval = numbers.ends_in_brackets(ratio, "{:.2f}".format, "joint 95 % CI ")
     return f"{ratio.value:.2f} times as fast{interval}"
 
 
@@ -95,17 +91,10 @@ def _averaged(findings: Findings, factor: str) -> str:
 
 def _draw(data: Figure, sheet: Sheet) -> Spec:
     of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
-    height = sheet.form.height_px * 3 // 4
     return means_with_intervals(
-        data, sheet, _FIELDS, "times as fast", also=1.0, note=f"{of}; above the dashed line is faster", height=height,
-        below=[_rule_at(1.0)],
+        data, sheet, "times as fast", also=1.0, note=f"{of}; above the dashed line is faster",
+        height=sheet.form.height_px * 3 // 4, below=[_NO_CHANGE],
     )  # fmt: skip
-
-
-def _rule_at(value: float) -> Spec:
-    encoding = {"y": {"field": "at", "type": "quantitative"}}
-    mark = {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]}
-    return {"data": {"values": [{"at": value}]}, "mark": mark, "encoding": encoding}
 
 
 def _caption(data: Figure, findings: Findings, factor: str) -> str:
@@ -122,7 +111,7 @@ def _caption(data: Figure, findings: Findings, factor: str) -> str:
         "of the level named above over that of another; above the dashed line is faster.",
         sure,
         f"Averaged over {averaged}." if averaged else "",
-        f"{plural(hidden, 'level differs', 'levels differ')} less and have no line." if hidden else "",
+        f"{numbers.plural(hidden, 'level differs', 'levels differ')} less and have no line." if hidden else "",
     ]
     return " ".join(word for word in words if word)
 
@@ -130,7 +119,7 @@ def _caption(data: Figure, findings: Findings, factor: str) -> str:
 def _table(data: Figure, _findings: Findings) -> Table:
     headings = [Heading("comparison", "prose"), Heading("times as fast"), Heading("95 % from"), Heading("to"),
                 Heading("verdict", "text")]  # fmt: skip
-    rows = [[str(row["what"]), *(bare(row[name]) for name in _FIELDS), str(row["judged"])] for row in data.rows]
+    rows = [[str(row["what"]), *(bare(row[name]) for name in FIELDS), str(row["judged"])] for row in data.rows]
     return Table(headings, rows)
 
 

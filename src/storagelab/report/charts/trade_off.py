@@ -8,14 +8,13 @@ from typing import NamedTuple
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, arrange, choose, in_order, must_show, short_names
-from storagelab.report.drawing.chart import MAX_ROWS_IN_WORDS, Chart, Figure, Row
-from storagelab.report.drawing.layers import TIP, legend_layout, only, readable_domain
-from storagelab.report.drawing.vega import Sheet, Spec, finished
+from storagelab.report.drawing.chart import ENDS, MAX_ROWS_IN_WORDS, Chart, Figure, Row, table_of_cells
+from storagelab.report.drawing.layers import FIELDS, TIP, in_panels, only, readable_domain, told_apart
+from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words.names import cell_entry, level_text
 
-_FIELDS = ("mean", "low", "high")
 _MORE = "more on the edge"
 
 
@@ -105,8 +104,9 @@ def _row(other: _Other, findings: Findings, cell: CellSummary, name: str) -> Row
     mean, unit = sample.mean, 1e3 if compared.by_latency(findings) else 1.0
     figures = [None if one is None else unit * one for one in (mean.value, mean.low, mean.high)]
     return {
-        "other": value, "layout": name, "cell_id": cell.cell_id, "cell": cell.text, "stretch": cell.stretch,
-        **dict(zip(_FIELDS, figures, strict=True)),
+        "other": value, "amount": other.figure(value), "layout": name, "cell_id": cell.cell_id, "cell": cell.text,
+        "stretch": cell.stretch,
+        **dict(zip(FIELDS, figures, strict=True)),
         "tip": f"{cell.name}: {compared.judged_text(findings, cell)}, {other.figure(value)} {other.unit}",
     }  # fmt: skip
 
@@ -119,29 +119,27 @@ def _with_edge(other: _Other, findings: Findings, rows: Sequence[Row]) -> list[R
     """The rows, each with whether no other one is at least as good in both, and better in one, by the means."""
     faster = 1 if compared.by_rate(findings) else -1
     places = [(faster * float(row["mean"] or 0), other.sign * _other_of(row)) for row in rows]
-    return [
-        row | {"edge": not any(one != own and one[0] >= own[0] and one[1] >= own[1] for one in places)}
-        for row, own in zip(rows, places, strict=True)
-    ]
+    found = []
+    for row, own in zip(rows, places, strict=True):
+        edge = not any(one != own and one[0] >= own[0] and one[1] >= own[1] for one in places)
+        found.append(row | {"edge": edge, "on_edge": "yes" if edge else ""})
+    return found
 
 
 def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
     apart = len(data.panels) > 1
     x_domain, _ = readable_domain([_other_of(row) for row in data.rows])
     y_domain, from_zero = readable_domain(
-        [float(one) for row in data.rows for key in _FIELDS if (one := row[key]) is not None]
+        [float(one) for row in data.rows for key in FIELDS if (one := row[key]) is not None]
     )
-    x = {"field": "other", "type": "quantitative", "title": f"{other.axis} ({sheet.where})",
-         "axis": {"tickCount": sheet.form.width_px // 110},
-         "scale": {"domain": x_domain, "zero": False, "nice": False}}  # fmt: skip
-    y = {"field": "mean", "type": "quantitative", "title": f"{data.legend} ({sheet.where})",
-         "scale": {"zero": False} if apart else {"domain": y_domain, "zero": from_zero, "nice": False}}  # fmt: skip
+    x_scale = {"domain": x_domain, "zero": False, "nice": False}
+    y_scale = {"zero": False} if apart else {"domain": y_domain, "zero": from_zero, "nice": False}
+    ticks = {"tickCount": sheet.form.width_px // 110}
+    x = figure("other", f"{other.axis} ({sheet.where})", axis=ticks, scale=x_scale)
+    y = figure("mean", f"{data.legend} ({sheet.where})", scale=y_scale)
     interval = {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}}
-    key = {"field": "line", "type": "nominal", "sort": data.lines}
-    legend = {"title": f"on the edge ({sheet.where})", "symbolOpacity": 1, **legend_layout(data.lines, sheet.form)}
-    colours, shapes = list(data.colours.values()), list(palette.SHAPES[: len(data.lines)])
-    colour = {"color": key | {"scale": {"domain": data.lines, "range": colours}, "legend": legend}}
-    shape = {"shape": key | {"scale": {"domain": data.lines, "range": shapes}, "legend": legend}}
+    legend = {"title": f"on the edge ({sheet.where})", "symbolOpacity": 1}
+    lines = told_apart(data, sheet.form, legend, shape=palette.SHAPES)
     rule = {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"}
     layers = [
         only("!datum.edge && datum.low !== null", rule | {"color": palette.NEUTRAL, "opacity": 0.3}, interval | TIP),
@@ -149,14 +147,13 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
              {"x": x, "y": y} | TIP),
         only("datum.edge", {"type": "line", "interpolate": other.step, "strokeWidth": 1.5, "color": palette.MUTED,
                             "opacity": 0.55, "aria": False}, {"x": x, "y": y}),
-        only("datum.edge && datum.low !== null", rule, interval | colour | TIP),
+        only("datum.edge && datum.low !== null", rule, interval | {"color": lines["color"]} | TIP),
         only("datum.edge", {"type": "point", "size": 80, "filled": True, "opacity": 1},
-             {"x": x, "y": y} | colour | shape | TIP),
+             {"x": x, "y": y} | lines | TIP),
     ]  # fmt: skip
     start = "" if from_zero else f"; the vertical axis starts at {bare(y_domain[0])}"
     note = "; mean with 95 % interval" + ("; each panel has its own vertical axis" if apart else start)
-    spec = finished(sheet, note, layers, data.rows, data.panels)
-    return spec | {"resolve": {"scale": {"y": "independent"}}} if apart else spec
+    return in_panels(finished(sheet, note, layers, data.rows, data.panels), apart=apart)
 
 
 def _caption(other: _Other, data: Figure, _findings: Findings) -> str:
@@ -172,17 +169,11 @@ def _caption(other: _Other, data: Figure, _findings: Findings) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _table(other: _Other, data: Figure, findings: Findings) -> Table:
-    headings = [
-        Heading("cell", "prose"), Heading(other.axis), Heading(_speed_axis(findings)), Heading("95 % from"),
-        Heading("to"),
-        Heading("on the edge", "text"),
-    ]  # fmt: skip
-    return Table(headings, [
-        [cell_entry(row["cell_id"], row["cell"]), other.figure(_other_of(row)), *(bare(row[key]) for key in _FIELDS),
-         "yes" if row["edge"] else ""]
-        for row in data.rows
-    ])  # fmt: skip
+def _table(other: _Other, data: Figure) -> Table:
+    columns = {
+        "amount": Heading(other.axis), "mean": Heading(data.legend), **ENDS, "on_edge": Heading("on the edge", "text"),
+    }  # fmt: skip
+    return table_of_cells(data, columns)
 
 
 def _words(data: Figure, _findings: Findings) -> str:
@@ -200,7 +191,7 @@ def _chart(other: _Other, place: int) -> Chart:
         rows=lambda findings, _runs: _rows(other, findings),
         draw=lambda data, sheet: _draw(other, data, sheet),
         caption=lambda data, findings: _caption(other, data, findings),
-        table=lambda data, findings: _table(other, data, findings),
+        table=lambda data, _findings: _table(other, data),
         words=_words,
     )
 

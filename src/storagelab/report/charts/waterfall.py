@@ -17,7 +17,6 @@ from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, finished, in_lines
 from storagelab.report.words import compared
-from storagelab.report.words.compared import ends
 from storagelab.report.words.table import Table
 from storagelab.report.words.why import folded, signed_seconds, thing_text, waterfall_table
 from storagelab.words import numbers
@@ -32,10 +31,9 @@ def waterfall_rows(waterfall: Waterfall, before: str, after: str) -> list[Row]:
     """A bar for each of the two times, and between them one for each step, from where the step before it ended:
     `from_s` to `to_s`. The last step ends at the second time.
     """
-    steps, rest = folded(waterfall, MOST_STEPS)
     rows = [_row(before, 0.0, waterfall.before_s, palette.INK, f"{before}: {numbers.seconds(waterfall.before_s)}")]
     at_s = waterfall.before_s
-    for step in (*steps, *((rest,) if rest else ())):
+    for step in folded(waterfall, MOST_STEPS):
         end_s = at_s + step.change.value
         rows.append(_row(thing_text(step.thing), at_s, end_s, palette.CATEGORY[step.thing.category], _tip(step)))
         at_s = end_s
@@ -52,16 +50,13 @@ def _row(name: str, from_s: float, to_s: float, colour: str, tip: str) -> Row:
 
 
 def _tip(step: Step) -> str:
-    low, high = step.change.low, step.change.high
-    interval = (
-        "" if low is None or high is None else f" (joint 95 % CI {signed_seconds(low)} to {signed_seconds(high)})"
-    )
+    interval = numbers.ends_in_brackets(step.change, signed_seconds, "joint 95 % CI ")
     from_to = f"{numbers.seconds(step.before_s) or '0 s'} to {numbers.seconds(step.after_s) or '0 s'}"
     return f"{thing_text(step.thing)}: {signed_seconds(step.change.value)}{interval} of each session's time, {from_to}"
 
 
 def _ends_of(findings: Findings) -> tuple[str, str, Waterfall] | None:
-    fastest, slowest = ends(findings)
+    fastest, slowest = compared.ends(findings)
     if fastest is None or slowest is None or not adds_up(findings):
         return None
     if not compared.timed(findings) and any(cell.each_s is None for cell in findings.cells):
@@ -83,12 +78,8 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
     width = _CHARACTERS_OF_A_LABEL if form is WIDE else _CHARACTERS_OF_A_NARROW_LABEL
     lines = {name: textwrap.wrap(name, width, break_long_words=False)[:4] or [name] for name in names}
     label_px = min(form.width_px * 45 // 100, 8 * max(len(line) for of_name in lines.values() for line in of_name))
-    axis: Spec = {
-        "labelLimit": label_px,
-        "minExtent": label_px,
-        "labelColor": palette.INK,
-        "labelExpr": in_lines(lines),
-    }
+    look = {"labelColor": palette.INK, "labelExpr": in_lines(lines)}
+    axis: Spec = {"labelLimit": label_px, "minExtent": label_px, **look}
     y = {"field": "name", "type": "nominal", "sort": names, "title": None, "axis": axis}
     x = {"type": "quantitative", "title": f"seconds of each connection ({where})",
          "axis": {"tickCount": 8 if form is WIDE else 4}}  # fmt: skip

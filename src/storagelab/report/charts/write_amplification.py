@@ -10,17 +10,15 @@ from functools import partial
 from storagelab.findings.model import CellSummary, DriveState, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.drawing.arrange import in_order
-from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells
+from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, figure_of_cells, table_of_cells
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
-from storagelab.report.words.table import Heading, Table, bare
+from storagelab.report.words.table import Heading, Table
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry
 
 MAX_DRIVES = 2
 STATE_MOVES_LEAST = 0.02
 """If a drive's write amplification differs by less than this between cells, it needs no chart."""
-_FIELDS = ("mean", "low", "high")
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
@@ -58,7 +56,7 @@ def _row(drive: str, cell: CellSummary) -> Row:
     written, used = (state_of(cell, drive, name) for name in ("write_amplification", "utilisation"))
     assert written is not None
     mean = written.mean
-    interval = "" if mean.low is None or mean.high is None else f" (95 % CI {mean.low:.2f} to {mean.high:.2f})"
+    interval = numbers.ends_in_brackets(mean, "{:.2f}".format, "95 % CI ")
     utilised = f", utilisation {numbers.percent(used.mean.value)}" if used is not None else ""
     time = f", mean time {numbers.seconds(cell.elapsed_s.mean.value)}" if cell.elapsed_s is not None else ""
     return {
@@ -69,7 +67,7 @@ def _row(drive: str, cell: CellSummary) -> Row:
 
 def _draw(data: Figure, sheet: Sheet) -> Spec:
     note = f"; drive {data.rows[0]['drive']}, mean with 95 % interval"
-    return means_with_intervals(data, sheet, _FIELDS, "write amplification", also=1.0, note=note)
+    return means_with_intervals(data, sheet, "write amplification", also=1.0, note=note)
 
 
 def _caption(_data: Figure, _findings: Findings) -> str:
@@ -80,14 +78,8 @@ def _caption(_data: Figure, _findings: Findings) -> str:
 
 
 def _table(data: Figure, _findings: Findings) -> Table:
-    headings = [Heading("cell", "prose"), Heading("drive", "text"), Heading("write amplification"),
-    Heading("95 % from"),
-                Heading("to")]  # fmt: skip
-    rows = [
-        [cell_entry(row["cell_id"], row["cell"]), str(row["drive"]), *(bare(row[name]) for name in _FIELDS)]
-        for row in data.rows
-    ]
-    return Table(headings, rows)
+    columns = {"drive": Heading("drive", "text"), "mean": Heading("write amplification"), **ENDS}
+    return table_of_cells(data, columns)
 
 
 CHART = Chart("write-amplification", "drives", "What the drive wrote", _rows, _draw, _caption, _table)

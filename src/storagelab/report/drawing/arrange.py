@@ -102,9 +102,8 @@ def arrange(findings: Findings) -> Arrangement:
         return Arrangement(x=x, lines=others, panels=())
     fitting = [factor for factor in others if len(factor.levels) <= MAX_LINES]
     line = max(fitting, key=lambda factor: len(factor.levels), default=None)
-    return Arrangement(
-        x=x, lines=() if line is None else (line,), panels=tuple(factor for factor in others if factor is not line)
-    )
+    panels = tuple(factor for factor in others if factor is not line)
+    return Arrangement(x=x, lines=() if line is None else (line,), panels=panels)
 
 
 def _has_more_than(limit: int, texts: Iterable[str]) -> bool:
@@ -177,24 +176,18 @@ def chosen_cells(findings: Findings) -> list[CellSummary]:
 
 def short_names(cells: Sequence[CellSummary]) -> list[str]:
     """The cells in words, without the levels that all of them share; in full if nothing else would be left."""
-    shared = {
-        name for name, value in (cells[0].levels.items() if cells else ())
-        if all(repr(cell.levels.get(name)) == repr(value) for cell in cells)
-    }  # fmt: skip
-    names = [
-        cell_text({name: value for name, value in cell.levels.items() if name not in shared}, cell.labels)
-        for cell in cells
-    ]
-    return names if len(cells) > 1 else [cell.text for cell in cells]
+    if len(cells) < 2:
+        return [cell.text for cell in cells]
+    shared = _shared(cells)
+    own = ({name: value for name, value in cell.levels.items() if name not in shared} for cell in cells)
+    return [cell_text(levels, cell.labels) for levels, cell in zip(own, cells, strict=True)]
 
 
 def shared_levels(cells: Sequence[CellSummary]) -> str:
     """The levels that `short_names` leaves out, in words."""
-    first = cells[0].levels if len(cells) > 1 else {}
-    return level_text(
-        {
-            name: value
-            for name, value in first.items()
-            if all(repr(cell.levels.get(name)) == repr(value) for cell in cells)
-        }
-    )
+    return level_text(_shared(cells)) if len(cells) > 1 else ""
+
+
+def _shared(cells: Sequence[CellSummary]) -> dict[str, JsonValue]:
+    first = cells[0].levels.items()
+    return {name: value for name, value in first if all(repr(cell.levels.get(name)) == repr(value) for cell in cells)}

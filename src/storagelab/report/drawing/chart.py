@@ -6,7 +6,7 @@ chart.of(findings, runs)    the chart of one experiment, or None if it has no da
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,7 +15,8 @@ from storagelab.model.measurement import Run
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, Arrangement, arrange, choose, in_order, must_show
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec
-from storagelab.report.words.table import Table
+from storagelab.report.words.table import Heading, Table, bare
+from storagelab.words.names import cell_entry
 from storagelab.words.numbers import plural
 
 Row = dict[str, str | float | int | bool | None]
@@ -42,6 +43,12 @@ class Figure:
     legend: str = ""
 
     @property
+    def on_hidden_lines(self) -> str:
+        """How many lines are not drawn, in a sentence; "" if all are."""
+        left = self.hidden_lines
+        return f"{plural(left, 'more line is', 'more lines are')} not drawn." if left else ""
+
+    @property
     def on_hidden_panels(self) -> str:
         """How many panels are not drawn, in a sentence; "" if all are."""
         left = self.hidden_panels
@@ -58,7 +65,7 @@ def rows_in_words(data: Figure, _findings: Findings) -> str:
 
 
 def _value(row: Row) -> float:
-    return float(row.get("speed_up") or row.get("mean") or row.get("mean_s") or 0)
+    return float(row.get("mean") or 0)
 
 
 @dataclass(frozen=True)
@@ -136,11 +143,16 @@ class Drawn:
         return f"Chart: {self.title.lower()}{along} ({self.where}). {words}"
 
 
-def figure_of_cells(findings: Findings, cells: Sequence[CellSummary], row: Callable[[CellSummary], Row]) -> Figure:
-    """A row for each of `cells`, in its place. If there are too many lines and panels, the fastest and slowest cells
-    are kept.
+def figure_of_cells(
+    findings: Findings,
+    cells: Sequence[CellSummary],
+    row: Callable[[CellSummary], Row],
+    places: Arrangement | None = None,
+) -> Figure:
+    """A row for each of `cells`, in its place among `places`, the usual ones if none are given. If there are too many
+    lines and panels, the fastest and slowest cells are kept.
     """
-    places = arrange(findings)
+    places = places or arrange(findings)
     must = must_show(findings)
     all_lines, all_panels = in_order(map(places.line_of, cells)), in_order(map(places.panel_of, cells))
     lines = choose(all_lines, [places.line_of(cell) for cell in must], MAX_LINES)
@@ -156,6 +168,20 @@ def figure_of_cells(findings: Findings, cells: Sequence[CellSummary], row: Calla
         hidden_lines=len(all_lines) - len(lines),
         hidden_panels=len(all_panels) - len(panels),
     )
+
+
+ENDS = {"low": Heading("95 % from"), "high": Heading("to")}
+"""The columns of an interval."""
+
+
+def table_of_cells(data: Figure, columns: Mapping[str, Heading]) -> Table:
+    """A row for each row of a chart: its cell, then the `columns`, which are keys of the chart's rows."""
+    rows = [[cell_entry(row["cell_id"], row["cell"]), *(_entry(row[name]) for name in columns)] for row in data.rows]
+    return Table([Heading("cell", "prose"), *columns.values()], rows)
+
+
+def _entry(value: str | float | int | None) -> str:
+    return bare(value) if value is None or isinstance(value, float) else str(value)
 
 
 def place_of(cell: CellSummary, places: Arrangement) -> Row:

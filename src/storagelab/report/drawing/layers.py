@@ -20,9 +20,13 @@ _MOST_TICKS = 9
 TIP: Spec = {"description": {"field": "tip", "type": "nominal"}}
 
 
-def domain(data: Figure, fields: Sequence[str], also: float) -> list[float]:
+FIELDS = ("mean", "low", "high")
+"""A mean and the ends of its interval, as rows name them."""
+
+
+def domain(data: Figure, also: float) -> list[float]:
     """The range of everything drawn, extended by a margin; it includes `also`."""
-    values = [also, *(float(value) for row in data.rows for name in fields if (value := row[name]) is not None)]
+    values = [also, *(float(value) for row in data.rows for name in FIELDS if (value := row[name]) is not None)]
     margin = 0.06 * (max(values) - min(values)) or 0.05 * also
     return [min(values) - margin, max(values) + margin]
 
@@ -54,7 +58,7 @@ class Axis(NamedTuple):
         return f"; {self.says[:1].lower()}{self.says[1:].removesuffix('.')}" if self.says else ""
 
 
-def axis_of(data: Figure, fields: Sequence[str], unit: str = "", *, always_zero: bool = False) -> Axis:
+def axis_of(data: Figure, unit: str = "", *, always_zero: bool = False) -> Axis:
     """The axis of the figures of a chart. Where a few large ones would press the rest together, panels get axes of
     their own if the large ones fill a panel; else equal steps are equal ratios. Where all are close, it does not start
     at zero unless `always_zero`.
@@ -62,7 +66,7 @@ def axis_of(data: Figure, fields: Sequence[str], unit: str = "", *, always_zero:
     of_panels: dict[str, list[float]] = {}
     for row in (*data.rows, *data.points):
         of_panels.setdefault(str(row.get("panel", "")), []).extend(
-            float(value) for name in fields if (value := row.get(name)) is not None
+            float(value) for name in (*FIELDS, "elapsed_s") if (value := row.get(name)) is not None
         )
     ranges = [(min(values), max(values)) for values in of_panels.values() if values]
     low, high = min(least for least, _ in ranges), max(most for _, most in ranges)
@@ -88,7 +92,6 @@ def _round_figures(low: float, high: float) -> list[float]:
 def means_with_intervals(
     data: Figure,
     sheet: Sheet,
-    fields: tuple[str, str, str],
     y_title: str,
     *,
     axis: Axis | None = None,
@@ -100,25 +103,23 @@ def means_with_intervals(
     """A whole chart of means along `axis`, else along one that includes the value `also`; the layers `below` are drawn
     first.
     """
-    axis = axis or Axis({"domain": domain(data, fields, also), "zero": not also}, {}, "")
+    axis = axis or Axis({"domain": domain(data, also), "zero": not also}, {}, "")
     y = {"type": "quantitative", "scale": axis.scale, **axis.ticks}
-    layers = [*below, *means(data, sheet, fields, y, f"{y_title} ({sheet.where})")]
+    layers = [*below, *means(data, sheet, y, f"{y_title} ({sheet.where})")]
     note, height = note + axis.note, height or sheet.form.height_of(len(data.panels))
-    return in_panels(axis, finished(sheet, note, layers, dodged_rows(data, fields), data.panels, height))
+    return in_panels(finished(sheet, note, layers, dodged_rows(data), data.panels, height), apart=axis.apart)
 
 
-def in_panels(axis: Axis, spec: Spec) -> Spec:
+def in_panels(spec: Spec, *, apart: bool) -> Spec:
     """A chart whose panels have their own axes if they are `apart`."""
-    return spec | {"resolve": {"scale": {"y": "independent"}}} if axis.apart and "facet" in spec else spec
+    return spec | {"resolve": {"scale": {"y": "independent"}}} if apart and "facet" in spec else spec
 
 
-def means(data: Figure, sheet: Sheet, fields: tuple[str, str, str], y: Spec, y_title: str,
-           run_field: str = "") -> list[Spec]:  # fmt: skip
+def means(data: Figure, sheet: Sheet, y: Spec, y_title: str) -> list[Spec]:
     """Layers of means with their intervals along the axis, a line through them if the axis has an order, and single
-    runs if given.
+    runs if there are any.
     """
-    mean, low, high = fields
-    mean_y = y | {"field": mean, "title": y_title}
+    mean_y = y | {"field": "mean", "title": y_title}
     shared = _dodged(data, sheet)
     plain = {key: value for key, value in shared.items() if key != "shape"}
     colour: Spec = {} if len(data.lines) > 1 else {"color": palette.LINES[0]}
@@ -130,16 +131,16 @@ def means(data: Figure, sheet: Sheet, fields: tuple[str, str, str], y: Spec, y_t
     layers = [
         *([line] if data.arrangement.is_ordered else []),
         layer("interval", {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"},
-              plain | TIP | {"y": y | {"field": low}, "y2": {"field": high}}),
+              plain | TIP | {"y": y | {"field": "low"}, "y2": {"field": "high"}}),
         layer("mean", {"type": "point", "size": 66, "filled": True, "opacity": 1}, shared | TIP | {"y": mean_y}),
     ]  # fmt: skip
-    if run_field:
+    if data.points:
         small = {"type": "point", "size": 20, "filled": True, "opacity": 0.45}
-        layers.insert(len(layers) - 2, layer("run", small, shared | TIP | {"y": y | {"field": run_field}}))
+        layers.insert(len(layers) - 2, layer("run", small, shared | TIP | {"y": y | {"field": "elapsed_s"}}))
     return layers
 
 
-def dodged_rows(data: Figure, fields: tuple[str, str, str]) -> list[Mapping[str, object]]:
+def dodged_rows(data: Figure) -> list[Mapping[str, object]]:
     """Means, intervals and runs in one list, distinguished by `kind`, because panels can split only one list. A line
     has two slots side by side: its runs, then its mean.
     """
@@ -147,7 +148,7 @@ def dodged_rows(data: Figure, fields: tuple[str, str, str]) -> list[Mapping[str,
     for row in data.rows:
         place: Mapping[str, object] = {"slot": f"{data.lines.index(str(row['line']))} mean"}
         rows.append({**place, "kind": "mean", **row})
-        if row[fields[1]] is not None:
+        if row["low"] is not None:
             rows.append({**place, "kind": "interval", **row})
     rows += [{"slot": f"{data.lines.index(str(row['line']))} run", "kind": "run", **row} for row in data.points]
     return rows
@@ -170,13 +171,17 @@ def _dodged(data: Figure, sheet: Sheet) -> Spec:
     }
     if len(data.lines) < 2:
         return places
-    key = {"field": "line", "type": "nominal", "sort": data.lines}
     title = f"{data.legend or data.arrangement.line_title} ({sheet.where})"
-    legend = {"title": title, "symbolOpacity": 1, **legend_layout(data.lines, sheet.form)}
-    colours, shapes = list(data.colours.values()), list(palette.SHAPES[: len(data.lines)])
-    return places | {
-        "color": key | {"scale": {"domain": data.lines, "range": colours}, "legend": legend},
-        "shape": key | {"scale": {"domain": data.lines, "range": shapes}, "legend": legend},
+    return places | told_apart(data, sheet.form, {"title": title, "symbolOpacity": 1}, shape=palette.SHAPES)
+
+
+def told_apart(data: Figure, form: Form, legend: Spec, **marks: Sequence[object]) -> Spec:
+    """What distinguishes lines: their colours, and channels of other `marks`, explained in one legend."""
+    key = {"field": "line", "type": "nominal", "sort": data.lines}
+    legend = {**legend, **legend_layout(data.lines, form)}
+    return {
+        channel: key | {"scale": {"domain": data.lines, "range": list(some)[: len(data.lines)]}, "legend": legend}
+        for channel, some in {"color": data.colours.values(), **marks}.items()
     }
 
 

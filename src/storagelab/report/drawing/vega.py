@@ -76,6 +76,11 @@ def config(form: Form) -> Spec:
     }  # fmt: skip
 
 
+def figure(field: str, title: str, **more: object) -> Spec:
+    """A channel of figures, with the title of their axis."""
+    return {"field": field, "type": "quantitative", "title": title, **more}
+
+
 class Sheet(NamedTuple):
     """The form and title of a chart; `where` is its provenance."""
 

@@ -16,7 +16,6 @@ from storagelab.report.page.html import asset, templates
 from storagelab.report.page.opening import badges
 from storagelab.report.words import compared
 from storagelab.report.words.answer import answer_lines
-from storagelab.report.words.compared import ends
 from storagelab.report.words.short import Names, Width, cut
 from storagelab.words.numbers import keep_together
 
@@ -110,7 +109,7 @@ def _shown(findings: Findings, found: Answer) -> list[tuple[str, CellSummary]]:
 
 def _roles(findings: Findings, found: Answer) -> Iterator[tuple[str, str]]:
     pick = found.choices[0].pick if found.choices else None
-    fastest, slowest = ends(findings)
+    fastest, slowest = compared.ends(findings)
     if pick is None:
         yield from ((role, one) for role, one in (("shortest mean", fastest), ("longest mean", slowest)) if one)
         return

@@ -7,7 +7,6 @@ show. The series of all runs are a part of their own, in `explore_series`.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from storagelab.findings.model import CellSummary, Findings
@@ -16,6 +15,7 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
 from storagelab.report.drawing import palette
 from storagelab.report.export.as_json import plain
+from storagelab.report.page.cells import mean_counters
 from storagelab.report.page.explore_series import judged_runs, short
 from storagelab.report.page.manifest import flat
 from storagelab.report.words import compared
@@ -97,12 +97,8 @@ def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json]
             if row.wait_type not in names:
                 places[row.wait_type] = len(names)
                 colour = palette.CATEGORY[row.category]
-                names[row.wait_type] = {
-                    "name": row.wait_type,
-                    "like": row.analogue,
-                    "colour": colour,
-                    "wait": row.is_wait,
-                }
+                known = {"name": row.wait_type, "like": row.analogue, "colour": colour, "wait": row.is_wait}
+                names[row.wait_type] = known
             parts = (row.wait_s, row.resource_s, row.signal_s)
             per_connection = (None if part is None else short(part / cell.connections) for part in parts)
             of_cell.append([places[row.wait_type], *per_connection])
@@ -115,20 +111,13 @@ def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], 
     are left out.
     """
     places: dict[tuple[str, str], int] = {}
-    of_cells: list[_Figures] = []
-    for runs in runs_of_cells:
-        sums: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for run in runs:
-            assert run.measurement is not None
-            for group, counters in run.measurement.counters.items():
-                for name, value in counters.items():
-                    sums[group, name].append(value)
-        of_cell: _Figures = []
-        for key, values in sums.items():
-            if any(values):
-                mean = sum(values) / len(values)
-                of_cell.append([places.setdefault(key, len(places)), short(mean), quantity_text(key[1], mean)])
-        of_cells.append(of_cell)
+    of_cells: list[_Figures] = [
+        [
+            [places.setdefault(key, len(places)), short(mean), quantity_text(key[1], mean)]
+            for key, mean in mean_counters(runs).items()
+        ]
+        for runs in runs_of_cells
+    ]
     return [[name, group] for group, name in places], of_cells
 
 

@@ -16,6 +16,8 @@ from storagelab.words import numbers
 from storagelab.words.names import Labels, cell_entry, cell_text, labels_of, repetition_text
 from storagelab.words.numbers import quantity_text
 
+_BYTES = {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+_UNITS = {**_BYTES, "ms": 1e-3, "µs": 1e-6}
 MAX_VALUES = 4
 MAX_FACTS_OPEN = 24
 MAX_CHECKS = 120
@@ -45,7 +47,6 @@ def _campaign(
     experiment: Experiment, plan: Plan, findings: Findings, runs: Sequence[Run], extra: Mapping[str, object]
 ) -> list[list[str]]:
     started, finished = sorted(run.started_at for run in runs), sorted(run.finished_at for run in runs)
-    order = f"{experiment.order}, seed {experiment.seed}"
     facts = [
         ["experiment", experiment.name],
         ["spec", experiment.source],
@@ -56,7 +57,7 @@ def _campaign(
             "runs stored, out of runs planned",
             f"{numbers.count(findings.runs_stored)} of {numbers.count(findings.runs_planned)}",
         ],
-        ["order", order],
+        ["order", f"{experiment.order}, seed {experiment.seed}"],
         ["first run began", started[0] if started else ""],
         ["last run ended", finished[-1] if finished else ""],
         *_observer(runs),
@@ -71,10 +72,9 @@ def _watching(runs: Sequence[Run]) -> list[list[str]]:
     cost = watching_cost(run.measurement for run in runs if run.measurement is not None)
     if cost is None:
         return []
-    found = {"throughput": cost.throughput, "p99": cost.p99}
     return [
         [f"{name} while watched, against while not", numbers.times_estimate(ratio)]
-        for name, ratio in found.items()
+        for name, ratio in (("throughput", cost.throughput), ("p99", cost.p99))
         if ratio is not None
     ]
 
@@ -88,11 +88,9 @@ def _observer(runs: Sequence[Run]) -> list[list[str]]:
         and (cost := run.measurement.observer) is not None
         and run.measurement.elapsed_s > 0
     )
-    return (
-        [["CPU spent on observing, median run", f"{numbers.percent(shares[len(shares) // 2])} of one core"]]
-        if shares
-        else []
-    )
+    if not shares:
+        return []
+    return [["CPU spent on observing, median run", f"{numbers.percent(shares[len(shares) // 2])} of one core"]]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -162,19 +160,8 @@ def _ends(values: Counter[str]) -> tuple[str, str] | None:
 
 
 def _leading_number(text: str) -> float:
-    units = {
-        "KiB": 2**10,
-        "MiB": 2**20,
-        "GiB": 2**30,
-        "TiB": 2**40,
-        "MB": 1e6,
-        "GB": 1e9,
-        "TB": 1e12,
-        "ms": 1e-3,
-        "µs": 1e-6,
-    }
     number, _, unit = text.partition(" ")
-    return float(number.replace(",", "")) * units.get(unit, 1.0)
+    return float(number.replace(",", "")) * _UNITS.get(unit, 1.0)
 
 
 def _virtual_disks(runs: Sequence[Run]) -> list[tuple[str, str]]:
@@ -210,9 +197,8 @@ def _checks(runs: Sequence[Run]) -> PageTable | None:
         for check, number in ranked[:MAX_CHECKS]
     ]
     wrong = sum(number for check, number in found.items() if check.ok is not True)
-    caption = "Asked for and read back" + (
-        f", the first {MAX_CHECKS} of {len(ranked)}" if len(ranked) > MAX_CHECKS else ""
-    )
+    caption = "Asked for and read back"
+    caption += f", the first {MAX_CHECKS} of {len(ranked)}" if len(ranked) > MAX_CHECKS else ""
     state = f"{numbers.plural(wrong, 'check')} not as asked" if wrong else "all as asked"
     summary = f"Asked for and read back: {numbers.plural(sum(found.values()), 'check')}, {state}"
     return PageTable(caption, headings, rows, folded=summary, is_open=bool(wrong))
@@ -226,13 +212,7 @@ def _runs_gone_wrong(runs: Sequence[Run], labels: Labels) -> PageTable | None:
     rows: list[list[str]] = []
     for run in wrong[:MAX_RUNS_LISTED]:
         unverified = ", ".join(check.name for check in run.measurement.unverified) if run.measurement else ""
-        rows.append(
-            [
-                cell_entry(run.cell_id, cell_text(run.levels, labels)),
-                repetition_text(run.repetition),
-                run.status,
-                run.reason or unverified,
-            ]
-        )
+        cell = cell_entry(run.cell_id, cell_text(run.levels, labels))
+        rows.append([cell, repetition_text(run.repetition), run.status, run.reason or unverified])
     rest = f", the first {MAX_RUNS_LISTED} of {numbers.count(len(wrong))}" if len(wrong) > MAX_RUNS_LISTED else ""
     return PageTable(f"Runs that failed or could not be verified{rest}", headings, rows)

@@ -13,7 +13,6 @@ from storagelab.report.page.pieces import Link, View
 from storagelab.report.words import compared
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import cautions_told
-from storagelab.report.words.compared import ends
 from storagelab.report.words.sentences import evidence
 from storagelab.words import numbers
 from storagelab.words.numbers import keep_together
@@ -75,7 +74,7 @@ def _tiles(findings: Findings) -> list[View]:
     """The fastest and the slowest cell side by side; none if each load has its own fastest and no verdict picks one."""
     if findings.loads and findings.verdict in ("untested", "too-few-runs"):
         return []
-    fastest, slowest = ends(findings)
+    fastest, slowest = compared.ends(findings)
     distinguished = {
         item.cell_id for item in findings.comparisons if item.best_cell_id == fastest and item.distinguishable
     }

@@ -89,9 +89,9 @@ def _columns(findings: Findings, cells: Sequence[CellSummary], runs: Sequence[Ru
         Column(Heading("the best against it", "text"), partial(_against, findings), partial(_ratio, findings)),
         *([] if raw_io else [_top_wait_column()]),
         *_capacity_columns(runs),
-        *(_raw_io_columns(cells) if raw_io else []),
-        *_latency_columns(cells),
-        *([] if compared.set_time(findings) else _run_columns(findings, _decimals(_known(findings, cells)))),
+        *(_figure_columns(compared.raw_io_columns(cells), compared.raw_io_text, _raw_io_key) if raw_io else []),
+        *_figure_columns(compared.latency_columns(cells), compared.latency_text, _latency_key),
+        *([] if compared.set_time(findings) else _run_columns(findings, compared.decimals(_known(findings, cells)))),
         Column(Heading("runs"), _runs, lambda cell: cell.runs_ok + cell.runs_unverified),
         *_drive_columns(findings),
     ]
@@ -123,7 +123,7 @@ def _level(factor: Factor, cell: CellSummary) -> str:
 def _time_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[Column]:
     """The mean by which cells are compared, its interval, and both drawn on one scale."""
     known = _known(findings, cells)
-    decimals, span = _decimals(known), _span(known)
+    decimals, span = compared.decimals(known), _span(known)
     unit, what = compared.figure_unit(findings), compared.figure_name(findings)
     names = ["mean, s" if what == "completion time" else f"{what}, s", "95 % interval, s"]
     names = [unit, "95 % interval"] if compared.set_time(findings) else names
@@ -144,10 +144,6 @@ def _time_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[Colu
 
 def _known(findings: Findings, cells: Sequence[CellSummary]) -> list[Sample]:
     return [sample for cell in cells if (sample := compared.figure(findings, cell)) is not None]
-
-
-def _decimals(samples: Sequence[Sample]) -> int:
-    return max((numbers.decimals_for([sample.mean.value], sample.mean.half_width) for sample in samples), default=2)
 
 
 def _top_wait_column() -> Column:
@@ -187,13 +183,9 @@ def _run_columns(findings: Findings, decimals: int) -> list[Column]:
                lambda cell: numbers.seconds_number(cell.elapsed_s.median, decimals) if cell.elapsed_s else "",
                lambda cell: cell.elapsed_s.median if cell.elapsed_s else None),
         Column(Heading("spread", meaning="standard deviation as a share of the mean"),
-               lambda cell: numbers.percent(_spread(cell), 1), _spread),
+               lambda cell: numbers.percent(compared.spread(cell.elapsed_s), 1),
+               lambda cell: compared.spread(cell.elapsed_s)),
     ]  # fmt: skip
-
-
-def _spread(cell: CellSummary) -> float | None:
-    sample = cell.elapsed_s
-    return None if sample is None or sample.sd is None or not sample.mean.value else sample.sd / sample.mean.value
 
 
 def _provenance_column(findings: Findings) -> list[Column]:
@@ -205,31 +197,23 @@ def _provenance_column(findings: Findings) -> list[Column]:
     return [Column(Heading("provenance", "text"), text, text)] if compared.of_both_kinds(findings) else []
 
 
-def _raw_io_columns(cells: Sequence[CellSummary]) -> list[Column]:
-    def text(counter: str, cell: CellSummary) -> str:
-        return compared.raw_io_text(cell, counter).split(" (")[0]
-
-    def key(counter: str, cell: CellSummary) -> Key:
-        return cell.raw_io[counter].mean.value if counter in cell.raw_io else None
-
-    return [
-        Column(Heading(name), partial(text, counter), partial(key, counter))
-        for counter, name in compared.raw_io_columns(cells).items()
-    ]
+def _figure_columns(
+    headings: Mapping[str, str], text: Callable[[CellSummary, str], str], key: Callable[[CellSummary, str], Key]
+) -> Iterator[Column]:
+    """A column for each figure: its `text` without the interval."""
+    for name, heading in headings.items():
+        yield Column(
+            Heading(heading), partial(lambda name, cell: text(cell, name).split(" (")[0], name),
+            partial(lambda name, cell: key(cell, name), name),
+        )  # fmt: skip
 
 
-def _latency_columns(cells: Sequence[CellSummary]) -> Iterator[Column]:
-    """The figures of all operations of each cell, if they were timed one by one."""
+def _raw_io_key(cell: CellSummary, counter: str) -> Key:
+    return cell.raw_io[counter].mean.value if counter in cell.raw_io else None
 
-    def text(name: str, cell: CellSummary) -> str:
-        return compared.latency_text(cell, name).split(" (")[0]
 
-    def key(name: str, cell: CellSummary) -> Key:
-        return cell.latency[name].value if name in cell.latency else None
-
-    for name, heading in compared.LATENCY_COLUMNS.items():
-        if any(name in cell.latency for cell in cells):
-            yield Column(Heading(heading), partial(text, name), partial(key, name))
+def _latency_key(cell: CellSummary, name: str) -> Key:
+    return cell.latency[name].value if name in cell.latency else None
 
 
 def _drive_columns(findings: Findings) -> list[Column]:
@@ -295,9 +279,7 @@ def _ratio(findings: Findings, cell: CellSummary) -> Key:
 
 
 def _against(findings: Findings, cell: CellSummary) -> Content:
-    mark = verdict_mark(findings, cell.cell_id)
-    difference = difference_text(findings, cell.cell_id)
-    return Mark(mark, difference) if difference else Mark(mark)
+    return Mark(verdict_mark(findings, cell.cell_id), difference_text(findings, cell.cell_id))
 
 
 def checkpoint_view(findings: Findings) -> View | None:
@@ -310,7 +292,7 @@ def checkpoint_view(findings: Findings) -> View | None:
     of_load, both = ([], []) if findings.set_time else ([Heading("load, mean s")], [Heading("both together, s")])
     columns = [Heading("cell", "prose"), *of_load, Heading("checkpoint, mean s"), Heading("95 % interval, s"), *both]
     samples = [sample for cell in shown for sample in (cell.elapsed_s, cell.checkpoint_s) if sample is not None]
-    decimals = min(3, max(numbers.decimals_for([sample.mean.value], sample.mean.half_width) for sample in samples))
+    decimals = min(3, compared.decimals(samples))
     rows = [_checkpoint_row(cell, decimals, timed=not findings.set_time) for cell in shown]
     rest = f"; {numbers.count(len(shown))} of {numbers.count(len(cells))} cells" if len(shown) < len(cells) else ""
     words = (

@@ -25,7 +25,6 @@ from storagelab.report.page.pieces import Content, PageChart, PageTable, Swatch,
 from storagelab.report.page.results import cells_table, checkpoint_view, picture_view
 from storagelab.report.text.tables import IN_SQL_SERVER
 from storagelab.report.words import compared
-from storagelab.report.words.compared import ends, load_noun
 from storagelab.report.words.glossary import GLOSSARY
 from storagelab.report.words.hosts import host_sentences, host_table
 from storagelab.report.words.marks import legend_sentence
@@ -194,7 +193,7 @@ def _waits(findings: Findings, charts: list[PageChart], colours: Mapping[str, st
 
 
 def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[PageTable]:
-    fastest, slowest = (findings.cell(cell_id) if cell_id else None for cell_id in ends(findings))
+    fastest, slowest = (findings.cell(cell_id) if cell_id else None for cell_id in compared.ends(findings))
     if not findings.wait_changes or fastest is None or slowest is None:
         return
     # Waits of several engines are joined by what is waited for, so the engines' own names explain each class.
@@ -215,7 +214,9 @@ def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[Pa
         ]
         for item, other in zip(findings.wait_changes[:MAX_CHANGES], others, strict=True)
     ]  # fmt: skip
-    under = f" under the {load_noun(findings)} where layouts differ most" if findings.verdict == "by-load" else ""
+    under = (
+        f" under the {compared.load_noun(findings)} where layouts differ most" if findings.verdict == "by-load" else ""
+    )
     yield PageTable(
         f"The waits that differ most: {fastest.name}, of the shortest mean time{under}, against "
         f"{slowest.name}, of the longest; seconds over all connections of the mean run",

@@ -32,19 +32,10 @@ def plan_json(experiment: Experiment, plan: Plan, facts: PlanFacts) -> str:
             "runs_stored": facts.runs_stored,
             "estimate_s": facts.estimate_s,
             "volumes": [
-                {
-                    "name": one.name,
-                    "path": str(one.path),
-                    "needed_bytes": one.needed_bytes,
-                    "free_bytes": one.free_bytes,
-                }
+                {name: getattr(one, name) for name in ("name", "path", "needed_bytes", "free_bytes")}
                 for one in facts.volumes
             ],
-            "durability": facts.durability,
-            "steps": facts.steps,
-            "objects": facts.objects,
-            "tells": facts.tells,
-            "warnings": facts.warnings,
+            **{name: getattr(facts, name) for name in ("durability", "steps", "objects", "tells", "warnings")},
         }
     )
 

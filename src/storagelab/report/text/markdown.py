@@ -12,15 +12,7 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import drawn_charts
-from storagelab.report.text.tables import (
-    AGAINST,
-    CELL_ID,
-    IN_SQL_SERVER,
-    cell_columns,
-    cells_shown,
-    wait_columns,
-    waits_of,
-)  # fmt: skip
+from storagelab.report.text import tables
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.report.words.hosts import host_table
@@ -43,10 +35,10 @@ def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: 
     found = answer(findings)
     parts = [
         _title(experiment, findings, found),
-        _evidence(findings, found),
+        _listed("## Evidence", sentences(findings, found)),
         ["## Cells", "", *_cells(findings)],
         _hosts(findings),
-        _cautions(findings),
+        _listed("## Caveats", [text for _, text in caution_sentences(findings)]),
         ["## Waits", "", *_waits(findings)],
         _charts(findings, runs),
         _troubles(runs, labels_of(experiment.factors)),
@@ -63,9 +55,8 @@ def _title(experiment: Experiment, findings: Findings, found: Answer) -> list[st
     return [f"# {escaped(experiment.name)}", "", *question, f"**{head}**", *listed]
 
 
-def _evidence(findings: Findings, found: Answer) -> list[str]:
-    texts = sentences(findings, found)
-    return ["## Evidence", "", *(f"- {escaped(text)}" for text in texts)] if texts else []
+def _listed(heading: str, texts: Sequence[str]) -> list[str]:
+    return [heading, "", *(f"- {escaped(text)}" for text in texts)] if texts else []
 
 
 def escaped(text: str) -> str:
@@ -87,12 +78,12 @@ def _table_lines(table: Table) -> list[str]:
 
 
 def _cells(findings: Findings) -> list[str]:
-    cells, _ = cells_shown(findings, _ALL)
-    left = (CELL_ID, "verdict", AGAINST)
+    cells, _ = tables.cells_shown(findings, _ALL)
+    left = (tables.CELL_ID, "verdict", tables.AGAINST)
     note = "sd: standard deviation over the runs of a cell, as a share of its mean."
     legend = legend_sentence(findings)
     before = [escaped(legend), ""] if legend else []
-    return [*before, *markdown_table(cell_columns(findings, cells), left), "", note]
+    return [*before, *markdown_table(tables.cell_columns(findings, cells), left), "", note]
 
 
 def _hosts(findings: Findings) -> list[str]:
@@ -100,15 +91,9 @@ def _hosts(findings: Findings) -> list[str]:
     return ["## Hosts", "", *_table_lines(table)] if table.rows else []
 
 
-def _cautions(findings: Findings) -> list[str]:
-    if not findings.cautions:
-        return []
-    return ["## Caveats", "", *(f"- {escaped(text)}" for _, text in caution_sentences(findings))]
-
-
 def _waits(findings: Findings) -> list[str]:
     ends = [*(() if findings.loads else findings.best[:1]), findings.fastest, findings.worst]
-    cells, _ = cells_shown(findings, _ALL)
+    cells, _ = tables.cells_shown(findings, _ALL)
     ordered = sorted(cells, key=lambda cell: ends.index(cell.cell_id) if cell.cell_id in ends else len(ends))
     lines: list[str] = []
     for cell in ordered:
@@ -118,12 +103,12 @@ def _waits(findings: Findings) -> list[str]:
 
 def _waits_of(findings: Findings, cell: CellSummary) -> list[str]:
     title = f"### {escaped(waits_title(findings, cell, uncut=False))}"
-    rows = waits_of(cell, uncut=False)
+    rows = tables.waits_of(cell, uncut=False)
     audit = [f"- {escaped(line)}" for line in audit_sentences(cell)]
     if not rows:
         return [title, "", no_waits_sentence(cell), "", *audit]
-    columns = [*wait_columns(rows), ("Method", [method_text(row.method) for row in rows])]
-    return [title, "", *markdown_table(columns, ("WaitType", IN_SQL_SERVER, "Method")), "", *audit]
+    columns = [*tables.wait_columns(rows), ("Method", [method_text(row.method) for row in rows])]
+    return [title, "", *markdown_table(columns, ("WaitType", tables.IN_SQL_SERVER, "Method")), "", *audit]
 
 
 def _charts(findings: Findings, runs: Sequence[Run]) -> list[str]:
@@ -181,12 +166,8 @@ def _figure(name: str, value: object) -> str:
 def _spec(experiment: Experiment) -> list[str]:
     if not experiment.text:
         return []
-    fence = "`" * max(3, 1 + max((len(run) for run in _backticks(experiment.text)), default=0))
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", experiment.text)), default=0))
     return ["## The spec", "", f"{fence}toml", experiment.text.rstrip("\n"), fence]
-
-
-def _backticks(text: str) -> list[str]:
-    return "".join(character if character == "`" else " " for character in text).split()
 
 
 def markdown_of(paper: Paper) -> str:

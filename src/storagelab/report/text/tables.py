@@ -12,7 +12,7 @@ from storagelab.report.words.marks import difference_text, first_factor, verdict
 from storagelab.report.words.short import Names
 from storagelab.targets.durability import BENIGN_WAITS
 from storagelab.words.names import value_text
-from storagelab.words.numbers import count, decimals_for, percent, seconds_number, significant
+from storagelab.words.numbers import count, percent, seconds_number, significant
 
 TextColumn = tuple[str, list[str]]
 """A heading and its cells."""
@@ -50,10 +50,9 @@ def cells_shown(findings: Findings, most: int) -> tuple[list[CellSummary], int]:
 
 
 def _slowness(findings: Findings, cell: CellSummary) -> float:
-    figure = compared.figure(findings, cell)
-    if figure is None:
-        return 0.0 if compared.set_time(findings) else float("inf")
-    return -figure.mean.value if compared.set_time(findings) else figure.mean.value
+    figure, by_rate = compared.figure(findings, cell), compared.set_time(findings)
+    slowness = (0.0 if by_rate else float("inf")) if figure is None else figure.mean.value
+    return -slowness if by_rate else slowness
 
 
 def factor_order(findings: Findings) -> list[str]:
@@ -73,19 +72,12 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
         ),
     ]
     if compared.of_raw_io(findings):
-        return [
-            *columns,
-            *(
-                [("provenance", [str(cell.provenance or "") for cell in cells])]
-                if compared.of_both_kinds(findings)
-                else []
-            ),
-            *_raw_io_columns(cells),
-            *_judged_columns(findings, cells),
-        ]
+        if compared.of_both_kinds(findings):
+            columns.append(("provenance", [str(cell.provenance or "") for cell in cells]))
+        return [*columns, *_raw_io_columns(cells), *_judged_columns(findings, cells)]
     if compared.set_time(findings) or compared.by_latency(findings):
         return [*columns, *_rate_columns(findings, cells), *latency_columns(cells), *_judged_columns(findings, cells)]
-    decimals = _decimals([cell.elapsed_s for cell in cells if cell.elapsed_s])
+    decimals = compared.decimals([cell.elapsed_s for cell in cells if cell.elapsed_s])
     return [
         *columns,
         ("median s", [seconds_number(cell.elapsed_s.median if cell.elapsed_s else None, decimals) for cell in cells]),
@@ -95,7 +87,7 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
             [significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "" for cell in cells],
         ),
         *_refused_column(findings, cells),
-        ("sd", [_spread(cell.elapsed_s) for cell in cells]),
+        ("sd", [percent(compared.spread(cell.elapsed_s)) for cell in cells]),
         *latency_columns(cells),
         *_judged_columns(findings, cells),
     ]
@@ -135,8 +127,7 @@ def latency_columns(cells: Sequence[CellSummary]) -> list[TextColumn]:
     """The figures of all operations of each cell, if they were timed one by one."""
     return [
         (heading, [compared.latency_text(cell, name).split(" (")[0] for cell in cells])
-        for name, heading in compared.LATENCY_COLUMNS.items()
-        if any(name in cell.latency for cell in cells)
+        for name, heading in compared.latency_columns(cells).items()
     ]
 
 
@@ -148,12 +139,6 @@ def _judged_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[Te
     ]
 
 
-def _decimals(samples: Sequence[Sample]) -> int:
-    """The decimals of a whole column, so that its decimal points line up: as many as the narrowest interval needs."""
-    asked = [decimals_for([sample.mean.value], sample.mean.half_width) for sample in samples]
-    return max(asked, default=2)
-
-
 def _mean(sample: Sample | None, decimals: int) -> str:
     if sample is None:
         return ""
@@ -161,13 +146,6 @@ def _mean(sample: Sample | None, decimals: int) -> str:
     if mean.low is None or mean.high is None:
         return f"{seconds_number(mean.value, decimals)} (no interval)"
     return f"{seconds_number(mean.value, decimals)} ({mean.low:,.{decimals}f} to {mean.high:,.{decimals}f})"
-
-
-def _spread(sample: Sample | None) -> str:
-    """Standard deviation as a share of the mean."""
-    if sample is None or sample.sd is None or not sample.mean.value:
-        return ""
-    return percent(sample.sd / sample.mean.value)
 
 
 def runs_text(cell: CellSummary) -> str:
@@ -193,17 +171,15 @@ def wait_columns(rows: Sequence[TableRow]) -> list[TextColumn]:
     """The nine columns under their exact names, then SQL Server's if there are any. Unknown figures stay empty."""
     seconds = 2 if max((row.wait_s for row in rows), default=0.0) >= 1 else 4
     average = 4 if max((row.avg_wait_s or 0.0 for row in rows), default=0.0) >= 0.01 else 6
-    columns = [
-        ("WaitType", [row.wait_type for row in rows]),
-        ("Wait_S", [seconds_number(row.wait_s, seconds) for row in rows]),
-        ("Resource_S", [seconds_number(row.resource_s, seconds) for row in rows]),
-        ("Signal_S", [seconds_number(row.signal_s, seconds) for row in rows]),
-        ("WaitCount", [count(row.wait_count) for row in rows]),
-        ("Percentage", [f"{row.percentage:.2f}" for row in rows]),
-        ("AvgWait_S", [seconds_number(row.avg_wait_s, average) for row in rows]),
-        ("AvgRes_S", [seconds_number(row.avg_resource_s, average) for row in rows]),
-        ("AvgSig_S", [seconds_number(row.avg_signal_s, average) for row in rows]),
-    ]
+    texts = (
+        (
+            row.wait_type, *(seconds_number(one, seconds) for one in (row.wait_s, row.resource_s, row.signal_s)),
+            count(row.wait_count), f"{row.percentage:.2f}",
+            *(seconds_number(one, average) for one in (row.avg_wait_s, row.avg_resource_s, row.avg_signal_s)),
+        )
+        for row in rows
+    )  # fmt: skip
+    columns = [(name, list(column)) for name, column in zip(NINE_COLUMNS, zip(*texts, strict=True), strict=True)]
     return [*columns, (IN_SQL_SERVER, [row.analogue for row in rows])] if are_likened(rows) else columns
 
 

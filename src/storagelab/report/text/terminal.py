@@ -10,6 +10,7 @@ from rich.text import Text
 from storagelab.findings.answer import answer
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.waits import TableRow
+from storagelab.report.text import tables
 from storagelab.report.text.columns import (
     Column,
     are_numbers,
@@ -19,17 +20,6 @@ from storagelab.report.text.columns import (
     narrow,
     print_paragraph,
     print_table,
-)  # fmt: skip
-from storagelab.report.text.tables import (
-    AGAINST,
-    CELL_ID,
-    CELL_RANKS,
-    IN_SQL_SERVER,
-    WAIT_RANKS,
-    cell_columns,
-    cells_shown,
-    wait_columns,
-    waits_of,
 )
 from storagelab.report.words import compared
 from storagelab.report.words.answer import Line, answer_lines
@@ -42,7 +32,7 @@ from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, 
 
 _CELLS_SHOWN = 40
 _WIDE = 140  # from this width on, the SQL Server names are in the table, not below it
-_LEFT = (CELL_ID, "verdict", AGAINST, "WaitType", IN_SQL_SERVER)
+_LEFT = (tables.CELL_ID, "verdict", tables.AGAINST, "WaitType", tables.IN_SQL_SERVER)
 _ANSWER_STYLES: Mapping[str, str] = {"basis": "dim", "caution": "yellow", "next": "bold"}
 _MARKS = {"counter": "", "sampled": "~", "derived": "*"}
 
@@ -94,7 +84,7 @@ def _print_evidence(console: Console, findings: Findings, texts: Sequence[str]) 
 
 
 def _print_cells(console: Console, findings: Findings) -> None:
-    cells, left_out = cells_shown(findings, _CELLS_SHOWN)
+    cells, left_out = tables.cells_shown(findings, _CELLS_SHOWN)
     if not any(cell.elapsed_s for cell in cells):
         return
     blank(console)
@@ -102,8 +92,8 @@ def _print_cells(console: Console, findings: Findings) -> None:
         print_paragraph(console, legend)
         blank(console)
     columns = [
-        Column(name, texts, rank=CELL_RANKS.get(name, 0), right=name not in _LEFT and _is_figure(name, texts))
-        for name, texts in cell_columns(findings, cells)
+        Column(name, texts, rank=tables.CELL_RANKS.get(name, 0), right=name not in _LEFT and _is_figure(name, texts))
+        for name, texts in tables.cell_columns(findings, cells)
     ]
     if sum(column.width + 2 for column in columns if not column.rank) > console.width:
         levels = Column("levels", [cell.text for cell in cells], right=False, wraps=True)
@@ -117,7 +107,7 @@ def _print_cells(console: Console, findings: Findings) -> None:
 
 def _is_figure(name: str, texts: Sequence[str]) -> bool:
     """Whether a column is right-aligned: every column is, except a factor with words as levels."""
-    return name in CELL_RANKS or name.startswith("mean") or are_numbers(texts)
+    return name in tables.CELL_RANKS or name.startswith("mean") or are_numbers(texts)
 
 
 _STYLES = {"best": "green", "good": "green", "tied": "green", "slower": ""}
@@ -145,7 +135,7 @@ def print_waits(console: Console, findings: Findings, cell_ids: Sequence[str], u
     known = {cell.cell_id: cell for cell in findings.cells}
     noted: dict[str, TableRow] = {}
     for cell_id in cell_ids:
-        rows = waits_of(known[cell_id], uncut)
+        rows = tables.waits_of(known[cell_id], uncut)
         noted.update((row.wait_type, row) for row in rows)
         blank(console)
         _print_waits_of(console, findings, known[cell_id], rows, uncut)
@@ -164,11 +154,11 @@ def _print_waits_of(
     else:
         marks = [_MARKS[row.method] for row in rows]
         columns = [
-            Column(name, texts, rank=WAIT_RANKS.get(name, 0), right=name not in _LEFT)
-            for name, texts in wait_columns(rows)
+            Column(name, texts, rank=tables.WAIT_RANKS.get(name, 0), right=name not in _LEFT)
+            for name, texts in tables.wait_columns(rows)
         ]
         if any(marks):
             columns.insert(1, Column("", marks, right=False))
-        print_table(console, [one for one in columns if console.width >= _WIDE or one.heading != IN_SQL_SERVER])
+        print_table(console, [one for one in columns if console.width >= _WIDE or one.heading != tables.IN_SQL_SERVER])
     for line in audit_sentences(cell):
         print_paragraph(console, line, first="  ")

@@ -20,7 +20,6 @@ from storagelab.findings.model import Findings
 from storagelab.report.words import compared
 from storagelab.report.words.caution_texts import caution_text, lines_among, unable_text
 from storagelab.report.words.choices import choice_forms
-from storagelab.report.words.compared import load_noun
 from storagelab.report.words.hosts import host_lines
 from storagelab.report.words.short import CUT, Form, Names, fitting, listed_or, rows_of, shortened, whole
 from storagelab.words.names import noun
@@ -142,7 +141,7 @@ def _basis(findings: Findings, found: Answer, rows: int) -> str:
     made = "" if found.runs == found.runs_planned else f"{found.runs} of "
     race = "".join(f" of a race ({one.runs_of_all} without one)" for one in RaceSummary.of(findings))
     number = len(findings.loads)
-    under = f" under {number} {load_noun(findings, number)}" if number else ""
+    under = f" under {number} {compared.load_noun(findings, number)}" if number else ""
     layouts = f"{found.layouts} {noun(findings.layout_factors, found.layouts)}{under}"
     counts = f"{found.provenance.upper()}, {made}{plural(found.runs_planned, 'run')}{race}, {layouts}"
     facts = [unable_text(fact, found, findings) for fact in found.unable if fact != found.no_verdict]

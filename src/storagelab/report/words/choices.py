@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from storagelab.findings.answer_kinds import Answer, Choice, Pick
 from storagelab.findings.model import CellSummary, Estimate, Findings
@@ -11,18 +12,8 @@ from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
 from storagelab.report.words.caution_texts import caution_text
 from storagelab.report.words.short import Form, Names, listed_or, plain
+from storagelab.words import numbers
 from storagelab.words.names import is_counted, noun
-from storagelab.words.numbers import (
-    at_most_slower,
-    capacity,
-    percent,
-    rows_per_s,
-    rows_per_s_estimate,
-    seconds_estimate,
-    seconds_range,
-    signed_percent,
-    significant,
-)
 
 _MUCH_MORE = 2.0
 """The slowest layout is told if it takes so many times as long as the answer lets expect."""
@@ -42,7 +33,9 @@ def choice_forms(findings: Findings, found: Answer, most: int) -> Iterator[list[
             yield from _ends(findings, measured)
     elif len(choices) == 1:
         (choice,) = choices
-        yield _no_verdict(findings, found.no_verdict) if found.no_verdict else _use(findings, choice)
+        # Where something else than storage set the pace of all layouts, there is nothing to use.
+        fact = found.no_verdict
+        yield plain(f"No storage verdict: {caution_text(fact, findings)}.") if fact else _use(findings, choice)
         if choice.verdict == "winner":
             if sure := _sure_of_a_winner(findings, choice):
                 yield sure
@@ -69,34 +62,21 @@ def _noun(findings: Findings, number: int) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _no_verdict(findings: Findings, fact: str) -> list[Form]:
-    """The first line where something else than storage set the pace of all layouts."""
-    return plain(f"No storage verdict: {caution_text(fact, findings)}.")
-
-
 def _use(findings: Findings, choice: Choice) -> list[Form]:
     loads = len(choice.loads)
-    under = (
-        f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} u"
-        if loads > 1
-        else "U"
-    )
+    use = "Use"
+    if loads > 1:
+        use = f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} use"
 
-    def start(names: Names, *, full: bool = False) -> str:
-        which = (
-            _pattern(choice, names, full=full)
-            if choice.pattern.needed
-            else f"{_any(choice)} {_noun(findings, choice.layouts)}"
-        )
-        return f"{under}se {which}"
+    def form(names: Names, *, full: bool, rest: bool, ties: str) -> str:
+        which = f"{_any(choice)} {_noun(findings, choice.layouts)}"
+        if choice.pattern.needed:
+            which = _pattern(choice, names, full=full)
+        return f"{use} {which}{_rest(findings, choice, names) if rest else ''}{ties}."
 
+    parts = ((True, _more_ties(choice)), (True, ""), (False, ""))
     forms: list[Form] = [
-        lambda names: f"{start(names, full=True)}{_rest(findings, choice, names)}{_more_ties(choice)}.",
-        lambda names: f"{start(names)}{_rest(findings, choice, names)}{_more_ties(choice)}.",
-        lambda names: f"{start(names, full=True)}{_rest(findings, choice, names)}.",
-        lambda names: f"{start(names)}{_rest(findings, choice, names)}.",
-        lambda names: f"{start(names, full=True)}.",
-        lambda names: f"{start(names)}.",
+        partial(form, full=full, rest=rest, ties=ties) for rest, ties in parts for full in (True, False)
     ]
     # What to use is the most important part, so its names are cut last.
     return [*(_uncut(form, items) for items in (4, 2, 1) for form in forms), *forms]
@@ -155,15 +135,10 @@ def _sure_of_a_winner(findings: Findings, choice: Choice) -> list[Form]:
         return [] if choice.lowest is None else plain(f"{start}.")
     ratio = choice.leads[0]
     ends = "" if ratio.low is None or ratio.high is None else f" ({_saved(ratio.low)} to {_saved(ratio.high)} %)"
-    saved = f"{signed_percent(1 / ratio.value).removeprefix('-')}{ends} less time"
+    saved = f"{numbers.signed_percent(1 / ratio.value).removeprefix('-')}{ends} less time"
     than, levels = "the other" if choice.layouts == 2 else "the next", findings.cell(choice.next_slower).levels
     if ratio.value >= 2:
-        known = (
-            ""
-            if ratio.low is None or ratio.high is None
-            else f" ({_two_digits(ratio.low)} to {_two_digits(ratio.high)})"
-        )
-        times = f"{_two_digits(ratio.value)}{known} times as long"
+        times = f"{_two_digits(ratio.value)}{numbers.ends_in_brackets(ratio, _two_digits)} times as long"
         return [
             lambda names: f"{start}; {than}, {names.layout(levels)}, takes {times}.",
             *plain(f"{start}; {than} takes {times}."),
@@ -175,7 +150,7 @@ def _sure_of_a_winner(findings: Findings, choice: Choice) -> list[Form]:
 
 
 def _two_digits(ratio: float) -> str:
-    return significant(ratio, 2)
+    return numbers.significant(ratio, 2)
 
 
 def _slowest(findings: Findings, found: Answer, choice: Choice) -> Iterator[list[Form]]:
@@ -224,10 +199,10 @@ def _slower(choice: Choice, indifferent: float | None, each: str) -> str:
     most = choice.at_most_slower
     if most is None:
         return "how much slower than the best is not known"
-    slower = f"{each} {at_most_slower(most)} than the best (95 %)"
+    slower = f"{each} {numbers.at_most_slower(most)} than the best (95 %)"
     if indifferent is None:
         return slower
-    within = percent(indifferent)
+    within = numbers.percent(indifferent)
     return f"the same within {within} (95 %)" if choice.same else f"not shown to be the same within {within}: {slower}"
 
 
@@ -240,17 +215,19 @@ def _span(findings: Findings, lowest: Estimate, highest: Estimate) -> str:
     if lowest == highest:
         return _figure(findings, lowest)
     if compared.by_rate(findings):
-        span = f"{significant(lowest.value)} to {rows_per_s(highest.value, compared.rate_unit(findings))}"
+        span = (
+            f"{numbers.significant(lowest.value)} to {numbers.rows_per_s(highest.value, compared.rate_unit(findings))}"
+        )
     else:
-        span = seconds_range(lowest.value, highest.value)
+        span = numbers.seconds_range(lowest.value, highest.value)
     first, _, last = span.partition(" to ")
     return last if last.split(" ")[0] == first else span
 
 
 def _figure(findings: Findings, estimate: Estimate) -> str:
     if compared.by_rate(findings):
-        return rows_per_s_estimate(estimate, compared.rate_unit(findings))
-    return seconds_estimate(estimate).replace(" (no interval: too few runs)", "")
+        return numbers.rows_per_s_estimate(estimate, compared.rate_unit(findings))
+    return numbers.seconds_estimate(estimate).replace(" (no interval: too few runs)", "")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -261,11 +238,9 @@ def _figure(findings: Findings, estimate: Estimate) -> str:
 def _pick(findings: Findings, choice: Choice, pick: Pick) -> list[Form]:
     reasons = ", ".join(_REASONS[one] for one in pick.decided_by)
     sample = compared.judged(findings, findings.cell(pick.cell_id))
-    mean = (
-        ""
-        if sample is None or len(choice.loads) > 1
-        else f" ({_figure(findings, Estimate(value=sample.mean.value))}{_looks_slower(findings, pick)})"
-    )
+    mean = ""
+    if sample is not None and len(choice.loads) < 2:
+        mean = f" ({_figure(findings, Estimate(value=sample.mean.value))}{_looks_slower(findings, pick)})"
 
     def form(why: str, rest: str) -> Form:
         return lambda names: f"Default pick{why and f' ({why})'}: {names.layout(pick.levels)}{rest}."
@@ -287,11 +262,11 @@ def _capacities(pick: Pick) -> list[str]:
     if own is None or not pick.capacities:
         return []
     others = [(level, size) for level, size in pick.capacities if size != own]
-    sizes = [capacity(size) for size in sorted(size for _, size in others)]
-    each = ", ".join(f"{level} {capacity(size)}" for level, size in others)
+    sizes = [numbers.capacity(size) for size in sorted(size for _, size in others)]
+    each = ", ".join(f"{level} {numbers.capacity(size)}" for level, size in others)
     first = sizes[0].rpartition(" ")[0] if sizes[0].endswith(sizes[-1][-3:]) else sizes[0]
     ends = sizes[-1] if len(set(sizes)) == 1 else f"{first} to {sizes[-1]}"
-    return [f"; keeps {capacity(own)}, {each}", f"; keeps {capacity(own)}, others {ends}"]
+    return [f"; keeps {numbers.capacity(own)}, {each}", f"; keeps {numbers.capacity(own)}, others {ends}"]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -325,7 +300,7 @@ def _lead(choice: Choice) -> str:
         return ""
     than = "the other" if choice.layouts == 2 else "the next"
     if choice.leads[-1].value < 2:
-        saves = [percent(1 - 1 / one.value).removesuffix(" %") for one in choice.leads]
+        saves = [numbers.percent(1 - 1 / one.value).removesuffix(" %") for one in choice.leads]
         return f"; {' to '.join(dict.fromkeys(saves))} % less time than {than}"
     times = [_two_digits(one.value) for one in choice.leads]
     return f"; {than}: {' to '.join(dict.fromkeys(times))} times as long"

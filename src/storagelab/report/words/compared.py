@@ -144,20 +144,13 @@ def estimate_text(findings: Findings, estimate: Estimate, *, rate: bool) -> str:
 def latency_text(cell: CellSummary, name: str) -> str:
     """A figure of all operations of a cell in milliseconds, with its interval if there is one."""
     found = cell.latency.get(name)
-    return "" if found is None else _in_milliseconds(found)
+    return "" if found is None else _times(found, 1e3)
 
 
 def milliseconds(latency: Estimate) -> str:
     """A latency with its unit and its interval: "8.1 ms (95 % CI 7.9 to 8.3)"."""
-    value, interval = _in_milliseconds(latency).partition(" (")[::2]
+    value, interval = _times(latency, 1e3).partition(" (")[::2]
     return f"{value} ms" + (f" (95 % CI {interval}" if interval else "")
-
-
-def _in_milliseconds(latency: Estimate) -> str:
-    value = numbers.significant(latency.value * 1e3)
-    if latency.low is None or latency.high is None:
-        return value
-    return f"{value} ({numbers.significant(latency.low * 1e3)} to {numbers.significant(latency.high * 1e3)})"
 
 
 def raw_io_columns(cells: Sequence[CellSummary]) -> Mapping[str, str]:
@@ -169,6 +162,21 @@ def raw_io_columns(cells: Sequence[CellSummary]) -> Mapping[str, str]:
     }
 
 
+def latency_columns(cells: Sequence[CellSummary]) -> Mapping[str, str]:
+    """Those of `LATENCY_COLUMNS` that some cell has: their operations were timed one by one."""
+    return {name: heading for name, heading in LATENCY_COLUMNS.items() if any(name in cell.latency for cell in cells)}
+
+
+def decimals(samples: Sequence[Sample]) -> int:
+    """The decimals of a whole column, so that its decimal points line up: as many as the narrowest interval needs."""
+    return max((numbers.decimals_for([one.mean.value], one.mean.half_width) for one in samples), default=2)
+
+
+def spread(sample: Sample | None) -> float | None:
+    """Standard deviation as a share of the mean."""
+    return None if sample is None or sample.sd is None or not sample.mean.value else sample.sd / sample.mean.value
+
+
 def raw_io_text(cell: CellSummary, counter: str) -> str:
     """The mean of a counter in the unit of its heading (1 MB = 10^6 bytes), with its interval if there are enough
     runs.
@@ -178,11 +186,16 @@ def raw_io_text(cell: CellSummary, counter: str) -> str:
     if sample is None:
         return ""
     times = {"ios_per_s": 1.0, "bytes_per_s": 1e-6}.get(counter, 1e3)
-    mean = sample.mean
-    if mean.low is None or mean.high is None:
-        return numbers.significant(mean.value * times)
-    ends = (numbers.significant(end * times) for end in (mean.low, mean.high))
-    return f"{numbers.significant(mean.value * times)} ({' to '.join(ends)})"
+    return _times(sample.mean, times)
+
+
+def _times(estimate: Estimate, times: float) -> str:
+    """An estimate in a unit of which so many make its own, with its interval if there is one."""
+
+    def text(value: float) -> str:
+        return numbers.significant(value * times)
+
+    return text(estimate.value) + numbers.ends_in_brackets(estimate, text)
 
 
 def ends(findings: Findings) -> tuple[str | None, str | None]:

@@ -16,16 +16,8 @@ from storagelab.model.waits import Method, TableRow
 from storagelab.report.words import compared
 from storagelab.report.words.compared import ends, load_noun
 from storagelab.targets.durability import BENIGN_LISTS
+from storagelab.words import numbers
 from storagelab.words.names import DATA_FILES, Labels, cell_text, labels_of, phrase, value_text
-from storagelab.words.numbers import (
-    change_estimate,
-    count,
-    limit_text,
-    percent,
-    ratio_interval,
-    seconds,
-    share_estimate,
-)
 
 _SHARE_WORTH_SAYING = 0.02
 _TRENDS_SHOWN = 3
@@ -73,20 +65,21 @@ def wait_change_sentences(findings: Findings, named: set[str]) -> list[str]:
         return []
     parts = [_grown(item, named) for item in grown]
     share = sum(item.worst_s - item.best_s for item in grown) / extra_s
-    covers = f"; together {percent(share)} of it" if len(grown) > 1 and share <= 1.1 else ""
+    covers = f"; together {numbers.percent(share)} of it" if len(grown) > 1 and share <= 1.1 else ""
     limit = between_ends(findings)
     pace = "" if limit is None else limit_sentence(limit, worst.name)
     return [
-        f"{pace}Where the time goes: the connections of {worst.name} together spent {seconds(extra_s)} more per "
-        f"run than those of {best.name}. What grew: {'; '.join(parts)}{covers}."
+        f"{pace}Where the time goes: the connections of {worst.name} together spent {numbers.seconds(extra_s)} more "
+        f"per run than those of {best.name}. What grew: {'; '.join(parts)}{covers}."
     ]
 
 
 def limit_sentence(limit: AtLimit, slower: str) -> str:
     """The volume at its limit that sets the pace of a layout; the waits behind it stand in its queue."""
     return (
-        f"Volume {limit.volume} stood at its limit, {limit_text(limit.rate, limit.limit)}, for {percent(limit.share)} "
-        f"of the time of {slower}: waits there stand in its queue, whatever they are for. "
+        f"Volume {limit.volume} stood at its limit, {numbers.limit_text(limit.rate, limit.limit)}, for "
+        f"{numbers.percent(limit.share)} of the time of {slower}: waits there stand in its queue, whatever they are "
+        "for. "
     )
 
 
@@ -103,8 +96,8 @@ def wait_names_sentence(findings: Findings) -> list[str]:
 
 def _grown(item: WaitChange, named: set[str]) -> str:
     return (
-        f"{wait_text(item.wait_type, item.analogue, named)} by {seconds(item.worst_s - item.best_s)}, to "
-        f"{percent(item.worst_share)} of session time from {percent(item.best_share)}"
+        f"{wait_text(item.wait_type, item.analogue, named)} by {numbers.seconds(item.worst_s - item.best_s)}, to "
+        f"{numbers.percent(item.worst_share)} of session time from {numbers.percent(item.best_share)}"
     )
 
 
@@ -177,7 +170,7 @@ def _share_at(place: tuple[JsonValue, float], trend: WaitTrend) -> str:
     """The share at a level, with its interval if the trend has one."""
     level, share = place
     estimates = dict(zip(map(repr, trend.levels), trend.estimates, strict=False))
-    return share_estimate(estimates.get(repr(level))) or percent(share)
+    return numbers.share_estimate(estimates.get(repr(level))) or numbers.percent(share)
 
 
 def _second_phrase(factor: str, level: JsonValue) -> str:
@@ -187,7 +180,7 @@ def _second_phrase(factor: str, level: JsonValue) -> str:
 def _meaning(findings: Findings, move: _Move) -> str:
     """How the completion time changed meanwhile; "" unless the two ends were compared."""
     effect = _effect_between(findings, move)
-    interval = ratio_interval(effect.ratio) if effect is not None else ""
+    interval = numbers.ratio_interval(effect.ratio) if effect is not None else ""
     if effect is None or not interval:
         return ""
     if not effect.distinguishable:
@@ -196,7 +189,7 @@ def _meaning(findings: Findings, move: _Move) -> str:
         )
     joined = "and" if (effect.ratio.value < 1) == move.falls else "yet"
     per = compared.per(findings)
-    return f", {joined} the run took {change_estimate(effect.ratio, per)}"
+    return f", {joined} the run took {numbers.change_estimate(effect.ratio, per)}"
 
 
 def _what_it_cost(effect: Effect, move: _Move) -> str:
@@ -244,17 +237,17 @@ def crowd_sentence(crowd: WaitingTask, kind: str, of_moments: tuple[int, int] | 
     """The moment of a cell with most waiting sessions, "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page",
     and in how many of all moments sampled any session waited for that kind of thing.
     """
-    sessions = f"{count(crowd.sessions)} session{'s wait' if crowd.sessions != 1 else ' waits'}"
+    sessions = f"{numbers.count(crowd.sessions)} session{'s wait' if crowd.sessions != 1 else ' waits'}"
     # A resource that is not a page names its file itself.
     of_file = "" if crowd.data_file is None or crowd.resource.page is None else f" (data file {crowd.data_file})"
     held = f", held by a session in {crowd.held_by}" if crowd.held_by.count(":") == 1 else ""
     text = (
         f"The most crowded moment seen: {sessions} for {crowd.wait_type} on {crowd.resource.text}{of_file}{held}, "
-        f"{seconds(crowd.at_s)} after the start."
+        f"{numbers.seconds(crowd.at_s)} after the start."
     )
     if of_moments is None:
         return text
-    seen, moments = map(count, of_moments)
+    seen, moments = map(numbers.count, of_moments)
     return (
         f"{text} Of {moments} moments sampled in which anyone waited, {seen} had sessions in "
         f"{crowd.wait_type} on {kind}."
@@ -286,19 +279,19 @@ def audit_sentences(cell: CellSummary) -> list[str]:
     lines = []
     for row in cell.waits:
         if not row.is_wait:
-            share = f", {percent(row.wait_s / cell.available_s)} of session time" if cell.available_s else ""
-            lines.append(f"{row.wait_type}: {seconds(row.wait_s)}{share} ({method_text(row.method)}; no wait)")
+            share = f", {numbers.percent(row.wait_s / cell.available_s)} of session time" if cell.available_s else ""
+            lines.append(f"{row.wait_type}: {numbers.seconds(row.wait_s)}{share} ({method_text(row.method)}; no wait)")
     if cell.explained is not None and cell.available_s is not None:
         lines.append(
-            f"Waits + CPU explain {percent(cell.explained, 1)} of connections x elapsed "
-            f"({seconds(cell.available_s)} in all)."
+            f"Waits + CPU explain {numbers.percent(cell.explained, 1)} of connections x elapsed "
+            f"({numbers.seconds(cell.available_s)} in all)."
         )
     elif cell.waits:
         lines.append("CPU time could not be read, so whether waits + CPU explain the whole time is unknown.")
     for one in BENIGN_LISTS:
         benign = [row for row in cell.waits if row.is_wait and row.wait_type in one.wait_types and row.wait_s > 0]
         if benign:
-            named = ", ".join(f"{row.wait_type} {seconds(row.wait_s)}" for row in benign)
+            named = ", ".join(f"{row.wait_type} {numbers.seconds(row.wait_s)}" for row in benign)
             lines.append(f"Benign, so only in the uncut table: {named} (list of {one.date}: {one.name}).")
     return lines
 

@@ -13,7 +13,6 @@ from storagelab.findings.model import BestLevels, Dependence, EffectChange, Esti
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
 from storagelab.report.words.caution_texts import found_sentences
-from storagelab.report.words.compared import load_noun
 from storagelab.words.names import factor_noun, is_counted, listed, phrase, value_text
 from storagelab.words.numbers import change_estimate, differs_by
 
@@ -125,7 +124,7 @@ def _independent(findings: Findings) -> list[str]:
     others = " and ".join(f"the {factor_noun(found.within)}" for found in rows)
     loads = {name for load in findings.loads for name in load.load}
     # The best level under one load may not be the best over all loads.
-    over_all = f"Over all {load_noun(findings, 2)} together, whatever"
+    over_all = f"Over all {compared.load_noun(findings, 2)} together, whatever"
     whatever = over_all if all(loads & {*row.averaged} for row in rows) else "Whatever"
     return [
         f"{whatever} {others}, {phrase(factor, common)} can't be told apart from the fastest: as far as these runs "

@@ -40,7 +40,8 @@ def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, pe
     (...). Waits for page latches take 736 s less of each session's time, ...".
     """
     waterfall = case.waterfall
-    shown = numbers.change_estimate(ratio, per) if ratio is not None else _plain_change(waterfall)
+    plain_change = numbers.change(waterfall.after_s / waterfall.before_s)
+    shown = plain_change if ratio is None else numbers.change_estimate(ratio, per)
     if not waterfall.differs:
         tested = "" if ratio is not None else " (not tested: not run in one random order)"
         return f"{after} and {before} can't be told apart: {shown}{tested}. So there is nothing to explain."
@@ -50,10 +51,6 @@ def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, pe
         return f"{start}. No kind of wait explains a quarter of that for sure."
     text = "; ".join(_reason_text(one, f" of each {waterfall.of}'s time" * (one is found[0])) for one in found)
     return f"{start}. {text[0].upper()}{text[1:]}.{_against(case, found)}"
-
-
-def _plain_change(waterfall: Waterfall) -> str:
-    return numbers.change(waterfall.after_s / waterfall.before_s)
 
 
 def _reason_text(reason: Reason, of_what: str) -> str:
@@ -145,24 +142,21 @@ def thing_text(thing: Thing) -> str:
     return f"{thing.name}, signal" if thing.part == "signal" else thing.name
 
 
-def folded(waterfall: Waterfall, most: int = MAX_STEPS) -> tuple[tuple[Step, ...], Step | None]:
-    """The steps to show, largest first, and the sum of the others, so that a table still adds up; None if there are
-    none.
-    """
+def folded(waterfall: Waterfall, most: int = MAX_STEPS) -> list[Step]:
+    """The steps to show, largest first, and the sum of the others, if there are any, so that a table still adds up."""
     least = NEGLIGIBLE * max(waterfall.before_s, waterfall.after_s)
     shown = [step for step in waterfall.steps if abs(step.change.value) >= least][:most]
     rest = [step for step in waterfall.steps if step not in shown]
     if not rest:
-        return tuple(shown), None
+        return shown
     before_s, after_s = sum(step.before_s for step in rest), sum(step.after_s for step in rest)
     value = sum(step.change.value for step in rest)
-    return tuple(shown), Step(Thing(SMALLER, "", "other", None), before_s, after_s, Estimate(value=value))
+    return [*shown, Step(Thing(SMALLER, "", "other", None), before_s, after_s, Estimate(value=value))]
 
 
 def waterfall_table(waterfall: Waterfall, before: str, after: str) -> Table:
     """Seconds of the mean connection: the first time, each step, and the second time."""
-    steps, rest = folded(waterfall)
-    rows = [[thing_text(step.thing), *_figures(step, waterfall)] for step in (*steps, *((rest,) if rest else ()))]
+    rows = [[thing_text(step.thing), *_figures(step, waterfall)] for step in folded(waterfall)]
     total = Step(Thing("elapsed time", "", "other", None), waterfall.before_s, waterfall.after_s, waterfall.change)
     headings = [Heading(f"each {waterfall.of}'s time", "text"), Heading(f"{before}, s"), Heading(f"{after}, s"),
                 Heading("change, s"), Heading("95 % interval, s", meaning="joint over all steps")]  # fmt: skip

@@ -1,19 +1,82 @@
-"""The page of a capture: its tables, and a chart of who reads and writes what over time, for each volume."""
+"""Short reports with a chart, as pages without a script: a campaign beside a prediction, and a capture."""
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from markupsafe import Markup
 
 from storagelab.capture.model import Capture
+from storagelab.findings.beside import Beside
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.layers import legend_layout
-from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, finished, framed, to_svg
+from storagelab.report.drawing.layers import TIP, legend_layout
+from storagelab.report.drawing.vega import NARROW, WIDE, Form, Sheet, Spec, finished, framed, in_lines, to_svg
 from storagelab.report.page.html import page_of
 from storagelab.report.words.captured import capture_paper, shown_as
+from storagelab.report.words.predicted import beside_words, times_text
+from storagelab.report.words.table import Paper
 from storagelab.words import numbers
+
+TITLE = "Predicted beside measured"
+
+
+def _drawings(name: str, where: str, draw: Callable[[Sheet], Spec]) -> list[Markup]:
+    """A chart without a title in both widths."""
+    svgs = {
+        f"{name}-{width}": to_svg(draw(Sheet(form, "", "", where)))
+        for width, form in (("wide", WIDE), ("narrow", NARROW))
+    }
+    return [Markup(svg) for svg in framed(svgs).values()]  # noqa: S704 - drawn by us
+
+
+def beside_page(paper: Paper, found: Beside, names: Mapping[str, str]) -> str:
+    """The page as text. It has no script and needs no network."""
+    drawings = _drawings("beside", "measured and predicted", lambda sheet: _spec(found, names, sheet))
+    return page_of(paper, drawings, beside_words(found, names), palette.dark_style(()), TITLE)
+
+
+# --- the chart of predicted beside measured ---------------------------------------------------------------------------
+
+_KINDS = ("measured", "predicted")
+_LABEL_CHARACTERS = 28
+
+
+def _spec(found: Beside, names: Mapping[str, str], sheet: Sheet) -> Spec:
+    rows = [
+        {
+            "name": names[row.name], "kind": kind, "times": one.value, "low": one.low or one.value,
+            "high": one.high or one.value, "tip": f"{names[row.name]}, {kind}: {times_text(one)}",
+        }
+        for row in found.rows
+        for kind, one in zip(_KINDS, (row.measured, row.predicted), strict=True)
+    ]  # fmt: skip
+    order = list(dict.fromkeys(str(row["name"]) for row in rows))
+    lines = {name: textwrap.wrap(name, _LABEL_CHARACTERS)[:3] or [name] for name in order}
+    y = {"field": "name", "type": "nominal", "sort": order, "title": None,
+         "axis": {"labelLimit": _label_px(sheet.form), "labelColor": palette.INK,
+         "labelExpr": in_lines(lines)}}  # fmt: skip
+    x = {"type": "quantitative", "title": f"times the speed of {names[found.base]}", "scale": {"zero": True}}
+    colour = {"field": "kind", "type": "nominal", "title": None,
+              "scale": {"domain": list(_KINDS), "range": list(palette.LINES[:2])}}  # fmt: skip
+    offset = {"field": "kind", "type": "nominal", "sort": list(_KINDS)}
+    shared = {"y": y, "yOffset": offset, "color": colour}
+    layers: list[Spec] = [
+        {"mark": {"type": "rule", "strokeWidth": 2, "aria": False},
+         "encoding": shared | {"x": x | {"field": "low"}, "x2": {"field": "high"}}},
+        {"mark": {"type": "point", "filled": True, "size": 70},
+         "encoding": TIP | shared | {"x": x | {"field": "times"},
+                                     "shape": {"field": "kind", "type": "nominal", "title": None,
+                                               "scale": {"domain": list(_KINDS), "range": list(palette.SHAPES[:2])}}}},
+    ]  # fmt: skip
+    spec = finished(sheet, "", layers, rows, [], 60 + 46 * len(order))
+    return spec | {"width": sheet.form.width_px - _label_px(sheet.form) - 60}
+
+
+def _label_px(form: Form) -> int:
+    return form.width_px * 2 // 5 if form is NARROW else 240
+
 
 MOST_POINTS = 120
 """Of each line: longer captures are drawn in means over several intervals."""
@@ -28,13 +91,8 @@ def capture_page(capture: Capture, name: str) -> str:
     if not rows:
         return page_of(paper)
     changes = sorted({change.second for change in capture.manifest.changes})
-    svgs = {f"capture-{form}": to_svg(over_time_spec(rows, sheet, changes)) for form, sheet in _sheets().items()}
-    drawings = [Markup(svg) for svg in framed(svgs).values()]  # noqa: S704 - drawn by us
+    drawings = _drawings("capture", "measured", lambda sheet: over_time_spec(rows, sheet, changes))
     return page_of(paper, drawings, label=_label(rows), style=palette.dark_style(()))
-
-
-def _sheets() -> dict[str, Sheet]:
-    return {name: Sheet(form, "", "", "measured") for name, form in (("wide", WIDE), ("narrow", NARROW))}
 
 
 def over_time(capture: Capture) -> list[dict[str, object]]:
