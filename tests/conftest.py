@@ -24,8 +24,8 @@ settings.register_profile("ci", deadline=None, print_blob=True)
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-# A shell without job control starts background jobs that ignore Ctrl-C and Ctrl-\, and the programs that tests interrupt
-# inherit that.
+# A shell without job control starts background jobs that ignore Ctrl-C and Ctrl-\, and the programs that tests
+# interrupt inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN:

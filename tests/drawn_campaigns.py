@@ -1,7 +1,7 @@
 """Draws campaigns of every shape, stopped anywhere, for tests of everything that is made of stored runs.
 
-FABRICATED: no figure that comes out of this file was ever measured. Hypothesis draws a campaign's shape, which it can make
-smaller; the figures of its runs follow from the shape's seed.
+FABRICATED: no figure that comes out of this file was ever measured. Hypothesis draws a campaign's shape, which it can
+make smaller; the figures of its runs follow from the shape's seed.
 """
 
 import functools
@@ -47,7 +47,8 @@ def _database(engine: str, workload: str, measure: str = "") -> str:
 _PGBENCH = 'kind = "pgbench"\nconnections = 4\nduration = "10s"\n'
 _RAW = '[workload]\noperation = "{}"\npattern = "random"\nblock = "8KiB"\noutstanding = 2\nduration = "{}"\n'
 SPECS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "inserts on PostgreSQL": (f'[target]\nengine = "postgres"\n{REAL}{INSERTS}', (FILES, LOG, ROWS, CONNECTIONS, LABELS)),
+    "inserts on PostgreSQL": (f'[target]\nengine = "postgres"\n{REAL}{INSERTS}',
+    (FILES, LOG, ROWS, CONNECTIONS, LABELS)),
     "inserts on MariaDB": (f'[target]\nengine = "mariadb"\n{REAL}{INSERTS}', (FILES, LOG, CONNECTIONS)),
     "two engines": (
         f'[target]\nengine = "postgres"\n{REAL}{INSERTS}', ('"target.engine" = ["postgres", "mariadb"]', FILES, LOG),
@@ -57,7 +58,8 @@ SPECS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "pgbench by p99.9": (_database("postgres", _PGBENCH, '[measure]\njudge = "p99.9"'), (FILES, LOG)),
     "pgbench at a rate": (_database("postgres", _PGBENCH + "rate = 100", '[measure]\njudge = "mean"'), (FILES, LOG)),
     "transactions in a set number": (
-        _database("postgres", 'kind = "pgbench"\nconnections = 4\ntransactions_per_connection = 100'), (FILES, CONNECTIONS),
+        _database("postgres", 'kind = "pgbench"\nconnections = 4\ntransactions_per_connection = 100'),
+        (FILES, CONNECTIONS),
     ),
     "sysbench": (_database("mariadb", 'kind = "sysbench"\nconnections = 4\nduration = "10s"'), (FILES, LOG)),
     "sql by p50": (
@@ -89,8 +91,9 @@ TIMES = ("a little noise", "all equal", "anything", "a steep trend", "odd runs",
 
 @dataclass(frozen=True)
 class Shape:
-    """What a campaign is like. `made` of its planned runs were made before it stopped; `troubles` is the share of runs that
-    failed, are unverified or are missing; `hosts` made its rounds in turn. `race` = the rules of its race, None for none."""
+    """What a campaign is like. `made` of its planned runs were made before it stopped; `troubles` is the share of runs
+    that failed, are unverified or are missing; `hosts` made its rounds in turn. `race` = the rules of its race, None
+    for none."""
 
     of: str
     factors: int
@@ -287,7 +290,8 @@ class _Noise:
         }  # fmt: skip
         if config.drives:
             found["drive ssd"] = {
-                "write_amplification": rng.choice((0.0, 1.0, rng.uniform(1, 9))), "utilisation": rng.choice((0.0, 0.5, 1.0)),
+                "write_amplification": rng.choice((0.0, 1.0, rng.uniform(1, 9))),
+                "utilisation": rng.choice((0.0, 0.5, 1.0)),
             }  # fmt: skip
         return found
 

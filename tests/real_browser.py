@@ -1,4 +1,6 @@
-"""A real browser, headless Chromium: $STORAGELAB_CHROMIUM, or chromium, chromium-browser or google-chrome on the PATH."""
+"""A real browser, headless Chromium: $STORAGELAB_CHROMIUM, or chromium, chromium-browser or google-chrome on the
+PATH.
+"""
 
 import os
 import shutil

@@ -50,7 +50,8 @@ class Elsewhere(Server):
 
     def _options(self) -> list[str]:
         return [
-            *super()._options(), "--skip-networking=OFF", "--bind-address=127.0.0.1", f"--port={self.port}", *self._more,
+            *super()._options(), "--skip-networking=OFF", "--bind-address=127.0.0.1", f"--port={self.port}",
+            *self._more,
         ]  # fmt: skip
 
     def dsn(self, user: str = "root", password: str = "", database: str = "", **options: str) -> str:

@@ -86,7 +86,8 @@ def check_the_bounds(findings: Findings, found: Answer) -> None:
     assert all(bound is None or 1 <= bound <= KNOWN for bound in table.values())
     for choice in found.choices:
         if choice.verdict != "winner":
-            # A layout that nothing ties with has no bound in the table, but one in the answer if others are not compared.
+            # A layout that nothing ties with has no bound in the table, but one in the answer if others are not
+            # compared.
             alone = {
                 one.best[0]: one.at_most_slower for one in findings.by_load if one.verdict == "best-set" and one.best
             }

@@ -21,7 +21,8 @@ def outcome(scale: int, files: int) -> dict:
     """One run on a new drive in the maximum-write format, with driver 2.2.3."""
     profile = profiles.load("iodrive-320", Path()).model_dump(exclude_none=True)
     scenario = {
-        "scale": scale, "seed": 1, "sample_every_s": 30.0, "server": server(ServerConfig(cores=8, memory_bytes=16 * 2**30)),
+        "scale": scale, "seed": 1, "sample_every_s": 30.0,
+        "server": server(ServerConfig(cores=8, memory_bytes=16 * 2**30)),
         "drives": {"ssd": {"profile": profile, "format": "maximum-write", "driver": "2.2.3", "sector_bytes": 512}},
         "volumes": {"a": {"drives": ["ssd"]}},
         "runs": [{

@@ -1,4 +1,6 @@
-"""Two campaigns: layouts matched by their levels, ratios whose errors are drawn, and a gate that knows what it can't tell."""
+"""Two campaigns: layouts matched by their levels, ratios whose errors are drawn, and a gate that knows what it can't
+tell.
+"""
 
 import math
 import random

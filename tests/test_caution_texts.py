@@ -38,7 +38,9 @@ from storagelab.report.words.caution_texts import caution_sentence, caution_text
 TOOLS = Path(__file__).resolve().parent.parent / "tools"
 
 GOLDEN = Path(__file__).parent / "golden" / "words" / "cautions.json"
-"""Cautions with their figures, and the sentence of each. After a change of words: `python tools/make_golden_answers.py`."""
+"""Cautions with their figures, and the sentence of each. After a change of words: `python
+tools/make_golden_answers.py`.
+"""
 CASES = json.loads(GOLDEN.read_text("utf-8"))
 BY_KIND = {kind.kind: kind for kind in kinds()}
 CAUTIONS: list[Caution] = [BY_KIND[case["kind"]].model_validate_json(json.dumps(case["figures"])) for case in CASES]

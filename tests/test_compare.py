@@ -76,7 +76,8 @@ def test_a_campaign_beside_a_prediction_of_its_layouts_says_what_is_off_and_what
     truth = compared["before_s"] / compared["after_s"]
     layouts = [
         prediction.LayoutPrediction(
-            name=name, per_s=None, latency_s=None, times_present={"value": times, "low": 0.9 * times, "high": 1.1 * times,
+            name=name, per_s=None, latency_s=None,
+            times_present={"value": times, "low": 0.9 * times, "high": 1.1 * times,
             "confidence": 0.9}, at_most_per_s=None, limited_by="", volumes=(),
         )
         for name, times in (("c01", 1.0), ("c02", 2 * truth), ("elsewhere", 3.0))

@@ -78,7 +78,9 @@ def test_a_mariadb_keeps_every_promise_by_the_same_code(scratch):
 
 
 def test_a_load_that_works_on_tables_of_others_breaks_a_promise(server, monkeypatch):
-    """Nothing reads back where its names lead, and something drops what the client asks for, once the tables are made."""
+    """Nothing reads back where its names lead, and something drops what the client asks for, once the tables are
+    made.
+    """
     monkeypatch.setattr(connecting, "refuse_elsewhere", lambda *_: None)
     found = reaching.reaching
 

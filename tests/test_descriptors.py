@@ -1,4 +1,6 @@
-"""Root follows no link that a server's user put into its folders, and neither waits for its pipes nor believes its files."""
+"""Root follows no link that a server's user put into its folders, and neither waits for its pipes nor believes its
+files.
+"""
 
 import contextlib
 import os

@@ -1,4 +1,6 @@
-"""The block of all cells in a real browser: sorting, filtering, pinning, the address, charts as files, accessibility."""
+"""The block of all cells in a real browser: sorting, filtering, pinning, the address, charts as files,
+accessibility.
+"""
 
 import re
 from collections.abc import Iterator
@@ -94,7 +96,8 @@ TASKS = {  # what a reader wants -> the clicks that it takes, and what is seen t
     "one picture": ([], "#figure-completion-time svg:visible"),
     "how sure": (["#findings summary >> nth=0"], "#findings details[open] :text('95 %') >> nth=0"),
     "why": (["#explore-two > summary"], "#figure-pair-waits svg"),
-    "two cells": (["button[aria-label^='Pin A'] >> nth=2", "button[aria-label^='Pin B'] >> nth=5"], "#explore-pair table"),
+    "two cells": (["button[aria-label^='Pin A'] >> nth=2", "button[aria-label^='Pin B'] >> nth=5"],
+    "#explore-pair table"),
     "one level": (["#explore-filters [type=checkbox] >> nth=1", "#explore-chart > summary"], "#figure-all-cells svg"),
     "odd run": (["#figure-completion-time svg:visible .mark-symbol path >> nth=4"], "#figure-pair-series svg"),
     "waits over layouts": (["nav a[href='#waits']"], "#figure-waits svg:visible"),

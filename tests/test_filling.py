@@ -34,7 +34,8 @@ def cell(scratch: Path, engine: str, layout: dict, kind: str, **load) -> Config:
         load |= {"setup": ("schema.sql",), "transactions": ({"file": "order.sql"},)}
     return Config.model_validate({
         "target": {"engine": engine, "settings": {"max_wal_size": "2GB"} if engine == "postgres" else {}},
-        "volumes": {name: {"path": str(scratch / name)} for name in "ab"}, "layout": {"data": ["a"], "log": "b", **layout},
+        "volumes": {name: {"path": str(scratch / name)} for name in "ab"},
+        "layout": {"data": ["a"], "log": "b", **layout},
         "workload": {"kind": kind, "connections": 2, "duration_s": 1.0, **load},
     })  # fmt: skip
 
@@ -55,7 +56,8 @@ SPREAD = {"data": ["a", "b"], "data_files": 2, "log": "a", "spread": ["orders"]}
 @pytest.mark.parametrize(
     ("engine", "drive", "size", "layout", "load", "way_out"),
     [
-        pytest.param("postgres", "a", 50, {}, {"kind": "sql"}, "let workload.setup", id="the data directory, by own SQL"),
+        pytest.param("postgres", "a", 50, {}, {"kind": "sql"}, "let workload.setup", id="the "
+        "data directory, by own SQL"),
         # The server stops for good, and the generator only says that it lost it.
         pytest.param("postgres", "b", 36, {}, {"kind": "pgbench", "scale": 6}, "lower workload.scale", id="the log"),
         pytest.param("mariadb", "b", 3, SPREAD, {"kind": "sql"}, "let workload.setup", id="MariaDB, by own SQL"),
@@ -70,7 +72,10 @@ def test_a_setup_that_takes_a_volumes_last_bytes_names_it_and_leaves_nothing(
     with small_drive(scratch, drive, f"{size}m") as place:
         run = run_of(cell(scratch, engine, layout, **load), scratch)
         assert (run.status, run.measurement) == ("failed", None)
-        said = f"the set-up filled volume {drive} ({place}: {size} MiB, {size} MiB of them free before): free some, name a "
+        said = (
+            f"the set-up filled volume {drive} ({place}: {size} MiB, {size} MiB of them free "
+            "before): free some, name a "
+        )
         assert run.reason.startswith(f"{said}larger volume, or {way_out}")
         assert len(run.reason.splitlines()) == 1
         assert len(run.reason) < 600
@@ -118,7 +123,8 @@ def test_the_file_that_a_server_names_tells_the_volume(scratch):
         ("[Errno 28] No space left on device: '{own}/scripts-2'", "filled the temporary folder ({tmp}: "),
         ("Error writing file '/proc/fd/MLx' (Errcode: 28 \"No space left on device\")",
          "filled a folder that is no volume (/proc: "),
-        ("could not extend file: Disk quota exceeded", "used up its user's disk quota on volumes a and b, one file system"),
+        ("could not extend file: Disk quota exceeded", "used up its user's disk quota on volumes "
+        "a and b, one file system"),
     ],
 )  # fmt: skip
 def test_what_was_full_is_named_whatever_it_was(scratch, words, said):

@@ -1,4 +1,6 @@
-"""Why an answer is as it is, where transactions are judged: waits add up to the mean transaction, and to no percentile."""
+"""Why an answer is as it is, where transactions are judged: waits add up to the mean transaction, and to no
+percentile.
+"""
 
 import random
 
@@ -44,7 +46,8 @@ def measurement(mean_s: float, throttle: float | None, writes: float) -> Measure
     waits = make_waits(CONNECTIONS, SECONDS, shares)
     rest = {"cpu_s": 0.006 / mean_s * waits.busy_s, "runqueue_s": 0.1 * sum(shares.values()) * waits.busy_s}
     return Measurement.model_validate({
-        "provenance": "measured", "elapsed_s": SECONDS, "transactions": number, "connection_s": (SECONDS,) * CONNECTIONS,
+        "provenance": "measured", "elapsed_s": SECONDS, "transactions": number,
+        "connection_s": (SECONDS,) * CONNECTIONS,
         "latency": latency_of([(round(mean_s * 1e9), number)]), "waits": waits.model_copy(update=rest),
         "counters": {"volumes": {"volume.a.throttled_writes": writes * number}} if throttle else {},
         "environment": {"volumes": {"a": {"throttle": {"write_iops": throttle}}}} if throttle else {},

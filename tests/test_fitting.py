@@ -36,7 +36,8 @@ def drive_of(law: Law, results: list[Result]) -> MeasuredDrive:
         for one in results
     )  # fmt: skip
     measured = Measured(
-        identity=Identity(model="a drive", firmware="1", limits={}, filesystem="ext4"), measured_at="2026-11-24T00:00:00",
+        identity=Identity(model="a drive", firmware="1", limits={}, filesystem="ext4"),
+        measured_at="2026-11-24T00:00:00",
         seconds=1.0, by="the simulator", complete=True, file_bytes=2**29, sustained=(), points=points,
     )  # fmt: skip
     return MeasuredDrive(name="mine", title="A drive", law=law, measured=measured)
@@ -48,7 +49,8 @@ def simulated(truth: Law) -> list[Result]:
     profile = profiles._drive_of(text)
     asked = planned(quick=True, seed=1)
     tests = [
-        {"volume": "v", "access": "mixed", "reads_per_mille": round(one.read_share * 1000), "block_bytes": one.block_bytes,
+        {"volume": "v", "access": "mixed", "reads_per_mille": round(one.read_share * 1000),
+        "block_bytes": one.block_bytes,
          "pattern": "sequential" if one.sequential else "random", "outstanding": one.depth, "seed": 1,
          "duration_s": 1.0, "warm_up_s": 0.1}
         for one in asked

@@ -120,7 +120,8 @@ def test_a_strangers_name_is_no_path(typed, home, name):
             "canonical.listed: is no table",
         ),
         (
-            'UPDATE experiment SET experiment = json_set(experiment, \'$.base.volumes\', json(\'{"../a": {"path": "."}}\'))',
+            "UPDATE experiment SET experiment = json_set(experiment, '$.base.volumes', "
+            'json(\'{"../a": {"path": "."}}\'))',
             'volumes."../a": can\'t name a volume',
         ),
         (

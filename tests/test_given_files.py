@@ -60,7 +60,8 @@ BLKTRACE = b"".join(
     for at in range(9)
 )
 ODD = (
-    "NaN", "Infinity", "-1", "1e308", "1e999", "9" * 400, "-0.0", "null", "true", '""', "[[" * 40_000, "x" * 200_000, "\0",
+    "NaN", "Infinity", "-1", "1e308", "1e999", "9" * 400, "-0.0", "null", "true", '""', "[[" * 40_000, "x" * 200_000,
+    "\0",
     "\ud800",    "2**63", str(2**63), "-9223372036854775809", "0.1", "1e-320", "\x1b[31m", '"', ",", "\r", "{}",
 )  # fmt: skip
 
@@ -98,7 +99,8 @@ FORMATS: dict[str, Callable[[], tuple[bytes, Callable[[Path], object]]]] = {
     "prediction.json": lambda: (prediction_text().encode(), prediction.read),
     "volumes.toml": lambda: (ASKED.encode(), volumes_file.load),
     "drive.toml": lambda: (profile_text().encode(), MeasuredDrive.read),
-    "partial": lambda: (b'{"a": 1}\n{"asked": [4096, 0.5, 1, false, false], "requests_per_s": 1.0, "mean_latency_s": 0.1}\n',
+    "partial": lambda: (b'{"a": 1}\n{"asked": [4096, 0.5, 1, false, false], "requests_per_s": 1.0, "mean_latency_s": '
+    b'0.1}\n',
                         lambda file: measuring.Kept(file, {"a": 1})),
     "requests.iolog": lambda: (IOLOG.encode(), traces.read),
     "trace.blktrace": lambda: (BLKTRACE, traces.read),
@@ -158,7 +160,8 @@ duration = "1s"
 SCRIPTS = {
     "workload.scripts": POSTGRES + 'kind = "pgbench"\nscripts = ["{file}"]\n',
     "workload.restore": POSTGRES + 'kind = "sql"\ntransactions = [{{ file = "s.sql" }}]\nrestore = "{file}"\n',
-    "workload.trace": 'repetitions = 1\n[target]\nengine = "raw-io"\n[volumes.a]\npath = "."\n[layout]\ndata_size = "8MiB"\n'
+    "workload.trace": 'repetitions = 1\n[target]\nengine = "raw-io"\n[volumes.a]\npath = "."\n[layout]\ndata_size = '
+    '"8MiB"\n'
     '[workload]\nkind = "replay"\ntrace = "{file}"\n',
 }
 

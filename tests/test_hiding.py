@@ -1,4 +1,6 @@
-"""No piece of a password is shown or stored, wherever in a DSN it stands: engines x malformed DSNs x verbs, files too."""
+"""No piece of a password is shown or stored, wherever in a DSN it stands: engines x malformed DSNs x verbs, files
+too.
+"""
 
 import importlib.util
 from urllib.parse import quote
@@ -194,7 +196,8 @@ def test_passwords_in_a_passfile_are_hidden(tmp_path):
 SIGNS = st.text(st.sampled_from("QXZKVWJ9876@:/?#%[]' \\=&;.-"), min_size=4, max_size=12).filter(
     lambda text: text == text.strip()
 )
-FORMS = ["postgresql://someone:{}@localhost:5432/db", "postgresql://someone:{}@/db", "postgresql://someone:{}@db.example.org/db",
+FORMS = ["postgresql://someone:{}@localhost:5432/db", "postgresql://someone:{}@/db",
+"postgresql://someone:{}@db.example.org/db",
          "postgresql://someone@localhost/db?password={}", "host=localhost user=someone password={}",
          "host=localhost user=someone password='{}'", "user=someone sslpassword={} dbname=db"]  # fmt: skip
 

@@ -410,7 +410,9 @@ def test_a_mean_that_one_odd_run_has_made_is_marked_where_it_is_shown_large():
 
 
 def test_a_mean_far_from_its_median_is_marked_where_no_run_is_called_odd():
-    """Of two cells that scatter alike none stands apart, and still a tile must not show 3,000 s where most took 2,000."""
+    """Of two cells that scatter alike none stands apart, and still a tile must not show 3,000 s where most took
+    2,000.
+    """
     times = {1: [10.0, 10.1, 9.9, 10.0, 25.0], 4: [9.0, 9.1, 22.0, 9.0, 8.9]}
     experiment, plan, runs = make_campaign(
         {FILES: [1, 4]}, repetitions=5, elapsed=lambda levels, repetition: times[levels[FILES]][repetition - 1]

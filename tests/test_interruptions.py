@@ -1,5 +1,5 @@
-"""Ctrl-C, SIGTERM, SIGQUIT and kill -9 of a real `storagelab run`: nothing keeps running, nothing stored is lost, and it can
-resume."""
+"""Ctrl-C, SIGTERM, SIGQUIT and kill -9 of a real `storagelab run`: nothing keeps running, nothing stored is lost, and
+it can resume."""
 
 import contextlib
 import os

@@ -23,7 +23,8 @@ def cell(scratch: Path, server: Server, layout: dict | None = None, volumes: str
     return Config.model_validate({
         "target": {"engine": "postgres", "dsn": server.conninfo}, "layout": layout or {},
         "volumes": {name: {"path": str(scratch / name)} for name in volumes},
-        "workload": {"kind": "pgbench", "connections": 2, "duration_s": 0.5, **load}, "between_runs": {"data": "template"},
+        "workload": {"kind": "pgbench", "connections": 2, "duration_s": 0.5, **load},
+        "between_runs": {"data": "template"},
     })  # fmt: skip
 
 

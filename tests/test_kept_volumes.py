@@ -28,7 +28,8 @@ from storagelab.spec.matrix import expand
 
 def spec(place: Path, volume: str, factors: str, header: str = "repetitions = 4\nblocks = 2") -> str:
     return (
-        f'{header}\n[target]\nengine = "raw-io"\n[volumes.a]\npath = "{place}"\n{volume}\n[layout]\ndata_size = "8MiB"\n'
+        f'{header}\n[target]\nengine = "raw-io"\n[volumes.a]\npath = "{place}"\n{volume}\n[layout]\ndata_size = '
+        '"8MiB"\n'
         '[workload]\noperation = "read"\npattern = "random"\nblock = "8KiB"\noutstanding = 8\nduration = "1s"\n'
         f'warm_up = "0s"\n[factors]\n{factors}\n'
     )

@@ -45,7 +45,8 @@ class Tide(Finding):
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
-        return [f"In {one.runs} runs the water stood {one.height_m} m high. Wait for the ebb." for one in cls.of(findings)]
+        said = "In {} runs the water stood {} m high. Wait for the ebb."
+        return [said.format(one.runs, one.height_m) for one in cls.of(findings)]
 
 
 def find(evidence: Evidence) -> Iterator[Tide]:
@@ -69,7 +70,8 @@ class Seagulls(Finding):
     @classmethod
     def line(cls, findings: Findings) -> list[str]:
         seen = sum(one.number for cell in findings.cells for one in cls.of(cell))
-        return [f"{seen} seagulls were seen{', which is more than anybody had expected' * 3}.", f"{seen} seagulls were seen."]
+        more = ", which is more than anybody had expected" * 3
+        return [f"{seen} seagulls were seen{more}.", f"{seen} seagulls were seen."]
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:

@@ -1,4 +1,5 @@
-"""A campaign as a Job of Kubernetes: its objects by the published schemas, what manifests say of claims, what holds it up.
+"""A campaign as a Job of Kubernetes: its objects by the published schemas, what manifests say of claims, what holds it
+up.
 
 No cluster is needed: the server that is asked for classes is a small one on loopback.
 """
@@ -213,7 +214,8 @@ def test_what_a_claim_can_not_be_is_refused(tmp_path, change, classes, problem):
 
 STORED = {
     "/api/v1/nodes/n1": {
-        "metadata": {"labels": {"topology.kubernetes.io/zone": "eu-1a", "node.kubernetes.io/instance-type": "m7i.large"}},
+        "metadata": {"labels": {"topology.kubernetes.io/zone": "eu-1a",
+        "node.kubernetes.io/instance-type": "m7i.large"}},
         "status": {"nodeInfo": {"kubeletVersion": "v1.36.1"}},
     },
     "/api/v1/namespaces/lab/persistentvolumeclaims/my-gp3": {
@@ -305,7 +307,8 @@ FULL = {
 RUNNING = of("Pod", "my-1", spec={"nodeName": "n1"}, status={"phase": "Running"})
 UNSCHEDULED = of(
     "Pod", "my-1", status={"phase": "Pending", "conditions": [
-        {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 3 had volume node affinity conflict"}
+        {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 3 had "
+        "volume node affinity conflict"}
     ]},
 )  # fmt: skip
 NOT_READY = of("Node", "n1", ours=False, status={"conditions": [{"type": "Ready", "status": "Unknown"}]})

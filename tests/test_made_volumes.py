@@ -118,8 +118,8 @@ def raw_spec(scratch: Path, keys: str, seconds: str = "1s", warm_up: str = "0s")
 @pytest.mark.slow
 @pytest.mark.parametrize(("warm_up_s", "told_s"), [(0, 3), (4, None)])
 def test_a_limit_holds_and_credits_let_a_volume_exceed_it_until_they_are_used_up(scratch, warm_up_s, told_s):
-    # 400 requests/s and 1,200 credits: bursts of 800/s end after 1,200 / (800 - 400) = 3 s, so 6 s make 3 x 800 + 3 x 400.
-    # The pause comes after the limit is set and before the load begins.
+    # 400 requests/s and 1,200 credits: bursts of 800/s end after 1,200 / (800 - 400) = 3 s, so 6 s make 3 x 800 + 3 x
+    # 400. The pause comes after the limit is set and before the load begins.
     keys = 'file = "64MiB"\nlimit = { read_iops = 400, burst = { iops = 800, credits = 1200 } }'
     spec = f"{raw_spec(scratch, keys, f'{warm_up_s + 6}s', f'{warm_up_s}s')}[between_runs]\npause = '2s'\n"
     (run,) = runs_of(scratch, spec)
@@ -193,7 +193,8 @@ def test_keys_of_a_limit_replace_the_figures_of_the_disk_that_it_is_like():
 
 def test_commands_find_keys_variables_and_levels_in_their_environment(tmp_path):
     asked = VolumeConfig(
-        path=str(tmp_path), prepare="echo $STORAGELAB_VOLUME $STORAGELAB_RECORDSIZE $STORAGELAB_LEVEL_LAYOUT_DATA_FILES",
+        path=str(tmp_path), prepare="echo $STORAGELAB_VOLUME $STORAGELAB_RECORDSIZE "
+        "$STORAGELAB_LEVEL_LAYOUT_DATA_FILES",
         check="echo at $STORAGELAB_PATH", variables={"recordsize": "16K"},
     )  # fmt: skip
     with volumes.made("zfs", asked, tmp_path, tmp_path, {"layout.data_files": 4}) as made:

@@ -257,8 +257,8 @@ def test_the_listener_is_told_of_start_rows_and_outcome(run_again):
 
 @pytest.mark.slow
 def test_what_lies_between_two_runs_costs_less_than_50_ms(tmp_path, target):
-    """Everything but set-up, run and teardown: planning, storing, showing, ETA; with 500 runs in all. The median counts,
-    as the machine may be busy."""
+    """Everything but set-up, run and teardown: planning, storing, showing, ETA; with 500 runs in all. The median
+    counts, as the machine may be busy."""
     experiment, plan = make_planned({"layout.data_files": list(range(1, 11))}, repetitions=50)
     measured = {
         cell.cell_id: make_measurement(cell.config, 60.0, extension_story(cell.levels, 1)) for cell in plan.cells

@@ -149,8 +149,9 @@ def barred(*_):
 ODD = (
     "--sql-mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE,STRICT_ALL_TABLES", "--autocommit=0", "--wait-timeout=3",
     "--completion-type=CHAIN", "--transaction-isolation=SERIALIZABLE", "--default-storage-engine=MyISAM",
-    "--default-time-zone=+05:00", "--init-connect=SET sql_safe_updates = 1, sql_select_limit = 1, sql_quote_show_create = 0, "
-    "foreign_key_checks = 0, lock_wait_timeout = 9, alter_algorithm = 'INSTANT', auto_increment_increment = 7",
+    "--default-time-zone=+05:00", "--init-connect=SET sql_safe_updates = 1, sql_select_limit = 1, "
+    "sql_quote_show_create = 0, foreign_key_checks = 0, lock_wait_timeout = 9, alter_algorithm = 'INSTANT', "
+    "auto_increment_increment = 7",
 )  # fmt: skip
 
 

@@ -55,7 +55,9 @@ def test_engines_that_promise_different_things_after_a_crash_are_warned_of(scrat
 
 
 def test_servers_that_run_already_are_asked_what_survives_a_crash(scratch, attached):
-    """The shared PostgreSQL runs without fsync; a MariaDB with a binary log that it does not sync is as unsafe as that."""
+    """The shared PostgreSQL runs without fsync; a MariaDB with a binary log that it does not sync is as unsafe as
+    that.
+    """
     with running(scratch / "m", "--log-bin=log", "--server-id=1") as server:
         both = found(scratch, mariadb(scratch, dsn=server.socket_dsn), small(scratch, dsn=attached.conninfo))
     assert [line.partition(" (")[0] for line in both.durability] == [

@@ -64,7 +64,8 @@ def named_in(folder: Path, workload: str, *, volume: str = "") -> dict[str, Path
     """What a spec names with these keys of its workload and its volume."""
     spec = folder / "spec.toml"
     spec.write_text(
-        f'[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n{volume}\n[layout]\ndata = ["a"]\n[workload]\n{workload}\n'
+        f'[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n{volume}\n[layout]\ndata = '
+        f'["a"]\n[workload]\n{workload}\n'
     )
     return named_files.named((cell.config for cell in matrix.expand(reading.load(spec)).cells), folder)
 

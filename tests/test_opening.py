@@ -89,7 +89,8 @@ def test_a_view_that_has_no_end_ends_even_if_it_were_asked(folder):
 
 @pytest.mark.parametrize(
     "statement",
-    [ENDLESS, "SELECT randomblob(9)", "ATTACH ':memory:' AS other", "PRAGMA writable_schema = ON", "DELETE FROM experiment",
+    [ENDLESS, "SELECT randomblob(9)", "ATTACH ':memory:' AS other", "PRAGMA writable_schema = ON", "DELETE "
+    "FROM experiment",
      "CREATE TABLE more (x)", "UPDATE run SET reason = ''"],
 )  # fmt: skip
 def test_of_an_open_store_nothing_else_can_be_asked(folder, statement):

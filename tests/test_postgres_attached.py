@@ -136,7 +136,8 @@ def test_a_server_in_another_pid_namespace_has_no_resource_and_signal_and_says_w
         assert measured.waits.no_split_reason == "the server's processes can't be seen from here"
         on_volumes = small(scratch, dsn=server.conninfo, volumes=["a"])
         assert str(refused(on_volumes, scratch)).startswith(
-            "volumes.a.path: the server does not run on this machine, so storagelab can't make data folders on its volumes"
+            "volumes.a.path: the server does not run on this machine, so storagelab can't make "
+            "data folders on its volumes"
         )
         # Its own signal, as `unshare` would kill it, and it would leave its shared memory.
         (child,) = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()

@@ -65,7 +65,8 @@ def test_every_table_and_index_lies_where_the_layout_says(spread_out):
     assert found["data files of pgbench_accounts"] == ("3", True)
     tables, ok = found["place of the tables"]
     assert ok
-    assert [text.removeprefix(f"{scratch}/").replace("storagelab-tested-0badcafe/", "") for text in tables.split(", ")] == [
+    assert [text.removeprefix(f"{scratch}/").replace("storagelab-tested-0badcafe/",
+    "") for text in tables.split(", ")] == [
         "a/data-file-0001", "a/data-file-0003", "b/data-file-0002", "b/on-b"
     ]  # fmt: skip
     assert found["place of the indexes"][0].endswith("c/storagelab-tested-0badcafe/on-c")
@@ -254,7 +255,8 @@ def test_what_is_wrong_in_a_dump_is_told_without_its_data(scratch):
     (scratch / "before.sql").write_text(text)
     said = failure(own(scratch, setup=[], restore="before.sql"), scratch)
     assert said.startswith(
-        'restoring before.sql failed: psql:before.sql:6: ERROR:  invalid input syntax for type integer: "..." (line 2 of its '
+        'restoring before.sql failed: psql:before.sql:6: ERROR:  invalid input syntax for type integer: "..." (line '
+        "2 of its "
         "rows); the dump is of PostgreSQL 99.1, and this server is "
     )
 

@@ -267,7 +267,8 @@ def of_pgbench(scratch: Path, template: bool = False, scale: int = 30, **layout:
     return Config.model_validate({
         "target": {"engine": "postgres"}, "volumes": {name: {"path": str(scratch / name)} for name in "abc"},
         "layout": {"data": ["a"], "log": "a", **layout}, "between_runs": {"data": "template"} if template else {},
-        "workload": {"kind": "pgbench", "scale": scale, "scripts": ["select-only"], "duration_s": 1.0, "connections": 2},
+        "workload": {"kind": "pgbench", "scale": scale, "scripts": ["select-only"], "duration_s": 1.0,
+        "connections": 2},
     })  # fmt: skip
 
 

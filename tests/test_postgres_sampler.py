@@ -96,7 +96,8 @@ class Stage:
         oid = self.own.execute("SELECT 't'::regclass::oid::bigint").fetchone()
         arguments: dict[str, Any] = {
             "connect": lambda: _connect(self.server), "pids": [each.info.backend_pid for each in self.workers],
-            "measure": MeasureConfig(sample_hz=50), "kernel_view": KERNEL, "relations": {oid[0] if oid else 0: ("t", 1)},
+            "measure": MeasureConfig(sample_hz=50), "kernel_view": KERNEL,
+            "relations": {oid[0] if oid else 0: ("t", 1)},
             "probe": lambda: {"clock_s": time.monotonic()},
         }  # fmt: skip
         return watcher(**arguments | changes)

@@ -30,8 +30,8 @@ def thing(name, kind, size=80_000_000, volume="a"):
 
 
 def shop(**changes):
-    """10 s of 8 sessions: 200 transactions a second, each with a read of the table, half a read of its index, and half a
-    write of the log; half of the table's reads are answered by the page cache.
+    """10 s of 8 sessions: 200 transactions a second, each with a read of the table, half a read of its index, and half
+    a write of the log; half of the table's reads are answered by the page cache.
     """
     facts = {
         "storagelab": "0.2.0", "engine": "postgres", "server_version": "17.1", "started_at": "2026-11-24T20:00:00Z",
@@ -94,7 +94,8 @@ def test_sessions_that_a_limit_holds_back_gather_and_share_a_log_write(predicted
     # 0.5 writes of the log a transaction, whatever the volume: 40 / 0.5 = 80 a second, and 200 were captured.
     assert predicted(asked)["slow"].times_present.value == pytest.approx(0.4, rel=0.05)
     # With commits counted: 200 a second on 100 writes; in one slice, which was used up, 8 sessions gathered. So a write
-    # serves (200 - 8) / (100 - 2) = 1.96 commits, and each slice of the slow volume 8 - 2 x 1.96 more: 40 x 1.96 + 40.8.
+    # serves (200 - 8) / (100 - 2) = 1.96 commits, and each slice of the slow volume 8 - 2 x 1.96 more: 40 x 1.96 +
+    # 40.8.
     found = predicted(asked, shop(write_transactions=2000))["slow"]
     assert found.times_present.value == pytest.approx((40 * 1.96 + 40.8) / 200, rel=0.05)
     assert found.limited_by == "writes of c"

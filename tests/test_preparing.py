@@ -1,4 +1,6 @@
-"""Volumes made of whole drives, in a guest: each kind is made, read back and given back; what must not be touched is not."""
+"""Volumes made of whole drives, in a guest: each kind is made, read back and given back; what must not be touched is
+not.
+"""
 
 import json
 import os

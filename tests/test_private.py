@@ -19,7 +19,8 @@ pytestmark = pytest.mark.usefixtures("fresh_databases")
 
 ODD_VALUES = {
     "PGAPPNAME": "mine", "PGCHANNELBINDING": "require", "PGCLIENTENCODING": "nonsense", "PGCONNECT_TIMEOUT": "nonsense",
-    "PGDATA": "/nowhere", "PGDATABASE": "nowhere", "PGDATESTYLE": "nonsense", "PGGEQO": "nonsense", "PGGSSDELEGATION": "1",
+    "PGDATA": "/nowhere", "PGDATABASE": "nowhere", "PGDATESTYLE": "nonsense", "PGGEQO": "nonsense",
+    "PGGSSDELEGATION": "1",
     "PGGSSENCMODE": "require", "PGGSSLIB": "nonsense", "PGHOST": "203.0.113.1", "PGHOSTADDR": "127.0.0.1",
     "PGKRBSRVNAME": "nobody", "PGLOADBALANCEHOSTS": "nonsense", "PGMAXPROTOCOLVERSION": "nonsense",
     "PGMINPROTOCOLVERSION": "nonsense", "PGOPTIONS": "-c synchronous_commit=off", "PGPASSFILE": "/nowhere",
@@ -27,7 +28,8 @@ ODD_VALUES = {
     "PGREQUIRESSL": "1", "PGSERVICE": "nowhere", "PGSERVICEFILE": "/nowhere", "PGSSLCERT": "/nowhere",
     "PGSSLCERTMODE": "require", "PGSSLCRL": "/nowhere", "PGSSLKEY": "/nowhere", "PGSSLMAXPROTOCOLVERSION": "nonsense",
     "PGSSLMINPROTOCOLVERSION": "nonsense", "PGSSLMODE": "verify-full", "PGSSLNEGOTIATION": "direct",
-    "PGSSLROOTCERT": "/nowhere", "PGSSLSNI": "nonsense", "PGSYSCONFDIR": "/nowhere", "PGTARGETSESSIONATTRS": "read-only",
+    "PGSSLROOTCERT": "/nowhere", "PGSSLSNI": "nonsense", "PGSYSCONFDIR": "/nowhere",
+    "PGTARGETSESSIONATTRS": "read-only",
     "PGTZ": "Nowhere/Nothing", "PGUSER": "nobody-of-that-name", "PG_OOM_ADJUST_FILE": "/nowhere",
 }  # fmt: skip
 

@@ -15,7 +15,8 @@ from storagelab.targets.engines import engine_in
 REFUSED = {
     "postgres": [
         *({name: "touch /tmp/x"} for name in (
-            "archive_command", "restore_command", "archive_cleanup_command", "recovery_end_command", "ssl_passphrase_command",
+            "archive_command", "restore_command", "archive_cleanup_command", "recovery_end_command",
+            "ssl_passphrase_command",
             "Archive_Command",
         )),
         *({name: "evil"} for name in (
@@ -36,8 +37,10 @@ REFUSED = {
 }  # fmt: skip
 HARMLESS = {
     "postgres": [
-        {"archive_command": ""}, {"shared_preload_libraries": ""}, {"log_directory": "log"}, {"timezone": "Europe/Berlin"},
-        {"log_line_prefix": "%m [%p] "}, {"shared_buffers": "64MB"}, {"fsync": False}, {"search_path": '"$user", public'},
+        {"archive_command": ""}, {"shared_preload_libraries": ""}, {"log_directory": "log"},
+        {"timezone": "Europe/Berlin"},
+        {"log_line_prefix": "%m [%p] "}, {"shared_buffers": "64MB"}, {"fsync": False},
+        {"search_path": '"$user", public'},
         {"archive_mode": "off"}, {"log_filename": "postgres-%Y..log"},
     ],
     "mariadb": [

@@ -1,4 +1,6 @@
-"""Programs run to their end, or end together with everything that they started, and see few of the caller's variables."""
+"""Programs run to their end, or end together with everything that they started, and see few of the caller's
+variables.
+"""
 
 import os
 import shutil

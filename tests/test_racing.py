@@ -101,7 +101,9 @@ def test_a_race_with_a_clear_field_costs_at_most_three_quarters_of_the_runs():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layouts", [5, 16])
 def test_at_most_one_race_in_twenty_loses_one_of_the_fastest(kind, layouts):
-    """Of races with one noisy layout, one in 17, as of any verdict. `make bench ARGS="--only races"` draws 1,000 of each."""
+    """Of races with one noisy layout, one in 17, as of any verdict. `make bench ARGS="--only races"` draws 1,000 of
+    each.
+    """
     races = 250
     lost = sum(bool(race(equal(layouts), kind, np.random.default_rng(seed)).standing.left) for seed in range(races))
     most = 0.06 if "noisy" in kind else 0.05

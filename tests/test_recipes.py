@@ -1,4 +1,6 @@
-"""The recipes of docs/how-to/cluster, tried on loopback with the programs that they are for, or read by their parsers."""
+"""The recipes of docs/how-to/cluster, tried on loopback with the programs that they are for, or read by their
+parsers.
+"""
 
 import contextlib
 import getpass

@@ -29,7 +29,8 @@ def test_definers_are_left_out_of_views_and_triggers_but_not_of_rows():
 
 def test_values_of_the_data_are_in_no_message_and_names_are():
     for words, shown in (
-        ('ERROR:  invalid input syntax for type integer: "s3cret"', 'ERROR:  invalid input syntax for type integer: "..."'),
+        ('ERROR:  invalid input syntax for type integer: "s3cret"', 'ERROR:  invalid input '
+        'syntax for type integer: "..."'),
         ("ERROR 1062 (23000) at line 7: Duplicate entry 's3c'ret' for key 'PRIMARY'",
          "ERROR 1062 (23000) at line 7: Duplicate entry '...' for key 'PRIMARY'"),
         ('ERROR:  column "nope" does not exist', 'ERROR:  column "nope" does not exist'),

@@ -1,4 +1,6 @@
-"""Worlds that can't be, as a person meets them: `storagelab plan` refuses by the spec's key before anything is touched."""
+"""Worlds that can't be, as a person meets them: `storagelab plan` refuses by the spec's key before anything is
+touched.
+"""
 
 import json
 import sys
@@ -75,7 +77,8 @@ def test_files_that_would_be_too_small_on_their_drive_are_refused(refused, tmp_p
         ("4_000_000_000", "drives.ssd: drive profile 'iodrive-320': dies is 4000000000: it can't be over 65536"),
         (
             '"many"',
-            "drives.ssd.profile: the profile mine.toml can't be used: geometry.dies must be a whole number from 0 to 429",
+            "drives.ssd.profile: the profile mine.toml can't be used: geometry.dies must be a "
+            "whole number from 0 to 429",
         ),
         ("-3", "geometry.dies must be a whole number from 0 to 4294967295, not -3"),
         ("1.5", "geometry.dies must be a whole number from 0 to 4294967295, not 1.5"),

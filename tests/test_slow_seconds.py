@@ -1,4 +1,6 @@
-"""Where a percentile is judged, its tail is described by its seconds, and no steps of the mean transaction are shown."""
+"""Where a percentile is judged, its tail is described by its seconds, and no steps of the mean transaction are
+shown.
+"""
 
 import random
 

@@ -119,7 +119,8 @@ def test_a_database_of_that_name_that_is_not_ours_stops_everything_and_stays(mon
         monkeypatch.setenv("STORAGELAB_TESTED", running.dsn())
         session = connect(config().target)
         session.execute(
-            f"CREATE DATABASE [{PREFIX}]\nON PRIMARY (NAME = N'x', FILENAME = N'/data/{PREFIX}.mdf', FILEGROWTH = 64MB) "
+            f"CREATE DATABASE [{PREFIX}]\nON PRIMARY (NAME = N'x', FILENAME = N'/data/{PREFIX}.mdf', FILEGROWTH = "
+            "64MB) "
             "FILEGROUP LOG ON"
         )
         with pytest.raises(PreflightError, match="storagelab did not make it"):

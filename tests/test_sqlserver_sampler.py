@@ -247,7 +247,8 @@ def test_locks_latches_and_the_queue_for_a_cpu_are_named():
         Task(54, "WRITELOG", 3, "", None),
     )
     assert {group.wait_type: group.resource.text for group in groups} == {
-        "LCK_M_IX": "objectlock", "LATCH_EX": "ACCESS_METHODS_HOBT_COUNT", "SOS_SCHEDULER_YIELD": "a CPU", "WRITELOG": "",
+        "LCK_M_IX": "objectlock", "LATCH_EX": "ACCESS_METHODS_HOBT_COUNT", "SOS_SCHEDULER_YIELD": "a CPU",
+        "WRITELOG": "",
     }  # fmt: skip
 
 

@@ -46,7 +46,8 @@ def test_a_run_measures_what_was_asked_and_leaves_nothing(server):
     assert measured.checkpoint_s is not None
     assert [check for check in measured.checks if check.ok is not True] == []
     assert {check.name for check in measured.checks} >= {
-        "data files", "place of the data files", "place of the log", "length of the data files", "files that grew", "table",
+        "data files", "place of the data files", "place of the log", "length of the data files", "files that grew",
+        "table",
         "volume a", "volume b",
     }  # fmt: skip
     assert server.names == {"master", "somebody"}
@@ -301,8 +302,8 @@ YOUNGER_THAN_THE_PARSER = (
     re.compile(r"^ALTER DATABASE \[\w+\] SET ACCELERATED_DATABASE_RECOVERY = ON$"),
     re.compile(r", OPTIMIZE_FOR_SEQUENTIAL_KEY = ON(?=\))"),
 )
-"""The parser is of June 2019, and does not know these two options yet; Microsoft's pages of ALTER DATABASE SET options and
-of index options have them. They are taken out of what it reads."""
+"""The parser is of June 2019, and does not know these two options yet; Microsoft's pages of ALTER DATABASE SET options
+and of index options have them. They are taken out of what it reads."""
 
 
 @pytest.mark.slow

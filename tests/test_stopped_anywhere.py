@@ -1,4 +1,6 @@
-"""Campaigns of every shape, stopped anywhere: all that is made of stored runs can be made, and has no figure that is none."""
+"""Campaigns of every shape, stopped anywhere: all that is made of stored runs can be made, and has no figure that is
+none.
+"""
 
 import contextlib
 import io
@@ -133,7 +135,8 @@ def holds(shape: Shape) -> None:
 
 
 ON_HOSTS_THAT_DO_NOT_COUNT = Shape(
-    of="inserts on PostgreSQL", factors=2, repetitions=3, order="cell-by-cell", costly=True, made=8, times="a little noise",
+    of="inserts on PostgreSQL", factors=2, repetitions=3, order="cell-by-cell", costly=True, made=8, times="a "
+    "little noise",
     troubles=0.6, hosts=3, race=0.03, waits=True, seed=11257,
 )  # fmt: skip
 """A cell ran only on hosts that made less than half of the layouts."""

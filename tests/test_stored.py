@@ -1,5 +1,5 @@
-"""Damaged stores: every verb reports them in one message and never changes them, and what is left is exported. Large stores
-are read in slim form."""
+"""Damaged stores: every verb reports them in one message and never changes them, and what is left is exported. Large
+stores are read in slim form."""
 
 import json
 import sqlite3

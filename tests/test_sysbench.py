@@ -74,7 +74,10 @@ def test_the_warm_up_ends_with_a_checkpoint_of_its_report():
 def test_a_failure_is_told_in_sysbenchs_words_with_the_users_file():
     said = "Threads started!\nFATAL: `thread_run' function failed: ./storagelab-script.lua:3: SQL error, errno = 0\n"
     assert sysbench.words(said, "mine.lua") == "`thread_run' function failed: mine.lua:3: SQL error, errno = 0"
-    full = "FATAL: mysql_drv_query() returned error 1114 (The table 'sbtest1' is full) for query 'INSERT INTO sbtest1 VALUES"
+    full = (
+        "FATAL: mysql_drv_query() returned error 1114 (The table 'sbtest1' is full) for query "
+        "'INSERT INTO sbtest1 VALUES"
+    )
     assert sysbench.words(full, "") == "mysql_drv_query() returned error 1114 (The table 'sbtest1' is full)"
 
 

@@ -23,7 +23,8 @@ def cell(scratch, engine="postgres", layout=None, settings=None, data="template"
         (scratch / name).mkdir(exist_ok=True)
     return Config.model_validate({
         "target": {"engine": engine, "settings": settings or {}},
-        "volumes": {name: {"path": str(scratch / name)} for name in "ab"}, "layout": {"data": ["a", "b"], **(layout or {})},
+        "volumes": {name: {"path": str(scratch / name)} for name in "ab"},
+        "layout": {"data": ["a", "b"], **(layout or {})},
         "workload": {"kind": "pgbench", "connections": 2, "duration_s": 0.5, **load}, "between_runs": {"data": data},
     })  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""Whom a CPU quota of control groups held back, on recorded machines with groups of either version, and on this very one."""
+"""Whom a CPU quota of control groups held back, on recorded machines with groups of either version, and on this very
+one.
+"""
 
 import contextlib
 import os

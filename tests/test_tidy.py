@@ -91,12 +91,14 @@ def test_no_source_file_is_longer_than_a_reader_can_hold():
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE_LINES} == {}
 
 
-# Modules that open files that storagelab, its package, the kernel or a server on this machine wrote. Files of others are
-# opened by `spec/given_files.py` alone.
+# Modules that open files that storagelab, its package, the kernel or a server on this machine wrote. Files of others
+# are opened by `spec/given_files.py` alone.
 OPENING = re.compile(r"\.read_text\(|\.read_bytes\(|(?<![\w.])(?<!def )open\(|\.open\((?:\"r|encoding)")
 MAY_OPEN = re.compile(
-    r"machine/|provisioning/|experiments/|screen|spec/given_files|run/(?:opening|cluster)|report/drawing/runtime|validation/|"
-    r"capture/(?:file_systems|perf|tracefs)|profiles/__init__|predicting/prediction|drives/fitting|verbs/init|verbs/validate|"
+    r"machine/|provisioning/|experiments/|screen|spec/given_files|run/(?:opening|cluster)|"
+    r"report/drawing/runtime|validation/|"
+    r"capture/(?:file_systems|perf|tracefs)|profiles/__init__|predicting/prediction|drives/fitting|"
+    r"verbs/init|verbs/validate|"
     r"targets/(?:attaching|captured|descriptors|locking|marks|private|programs|templates|temporary|raw/fio|raw/sender|"
     r"generators/restoring|states|\w+/captured|postgres/(?:found|server))"
 )

@@ -22,7 +22,8 @@ def test_an_iolog_of_version_3_has_times_and_one_of_version_2_has_waits(tmp_path
     )
     second = read(
         tmp_path,
-        "fio version 2 iolog\n/a add\n/a open\n/a read 4096 512\n/a wait 250 0\n/a write 0 1024\n/a wait 50 0\n/a sync\n",
+        "fio version 2 iolog\n/a add\n/a open\n/a read 4096 512\n/a wait 250 0\n/a write 0 1024\n/a wait 50 0\n/a "
+        "sync\n",
     )
     assert third.requests == second.requests == ((0, "r", 4096, 512), (250, "w", 0, 1024), (300, "s", 0, 0))
     assert (third.left_out, second.left_out) == ({"trim": 1}, {})

@@ -31,8 +31,8 @@ def test_only_what_ended_in_the_part_that_counts_counts():
 
 
 def test_latency_and_throughput_come_from_the_stretches_in_which_nothing_looked():
-    """Watched seconds have 3 transactions of 2 ms, unwatched ones 4 of 1 ms. A rest that begins before the part that counts
-    is cut off.
+    """Watched seconds have 3 transactions of 2 ms, unwatched ones 4 of 1 ms. A rest that begins before the part that
+    counts is cut off.
     """
     ends = [
         (second + place / 10, 2e3 if second % 2 else 1e3)

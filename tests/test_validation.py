@@ -328,7 +328,8 @@ def test_the_sum_counts_what_is_not_simulated_and_gives_median_and_worst_error()
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        ("A11", "226,362 s"), ("A14", "45.74 M"), ("A15", "78.7 %"), ("A37", "1.1 s"), ("A39", "829,000"), ("A51", "37 GB"),
+        ("A11", "226,362 s"), ("A14", "45.74 M"), ("A15", "78.7 %"), ("A37", "1.1 s"), ("A39", "829,000"),
+        ("A51", "37 GB"),
         ("A52", "0.283"), ("A54", "48 to 64 µs"), ("A8", "8 < 128"), ("B3", "25 to 45 %"), ("D4", "1,400 MB/s"),
     ],
 )  # fmt: skip

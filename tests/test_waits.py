@@ -159,7 +159,8 @@ def test_a_worked_example_is_raked_as_the_comment_says():
     rows = {row.wait_type: row for row in normalise(raw)}
     assert rows["Lock:extend"].resource_s == pytest.approx(70 * 60 / 80)
     assert rows["IO:WALSync"].resource_s == pytest.approx(70 * 20 / 80)
-    # 20 % of 110 ticks found a session on a CPU, 22 of the 25 where one can be; so 3 of these queued, and 5 for the lock.
+    # 20 % of 110 ticks found a session on a CPU, 22 of the 25 where one can be; so 3 of these queued, and 5 for the
+    # lock.
     assert rows["Lock:extend"].signal_s == pytest.approx(10 * 5 / 8)
     assert rows["IO:WALSync"].signal_s == pytest.approx(10 * 15 * 3 / 25 / 8)
     assert rows[RUNNABLE_NO_EVENT].signal_s == pytest.approx(10 * 10 * 3 / 25 / 8)

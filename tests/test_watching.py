@@ -87,7 +87,9 @@ def test_turns_leave_unwatched_stretches_without_a_look(monkeypatch):
 
 @given(st.integers(0, 1000))
 def test_watched_and_unwatched_stretches_share_a_trend(eights):
-    """Of eight stretches, both kinds have the same number, the same sum of places, and the same sum of their squares."""
+    """Of eight stretches, both kinds have the same number, the same sum of places, and the same sum of their
+    squares.
+    """
     places = range(8 * eights, 8 * eights + 8)
     watched = [place for place in places if watching.is_watched((place + 0.5) * watching.STRETCH_S)]
     rest = [place for place in places if place not in watched]

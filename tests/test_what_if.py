@@ -1,4 +1,6 @@
-"""What-if answers as sentences: each figure in them comes out of the findings, and nothing is said without a finding."""
+"""What-if answers as sentences: each figure in them comes out of the findings, and nothing is said without a
+finding.
+"""
 
 from fabricated_findings import FILES, LOG, golden, make_findings, said_in
 
@@ -41,7 +43,8 @@ TURNS = EffectChange(
     difference=ratio(1.12, 1.18, 1.23),
 )  # fmt: skip
 REMEMBERS = DriveTrend(
-    drive="ssd", quantity="write_amplification", first=ratio(1, 1, 1), last=ratio(1.22, 1.25, 1.28), rank_correlation=0.99,
+    drive="ssd", quantity="write_amplification", first=ratio(1, 1, 1), last=ratio(1.22, 1.25, 1.28),
+    rank_correlation=0.99,
     with_time=0.8, blocks=3, randomised=False,
 )  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""Runs in the guest: kills preparations at each step, refuses drives that others use, and runs a spec from plan to undo."""
+"""Runs in the guest: kills preparations at each step, refuses drives that others use, and runs a spec from plan to
+undo.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,8 @@ def refusal(device: str) -> str:
 
 
 def survives_kills() -> None:
-    """Kills the making and the giving back at each step that the journal announces, and some of a RAID with encryption; the
-    next call gives the drives back.
+    """Kills the making and the giving back at each step that the journal announces, and some of a RAID with encryption;
+    the next call gives the drives back.
     """
     alone = of(IDS[1], capacity="80%")
     stacked = of(*IDS[:2], raid_level="raid1", encryption="luks2", capacity="60%")
@@ -77,8 +79,8 @@ def survives_kills() -> None:
 
 
 def tells_its_own_from_what_others_made() -> None:
-    """A kill leaves something half made. The next call gives it back, with the queue's settings, but not if somebody has made
-    a file system there since.
+    """A kill leaves something half made. The next call gives it back, with the queue's settings, but not if somebody
+    has made a file system there since.
     """
     asked = {"scheduler": "none", "read_ahead_bytes": 2**18}
     before = queues.now(ONE.name, asked)
@@ -106,7 +108,9 @@ def tells_its_own_from_what_others_made() -> None:
 
 
 def waits_for_what_a_kill_left() -> None:
-    """A kill comes while cryptsetup opens the volume, slowly. The next call waits for it, and takes apart what it made."""
+    """A kill comes while cryptsetup opens the volume, slowly. The next call waits for it, and takes apart what it
+    made.
+    """
     slow, begun = Path("/mnt/slow"), Path("/mnt/begun")
     slow.mkdir()
     program = slow / "cryptsetup"
@@ -155,7 +159,9 @@ def forgets_partitions_that_somebody_looks_at() -> None:
 
 
 def waits_for_udev() -> None:
-    """udev may be late to hear that a partition is gone, whose name a new one has by then, and take that out of its RAID."""
+    """udev may be late to hear that a partition is gone, whose name a new one has by then, and take that out of its
+    RAID.
+    """
     partitioned()
     rule = Path("/run/udev/rules.d/10-slow.rules")
     rule.parent.mkdir(parents=True, exist_ok=True)

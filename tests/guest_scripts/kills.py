@@ -12,8 +12,8 @@ from storagelab.provisioning.journal import Journal
 
 
 def killed_at(number: int, asked: VolumeConfig, place: Path, results: Path, *, begins: str = "") -> str | None:
-    """Makes the volume in a process that is killed at the step of this number among those that begin so. The step; None if
-    there are fewer, and the process came to its end.
+    """Makes the volume in a process that is killed at the step of this number among those that begin so. The step; None
+    if there are fewer, and the process came to its end.
     """
     child = os.fork()
     if child == 0:

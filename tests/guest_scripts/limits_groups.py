@@ -1,4 +1,6 @@
-"""Runs in the guest: a limit by version 2 of the control groups, for a process in a group of its own and for one in none."""
+"""Runs in the guest: a limit by version 2 of the control groups, for a process in a group of its own and for one in
+none.
+"""
 
 from __future__ import annotations
 

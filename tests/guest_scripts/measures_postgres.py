@@ -37,7 +37,8 @@ if __name__ == "__main__":
     (folder / "campaign.toml").write_text(SPEC)
     wiped = ["--yes-wipe", "D0", "--yes-wipe", "D1"]
     for words in (
-        ["plan", "campaign.toml"], ["run", "campaign.toml", *wiped], ["report", "campaign", "--format", "md"], ["volumes"],
+        ["plan", "campaign.toml"], ["run", "campaign.toml", *wiped], ["report", "campaign", "--format", "md"],
+        ["volumes"],
         ["export", "campaign", "--output", f"{os.environ['RESULTS']}/campaign.json"],
     ):  # fmt: skip
         print("$ storagelab", *words, flush=True)

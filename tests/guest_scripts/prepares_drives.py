@@ -125,8 +125,8 @@ def refuses() -> None:
 
 
 def survives_kills() -> None:
-    """Kills the making and the giving back of a drive at each step that formats it; the next call gives it back. Kills at
-    the other steps need no NVMe drive: `keeps_its_promises`.
+    """Kills the making and the giving back of a drive at each step that formats it; the next call gives it back. Kills
+    at the other steps need no NVMe drive: `keeps_its_promises`.
     """
     asked = of("TWO", capacity="80%", sector_bytes=4096)
     volumes.confirm("a", asked, RESULTS)

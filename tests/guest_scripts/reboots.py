@@ -1,4 +1,6 @@
-"""Runs in the guest, in two boots: a volume that was prepared by hand is still there after the power failed in its block."""
+"""Runs in the guest, in two boots: a volume that was prepared by hand is still there after the power failed in its
+block.
+"""
 
 from __future__ import annotations
 

@@ -248,13 +248,13 @@ class Taking:
         rows = []
         for (name, operation, by), count in now.counts.items():
             before = self.last.counts.get((name, operation, by), Count(0, 0, 0.0))
-            size = count.bytes - before.bytes
+            size = max(0, count.bytes - before.bytes)
             requests = (
                 (count.requests or 0) - (before.requests or 0) if count.requests is not None else -(-size // 8192)
             )
             if requests > 0:
                 seconds = None if count.seconds is None else max(0.0, count.seconds - (before.seconds or 0.0))
-                row = IoRow(second, name, operation, by, requests, max(0, size), None, seconds)  # type: ignore[arg-type]
+                row = IoRow(second, name, operation, by, requests, size, None, seconds)  # type: ignore[arg-type]
                 rows.append(row)
                 if name not in self.ever:
                     kind = name if name in (LOG, TEMPORARY) else "other"

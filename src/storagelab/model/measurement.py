@@ -39,8 +39,8 @@ NOT_AT_ONCE: Mapping[str, str] = {
 }
 """Transactions that were not done, or not at once: the counter's name -> what became of them."""
 REFUSED_MOST = 0.05
-"""A run in which a larger share of transactions was refused or made again is `unverified`. Deadlocks of sysbench in small
-tables reach 3 %."""
+"""A run in which a larger share of transactions was refused or made again is `unverified`. Deadlocks of sysbench in
+small tables reach 3 %."""
 LOAD = "load"
 """The group of counters with `counts_after_s`: when a run began to count, in seconds since its load began."""
 CYCLES = "checkpoint cycles"

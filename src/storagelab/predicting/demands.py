@@ -114,7 +114,8 @@ def demands_of(capture: Capture, name: str) -> Demands:
         )
     if manifest.idle_seconds > max(IDLE * manifest.seconds, manifest.interval_seconds):
         raise StoreError(
-            f"{name}: can't say: no session worked for {manifest.idle_seconds:g} of {manifest.seconds:.0f} s, so its rate is "
+            f"{name}: can't say: no session worked for {manifest.idle_seconds:g} of {manifest.seconds:.0f} s, so its "
+            "rate is "
             "not the load's\n  Capture again while the load runs all the time."
         )
     machine = manifest.machine

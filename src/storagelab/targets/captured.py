@@ -15,7 +15,8 @@ from storagelab.machine.processes import stat_fields
 
 OTHER_FILES = "other files"
 SYSTEM_SCHEMAS: Mapping[str, tuple[str, ...]] = {
-    "postgres": ("pg_catalog", "information_schema"), "mariadb": ("mysql", "sys", "performance_schema"), "sqlserver": (),
+    "postgres": ("pg_catalog", "information_schema"), "mariadb": ("mysql", "sys", "performance_schema"),
+    "sqlserver": (),
 }  # fmt: skip
 """Schemas of the servers' own tables, by engine."""
 LOG, TEMPORARY = "log", "temporary"

@@ -1,4 +1,6 @@
-"""What changes times whatever runs: what a run leaves behind for the next one, and drifts or jumps during the experiment."""
+"""What changes times whatever runs: what a run leaves behind for the next one, and drifts or jumps during the
+experiment.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Runs that failed, are not made yet or are few, and campaigns that only an earlier version could judge: the findings may
-still change, and intervals are wide or missing.
+"""Runs that failed, are not made yet or are few, and campaigns that only an earlier version could judge: the findings
+may still change, and intervals are wide or missing.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Runs too short to say much about the drive; and short runs on volumes that a control group throttles, where the kernel
-admits requests in slices of time.
+"""Runs too short to say much about the drive; and short runs on volumes that a control group throttles, where the
+kernel admits requests in slices of time.
 """
 
 from __future__ import annotations

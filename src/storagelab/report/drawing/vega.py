@@ -177,12 +177,16 @@ _RESERVED_BYTES = 68 * 2**30
 
 
 def drawer() -> Any:
-    """The library that draws. Raises StoragelabError if it can't begin here, which would end this process by a signal."""
+    """The library that draws. Raises StoragelabError if it can't begin here, which would end this process by a
+    signal.
+    """
     limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit_bytes != resource.RLIM_INFINITY and limit_bytes < _RESERVED_BYTES:
         raise StoragelabError(
-            f"charts can't be drawn: a limit lets this process have {bytes_(limit_bytes)} of addresses, and their library "
-            f"reserves {bytes_(_RESERVED_BYTES)}\n  lift it (ulimit -v unlimited), or write the report as text: --format md"
+            f"charts can't be drawn: a limit lets this process have {bytes_(limit_bytes)} of addresses, and their "
+            "library "
+            f"reserves {bytes_(_RESERVED_BYTES)}\n  lift it (ulimit -v unlimited), or write the report as text: "
+            "--format md"
         )
     import vl_convert  # here, since it loads slowly and most verbs don't need it
 
