@@ -18,8 +18,8 @@ PACKAGE_DATA = {".sql", ".html", ".css", ".js", ".json", ".toml", ".typed", ".py
 
 # Test modules that test something else than the module of their name.
 TESTS_OF_THE_WHOLE = {
-    "added", "article_a", "determinism", "engine_folders", "explore_in_browser", "fitted_means", "html_in_browser",
-    "interruptions", "mariadb_faults", "odd_surroundings", "postgres_faults", "raw_io_side_by_side",
+    "added", "article_a", "determinism", "engine_folders", "explore_in_browser", "fitted_means", "full_disks",
+    "html_in_browser", "interruptions", "mariadb_faults", "odd_surroundings", "postgres_faults", "raw_io_side_by_side",
     "ready_made_specs", "recipes", "sim_bindings", "simulated_refusals", "stopped_anywhere", "surface", "tidy", "wheel",
 }  # fmt: skip
 
