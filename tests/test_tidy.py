@@ -35,7 +35,10 @@ TESTS_OF_A_PART = {
     "postgres_waiting": "sampler", "postgres_workload": "inserts", "remote": "places", "settling": "counting",
     "sqlserver_counters": "sampler", "sqlserver_facts": "known", "sqlserver_pages": "sampler",
     "sqlserver_tsql": "connecting", "sqlserver_waiting": "sampler", "thin": "over_time", "thinning": "measurement",
-    "throttling": "cpu_time", "trial": "starting", "watch": "sampler", "written": "reading",
+    "throttling": "procfs", "trial": "starting", "watch": "sampler", "written": "reading",
+    "carry_over": "basis", "drafts": "init", "drive_states": "drive_trends", "interactions": "statements",
+    "orders": "matrix", "racing": "raced", "throttle_slices": "short_runs", "unlike_copies": "unlike_hosts",
+    "watching_cost": "watching",
 }  # fmt: skip
 
 # Spelt in pieces, so that this file does not hold what it looks for.
