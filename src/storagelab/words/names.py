@@ -10,6 +10,7 @@ those are. The spec's own short names ([labels]) come before these, wherever a c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeGuard
 
 from storagelab.model.measurement import Run
 from storagelab.model.objects import KEY
@@ -100,6 +101,10 @@ def is_counted(name: str) -> bool:
 def factor_noun(name: str) -> str:
     """A factor as a noun: "number of data files", "format of drive ssd"."""
     return f"number of {_COUNTED[name][1]}" if name in _COUNTED else factor_text(name)
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def value_text(value: JsonValue) -> str:
@@ -200,8 +205,7 @@ def cell_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> st
 
 def _level_in_short(name: str, value: JsonValue, twice: Iterable[str], labels: Labels) -> str:
     factor, text = factor_text(name) if name in twice else short_factor(name, labels), value_text(value)
-    counted = name in labels and isinstance(value, int | float) and not isinstance(value, bool)
-    if counted or name in _COUNTED:
+    if (name in labels and is_number(value)) or name in _COUNTED:
         return f"{text} {one_of(factor) if value == 1 else factor}"
     if name in ALONE:
         return f"{factor} on {text}"

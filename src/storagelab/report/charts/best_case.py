@@ -104,11 +104,11 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 
 def _caption(data: Figure, _findings: Findings) -> str:
     """A sentence on which level is fastest where."""
-    best: Sequence[Row] = [row for row in data.rows if row["line"] == data.lines[1]]
     axis = data.arrangement.x.name if data.arrangement.x is not None else ""
     named: dict[str, list[str]] = {}
-    for row in best:
-        named.setdefault(str(row["name"]), []).append(str(row["x"]))
+    for row in data.rows:
+        if row["line"] == data.lines[1]:
+            named.setdefault(str(row["name"]), []).append(str(row["x"]))
     parts = [f"with {phrase(axis, _values(data, places))}: {name}" for name, places in named.items()]
     return f"The fastest by their means, {'; '.join(parts)}. Part of being the fastest is chance."
 

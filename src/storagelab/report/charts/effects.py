@@ -13,7 +13,7 @@ from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP
 from storagelab.report.drawing.vega import NARROW, WIDE, Form, Sheet, Spec, finished, in_lines
 from storagelab.report.words import compared
-from storagelab.report.words.marks import change_text, untested_text
+from storagelab.report.words.marks import effect_change
 from storagelab.report.words.table import Heading, Table
 from storagelab.words import numbers
 from storagelab.words.names import factor_text, level_text, value_text
@@ -45,7 +45,8 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
             "low_percent": None if effect.ratio.low is None else 100 * (effect.ratio.low - 1),
             "high_percent": None if effect.ratio.high is None else 100 * (effect.ratio.high - 1),
             "judged": judged(effect),
-            "tip": f"{effect_text(effect)}: {_changed(findings, effect)}",
+            "tip": f"{effect_text(effect)}: {effect_change(findings, effect)}"
+            f"{f'; {judged(effect)}' if effect.tested else ''}",
         }
         for effect in shown
     ]
@@ -55,11 +56,6 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
         legend=compared.quantity(findings),
         hidden_lines=len(overall) - len(shown),
     )
-
-
-def _changed(findings: Findings, effect: Effect) -> str:
-    tested = effect.tested
-    return f"{change_text(findings, effect.ratio)}; {judged(effect)}" if tested else untested_text(findings, effect)
 
 
 def judged(effect: Effect, faster: str = FASTER, slower: str = SLOWER) -> str:

@@ -129,16 +129,16 @@ def _chart(place: int) -> Chart:
     def factor(findings: Findings) -> str:
         return compared_factors(findings)[place]
 
+    def rows(findings: Findings, _runs: object) -> Figure:
+        known = place < len(compared_factors(findings))
+        return _figure(findings, factor(findings)) if known else Figure(rows=[], arrangement=arrange(findings))
+
     return Chart(
         name=f"speed-up-{place + 1}",
         part="effects",
         place=1,
         title=lambda findings: _title(findings, factor(findings)),
-        rows=lambda findings, _runs: (
-            _figure(findings, factor(findings))
-            if place < len(compared_factors(findings))
-            else Figure(rows=[], arrangement=arrange(findings))
-        ),
+        rows=rows,
         draw=_draw,
         caption=lambda data, findings: _caption(data, findings, factor(findings)),
         table=_table,

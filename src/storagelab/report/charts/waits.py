@@ -62,17 +62,18 @@ def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
         row.wait_type: (row.category, row.is_wait) for cell in cells for row in cell.waits
     }
     named = [name for name, (_, is_wait) in kinds.items() if is_wait and any(share.get(name) for share in shares)]
+
+    def moves(name: str) -> float:
+        values = [share.get(name, 0.0) for share in shares]
+        return min(values) - max(values)
+
     largest = sorted(named, key=lambda name: -max(share.get(name, 0.0) for share in shares))[:MAX_WAIT_TYPES]
-    largest.sort(key=lambda name: -_movement([share.get(name, 0.0) for share in shares]))
+    largest.sort(key=moves)
     cpu = [name for name, (_, is_wait) in kinds.items() if not is_wait]
     colours = dict(zip(largest, palette.shades([kinds[name][0] for name in largest]), strict=True))
     if len(named) > len(largest):
         colours[OTHER_WAITS] = palette.CATEGORY["other"]
     return colours | dict.fromkeys(cpu, palette.CATEGORY["cpu"]) | {REMAINDER: palette.UNEXPLAINED}
-
-
-def _movement(values: Sequence[float]) -> float:
-    return max(values) - min(values)
 
 
 def _stack(cell: CellSummary, places: Arrangement, colours: Mapping[str, str]) -> list[Row]:

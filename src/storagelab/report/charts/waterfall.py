@@ -97,17 +97,14 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 
 
 def _caption(_data: Figure, findings: Findings) -> str:
-    tested = "" if _is_tested(findings) else " The two times can't be told apart, so neither can most of the steps."
+    found = _ends_of(findings)
+    tested = " The two times can't be told apart, so neither can most of the steps."
+    tested = "" if found is not None and found[2].differs else tested
     return (
         "From the shortest mean time to the longest, in seconds of the mean connection. Each bar begins where the one "
         "above it ends; together they are the whole difference. A wait's resource and signal time are apart: signal "
         f"is time in the queue for a CPU.{tested}"
     )
-
-
-def _is_tested(findings: Findings) -> bool:
-    found = _ends_of(findings)
-    return found is not None and found[2].differs
 
 
 def _table(_data: Figure, findings: Findings) -> Table:

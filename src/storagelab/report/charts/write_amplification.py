@@ -25,7 +25,9 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     """Rows `mean`, `low`, `high` per cell; with several drives, of the one that differs most between cells. None if
     all cells are alike.
     """
-    drive = _drive_that_moves(findings)
+    moves = {drive: _range(findings.cells, drive) for drive in drives(findings)}
+    drive = max(moves, key=lambda name: moves[name], default="")
+    drive = drive if drive and moves[drive] >= STATE_MOVES_LEAST else ""
     cells = [cell for cell in findings.cells if drive and state_of(cell, drive, "write_amplification") is not None]
     return figure_of_cells(findings, cells, partial(_row, drive))
 
@@ -39,12 +41,6 @@ def drives(findings: Findings) -> list[str]:
 
 def state_of(cell: CellSummary, drive: str, quantity: str) -> DriveState | None:
     return next((one for one in cell.drive_states if (one.drive, one.quantity) == (drive, quantity)), None)
-
-
-def _drive_that_moves(findings: Findings) -> str:
-    moves = {drive: _range(findings.cells, drive) for drive in drives(findings)}
-    drive = max(moves, key=lambda name: moves[name], default="")
-    return drive if drive and moves[drive] >= STATE_MOVES_LEAST else ""
 
 
 def _range(cells: Sequence[CellSummary], drive: str) -> float:

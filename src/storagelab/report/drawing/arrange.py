@@ -16,7 +16,7 @@ from storagelab.model.values import JsonValue
 from storagelab.report.words.compared import ends
 from storagelab.spec.naming import axis_factor
 from storagelab.spec.naming import in_order as levels_in_order
-from storagelab.words.names import cell_text, level_text, title_of, value_text
+from storagelab.words.names import cell_text, is_number, level_text, title_of, value_text
 
 MAX_LINES = 8
 MAX_LINES_OF_COMBINATIONS = 4
@@ -67,7 +67,7 @@ class Arrangement:
     def is_ordered(self) -> bool:
         """Whether places along the axis are more or less of something. Otherwise a line through them means nothing."""
         levels = self.x.levels if self.x is not None else ()
-        return all(isinstance(one.value, int | float) and not isinstance(one.value, bool) for one in levels)
+        return all(is_number(one.value) for one in levels)
 
     @property
     def doubles(self) -> bool:

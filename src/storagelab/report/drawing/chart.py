@@ -60,12 +60,8 @@ def rows_in_words(data: Figure, _findings: Findings) -> str:
     """A chart's marks in words: all if there are few, else the extremes."""
     if len(data.rows) <= MAX_ROWS_IN_WORDS:
         return "; ".join(str(row["tip"]) for row in data.rows) + "."
-    low, high = (pick(data.rows, key=_value) for pick in (min, max))
+    low, high = (pick(data.rows, key=lambda row: float(row.get("mean") or 0)) for pick in (min, max))
     return f"Lowest: {low['tip']}. Highest: {high['tip']}."
-
-
-def _value(row: Row) -> float:
-    return float(row.get("mean") or 0)
 
 
 @dataclass(frozen=True)

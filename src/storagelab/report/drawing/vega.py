@@ -106,30 +106,26 @@ def finished(sheet: Sheet, note: str, layers: Sequence[Spec], rows: Sequence[Map
         "config": config(form),
         "data": {"values": []},
     }
-    if count < 2:
-        return _drawable(_with_rows(spec | size | {"layer": list(layers)}, rows))
-    lines_px = 6.2 * form.font_px / 12
-    header = {
-        "field": "panel", "type": "nominal", "sort": list(panels), "title": None,
-        "header": {"labelExpr": _wrapped_labels(panels, int(size["width"] / lines_px))},
-    }  # fmt: skip
-    split = {"facet": header, "columns": form.columns(count), "spec": size | {"layer": list(layers)}}
-    return _drawable(_with_rows(spec | split, rows))
+    drawn: Spec = size | {"layer": list(layers)}
+    if count > 1:
+        letters = max(12, int(size["width"] / (6.2 * form.font_px / 12)))
+        labels = in_lines({text: textwrap.wrap(text, letters) or [text] for text in panels})
+        header: Spec = {"field": "panel", "type": "nominal", "sort": list(panels), "title": None}
+        header["header"] = {"labelExpr": labels}
+        drawn = {"facet": header, "columns": form.columns(count), "spec": drawn}
+    finished: Spec = _drawable(_with_rows(spec | drawn, rows))
+    return finished
 
 
-def _drawable(spec: Spec) -> Spec:
-    """The spec with its texts escaped: a control character in a label, as in old stores, would crash the drawing
-    process.
+def _drawable(part: Any) -> Any:
+    """A spec, or a part of one, with its texts escaped: a control character in a label, as in old stores, would crash
+    the drawing process.
     """
-    return {escaped(name): _drawable_part(part) for name, part in spec.items()}
-
-
-def _drawable_part(part: object) -> object:
     if isinstance(part, str):
         return escaped(part)
     if isinstance(part, dict):
-        return _drawable(part)
-    return [_drawable_part(inner) for inner in part] if isinstance(part, list | tuple) else part
+        return {escaped(name): _drawable(inner) for name, inner in part.items()}
+    return [_drawable(inner) for inner in part] if isinstance(part, list | tuple) else part
 
 
 def _with_rows(spec: Spec, rows: Sequence[Mapping[str, object]]) -> Spec:
@@ -149,11 +145,6 @@ def _columns(part: object) -> Iterator[str]:
     elif isinstance(part, Sequence):
         for inner in part:
             yield from _columns(inner)
-
-
-def _wrapped_labels(texts: Sequence[str], characters: int) -> str:
-    """A Vega expression that breaks long labels into lines."""
-    return in_lines({text: textwrap.wrap(text, max(12, characters)) or [text] for text in texts})
 
 
 def in_lines(wrapped: Mapping[str, Sequence[str]]) -> str:

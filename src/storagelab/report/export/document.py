@@ -14,7 +14,6 @@ from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import get_original_bases
 
 from storagelab.findings.kinds import kinds
-from storagelab.findings.model import Finding
 from storagelab.model.engines import Provenances
 from storagelab.model.plan import Order
 from storagelab.report.export.findings_form import FindingsForm, LoadForm
@@ -105,21 +104,17 @@ def _describe_inherited(form: Any, schema: dict[str, Any]) -> None:
             schema["properties"][name].setdefault("description", field.get("description", ""))
 
 
-def _add_field(schema: dict[str, Any], form: str, kind: type[Finding]) -> None:
-    """Adds the field of a kind of finding, which no form names."""
-    field = _schema_of(kind | None if kind.alone else list[kind])  # type: ignore[valid-type]
-    schema["$defs"] |= field.pop("$defs")
-    schema["$defs"][form]["properties"][kind.kind] = {**field, "description": kind.meaning}
-
-
 def json_schema() -> Mapping[str, Any]:
     """The form as a JSON schema (2020-12)."""
     schema = _schema_of(Document)
-    for form in (RunForm, LoadForm, FindingsForm):
-        _describe_inherited(form, schema["$defs"][form.__name__])
+    for heir in (RunForm, LoadForm, FindingsForm):
+        _describe_inherited(heir, schema["$defs"][heir.__name__])
     _describe_inherited(Document, schema)
-    for kind in kinds():
-        _add_field(schema, "Summary" if kind.of_cells else "FindingsForm", kind)
+    for kind in kinds():  # no form names their fields
+        field = _schema_of(kind | None if kind.alone else list[kind])  # type: ignore[valid-type]
+        schema["$defs"] |= field.pop("$defs")
+        form = schema["$defs"]["Summary" if kind.of_cells else "FindingsForm"]
+        form["properties"][kind.kind] = {**field, "description": kind.meaning}
     opening = {
         "$schema": GenerateJsonSchema.schema_dialect,
         "title": f"storagelab export, schema {SCHEMA}",

@@ -75,13 +75,11 @@ def _bars(findings: Findings, found: Answer) -> list[Bar]:
     """The layout to use, the fastest, the one listed first, and the slowest, each once; under several loads those of
     the load for which the first choice is.
     """
-    chosen = [(role, cell, sample) for role, cell in _shown(findings, found) if (sample := _sample(findings, cell))]
+    chosen = [
+        (role, cell, sample) for role, cell in _shown(findings, found) if (sample := compared.judged(findings, cell))
+    ]
     longest = max((sample.mean.high or sample.mean.value for *_, sample in chosen), default=0.0)
     return [_bar(findings, role, cell, sample, longest) for role, cell, sample in chosen] if longest else []
-
-
-def _sample(findings: Findings, cell: CellSummary) -> Sample | None:
-    return compared.judged(findings, cell)
 
 
 def _bar(findings: Findings, role: str, cell: CellSummary, sample: Sample, longest: float) -> Bar:
@@ -115,9 +113,8 @@ def _roles(findings: Findings, found: Answer) -> Iterator[tuple[str, str]]:
         return
     load = findings.load_of(pick.cell_id)
     inside = {*load.cells} if load is not None else {cell.cell_id for cell in findings.cells}
-    timed = [
-        (one.mean.value, cell) for cell in findings.cells if cell.cell_id in inside if (one := _sample(findings, cell))
-    ]
+    judged = [(compared.judged(findings, cell), cell) for cell in findings.cells if cell.cell_id in inside]
+    timed = [(one.mean.value, cell) for one, cell in judged if one]
     timed.sort(key=lambda pair: pair[0], reverse=compared.by_rate(findings))
     first = {factor.name: factor.levels[0].value for factor in findings.layout_factors}
     yield "to use", pick.cell_id

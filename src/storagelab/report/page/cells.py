@@ -66,25 +66,23 @@ def cells_view(findings: Findings, runs: Sequence[Run], colours: Mapping[str, st
 def _which(findings: Findings) -> str:
     """A sentence on which cells are open, and where the others are."""
     x = arrange.arrange(findings).x_title
-    left_out = len(findings.cells) - len(
-        {cell.cell_id for cell in (*cells_with_parts(findings), *arrange.chosen_cells(findings))}
+    shown = {cell.cell_id for cell in (*cells_with_parts(findings), *arrange.chosen_cells(findings))}
+    left_out = len(findings.cells) - len(shown)
+    first = f"the cells with the first, the best and the last {x} beside the fastest cell, and the slowest cell"
+    words = f"Shown open: {first}."
+    if not left_out:
+        return words
+    return (
+        f"{words} Of {numbers.count(len(findings.cells))} cells, those at the ends of each factor and some between "
+        f"them are below; the other {numbers.count(left_out)} are in the raw data, uncut."
     )
-    words = (
-        f"Shown open: the cells with the first, the best and the last {x} beside the fastest "
-        "cell, and the slowest cell."
-    )
-    if left_out:
-        words += (
-            f" Of {numbers.count(len(findings.cells))} cells, those at the ends of each factor and some between them "
-            f"are below; the other {numbers.count(left_out)} are in the raw data, uncut."
-        )
-    return words
 
 
 def _part(
     cell: CellSummary, findings: Findings, runs: Sequence[Run], colours: Mapping[str, str], is_open: bool
 ) -> View:
     name, rows = cell.text, waits_of(cell, uncut=False)
+    headings = [one for one in _HEADINGS if one.text != IN_SQL_SERVER or are_likened(rows)]
     caption = waiting.waits_title(findings, cell, uncut=False)
     notes = [*waiting.audit_sentences(cell), *waiting.wait_footnotes(rows, analogues=False), *_no_split_reasons(runs)]
     return {
@@ -93,7 +91,7 @@ def _part(
         "name": cell_entry(cell.cell_id, name),
         "mark": verdict_mark(findings, cell.cell_id),
         "time": compared.figure_text(findings, cell) or "no time measured",
-        "waits": PageTable(caption, _headings(rows), _nine_columns(rows, colours)) if rows else None,
+        "waits": PageTable(caption, headings, _nine_columns(rows, colours)) if rows else None,
         "no_waits": "" if rows else waiting.no_waits_sentence(cell),
         "notes": notes if rows else [],
         **crowds(runs),
@@ -104,10 +102,6 @@ def _part(
 def cell_anchor(cell: CellSummary) -> str:
     """The id of a cell's section. storagelab makes cell ids, but a stored one may contain anything."""
     return "cell-" + "".join(char if char.isalnum() and char.isascii() else "-" for char in cell.cell_id)
-
-
-def _headings(rows: Sequence[TableRow]) -> list[Heading]:
-    return [one for one in _HEADINGS if one.text != IN_SQL_SERVER or are_likened(rows)]
 
 
 def _nine_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> list[list[Content]]:

@@ -11,7 +11,7 @@ import textwrap
 
 from storagelab.findings.model import Findings
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.arrange import Arrangement, arrange
+from storagelab.report.drawing.arrange import arrange
 from storagelab.report.drawing.layers import TIP, only
 from storagelab.report.drawing.vega import WIDE, Spec, config, in_lines
 from storagelab.report.words import compared
@@ -54,7 +54,9 @@ def _all_cells(findings: Findings, where: str) -> Spec:
     places = arrange(findings)
     x = fields.get(places.x.name, "") if places.x is not None else ""
     axis = _choice("axis", "Axis", titles, fields, x or "f0")
-    colour = _choice("colour", "Colour", titles, fields, _first_colour(places, fields), {VERDICT: "verdict"})
+    # At first the colours are those of the factor that charts draw as lines, else of the verdicts.
+    first = next((fields[factor.name] for factor in places.lines), VERDICT)
+    colour = _choice("colour", "Colour", titles, fields, first, {VERDICT: "verdict"})
     panels = _choice("panels", "Panels", titles, fields, NO_PANELS, {NO_PANELS: "none"})
     placed = [
         {"calculate": f"datum[{param}{place}]", "as": f"{name}{suffix}"}
@@ -103,20 +105,13 @@ def _all_cells(findings: Findings, where: str) -> Spec:
 def _level_labels(findings: Findings) -> Spec:
     """Labels of levels, long ones in lines; the page's script turns them where they have no space side by side."""
     levels = [value_text(level.value) for factor in findings.factors for level in factor.levels]
-    lines = {
-        text: textwrap.wrap(text, LETTERS_OF_A_LABEL) or [text] for text in levels if len(text) > LETTERS_OF_A_LABEL
-    }
+    long = [text for text in levels if len(text) > LETTERS_OF_A_LABEL]
+    lines = {text: textwrap.wrap(text, LETTERS_OF_A_LABEL) or [text] for text in long}
     return {
         "labelExpr": in_lines(lines), "labelLimit": 0, "labelOverlap": False,
         "labelAngle": {"expr": "upright ? -90 : 0"}, "labelAlign": {"expr": "upright ? 'right' : 'center'"},
         "labelBaseline": {"expr": "upright ? 'middle' : 'top'"},
     }  # fmt: skip
-
-
-def _first_colour(places: Arrangement, fields: dict[str, str]) -> str:
-    """The factor that charts draw as lines; the verdicts if there is none."""
-    first = next(iter(places.lines), None)
-    return fields[first.name] if first is not None else VERDICT
 
 
 def _choice(

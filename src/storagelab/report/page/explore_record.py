@@ -78,8 +78,9 @@ def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[st
         return facts
     return facts | {
         "mean": short(figure.mean.value, 6), "low": short(figure.mean.low, 6), "high": short(figure.mean.high, 6),
-        "runs": [[point.repetition, short(point.value, 6),
-        int(point.repetition in left_out)] for point in figure.points],
+        "runs": [
+            [point.repetition, short(point.value, 6), int(point.repetition in left_out)] for point in figure.points
+        ],
     }  # fmt: skip
 
 

@@ -73,7 +73,8 @@ def page(
     found = sections(experiment, plan, runs, findings, drawn, manifest or {})
     content = templates().get_template("content.html").render(sections=found, drawings=drawings)
     scripts = [_script("page.js"), _script("folds.js")]
-    drawer = runtime() if _is_interactive(found) else None
+    is_interactive = any(one.name == "explore" and one.view and one.view["record"] for one in found)
+    drawer = runtime() if is_interactive else None
     if drawer is not None:
         scripts += [_script("explore-series.js"), _script("explore.js")]
     size = len(content) + sum(map(len, scripts)) + (len(drawer.packed) if drawer is not None else 0)
@@ -114,10 +115,6 @@ def page_of(
 def _script(name: str) -> Markup:
     """A script without its comments, which are for those who change it."""
     return Markup(_COMMENT.sub("", asset(name)))  # noqa: S704 - our own
-
-
-def _is_interactive(found: Sequence[Section]) -> bool:
-    return any(section.name == "explore" and section.view and section.view["record"] for section in found)
 
 
 def _sha256(script: str) -> str:

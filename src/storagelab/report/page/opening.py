@@ -90,9 +90,8 @@ def _tiles(findings: Findings) -> list[View]:
         tiles.append(_tile(title + where, findings, findings.cell(fastest), kind))
     if slowest is not None:
         title = "slowest" if slowest in distinguished else f"fewest {unit}" if per_row else f"{longest} {of}"
-        tiles.append(
-            _tile(title + there, findings, findings.cell(slowest), "worst" if slowest in distinguished else "")
-        )
+        kind = "worst" if slowest in distinguished else ""
+        tiles.append(_tile(title + there, findings, findings.cell(slowest), kind))
     return tiles
 
 
@@ -107,9 +106,8 @@ def _tile(title: str, findings: Findings, cell: CellSummary, kind: str) -> View:
         latency = compared.raw_io_text(cell, "latency_mean_s")
         time, facts = rate, [f"{compared.raw_io_text(cell, 'bytes_per_s')} MB/s", f"{latency} ms a request"]
     elif findings.unit == "transactions":
-        latencies = [
-            f"{name} {compared.latency_text(cell, name)} ms" for name in ("p50", "p99") if name in cell.latency
-        ]
+        names = [name for name in ("p50", "p99") if name in cell.latency]
+        latencies = [f"{name} {compared.latency_text(cell, name)} ms" for name in names]
         if latencies:
             latencies[-1] += f" from {numbers.plural(cell.runs_ok + cell.runs_unverified, 'run')}"
         judged = compared.figure_text(findings, cell).partition(" (")[::2] if compared.by_latency(findings) else None
@@ -164,9 +162,7 @@ def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
     runs = [run for one in odd for run in one.runs_meant(findings)][:_MOST_LINKS]
     if len(findings.cells) < 2:
         return [Link(f"repetition {repetition}", "over-time") for _, repetition in runs]
-    return [
-        Link(f"{cell_id}, repetition {repetition}", run_anchor(cell_id, repetition)) for cell_id, repetition in runs
-    ]
+    return [Link(f"{cell_id}, repetition {number}", run_anchor(cell_id, number)) for cell_id, number in runs]
 
 
 def top_wait(cell: CellSummary) -> tuple[str, float] | None:

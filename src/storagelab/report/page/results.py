@@ -21,7 +21,7 @@ from storagelab.report.words.marks import difference_text, first_factor, verdict
 from storagelab.report.words.table import Heading
 from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, title_of, value_text
+from storagelab.words.names import cell_entry, is_number, title_of, value_text
 
 MAX_ROWS_OPEN = 40
 MAX_ROWS = 1_000
@@ -110,7 +110,8 @@ def _id_column(findings: Findings) -> Column:
 def _factor_columns(findings: Findings) -> Iterator[Column]:
     """A column for each factor, the first one first."""
     for factor in sorted(findings.factors, key=lambda factor: factor.name != first_factor(findings)):
-        heading = Heading(title_of(factor), "number" if _numeric(factor.levels) else "text")
+        numeric = all(is_number(level.value) for level in factor.levels)
+        heading = Heading(title_of(factor), "number" if numeric else "text")
         order = {repr(value): rank for rank, value in enumerate(levels_in_order(factor))}
         key = partial(lambda name, order, cell: order.get(repr(cell.levels.get(name))), factor.name, order)
         yield Column(heading, partial(_level, factor), key)
@@ -223,11 +224,6 @@ def _drive_columns(findings: Findings) -> list[Column]:
                partial(_state, drive, quantity), partial(_state_value, drive, quantity))
         for drive in drives for quantity in ("write_amplification", "utilisation")
     ]  # fmt: skip
-
-
-def _numeric(levels: Sequence[object]) -> bool:
-    values = [getattr(level, "value", None) for level in levels]
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def _interval(estimate: Estimate, decimals: int) -> str:

@@ -114,8 +114,7 @@ def _titles(charts: Sequence[PageChart]) -> str:
 
 def _glossary() -> View:
     headings = [Heading("term", "text"), Heading("meaning", "prose")]
-    rows = [list(entry) for entry in GLOSSARY.items()]
-    return view(tables=[PageTable("The terms of this report", headings, rows)])
+    return view(tables=[PageTable("The terms of this report", headings, list(GLOSSARY.items()))])
 
 
 def _explore(plan: Plan, runs: Sequence[Run], findings: Findings) -> View:
@@ -233,9 +232,9 @@ def _over_time(findings: Findings, drawn: Mapping[str, Drawn], charts: list[Page
     shared = arrange.shared_levels(arrange.chosen_cells(findings))
     left = data.hidden_panels
     words = [
-        "One panel for each cell, with the same axes unless the chart says otherwise. The thick "
-        "line is the median run, with",
-        f"a point about every {steps_text(data)}; the thin ones are the other repetitions.",
+        "One panel for each cell, with the same axes unless the chart says otherwise.",
+        f"The thick line is the median run, with a point about every {steps_text(data)};",
+        "the thin ones are the other repetitions.",
         f"All cells shown have {shared}." if shared else "",
         f"{numbers.plural(left, 'more cell is', 'more cells are')} in the raw data." if left else "",
     ]

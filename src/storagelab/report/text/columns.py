@@ -6,6 +6,7 @@ styles are used here.
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -61,11 +62,10 @@ def fitting(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def _width(columns: Sequence[Column]) -> int:
-    natural = sum(
-        min(column.width, max(column.least, _longest_word(column))) if column.wraps else column.width
-        for column in columns
-    )
-    return natural + GAP * (len(columns) - 1)
+    fixed = sum(column.width for column in columns if not column.wraps)
+    wrapping = [column for column in columns if column.wraps]
+    least = sum(min(column.width, max(column.least, _longest_word(column))) for column in wrapping)
+    return fixed + least + GAP * (len(columns) - 1)
 
 
 def print_table(
@@ -94,11 +94,8 @@ def _print_row(
     console: Console, texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int], indent: int, style: str
 ) -> None:
     folded = [_fold(text, column, width) for text, column, width in zip(texts, columns, widths, strict=True)]
-    for part in range(max(len(lines) for lines in folded)):
-        emit(
-            console,
-            _line([lines[part] if part < len(lines) else "" for lines in folded], columns, widths, indent, style),
-        )
+    for part in itertools.zip_longest(*folded, fillvalue=""):
+        emit(console, _line(part, columns, widths, indent, style))
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int]:

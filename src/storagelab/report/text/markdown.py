@@ -21,7 +21,7 @@ from storagelab.report.words.secrets import masked
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.table import Paper, Table
 from storagelab.report.words.waiting import audit_sentences, method_text, no_waits_sentence, waits_title
-from storagelab.words.names import Labels, cell_text, labels_of, repetition_text, unmet_text
+from storagelab.words.names import Labels, cell_text, is_number, labels_of, repetition_text, unmet_text
 from storagelab.words.numbers import quantity_text
 
 _ALL = 1_000_000
@@ -158,7 +158,7 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, str
 
 
 def _figure(name: str, value: object) -> str:
-    if name.endswith("_bytes") and isinstance(value, int | float) and not isinstance(value, bool):
+    if name.endswith("_bytes") and is_number(value):
         return quantity_text(name, value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 

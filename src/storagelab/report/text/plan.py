@@ -143,10 +143,8 @@ def _preparations_text(experiment: Experiment, plan: Plan) -> str:
             if name in config.volumes and config.volumes[name].kept_for_block:
                 (by_hand if config.volumes[name].by_hand else made).setdefault(name, set()).add(run.block)
     parts = [f"volume {name} {plural(len(blocks), 'time')}" for name, blocks in made.items()]
-    parts += [
-        f"volume {name} {plural(len(blocks), 'time')} by hand (not in the time below)"
-        for name, blocks in by_hand.items()
-    ]
+    hand = "by hand (not in the time below)"
+    parts += [f"volume {name} {plural(len(blocks), 'time')} {hand}" for name, blocks in by_hand.items()]
     if parts and experiment.blocks == 1 and len({run.block for run in plan.runs}) > 1:
         return f"{listed(parts)}; levels that are prepared once are not compared: set blocks = 3"
     return listed(parts)
@@ -230,9 +228,8 @@ def tells_text(tells: Tells) -> str:
     """How small a difference the plan can show, and how many repetitions a smaller one needs."""
     basis = f"{plural(tells.scatter.runs, 'run')} that scatter by {_two_digits(tells.scatter.sd)}"
     times = plural(tells.repetitions, "repetition")
-    if tells.smallest is None:
-        can = f"{times} find no difference"
-    else:
+    can = f"{times} find no difference"
+    if tells.smallest is not None:
         can = f"{times} find differences of {_two_digits(tells.smallest)} or more in 4 of 5 experiments"
     takes = [
         f"{percent(effect)} takes {'more than 1,000' if needed is None else needed}" for effect, needed in tells.takes

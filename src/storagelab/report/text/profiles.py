@@ -25,10 +25,14 @@ def print_profiles(console: Console, profiles: Sequence[Profile]) -> None:
     print_table(console, columns, indent=0)
 
 
+def _print_heading(console: Console, text: str) -> None:
+    console.print()
+    print_paragraph(console, text, style="bold")
+
+
 def print_cloud_disks(console: Console, disks: Mapping[str, CloudDisk]) -> None:
     """One line a disk whose limits a spec can name."""
-    console.print()
-    print_paragraph(console, 'Limits of cloud disks, for volumes with limit = { like = "NAME" }', style="bold")
+    _print_heading(console, 'Limits of cloud disks, for volumes with limit = { like = "NAME" }')
     columns = [
         Column("name", list(disks), right=False),
         Column("disk", [disk.title for disk in disks.values()], right=False, wraps=True),
@@ -46,8 +50,7 @@ def print_figures(console: Console, profile: Profile, *, sources: bool) -> None:
     """Print every figure of one profile with its label; on request its source below it, which takes two more lines
     each.
     """
-    console.print()
-    print_paragraph(console, "Figures", style="bold")
+    _print_heading(console, "Figures")
     figures = list(profile.figures())
     columns = [
         Column("figure", [name for name, _ in figures], right=False),
@@ -64,24 +67,16 @@ def print_sizing(console: Console, sizing: Sizing) -> None:
     """Print capacity, requests a second and their cost; then the host memory for the drive's map, if the host keeps
     it.
     """
-    console.print()
-    print_paragraph(console, "What one drive offers", style="bold")
+    _print_heading(console, "What one drive offers")
     print_table(console, _capacity_columns(sizing), indent=0)
-    source = (
-        f"IO/s are simulated: random requests of 8 KB, {OUTSTANDING} in progress, on a drive "
-        "that was written full once."
-    )
-    print_paragraph(console, source, first="  ")
+    requests = f"random requests of 8 KB, {OUTSTANDING} in progress"
+    print_paragraph(console, f"IO/s are simulated: {requests}, on a drive that was written full once.", first="  ")
     if sizing.price_usd is None:
-        way = (
-            "No costs: the profile has no price. Give a copy (--toml prints it) a [price_usd] with "
-            "value, label and source."
-        )
-        print_paragraph(console, way, first="  ")
+        way = "Give a copy (--toml prints it) a [price_usd] with value, label and source."
+        print_paragraph(console, f"No costs: the profile has no price. {way}", first="  ")
     if not sizing.maps:
         return
-    console.print()
-    print_paragraph(console, "Host memory for the map of a full drive", style="bold")
+    _print_heading(console, "Host memory for the map of a full drive")
     columns = [
         Column("sector, bytes", [f"{one.sector_bytes:,}" for one in sizing.maps]),
         Column("driver", [one.driver for one in sizing.maps], right=False),

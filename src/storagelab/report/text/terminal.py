@@ -50,9 +50,13 @@ def print_findings(console: Console, findings: Findings) -> None:
     text = below.get()
     console.file.write(text)
     if console.is_terminal and text.count("\n") + len(lines) > console.height:
-        blank(console)
-        emit(console, Text("The answer again", style="bold"))
+        _print_heading(console, "The answer again")
         print_answer(console, lines)
+
+
+def _print_heading(console: Console, text: str) -> None:
+    blank(console)
+    emit(console, Text(text, style="bold"))
 
 
 def print_answer(console: Console, lines: Sequence[Line]) -> None:
@@ -64,8 +68,7 @@ def print_answer(console: Console, lines: Sequence[Line]) -> None:
 
 def _print_evidence(console: Console, findings: Findings, texts: Sequence[str]) -> None:
     if texts:
-        blank(console)
-        emit(console, Text("Evidence", style="bold"))
+        _print_heading(console, "Evidence")
     for text in texts:
         print_paragraph(console, text, first="- ")
     _print_cells(console, findings)
@@ -116,8 +119,7 @@ _STYLES = {"best": "green", "good": "green", "tied": "green", "slower": ""}
 def _print_cautions(console: Console, findings: Findings) -> None:
     if not findings.cautions:
         return
-    blank(console)
-    emit(console, Text("Caveats", style="bold"))
+    _print_heading(console, "Caveats")
     for severity, text in caution_sentences(findings):
         serious = severity == "caution"
         print_paragraph(console, text, first="! " if serious else "- ", style="yellow" if serious else "")

@@ -62,7 +62,8 @@ def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
     for about, own in parts.items():
         ranked += [(about, write) for write in lines_among(findings, about, own)]
     last: list[tuple[About, Write]] = [("caution", write) for write in _doubt(findings, found)]
-    last += [("next", write) for write in _next(findings, found)]
+    if found.next is not None:
+        last.append(("next", partial(fitting, [f"Next: {next_text(findings, found.next)}."])))
     return _in_rows(ranked, last, named=len(found.choices) == 1)
 
 
@@ -101,11 +102,6 @@ def _doubt(findings: Findings, found: Answer) -> Iterator[Write]:
     cautions = [caution_text(kind, findings, used) for kind in found.cautions]
     if cautions:
         yield partial(fitting, [f"Doubt: {some}." for some in _ever_fewer(cautions)])
-
-
-def _next(findings: Findings, found: Answer) -> Iterator[Write]:
-    if found.next is not None:
-        yield partial(fitting, [f"Next: {next_text(findings, found.next)}."])
 
 
 def headline(findings: Findings, found: Answer | None = None) -> str:

@@ -36,6 +36,10 @@ def verdict_sentence(found: Compare) -> str:
     return f"{start}{_which(found)}." + (f" {_SESSION}" if found.of_one_kind else "")
 
 
+_ASSUMPTION = (
+    "The two campaigns' runs are taken as independent samples: what happened to all runs of a campaign at once, such "
+    "as another day or a fuller drive, is part of the ratio."
+)
 _SESSION = "A change of the machine between the two would look the same."
 """A campaign's own luck, which its runs can't show, is in every difference of two."""
 
@@ -101,13 +105,6 @@ def _cells(campaign: Campaign, ids: Sequence[str]) -> str:
     return "; ".join(texts) + (f"; and {numbers.plural(more, 'other cell')}" if more > 0 else "")
 
 
-def assumption_sentence() -> str:
-    return (
-        "The two campaigns' runs are taken as independent samples: what happened to all runs of a campaign at once, "
-        "such as another day or a fuller drive, is part of the ratio."
-    )
-
-
 def matched_table(found: Compare) -> Table:
     """Every layout that both have."""
     unit = "s" if found.compared == "elapsed" else "µs" + PER[found.compared]
@@ -143,11 +140,8 @@ def manifest_table(
     found: Compare, spec: Sequence[tuple[str, str, str]], runs: tuple[Sequence[Run], Sequence[Run]]
 ) -> Table:
     """Keys of the spec and facts of host and server that differ: `spec` = (key, first, second)."""
-    headings = [
-        Heading("what differs", "text"),
-        Heading(found.first.name, "prose"),
-        Heading(found.second.name, "prose"),
-    ]
+    names = [Heading(campaign.name, "prose") for campaign in (found.first, found.second)]
+    headings = [Heading("what differs", "text"), *names]
     different = [*((f"spec: {name}", *values) for name, *values in spec), *environment_differences(found, runs)]
     return Table(headings, [[_cut(text) for text in row] for row in different])
 
@@ -213,13 +207,8 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
     names = [first.name, *(one.second.name for one in found)]
     kinds = dict.fromkeys(str(one.findings.provenance) for one in (first, *(of.second for of in found)))
     provenance = " and ".join(kinds)
-    return Paper(
-        f"{listed(names)} compared",
-        provenance,
-        " ".join(verdicts),
-        [*dict.fromkeys(notes), assumption_sentence()],
-        parts,
-    )
+    notes = [*dict.fromkeys(notes), _ASSUMPTION]
+    return Paper(f"{listed(names)} compared", provenance, " ".join(verdicts), notes, parts)
 
 
 def _ranks(found: Compare) -> dict[str, int]:

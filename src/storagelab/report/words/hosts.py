@@ -21,7 +21,8 @@ def host_lines(findings: Findings) -> Iterator[list[str]]:
         return
     won = _won(findings, fleet)
     odd = [f"{host.name} is odd ({'; '.join(_oddities(host))})" for host in fleet.counted if _is_odd(host)]
-    none = "no host is odd" if _rounds_known(fleet) else ""
+    rounds_known = any(host.level is not None and host.level.low is not None for host in fleet.counted)
+    none = "no host is odd" if rounds_known else ""
     long = "; ".join(odd) or none
     short = f"{plural(len(odd), 'odd host')}, see below" if odd else none
     yield [f"{'; '.join(filter(None, (won, end)))}." for end in (long, short, "")]
@@ -109,10 +110,6 @@ def _oddities(host: HostSummary) -> Iterator[str]:
         yield change(host.level.value, host.level.half_width)
     if host.odd_ratios:
         yield "other ratios"
-
-
-def _rounds_known(fleet: Fleet) -> bool:
-    return any(host.level is not None and host.level.low is not None for host in fleet.counted)
 
 
 def _remark(host: HostSummary) -> str:

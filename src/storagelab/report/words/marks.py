@@ -34,6 +34,10 @@ def untested_text(findings: Findings, found: Comparison | Effect) -> str:
     return f"{change(found.ratio.value, per=compared.per(findings))} (not tested: {why})"
 
 
+def effect_change(findings: Findings, effect: Effect) -> str:
+    return change_text(findings, effect.ratio) if effect.tested else untested_text(findings, effect)
+
+
 def in_blocks(findings: Findings) -> bool:
     """Whether the table has layouts of different blocks, which are not compared."""
     across = any(comparison.across_blocks for comparison in findings.comparisons)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from storagelab.findings.beside import Beside, Row
+from storagelab.findings.beside import Beside
 from storagelab.model.values import Estimate
 from storagelab.predicting.prediction import PRESENT, LayoutPrediction, Prediction
 from storagelab.report.words.table import Heading, Paper, Part, Table
@@ -46,10 +46,8 @@ def _times(one: LayoutPrediction) -> Estimate:
 
 
 def _interval(one: Estimate, times: float = 1.0) -> str:
-    if one.low is None or one.high is None:
-        return ""
-    ends = " to ".join(numbers.significant(end * times) for end in (one.low, one.high))
-    return f" ({one.confidence:.0%} {ends})".replace("%", " %")
+    level = f"{one.confidence * 100:.0f} % "
+    return numbers.ends_in_brackets(one, lambda end: numbers.significant(end * times), level)
 
 
 def _layouts(found: Prediction) -> Table:
@@ -116,7 +114,13 @@ def beside_part(found: Beside, names: Mapping[str, str]) -> Part:
                 Heading("predicted", "text"), Heading("off by", "number", "predicted over measured"),
                 Heading("verdict", "text")]  # fmt: skip
     rows = [
-        [names[row.name], times_text(row.measured), times_text(row.predicted), _off(row, found.base), _missed(row)]
+        [
+            names[row.name],
+            times_text(row.measured),
+            times_text(row.predicted),
+            "" if row.name == found.base else numbers.signed_percent(1 + row.error),
+            _VERDICTS[row.missed],
+        ]
         for row in found.rows
     ]
     if not any(verdict for *_, verdict in rows):
@@ -124,21 +128,13 @@ def beside_part(found: Beside, names: Mapping[str, str]) -> Part:
     return Part(f"{CAPTION}, times {names[found.base]}", Table(headings, rows), {"verdict": 1})
 
 
-def _off(row: Row, base: str) -> str:
-    return "" if row.name == base else numbers.signed_percent(1 + row.error)
-
-
-def _missed(row: Row) -> str:
-    return {None: "", True: "missed", False: "agrees"}[row.missed]
+_VERDICTS = {None: "", True: "missed", False: "agrees"}
 
 
 def times_text(one: Estimate) -> str:
     """ "1.42 (95 % CI 1.30 to 1.55)"."""
-    value = numbers.significant(one.value)
-    if one.low is None or one.high is None:
-        return value
-    low, high = (numbers.significant(end) for end in (one.low, one.high))
-    return f"{value} ({one.confidence * 100:.0f} %: {low} to {high})"
+    interval = numbers.ends_in_brackets(one, numbers.significant, f"{one.confidence * 100:.0f} %: ")
+    return f"{numbers.significant(one.value)}{interval}"
 
 
 def beside_words(found: Beside, names: Mapping[str, str]) -> str:

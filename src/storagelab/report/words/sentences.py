@@ -16,7 +16,7 @@ from storagelab.report.words import compared
 from storagelab.report.words.answer import About, in_full
 from storagelab.report.words.caution_texts import caution_sentences, found_sentences
 from storagelab.report.words.hosts import host_sentences
-from storagelab.report.words.marks import change_text, in_blocks, untested_text
+from storagelab.report.words.marks import change_text, effect_change, in_blocks
 from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
 from storagelab.report.words.what_if import what_if_sentences
 from storagelab.words.names import cell_name, group_text, level_alone, listed, noun, phrase
@@ -109,12 +109,11 @@ def _on_latency(findings: Findings) -> list[str]:
 
 def _disagreement(findings: Findings, found: Disagreement) -> str:
     fastest, lowest = (findings.cell(cell_id).name for cell_id in (found.fastest, found.lowest))
+    runs = plural(findings.cell(found.fastest).runs_ok + findings.cell(found.fastest).runs_unverified, "run")
     return (
         f"Throughput and latency disagree: {fastest} does the most transactions, but its {found.figure} latency is "
         f"{compared.milliseconds(found.fastest_s)}, and that of {lowest} only {compared.milliseconds(found.lowest_s)}, "
-        "each from "
-        f"{plural(findings.cell(found.fastest).runs_ok + findings.cell(found.fastest).runs_unverified, 'run')}: a run "
-        "that stalls makes a percentile, and few runs may hold none."
+        f"each from {runs}: a run that stalls makes a percentile, and few runs may hold none."
     )
 
 
@@ -123,10 +122,8 @@ def _on_loads(findings: Findings) -> list[str]:
     if findings.verdict != "by-load":
         return []
     layouts, load = noun(findings.layout_factors, 2).capitalize(), compared.load_noun(findings)
-    how = (
-        f"{layouts} are compared with the fastest under the same {load}; the effects of factors "
-        f"say what a {load} costs."
-    )
+    costs = f"the effects of factors say what a {load} costs"
+    how = f"{layouts} are compared with the fastest under the same {load}; {costs}."
     judged = [one for one in findings.loads if one.best and one.fastest is not None and one.verdict != "too-few-runs"]
     left = len(judged) - _LOADS_SHOWN
     table = [f"For the other {left} {compared.load_noun(findings, left)} see the table."] if left > 0 else []
@@ -274,7 +271,7 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
         for one in effects if one.tested and not one.distinguishable
     ]  # fmt: skip
     parts += [
-        f"{level_alone(name, one.level)} took {untested_text(findings, one)}" for one in effects if not one.tested
+        f"{level_alone(name, one.level)} took {effect_change(findings, one)}" for one in effects if not one.tested
     ]
     if len(parts) > _EFFECTS_SHOWN:
         parts = list(_many_effects(findings, name, effects))
@@ -294,15 +291,9 @@ def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> I
         )
         if most is None or least is None:
             continue
-        ends = [
-            f"{_effect_change(findings, effect)} with {level_alone(name, effect.level)}" for effect in (least, most)
-        ]
+        ends = [f"{effect_change(findings, one)} with {level_alone(name, one.level)}" for one in (least, most)]
         of_all = f"{len(those)} of the {len(effects)}" if len(those) < len(effects) else f"all {len(effects)}"
         took = f"{way} time, from {ends[0]} to {ends[1]}" if len(those) > 1 else ends[0]
         yield f"{of_all} others took {took}"
     if tied:
         yield f"{tied} can't be told apart from it"
-
-
-def _effect_change(findings: Findings, effect: Effect) -> str:
-    return change_text(findings, effect.ratio) if effect.tested else untested_text(findings, effect)

@@ -19,6 +19,7 @@ from storagelab.words.names import (
     DATA_FILES,
     factor_text,
     is_counted,
+    is_number,
     one_of,
     says_enough,
     short_factor,
@@ -123,7 +124,7 @@ class Names:
         texts, _ = self._grouped(factor, levels)
         many = self._many(factor, levels, list(map(self.cut, texts)))
         label = self.factor(name)
-        if name in factor.labels and _are_numbers(levels):
+        if name in factor.labels and all(map(is_number, levels)):
             return f"{many} {one_of(label) if list(levels) == [1] else label}"
         if is_counted(name):
             label = "data files" if full and name == DATA_FILES else label
@@ -161,7 +162,7 @@ class Names:
     def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str]) -> str:
         """Several levels in few words: consecutive numbers as a range, most levels as "any but", else the first few."""
         most = self._width.items
-        if len(levels) > 2 and _are_numbers([level.value for level in factor.levels]):
+        if len(levels) > 2 and all(is_number(level.value) for level in factor.levels):
             row = sorted(float(str(level)) for level in levels)
             if sum(row[0] <= float(str(level.value)) <= row[-1] for level in factor.levels) == len(row):
                 ordered = sorted(levels, key=lambda level: float(str(level)))
@@ -234,7 +235,3 @@ def whole(findings: Findings, forms: Sequence[Form]) -> str:
 
 def _is_labelled(factor: Factor) -> bool:
     return any(set(level.sets) != {factor.name} for level in factor.levels)
-
-
-def _are_numbers(levels: Sequence[JsonValue]) -> bool:
-    return all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels)

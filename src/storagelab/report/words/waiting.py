@@ -23,6 +23,9 @@ _SHARE_WORTH_SAYING = 0.02
 _TRENDS_SHOWN = 3
 _NAMES_SHOWN = 3
 _COST_THAT_WOULD_SHOW = 0.10
+_METHOD_NOTES = {
+    "sampled": "~ sampled: estimated shares, rough counts", "derived": "* derived from the kernel's totals",
+}  # fmt: skip
 _METHODS = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
 
 
@@ -298,15 +301,9 @@ def audit_sentences(cell: CellSummary) -> list[str]:
 
 def wait_footnotes(rows: Sequence[TableRow], *, analogues: bool) -> list[str]:
     """Where a table's figures come from, what its empty columns mean and, if `analogues`, the SQL Server names."""
-    lines = []
     methods = {row.method for row in rows}
-    notes = []
-    if "sampled" in methods:
-        notes.append("~ sampled: estimated shares, rough counts")
-    if "derived" in methods:
-        notes.append("* derived from the kernel's totals")
-    if notes:
-        lines.append("; ".join(notes))
+    notes = [note for method, note in _METHOD_NOTES.items() if method in methods]
+    lines = ["; ".join(notes)] if notes else []
     if any(row.resource_s is None for row in rows):
         lines.append("Resource_S and Signal_S are empty where the split could not be measured.")
     named = [f"{row.wait_type} = {row.analogue}" for row in rows if row.analogue and row.analogue != row.wait_type]

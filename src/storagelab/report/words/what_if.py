@@ -10,10 +10,9 @@ import math
 from collections.abc import Sequence
 
 from storagelab.findings.model import BestLevels, Dependence, EffectChange, Estimate, Findings, LevelCost
-from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
 from storagelab.report.words.caution_texts import found_sentences
-from storagelab.words.names import factor_noun, is_counted, listed, phrase, value_text
+from storagelab.words.names import factor_noun, is_counted, is_number, listed, phrase, value_text
 from storagelab.words.numbers import change_estimate, differs_by
 
 SENTENCES_MAX = 3
@@ -48,10 +47,6 @@ def _size(ratio: Estimate) -> float:
     return abs(math.log(ratio.value))
 
 
-def _is_number(value: JsonValue) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # The best level
 # ---------------------------------------------------------------------------------------------------------------------
@@ -84,7 +79,7 @@ def _fastest(found: Dependence, row: BestLevels, first: bool) -> str:
 
 def _follows(found: Dependence) -> str:
     where, best = [row.at for row in found.best], [row.levels[0] for row in found.best]
-    if all(map(_is_number, [*where, *best])):
+    if all(map(is_number, [*where, *best])):
         steps = [float(str(after)) - float(str(before)) for before, after in itertools.pairwise(best)]
         if all(step >= 0 for step in steps):
             return f"follows the {factor_noun(found.within)}"
@@ -110,9 +105,8 @@ def _independent(findings: Findings) -> list[str]:
     """Says that one level will do everywhere, for the factor for which that holds against the most others."""
     of_factor: dict[str, list[Dependence]] = {}
     for found in findings.dependences:
-        if _is_the_verdict(findings, found):
-            continue
-        if found.in_common and any(len(row.levels) < _levels(findings, found.factor) for row in found.best):
+        is_new = found.in_common and not _is_the_verdict(findings, found)
+        if is_new and any(len(row.levels) < _levels(findings, found.factor) for row in found.best):
             of_factor.setdefault(found.factor, []).append(found)
     if not of_factor:
         return []
@@ -120,7 +114,7 @@ def _independent(findings: Findings) -> list[str]:
     common = [level for level in rows[0].in_common if all(repr(level) in map(repr, row.in_common) for row in rows)]
     if not common:
         return []
-    verb = "follow" if all(_is_number(row.at) for found in rows for row in found.best) else "depend on"
+    verb = "follow" if all(is_number(row.at) for found in rows for row in found.best) else "depend on"
     others = " and ".join(f"the {factor_noun(found.within)}" for found in rows)
     loads = {name for load in findings.loads for name in load.load}
     # The best level under one load may not be the best over all loads.
@@ -142,7 +136,7 @@ def _levels(findings: Findings, name: str) -> int:
 
 
 def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
-    if _is_number(step.baseline) and _is_number(step.level):
+    if is_number(step.baseline) and is_number(step.level):
         what = f"From {value_text(step.baseline)} to {phrase(found.factor, [step.level])}"
     else:
         what = f"With {phrase(found.factor, [step.level])} instead of {value_text(step.baseline)}"
