@@ -103,7 +103,7 @@ MAY_OPEN = re.compile(
     r"capture/(?:file_systems|perf|tracefs)|profiles/__init__|predicting/prediction|drives/fitting|"
     r"verbs/init|verbs/validate|"
     r"targets/(?:attaching|captured|descriptors|locking|marks|private|programs|templates|temporary|raw/fio|raw/sender|"
-    r"generators/restoring|states|\w+/captured|postgres/(?:found|server))"
+    r"generators/restoring|states|\w+/captured|mariadb/connecting|postgres/(?:found|server))"
 )
 
 
