@@ -108,7 +108,7 @@ def _manifest(file: Path) -> Manifest:
     except FileNotFoundError:
         raise StoreError(f"{file.parent}: is not the folder of a capture, which has a {MANIFEST}") from None
     except (OSError, ValueError) as error:
-        raise StoreError(f"{file}: can't be read: {error}\n  {_AGAIN}") from None
+        raise StoreError(f"{file}: can't be read: {getattr(error, 'strerror', error)}\n  {_AGAIN}") from None
     schema = written.get("schema") if isinstance(written, dict) else None
     if schema != SCHEMA:
         hint = f"This storagelab reads {SCHEMA}: capture again, or use the version that made it."
@@ -127,7 +127,7 @@ def _rows(file: Path, kind: type[_Row], row_of: Callable[[list[str]], _Row], *, 
         with opened(file, _MOST_BYTES) as content, io.TextIOWrapper(content, encoding="utf-8", newline="") as lines:
             header, *rest = csv.reader(lines)
     except (OSError, ValueError, csv.Error) as error:
-        raise StoreError(f"{file}: can't be read: {error}\n  {_AGAIN}") from None
+        raise StoreError(f"{file}: can't be read: {getattr(error, 'strerror', error)}\n  {_AGAIN}") from None
     if tuple(header) != kind._fields:
         raise StoreError(f"{file}: its first line is not {','.join(kind._fields)}\n  {_AGAIN}")
     found: list[_Row] = []

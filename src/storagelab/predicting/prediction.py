@@ -90,7 +90,7 @@ def read(path: Path) -> Prediction:
         key = ".".join(map(str, first["loc"]))
         raise StoreError(f"{path}: {key}: {first['msg']}\n  {hint}") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(f"{path}: can't be read: {error}\n  {hint}") from None
+        raise StoreError(f"{path}: can't be read: {getattr(error, 'strerror', error)}\n  {hint}") from None
 
 
 # --- how far predictions were from what was measured ------------------------------------------------------------------

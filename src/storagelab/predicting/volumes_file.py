@@ -71,7 +71,7 @@ def load(file: Path) -> Asked:
     except FileNotFoundError:
         raise SpecError("there is no such file", file=file, hint=_HINT) from None
     except (OSError, ValueError) as error:
-        raise SpecError(f"can't be read: {error}", file=file, hint=_HINT) from None
+        raise SpecError(f"can't be read: {getattr(error, 'strerror', error)}", file=file, hint=_HINT) from None
     try:
         asked = keys.checked(Asked, keys.with_unit_read(tables))
     except SpecError as error:
