@@ -121,8 +121,8 @@ class Wire:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = listening.accept()
-                far = socket.create_connection((_HOST, self._there))
-                self._ends += [near, far]
+                self._ends.append(near)
+                self._ends.append(far := socket.create_connection((_HOST, self._there)))
                 for ends in ((near, far), (far, near)):
                     threading.Thread(target=_carry, args=ends, daemon=True).start()
 

@@ -436,9 +436,11 @@ def write_tables() -> list[Path]:
 
 
 def build(site: Path) -> int:
-    """Build the site without any network access; a warning is an error."""
+    """Build the site without any network access, with the sample reports; a warning is an error."""
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--nitpicky", "--quiet"]
-    return subprocess.run([*command, str(DOCS), str(site)], check=False).returncode
+    failed = subprocess.run([*command, str(DOCS), str(site)], check=False).returncode
+    write_samples(site / "samples")
+    return failed
 
 
 def write_samples(to: Path) -> None:
@@ -465,7 +467,6 @@ def main() -> int:
     if options.tables:
         return 0
     failed = build(SITE)
-    write_samples(SITE / "samples")
     if not failed:
         print(f"open {(SITE / 'index.html').relative_to(ROOT)}")
     return failed
