@@ -122,8 +122,7 @@ class Taking:
         if wanted.requests and self.tracer is None:
             raise StoragelabError(
                 f"--requests: the requests can't be traced here\n  {self.notes[-1]} Leave --requests out, or run as "
-                "root "
-                "on the server's machine."
+                "root on the server's machine."
             )
         self.file_systems = self._file_systems() if self.tracer is not None else None
         self.devices = DeviceCounters({volume.name: Path(volume.path) for volume in self.volumes if volume.device})
