@@ -18,7 +18,7 @@ from storagelab.model.plan import Experiment
 from storagelab.run import loop
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
-from storagelab.targets import Site
+from storagelab.targets.folders import Site
 
 SERVER = """
 [target]

@@ -13,7 +13,8 @@ from storagelab.model.config import Config, MeasureConfig, TargetConfig, VolumeC
 from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
-from storagelab.targets import Site, open_target
+from storagelab.targets.engine import open_target
+from storagelab.targets.folders import Site
 from storagelab.targets.postgres.engine import opened
 
 GATE = 4711

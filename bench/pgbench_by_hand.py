@@ -25,8 +25,8 @@ from storagelab.findings.cautions.watching import watching_cost
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
-from storagelab.targets import Site
 from storagelab.targets.composed import Composed
+from storagelab.targets.folders import Site
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.programs import pgbench_scripts
 from storagelab.targets.generators.transactions import read_log

@@ -36,8 +36,9 @@ from storagelab.predicting.prediction import Prediction
 from storagelab.predicting.reckoning import predict
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import load
-from storagelab.targets import Site, contract, open_block
-from storagelab.targets.engines import engine_in
+from storagelab.targets import contract
+from storagelab.targets.engine import engine_in, open_block
+from storagelab.targets.folders import Site
 from storagelab.targets.states import Carried
 
 ORDER_GOAL, RATIO_GOAL = 0.90, 0.15

@@ -18,7 +18,8 @@ from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
 from storagelab.model.plan import PlannedBlock
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
-from storagelab.targets import Site, open_block
+from storagelab.targets.engine import open_block
+from storagelab.targets.folders import Site
 from storagelab.targets.states import InFile
 
 KNOWN_IOPS = 500

@@ -10,7 +10,8 @@ from storagelab.model.measurement import Run
 from storagelab.run.loop import make_run
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
-from storagelab.targets import Site, open_block
+from storagelab.targets.engine import open_block
+from storagelab.targets.folders import Site
 from storagelab.targets.states import InFile
 
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: apt-get install fio")

@@ -25,8 +25,10 @@ import pytest
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
+from storagelab.model.target import Progress
 from storagelab.run.loop import make_run
-from storagelab.targets import Progress, Site, open_target
+from storagelab.targets.engine import open_target
+from storagelab.targets.folders import Site
 from storagelab.targets.postgres.connecting import connect_private
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.settings import find_binaries

@@ -5,7 +5,7 @@ from typing import Any
 
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell, Plan
-from storagelab.targets import Site
+from storagelab.targets.folders import Site
 from storagelab.targets.sqlserver.connecting import ServerFacts
 
 PREFIX = "storagelab_0badcafe"

@@ -17,9 +17,8 @@ from storagelab.errors import RunFailed
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, PlannedRun
 from storagelab.targets import private
-from storagelab.targets.clocks import Clocks
+from storagelab.targets.clocks import Clocks, Loop
 from storagelab.targets.programs import environment
-from storagelab.targets.steps import Loop
 
 ENGINES = ["postgres", pytest.param("mariadb", marks=needs_mariadb)]
 NOT_SHORT = {"rows_per_connection": 15_000, "rows_per_transaction": 200}

@@ -12,11 +12,11 @@ from storagelab.findings.model import Findings
 from storagelab.model.config import Config
 from storagelab.model.measurement import CYCLES, LOG_ROOM
 from storagelab.model.plan import Plan
+from storagelab.model.target import CheckpointCycle
 from storagelab.report.text.plan import before_full, too_short
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentence
 from storagelab.report.words.marks import verdict_mark
-from storagelab.targets import CheckpointCycle
 from storagelab.targets.generators.cycles import Cycles, LogRoom, WarmUp, end_of_whole, told
 
 TIMEOUT = "target.settings.checkpoint_timeout"

@@ -15,7 +15,8 @@ from test_postgres_generated import own
 from test_postgres_preflight import needs_root
 
 from storagelab.model.config import Config
-from storagelab.targets import descriptors, remove_templates, temporary
+from storagelab.targets import descriptors, temporary
+from storagelab.targets.engines import remove_templates
 from storagelab.targets.generators.transactions import read_log
 from storagelab.targets.postgres.server import stop_orphan
 from storagelab.targets.templates import copy_folder

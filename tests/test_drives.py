@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
+from storagelab.model.target import ClaimedDrive
 from storagelab.provisioning import drives, file_systems, journal, loop_devices, nvme, preparing, programs, refusals
 from storagelab.provisioning.drives import Drive
 from storagelab.provisioning.journal import Journal
 from storagelab.provisioning.refusals import Known
-from storagelab.targets import ClaimedDrive
 from storagelab.verbs.volumes import refuse_unconfirmed
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes drives")

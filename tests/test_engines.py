@@ -7,8 +7,8 @@ from sqlserver_specs import config, plan_of
 
 from storagelab.errors import PreflightError
 from storagelab.model.engines import ENGINES
-from storagelab.targets import preflight, sweep
-from storagelab.targets.engines import engine_in
+from storagelab.targets.engine import engine_in
+from storagelab.targets.engines import preflight, sweep
 from storagelab.targets.sqlserver.engine import durability
 
 

@@ -10,7 +10,7 @@ from storagelab import _sim
 from storagelab.errors import PreflightError, SpecError
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import load, parse
-from storagelab.targets import preflight
+from storagelab.targets.engines import preflight
 from storagelab.targets.simulated.scenario import hardware, world_of
 
 ARRAYS = """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from psycopg.conninfo import conninfo_to_dict
 
 from storagelab.model.config import TargetConfig
-from storagelab.targets import Preflight
+from storagelab.model.target import Preflight
 from storagelab.targets.hiding import HIDDEN, hidden
 from storagelab.verbs import planning, run
 

@@ -10,7 +10,7 @@ from simulated_specs import planned, small
 from storagelab import profiles
 from storagelab.errors import PreflightError
 from storagelab.spec.matrix import expand
-from storagelab.targets import preflight
+from storagelab.targets.engines import preflight
 from storagelab.targets.states import InFile
 
 ONE_BLOCK = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")

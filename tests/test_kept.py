@@ -10,7 +10,8 @@ from test_postgres_preflight import mounted, needs_root
 from storagelab.errors import DataRefused, PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
-from storagelab.targets import open_target, preflight, remove_templates, sweep
+from storagelab.targets.engine import open_target
+from storagelab.targets.engines import preflight, remove_templates, sweep
 from storagelab.targets.postgres.layout import TemplateDatabase, of_template
 from storagelab.targets.postgres.server import Server
 

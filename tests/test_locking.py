@@ -18,7 +18,7 @@ from test_interruptions import SPEC, TOO_LONG, Running
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, VolumeConfig
-from storagelab.targets import volumes_locked
+from storagelab.targets.locking import volumes_locked
 
 HOLDS = """
 import sys

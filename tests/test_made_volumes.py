@@ -21,7 +21,7 @@ from storagelab.model.measurement import RAW_IO
 from storagelab.provisioning import by_hand, cloud_disks, file_systems, limits, loop_devices, programs, volumes
 from storagelab.provisioning.limits import Bucket
 from storagelab.spec.matrix import expand
-from storagelab.targets import preflight, sweep
+from storagelab.targets.engines import preflight, sweep
 
 MIB = 2**20
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make drives")

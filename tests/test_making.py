@@ -14,12 +14,12 @@ from rich.console import Console
 
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Check, Measurement
+from storagelab.model.target import Target
 from storagelab.run import loop
 from storagelab.run.loop import make_run, run_all
 from storagelab.run.progress import RunProgress
 from storagelab.run.scheduling import pending
 from storagelab.run.store import Store
-from storagelab.targets import Target
 
 EXPERIMENT = make_experiment({"layout.data_files": [1, 2, 4]}, repetitions=2)
 PLAN = make_plan(EXPERIMENT)

@@ -15,7 +15,7 @@ from real_servers import ROWS, got, key_and_certificate, left_behind, measure, o
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config, TargetConfig
-from storagelab.targets import sweep
+from storagelab.targets.engines import sweep
 from storagelab.targets.mariadb import connecting
 from storagelab.targets.mariadb.connecting import address_of, ask, connect, parse_dsn
 from storagelab.targets.mariadb.engine import opened

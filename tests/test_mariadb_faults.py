@@ -9,8 +9,9 @@ from real_mariadb import DATABASE, mariadb, needs_mariadb, running
 from real_servers import cell_of, left_behind, measure, plan_of, server_processes, site_at, started_elsewhere, until
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.targets import preflight, sweep, temporary, try_starting
+from storagelab.targets import temporary
 from storagelab.targets.composed import Composed
+from storagelab.targets.engines import preflight, sweep, try_starting
 from storagelab.targets.mariadb.connecting import ask
 from storagelab.targets.mariadb.engine import opened
 from storagelab.targets.mariadb.server import Server

@@ -9,7 +9,7 @@ from test_sysbench import needs_sysbench
 
 from storagelab.errors import DataRefused, RunFailed
 from storagelab.model.config import Config
-from storagelab.targets import open_target
+from storagelab.targets.engine import open_target
 from storagelab.targets.mariadb.connecting import ask
 
 pytestmark = [pytest.mark.slow, needs_mariadb, needs_sysbench]

@@ -7,7 +7,7 @@ from real_mariadb import mariadb, needs_mariadb, running
 from real_servers import counted_starts, plan_of, site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.targets import preflight
+from storagelab.targets.engines import preflight
 from storagelab.targets.mariadb import settings
 
 pytestmark = needs_mariadb

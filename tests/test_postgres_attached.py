@@ -25,8 +25,8 @@ from real_servers import (
 
 from storagelab.errors import PreflightError
 from storagelab.model.waits import normalise
-from storagelab.targets import sweep
 from storagelab.targets.composed import Composed
+from storagelab.targets.engines import sweep
 from storagelab.targets.postgres import connecting as attaching
 from storagelab.targets.postgres.connecting import connect as connect_to
 from storagelab.targets.postgres.engine import opened

@@ -14,7 +14,7 @@ from storagelab.machine.procfs import keeps_schedstat
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Measurement
 from storagelab.model.waits import conservation, normalise
-from storagelab.targets import open_target
+from storagelab.targets.engine import open_target
 from storagelab.targets.parts import tables_of
 from storagelab.targets.postgres.layout import relations_like
 from storagelab.targets.postgres.reaching import generator_sessions

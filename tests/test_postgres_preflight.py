@@ -12,7 +12,9 @@ from real_servers import counted_starts, left_behind, plan_of, run_in, site_at, 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
-from storagelab.targets import Preflight, open_target, unprivileged
+from storagelab.model.target import Preflight
+from storagelab.targets import unprivileged
+from storagelab.targets.engine import open_target
 from storagelab.targets.engines import check as every_engine_check
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres import preflight, settings

@@ -13,7 +13,7 @@ from test_sysbench import cell, needs_sysbench
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.loads.pgbench import Pgbench
-from storagelab.targets import sweep
+from storagelab.targets.engines import sweep
 from storagelab.targets.generators.programs import Clients
 from storagelab.targets.parts import tables_of
 from storagelab.targets.postgres import connecting as attaching

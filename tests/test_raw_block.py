@@ -12,7 +12,7 @@ from bench.known_answers import why_not
 from storagelab.findings.steady import is_steady
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
 from storagelab.spec.matrix import expand
-from storagelab.targets import sweep
+from storagelab.targets.engines import sweep
 from storagelab.targets.raw import block, fio
 
 pytestmark = [needs_fio, pytest.mark.slow]

@@ -14,7 +14,7 @@ from storagelab.errors import PreflightError, SpecError
 from storagelab.machine import host
 from storagelab.run.estimate import estimate
 from storagelab.spec.matrix import expand
-from storagelab.targets import preflight
+from storagelab.targets.engines import preflight
 from storagelab.targets.raw.block import opened
 from storagelab.targets.states import InFile
 

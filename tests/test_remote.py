@@ -14,7 +14,8 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Cell, Plan
-from storagelab.targets import mariadb, places, preflight, sweep
+from storagelab.targets import mariadb, places
+from storagelab.targets.engines import preflight, sweep
 from storagelab.targets.mariadb import engine as mariadb_engine
 from storagelab.targets.places import Mount
 from storagelab.targets.postgres import connecting as postgres_attached

@@ -17,7 +17,7 @@ from storagelab.report.words.answer import headline
 from storagelab.report.writing import render
 from storagelab.run.loop import batches, make_batch
 from storagelab.spec.matrix import expand
-from storagelab.targets import preflight
+from storagelab.targets.engines import preflight
 from storagelab.targets.simulated.measurement import _data_file, _resource
 
 

@@ -2,7 +2,7 @@ import importlib.metadata
 
 from sqlserver_specs import config, plan_of, site
 
-from storagelab.targets import server_abilities, try_starting
+from storagelab.targets.engines import server_abilities, try_starting
 from storagelab.targets.sqlserver import engine
 
 

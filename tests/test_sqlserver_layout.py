@@ -5,7 +5,8 @@ from recorded_sqlserver import recorded
 from sqlserver_specs import PREFIX, config, facts, plan_of, site
 
 from storagelab.errors import PreflightError
-from storagelab.targets import open_target, sweep
+from storagelab.targets.engine import open_target
+from storagelab.targets.engines import sweep
 from storagelab.targets.sqlserver.connecting import connect
 from storagelab.targets.sqlserver.layout import Layout, in_folder
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storagelab.model.waits import CountedWaits, conservation, normalise
+from storagelab.targets.counters import difference
 from storagelab.targets.sqlserver.events import event_of
 from storagelab.targets.sqlserver.sampler import (
     DIFF,
@@ -32,7 +33,6 @@ from storagelab.targets.sqlserver.sampler import (
     task_of,
     waits_between,
 )  # fmt: skip
-from storagelab.targets.steps import difference
 
 COUNTS = st.dictionaries(
     st.sampled_from(["WRITELOG", "PAGELATCH_UP", "SOS_SCHEDULER_YIELD", "LCK_M_IS"]),

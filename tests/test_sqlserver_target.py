@@ -17,7 +17,8 @@ from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
 from storagelab.model.waits import conservation
 from storagelab.run.loop import _judge
-from storagelab.targets import open_target, preflight, sweep
+from storagelab.targets.engine import open_target
+from storagelab.targets.engines import preflight, sweep
 from storagelab.targets.sqlserver.sampler import rows_in
 
 GIVEN = "STORAGELAB_TEST_SQLSERVER"

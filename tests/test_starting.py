@@ -7,7 +7,7 @@ from real_servers import left_behind, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.model.plan import Cell, Plan
-from storagelab.targets import try_starting as try_plan
+from storagelab.targets.engines import try_starting as try_plan
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.starting import standing_for
 

@@ -13,7 +13,8 @@ from storagelab.model.measurement import Run
 from storagelab.run import loop
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
-from storagelab.targets import open_block, states
+from storagelab.targets import states
+from storagelab.targets.engine import open_block
 from storagelab.targets.states import Carried, InFile
 
 

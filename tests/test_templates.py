@@ -13,7 +13,9 @@ from test_postgres_preflight import mounted, needs_root
 from storagelab.errors import RunFailed
 from storagelab.model.config import Config
 from storagelab.model.prepared import distinct, name_of
-from storagelab.targets import descriptors, open_target, remove_templates, sweep, templates
+from storagelab.targets import descriptors, templates
+from storagelab.targets.engine import open_target
+from storagelab.targets.engines import remove_templates, sweep
 from storagelab.targets.folders import Folders
 from storagelab.targets.templates import Template, folders_of, notes, with_kept
 

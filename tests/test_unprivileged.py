@@ -12,8 +12,8 @@ from real_mariadb import running as running_mariadb
 from real_servers import ask, connect, left_behind, measure, plan_of, running, site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.targets import preflight
 from storagelab.targets import unprivileged as module
+from storagelab.targets.engines import preflight
 from storagelab.targets.unprivileged import Unprivileged, as_server, check_may_enter, give_to_server, unprivileged
 
 pytestmark = pytest.mark.usefixtures("fresh_databases")

@@ -18,15 +18,15 @@ from storagelab.drives.measured import Sustained
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import host
 from storagelab.machine.outputs import write_whole
+from storagelab.model.target import Tell
 from storagelab.spec.given_files import text_of
 from storagelab.stopping import uninterrupted
-from storagelab.targets import Tell, engines
+from storagelab.targets.engines import sweep_temporary
 from storagelab.targets.folders import Folders, Site
 from storagelab.targets.locking import locked
 from storagelab.targets.raw import fio
 from storagelab.targets.raw.fio import Job
-from storagelab.targets.raw.outcome import Place
-from storagelab.targets.raw.preflight import check_direct, sector_bytes
+from storagelab.targets.raw.outcome import Place, check_direct, sector_bytes
 
 _FILE = "drives-fit"
 _ROOM = 1.05
@@ -126,7 +126,7 @@ def file_on(folder: Path, file_bytes: int) -> Iterator[tuple[Place, str]]:
     folders = Folders(site, {"v": folder})
     with locked({folder: "--volume"}):
         folders.leftovers()  # raises if something else has the name
-        engines.sweep_temporary()
+        sweep_temporary()
         folders.make()
         try:
             place = Place(folders["v"], _FILE, file_bytes)

@@ -22,12 +22,15 @@ from storagelab import profiles
 from storagelab.errors import DataRefused, RunFailed, StoreError
 from storagelab.model.measurement import NO_TIME, Measurement, Run, Status
 from storagelab.model.plan import Cell, Plan, PlannedRun
+from storagelab.model.target import Preflight, Progress, Target
 from storagelab.run.estimate import estimate, learned
 from storagelab.run.executors import Executor, Here, Processes
 from storagelab.run.scheduling import Batch, Schedule, pending
 from storagelab.run.store import Store
 from storagelab.stopping import uninterrupted
-from storagelab.targets import Preflight, Progress, Site, Target, open_block, remove_templates
+from storagelab.targets.engine import open_block
+from storagelab.targets.engines import remove_templates
+from storagelab.targets.folders import Site
 from storagelab.targets.states import Carried, InFile, Kept, drives_lost
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
-from storagelab.targets import Site
+from storagelab.targets.folders import Site
 from storagelab.targets.states import Kept
 
 _BATCHES = 8

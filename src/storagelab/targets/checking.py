@@ -9,7 +9,7 @@ from typing import NamedTuple
 from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.loads.base import GeneratedLoad
-from storagelab.targets import Site
+from storagelab.targets.folders import Site
 from storagelab.targets.parts import tables_of
 from storagelab.words.numbers import significant
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import AWAKE, CLOCK, Check
-from storagelab.targets.steps import Loop
+from storagelab.model.values import Frozen
 
 TOLERANCE_S = 0.01
 TOLERANCE_SHARE = 0.001
@@ -21,6 +21,15 @@ TOLERANCE_SHARE = 0.001
 _SUSPENDED_S = 0.1
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """This clock keeps running while the machine is suspended, as a server's clock does."""
+
+
+class Loop(Frozen):
+    """One connection's work, by the server's clock, in seconds since the epoch."""
+
+    started_s: float
+    finished_s: float
+    reads_done: int = 0
+    reads_found: int = 0
 
 
 class _Reading(NamedTuple):

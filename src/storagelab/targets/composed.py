@@ -15,10 +15,11 @@ from storagelab.model.config import Config
 from storagelab.model.measurement import LOAD, Check, Measurement
 from storagelab.model.plan import Cell
 from storagelab.model.prepared import RESTORED
+from storagelab.model.target import Progress
 from storagelab.model.waits import SampledWaits
 from storagelab.stopping import uninterrupted
-from storagelab.targets import Progress
 from storagelab.targets.clocks import Clocks
+from storagelab.targets.counters import Counters, MachineCounters
 from storagelab.targets.durability import judged
 from storagelab.targets.filling import Filling
 from storagelab.targets.hiding import hidden
@@ -26,7 +27,7 @@ from storagelab.targets.parts import C, Sessions, System
 from storagelab.targets.raw import beside
 from storagelab.targets.sampler import Seen, SessionSampler
 from storagelab.targets.servers import Server, server_of
-from storagelab.targets.steps import Counters, Done, MachineCounters, prepare_machine
+from storagelab.targets.steps import Done, prepare_machine
 from storagelab.targets.watching import check_watching
 from storagelab.version import __version__
 

@@ -1,115 +1,70 @@
-"""The interface to an engine, found in the module `engine` of its folder; and what all engines do together: check a
-plan, and remove what killed runs left.
-"""
+"""What all engines do together: check a plan, try its servers and volumes, and remove what killed runs left."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from functools import cache
-from importlib import import_module
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import host
 from storagelab.machine.doctor import Ability
-from storagelab.model.config import Config, TargetConfig
-from storagelab.model.durability import Durability
-from storagelab.model.engines import KINDS_OF_ENGINE
-from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
-from storagelab.model.values import Scalar
-from storagelab.targets import (
-    Block,
-    Preflight,
-    Site,
-    State,
-    Target,
-    VolumeNeed,
-    kept_volumes,
-    made_volumes,
-    marks,
-    objects,
-    open_target,
-    templates,
-    temporary,
-)
-from storagelab.targets.captured import Watched
+from storagelab.model.config import Config
+from storagelab.model.plan import Experiment, Plan
+from storagelab.model.prepared import distinct
+from storagelab.model.target import Preflight, Tell, VolumeNeed, reporting_to
+from storagelab.targets import made_volumes, marks, objects, templates, temporary
 from storagelab.targets.durability import compared
-from storagelab.targets.folders import Folders
-from storagelab.targets.found import Found
-from storagelab.targets.kept_volumes import KeptVolumes
+from storagelab.targets.engine import Engine, engine_in, engine_of, every_engine
+from storagelab.targets.folders import Folders, Site
 from storagelab.targets.privileged import privileged_settings, refuse
-from storagelab.targets.starting import Kind
-from storagelab.targets.steps import places_of
-
-# --- blocks ----------------------------------------------------------------------------------------------------------
-#
-# Blocks of independent runs, and the reason stored for runs of a block that lost its drives.
+from storagelab.targets.raw import beside
+from storagelab.targets.starting import Kind, try_kinds
+from storagelab.targets.steps import by_server, places_of
 
 
-class Independent:
-    """A block of independent runs: each has its own server or schema."""
+def preflight(
+    experiment: Experiment,  # noqa: ARG001 - other engines may ask it
+    plan: Plan,
+    site: Site,
+    *,
+    allow_commands: bool = False,
+    tell: Tell | None = None,
+) -> Preflight:
+    """Make every check that changes nothing, for all cells. Raises PreflightError.
 
-    def __init__(self, block: PlannedBlock, site: Site, volumes: KeptVolumes) -> None:
-        self._block, self._site, self._volumes = block, site, volumes
-
-    def needed(self, wanted: Collection[int]) -> Sequence[int]:
-        return sorted(wanted)
-
-    def open(self, planned: PlannedRun) -> AbstractContextManager[Target]:
-        return made_volumes.opened(self._block.cell_of(planned), self._site, open_target, self._volumes)
-
-
-@contextmanager
-def independent(block: PlannedBlock, site: Site, state: State) -> Iterator[Block]:
-    """Opens a block that keeps nothing but volumes that are made for blocks."""
-    with kept_volumes.kept(block, site, state) as volumes:
-        yield Independent(block, site, volumes)
-
-
-class Engine(NamedTuple):
-    """`check` looks at the engine's own cells of a plan. An engine with independent runs has `open` for the target
-    of one run; any other engine opens whole blocks. The rest is for engines with servers.
+    `allow_commands` lets settings run programs, load code and use other folders; such settings are noted. `tell`
+    receives the progress of the checks.
     """
-
-    check: Callable[[Plan, Site], Preflight]
-    open: Callable[[Config, Site], AbstractContextManager[Target]] | None = None
-    open_block: Callable[[PlannedBlock, Site, State], AbstractContextManager[Block]] = independent
-    kinds: Callable[[Plan, Site], Iterable[Kind]] = lambda *_: ()
-    """The private servers that a plan needs."""
-    stop_orphan: Callable[[Path], bool] = lambda _: False
-    """Stops the server that still runs on a data folder; true if there was one."""
-    drop_leftovers: Callable[[Config, Site], list[str]] = lambda *_: []
-    """Drops what is left on the server that a cell attaches to; returns what was dropped."""
-    abilities: Callable[[], tuple[Ability, ...]] = lambda: ()
-    durability: Callable[[Config], Durability] | None = None
-    """What survives a crash of the server or of its machine."""
-    probe: Callable[[], Any] = lambda: None
-    """Lists what is on a server, for the contract suite."""
-    privilege: Callable[[str, Scalar], str | None] = lambda *_: None
-    """What a setting with this name and value makes the server do besides keeping a database; None = nothing."""
-    found: Callable[[TargetConfig], Found] | None = None
-    """What a running server shows of its layout."""
-    watched: Callable[[TargetConfig], Watched] | None = None
-    """A running server, for a capture of what it reads and writes."""
+    with reporting_to(tell):
+        return check(plan, site, allow_commands=allow_commands)
 
 
-@cache
-def engine_in(folder: str) -> Engine:
-    """The engine in the folder of this name; `model.engines` lists the names."""
-    found: Engine = import_module(f"storagelab.targets.{folder}.engine").ENGINE
-    return found
+def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
+    """Make each kind of volume and start each kind of server that the plan needs for a moment, and remove it. `tell`
+    receives the progress.
+
+    Raises PreflightError with the server's own message for one that does not start.
+    """
+    with reporting_to(tell):
+        made_volumes.try_making(plan, site)
+        try_kinds(kinds(plan, site))
 
 
-def engine_of(config: Config) -> Engine:
-    return engine_in(config.kind.folder)
+def remove_templates(plan: Plan, site: Site) -> None:
+    """Remove the prepared data that was kept for the runs of a campaign. Raises RunFailed or PreflightError if some
+    could not be removed.
+    """
+    kept = distinct(cell.config for cell in plan.cells)
+    for sharing in by_server(config for config in kept if config.target.attached):
+        engine_of(sharing[0]).drop_leftovers(sharing[0], site)
+    for volumes in {tuple(sorted(site.volume_paths(one).items())) for one in kept}:
+        templates.folders_of(site, dict(volumes)).remove()
 
 
-def every_engine() -> tuple[Engine, ...]:
-    """The engines, one for each folder."""
-    return tuple(dict.fromkeys(engine_in(kind.folder) for kind in KINDS_OF_ENGINE))
+def server_abilities() -> tuple[Ability, ...]:
+    """The servers that this machine could start and the volumes that it could make, for the doctor."""
+    return (*(ability for engine in every_engine() for ability in engine.abilities()), *made_volumes.abilities())
 
 
 def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
@@ -128,8 +83,6 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     if len({kind.provenance for kind in kinds_there}) > 1 and not all(kind.raw_io for kind in kinds_there):
         hint = "Write two specs: one series never mixes measured and simulated runs."
         raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
-    from storagelab.targets.raw import beside  # its results are based on what this module provides
-
     beside.check(plan, site)
     beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *made_volumes.commands(plan))
     if not allow_commands:
@@ -199,12 +152,13 @@ def sweep_temporary() -> list[str]:
 
 
 def sweep(plan: Plan, site: Site) -> list[str]:
-    """Remove servers that still run, folders, and objects on attached servers. Returns what was removed.
+    """Remove what killed runs left: runs of any experiment in the temporary folder, and of this one its servers that
+    still run, its folders, and its objects on attached servers. Returns what was removed.
 
     A folder's name shows only the experiment, so every engine is asked whether its server runs there. Raises
     PreflightError if that fails, or if something has such a name and is not storagelab's.
     """
-    removed = []
+    removed = sweep_temporary()
     for config in {places_of(cell.config, site): cell.config for cell in plan.cells}.values():
         removed += made_volumes.sweep(config, site, _stop_orphan)
         volumes = site.volume_paths(config)

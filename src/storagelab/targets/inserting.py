@@ -13,10 +13,11 @@ from typing import ClassVar, Generic
 from storagelab.errors import RunFailed
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
-from storagelab.targets.clocks import Clocks
+from storagelab.targets.clocks import Clocks, Loop
+from storagelab.targets.counters import Counters
 from storagelab.targets.parts import C, Sessions
 from storagelab.targets.sampler import Seen
-from storagelab.targets.steps import POLL_S, Counters, Done, Loop, await_gate
+from storagelab.targets.steps import POLL_S, Done, await_gate
 
 
 class InsertingSessions(Sessions[C]):

@@ -11,21 +11,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from storagelab.errors import PreflightError, RunFailed, StoragelabError
-from storagelab.model.config import VolumeConfig
+from storagelab.model.config import Config, VolumeConfig
 from storagelab.model.hints import shown
-from storagelab.model.measurement import PREPARATION
+from storagelab.model.measurement import PREPARATION, Measurement
 from storagelab.model.plan import Cell, PlannedBlock
-from storagelab.targets import Site, State, made_volumes
+from storagelab.model.target import Progress, State, Target
+from storagelab.provisioning import by_hand
+from storagelab.provisioning.volumes import MadeVolume
+from storagelab.targets import made_volumes
+from storagelab.targets.folders import Site
 from storagelab.words.names import listed
-
-if TYPE_CHECKING:
-    from storagelab.provisioning.volumes import MadeVolume
 
 AWAITED = 4
 """The exit code of `run` while it waits for a volume that a person prepares."""
@@ -139,8 +141,6 @@ def _file_system(place: Path) -> str:
 
 def _asked(name: str, cell: Cell, place: Path) -> str:
     volume = cell.config.volumes[name]
-    from storagelab.provisioning import by_hand
-
     keys = [f"{key} = {shown(value)}" for key, value in by_hand.asked(volume).items()]
     levels = [
         f"{factor} = {shown(level)}" for factor, level in cell.levels.items() if factor.startswith(f"volumes.{name}")
@@ -165,3 +165,83 @@ def kept(block: PlannedBlock, site: Site, state: State) -> Iterator[KeptVolumes]
     with contextlib.ExitStack() as undo:
         undo.callback(volumes.close)
         yield volumes
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def opened(
+    cell: Cell, site: Site, opening: Callable[[Config, Site], AbstractContextManager[Target]], kept: KeptVolumes
+) -> Iterator[Target]:
+    """The target of a run of the cell, on volumes that are made for it or `kept` for its block. Raises RunFailed."""
+    if not made_volumes.wanted(cell.config):
+        with opening(cell.config, site) as target:
+            yield target
+        return
+    began = time.perf_counter()
+    shared = kept.of(cell)
+    anew = {name: one for name, one in made_volumes.wanted(cell.config).items() if not one.kept_for_block}
+    with made_volumes.made(anew, cell.config, site, cell.levels) as of_run:
+        volumes, took_s = [*shared, *of_run], time.perf_counter() - began
+        with opening(_placed(cell.config, volumes), site) as target:
+            yield _OnMadeVolumes(target, volumes, kept.begin_run(), took_s)
+
+
+def _placed(config: Config, made: Sequence[MadeVolume]) -> Config:
+    """The configuration on the volumes that were made: each is a place like any other. Those that it does not use are
+    not there.
+    """
+    places = {one.name: VolumeConfig(path=str(one.path)) for one in made}
+    others = {name: volume for name, volume in config.volumes.items() if not volume.made}
+    in_order = {name: (places | others)[name] for name in config.volumes if name in places | others}
+    return config.model_copy(update={"volumes": in_order})
+
+
+class _OnMadeVolumes:
+    """A target whose volumes were made for its run, or for its block; `facts` = what the environment says of that."""
+
+    def __init__(
+        self, target: Target, volumes: Sequence[MadeVolume], facts: Mapping[str, object], took_s: float
+    ) -> None:
+        self._target, self._made, self._facts, self._took_s = target, volumes, facts, took_s
+
+    def describe(self) -> dict[str, object]:
+        return self._with_facts(self._target.describe())
+
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
+        written = {
+            f"volume.{one.name}.written_since_prepared_bytes": since
+            for one in self._made
+            if self._facts and (since := one.written_bytes()) is not None
+        }
+        waiting = list(self._made)
+
+        def on_progress(work: int) -> None:
+            while waiting:  # the first call tells that the load begins
+                waiting.pop().begin()
+            progress(work)
+
+        with contextlib.ExitStack() as limits:
+            for one in self._made:
+                limits.enter_context(one.loaded())
+            measured = self._target.run(cell, repetition, seed, on_progress)
+        return measured.model_copy(
+            update={
+                "environment": self._with_facts(measured.environment),
+                "checks": (*measured.checks, *(check for one in self._made for check in one.checks)),
+                "counters": _with_written(measured.counters, written),
+                "setup_s": (measured.setup_s or 0.0) + self._took_s,
+            }
+        )
+
+    def _with_facts(self, environment: dict[str, object]) -> dict[str, object]:
+        described = environment.get("volumes")
+        volumes = dict(described) if isinstance(described, dict) else {}
+        for one in self._made:
+            volumes[one.name] = {**volumes.get(one.name, {}), "made": one.facts}
+        return {**environment, **self._facts, "volumes": volumes}
+
+
+def _with_written(counters: Mapping[str, Mapping[str, float]], written: Mapping[str, float]) -> dict[str, object]:
+    return {**counters, "volumes": {**counters.get("volumes", {}), **written}} if written else dict(counters)

@@ -1,7 +1,5 @@
 """Volumes that are made for each run: what they need of this machine, the target of a run on them, and what a killed
 run left of them.
-
-A spec that declares none of them never loads the code that makes them.
 """
 
 from __future__ import annotations
@@ -9,28 +7,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.doctor import Ability, ability
 from storagelab.model.config import BY_HAND, PRICE, Config, VolumeConfig
-from storagelab.model.measurement import Measurement
-from storagelab.model.plan import Cell, Plan
+from storagelab.model.plan import Plan
+from storagelab.model.target import ClaimedDrive
+from storagelab.provisioning import limits, refusals
+from storagelab.provisioning import volumes as provisioned
+from storagelab.provisioning.drives import Drive
+from storagelab.provisioning.volumes import MadeVolume
 from storagelab.stopping import uninterrupted
-from storagelab.targets import ClaimedDrive, Progress, Site, Target
-from storagelab.targets.folders import Folders
+from storagelab.targets.folders import Folders, Site
 from storagelab.targets.privileged import Privilege
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from storagelab.provisioning.drives import Drive
-    from storagelab.provisioning.volumes import MadeVolume
-    from storagelab.targets.kept_volumes import KeptVolumes
 
 _RUNS_A_COMMAND = "runs a command on this machine, as the user who runs storagelab"
 
@@ -56,14 +49,12 @@ def check(plan: Plan, site: Site) -> Making:
     for config in (cell.config for cell in plan.cells):
         of_cell: list[Drive] = []
         for name, volume in wanted(config).items():
-            from storagelab.provisioning import refusals, volumes
-
-            found = volumes.check(name, volume, site.results)
+            found = provisioned.check(name, volume, site.results)
             of_cell += found
             refusals.refuse_twice(of_cell, f"volumes.{name}")
-            steps.update(dict.fromkeys(volumes.steps(name, volume, found)))
+            steps.update(dict.fromkeys(provisioned.steps(name, volume, found)))
             drives.update(dict.fromkeys(ClaimedDrive(serial=drive.serial, text=drive.text) for drive in found))
-            warnings.update(dict.fromkeys(volumes.warnings(name, volume, found)))
+            warnings.update(dict.fromkeys(provisioned.warnings(name, volume, found)))
     if (
         any(volume.has_own_drive for cell in plan.cells for volume in wanted(cell.config).values())
         and os.geteuid() != 0
@@ -80,9 +71,7 @@ def confirm(plan: Plan, site: Site) -> None:
     for config in (cell.config for cell in plan.cells):
         for name, volume in wanted(config).items():
             if volume.devices is not None and volume.devices not in done and site.results is not None:
-                from storagelab.provisioning import volumes
-
-                volumes.confirm(name, volume, site.results)
+                provisioned.confirm(name, volume, site.results)
                 done.add(volume.devices)
 
 
@@ -99,8 +88,6 @@ def commands(plan: Plan) -> tuple[Privilege, ...]:
 
 def abilities() -> tuple[Ability, ...]:
     """Whether this machine can make volumes and limit them, for the doctor."""
-    from storagelab.provisioning import limits
-
     small = VolumeConfig(path=".", file_bytes=2**30)
     return (
         ability("volumes made for each run", partial(_check_all, "a", small), lambda _: "drives from files, ext4"),
@@ -111,10 +98,8 @@ def abilities() -> tuple[Ability, ...]:
 
 
 def _check_all(name: str, volume: VolumeConfig) -> None:
-    from storagelab.provisioning import volumes
-
-    volumes.check_rights(name, volume)
-    volumes.check(name, volume)
+    provisioned.check_rights(name, volume)
+    provisioned.check(name, volume)
 
 
 def try_making(plan: Plan, site: Site) -> None:
@@ -128,9 +113,7 @@ def try_making(plan: Plan, site: Site) -> None:
             keys = plain.model_dump_json()
             if not plain.has_own_drive or keys in tried:
                 continue
-            from storagelab.provisioning import volumes
-
-            volumes.check_rights(name, volume)
+            provisioned.check_rights(name, volume)
             tried.add(keys)
             try:
                 with made({name: plain}, config, site, {}) as found:
@@ -145,32 +128,12 @@ def try_making(plan: Plan, site: Site) -> None:
 
 
 @contextlib.contextmanager
-def opened(
-    cell: Cell, site: Site, opening: Callable[[Config, Site], AbstractContextManager[Target]], kept: KeptVolumes
-) -> Iterator[Target]:
-    """The target of a run of the cell, on volumes that are made for it or `kept` for its block. Raises RunFailed."""
-    if not wanted(cell.config):
-        with opening(cell.config, site) as target:
-            yield target
-        return
-    began = time.perf_counter()
-    shared = kept.of(cell)
-    anew = {name: one for name, one in wanted(cell.config).items() if not one.kept_for_block}
-    with made(anew, cell.config, site, cell.levels) as of_run:
-        volumes, took_s = [*shared, *of_run], time.perf_counter() - began
-        with opening(_placed(cell.config, volumes), site) as target:
-            yield _OnMadeVolumes(target, volumes, kept.begin_run(), took_s)
-
-
-@contextlib.contextmanager
 def made(
     volumes: Mapping[str, VolumeConfig], config: Config, site: Site, levels: Mapping[str, object]
 ) -> Iterator[list[MadeVolume]]:
     """Volumes that are made, and removed at the end: it leaves nothing behind. If something can't be removed after a
     failure, that is added to the failure's words; beside any other error, it goes to the log.
     """
-    from storagelab.provisioning import volumes as making
-
     undo = contextlib.ExitStack()
     try:
         found = []
@@ -178,7 +141,7 @@ def made(
             folders = folders_of(site, config, name)
             undo.callback(partial(_remove, folders))
             folders.make()
-            one = making.made(name, volume, folders[name], site.spec_folder, levels, site.results)
+            one = provisioned.made(name, volume, folders[name], site.spec_folder, levels, site.results)
             found.append(undo.enter_context(one))
         yield found
     except BaseException as error:
@@ -197,65 +160,6 @@ def made(
 def folders_of(site: Site, config: Config, name: str) -> Folders:
     """The experiment's own folder for one volume, below the volume's path."""
     return Folders(site, {name: site.volume_paths(config)[name]}, purpose=f"volume-{name}")
-
-
-def _placed(config: Config, made: Sequence[MadeVolume]) -> Config:
-    """The configuration on the volumes that were made: each is a place like any other. Those that it does not use are
-    not there.
-    """
-    places = {one.name: VolumeConfig(path=str(one.path)) for one in made}
-    others = {name: volume for name, volume in config.volumes.items() if not volume.made}
-    in_order = {name: (places | others)[name] for name in config.volumes if name in places | others}
-    return config.model_copy(update={"volumes": in_order})
-
-
-class _OnMadeVolumes:
-    """A target whose volumes were made for its run, or for its block; `facts` = what the environment says of that."""
-
-    def __init__(
-        self, target: Target, volumes: Sequence[MadeVolume], facts: Mapping[str, object], took_s: float
-    ) -> None:
-        self._target, self._made, self._facts, self._took_s = target, volumes, facts, took_s
-
-    def describe(self) -> dict[str, object]:
-        return self._with_facts(self._target.describe())
-
-    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
-        written = {
-            f"volume.{one.name}.written_since_prepared_bytes": since
-            for one in self._made
-            if self._facts and (since := one.written_bytes()) is not None
-        }
-        waiting = list(self._made)
-
-        def on_progress(work: int) -> None:
-            while waiting:  # the first call tells that the load begins
-                waiting.pop().begin()
-            progress(work)
-
-        with contextlib.ExitStack() as limits:
-            for one in self._made:
-                limits.enter_context(one.loaded())
-            measured = self._target.run(cell, repetition, seed, on_progress)
-        return measured.model_copy(
-            update={
-                "environment": self._with_facts(measured.environment),
-                "checks": (*measured.checks, *(check for one in self._made for check in one.checks)),
-                "counters": _with_written(measured.counters, written),
-                "setup_s": (measured.setup_s or 0.0) + self._took_s,
-            }
-        )
-
-    def _with_facts(self, environment: dict[str, object]) -> dict[str, object]:
-        described = environment.get("volumes")
-        volumes = dict(described) if isinstance(described, dict) else {}
-        for one in self._made:
-            volumes[one.name] = {**volumes.get(one.name, {}), "made": one.facts}
-        return {**environment, **self._facts, "volumes": volumes}
-
-
-def _with_written(counters: Mapping[str, Mapping[str, float]], written: Mapping[str, float]) -> dict[str, object]:
-    return {**counters, "volumes": {**counters.get("volumes", {}), **written}} if written else dict(counters)
 
 
 # --- what a killed run left -------------------------------------------------------------------------------------------
@@ -283,16 +187,12 @@ def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
     """Gives back the drives that killed runs of an experiment left claimed; returns what was done. Raises
     PreflightError.
     """
-    from storagelab.provisioning import volumes
-
     try:
-        return volumes.put_back(results, may_wipe)
+        return provisioned.put_back(results, may_wipe)
     except RunFailed as error:
         raise PreflightError(f"not all drives could be given back: {error}") from error
 
 
 def _remove(folders: Folders) -> None:
-    from storagelab.provisioning import volumes
-
-    volumes.remove_left(folders.paths)
+    provisioned.remove_left(folders.paths)
     folders.remove()

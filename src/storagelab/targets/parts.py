@@ -16,13 +16,14 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.targets import Site, places
-from storagelab.targets.clocks import Clocks
-from storagelab.targets.folders import Folders
+from storagelab.targets import places
+from storagelab.targets.clocks import Clocks, Loop
+from storagelab.targets.counters import Counters
+from storagelab.targets.folders import Folders, Site
 from storagelab.targets.private import PrivateServer
 from storagelab.targets.sampler import Seen, SessionSampler
 from storagelab.targets.starting import Starter
-from storagelab.targets.steps import Counters, Done, Loop
+from storagelab.targets.steps import Done
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 """Errors that fail a run, in addition to the driver's."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.targets import VolumeNeed
+from storagelab.model.target import VolumeNeed
 from storagelab.targets.folders import Folders
 from storagelab.targets.unprivileged import make_folder
 

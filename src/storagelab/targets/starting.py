@@ -14,9 +14,10 @@ from storagelab.machine import doctor
 from storagelab.machine.doctor import Ability, ability
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
+from storagelab.model.target import each, step
 from storagelab.model.values import Scalar
 from storagelab.stopping import uninterrupted
-from storagelab.targets import each, step, temporary
+from storagelab.targets import temporary
 from storagelab.targets.folders import Site
 from storagelab.targets.private import P, PrivateServer, Settings, StartFailed
 from storagelab.targets.programs import Programs, asked_folder

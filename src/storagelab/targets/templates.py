@@ -21,11 +21,10 @@ from storagelab.errors import RunFailed
 from storagelab.machine import doctor, host
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.model.plan import Plan
 from storagelab.model.prepared import distinct, name_of, wanted
 from storagelab.targets import descriptors
 from storagelab.targets.folders import Folders, Site
-from storagelab.targets.steps import by_server, check_same
+from storagelab.targets.steps import check_same
 
 # --- copying ---------------------------------------------------------------------------------------------------------
 #
@@ -243,14 +242,3 @@ def _no_copy(error: OSError, folder: Path, kept: Content | None) -> str:
             'free some, or set between_runs.data = "rebuild"'
         )
     return f"can't restore the data from its template: {error.filename or folder}: {error.strerror}"
-
-
-def remove(plan: Plan, site: Site) -> None:
-    """Remove all templates of a campaign. Raises RunFailed or PreflightError if some could not be removed."""
-    kept = distinct(cell.config for cell in plan.cells)
-    for sharing in by_server(config for config in kept if config.target.attached):
-        from storagelab.targets.engines import engine_of
-
-        engine_of(sharing[0]).drop_leftovers(sharing[0], site)
-    for volumes in {tuple(sorted(site.volume_paths(one).items())) for one in kept}:
-        folders_of(site, dict(volumes)).remove()

@@ -13,8 +13,9 @@ from storagelab.machine import host
 from storagelab.machine.disks import node_of, read_text
 from storagelab.model import prepared
 from storagelab.model.config import Config, VolumeConfig
-from storagelab.targets import Site, VolumeNeed, made_volumes, templates
-from storagelab.targets.folders import Folders
+from storagelab.model.target import VolumeNeed
+from storagelab.targets import made_volumes, templates
+from storagelab.targets.folders import Folders, Site
 from storagelab.targets.templates import BytesOn
 from storagelab.targets.unprivileged import check_may_enter
 

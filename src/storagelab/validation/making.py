@@ -24,12 +24,15 @@ from storagelab.findings import samples
 from storagelab.findings.model import Estimate
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
+from storagelab.model.target import Preflight
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.run import loop, scheduling
 from storagelab.run.progress import RunProgress
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
-from storagelab.targets import Preflight, Site, preflight, temporary
+from storagelab.targets import temporary
+from storagelab.targets.engines import preflight
+from storagelab.targets.folders import Site
 from storagelab.validation.articles import Article, Published
 from storagelab.validation.quantities import Made, Missing, Simulated, needed, read_off
 

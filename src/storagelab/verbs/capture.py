@@ -22,7 +22,7 @@ from storagelab.report.text.columns import print_paper
 from storagelab.report.words.captured import capture_paper
 from storagelab.spec.units import parse_seconds
 from storagelab.targets import contract
-from storagelab.targets.engines import engine_in
+from storagelab.targets.engine import engine_in
 from storagelab.words import numbers
 
 _TOLD_EVERY_S = 30.0

@@ -16,8 +16,9 @@ from storagelab.report.text.columns import print_paragraph
 from storagelab.report.words.secrets import masked
 from storagelab.spec import matrix, reading
 from storagelab.stopping import Interruptible
-from storagelab.targets import contract, server_abilities
+from storagelab.targets import contract
 from storagelab.targets.contract import Promise
+from storagelab.targets.engines import server_abilities
 from storagelab.verbs.planning import site_of
 
 

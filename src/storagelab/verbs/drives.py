@@ -28,9 +28,11 @@ from storagelab.report.text.profiles import print_cloud_disks, print_figures, pr
 from storagelab.spec import matrix, reading
 from storagelab.spec.units import parse_bytes
 from storagelab.stopping import Interruptible
-from storagelab.targets import made_volumes, sweep, volumes_locked
+from storagelab.targets import made_volumes
+from storagelab.targets.engines import sweep
+from storagelab.targets.locking import volumes_locked
 from storagelab.targets.raw import fio
-from storagelab.targets.raw.preflight import sector_bytes
+from storagelab.targets.raw.outcome import sector_bytes
 from storagelab.targets.simulated.sizing import sizing
 from storagelab.verbs.planning import saying_how_far, site_of
 from storagelab.words.numbers import capacity, count, duration, percent

@@ -19,7 +19,7 @@ from storagelab.model.engines import ENGINES
 from storagelab.report import writing
 from storagelab.report.text.columns import Column, print_paragraph, print_table
 from storagelab.targets import contract
-from storagelab.targets.engines import engine_in
+from storagelab.targets.engine import engine_in
 from storagelab.targets.found import Found
 from storagelab.verbs import run
 from storagelab.words.numbers import bytes_

@@ -8,13 +8,13 @@ from pathlib import Path
 from storagelab import screen
 from storagelab.errors import StoreError
 from storagelab.model.plan import Experiment, Plan
+from storagelab.model.target import Preflight
 from storagelab.report.text.as_data import plan_json
 from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
 from storagelab.run import scheduling, stored
 from storagelab.run.estimate import estimate
 from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.spec import against, matrix, named_files
-from storagelab.targets import Preflight
 from storagelab.verbs.planning import look_at, site_of, with_files
 from storagelab.words.numbers import percent, plural
 

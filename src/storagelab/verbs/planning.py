@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.model.plan import Experiment, Plan
+from storagelab.model.target import Preflight, Tell
 from storagelab.spec import named_files
-from storagelab.targets import Preflight, Site, Tell, preflight
+from storagelab.targets.engines import preflight
+from storagelab.targets.folders import Site
 from storagelab.words.numbers import duration
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from storagelab.errors import DataRefused, PreflightError, SpecError, StoreError
 from storagelab.machine import host
 from storagelab.model.measurement import Run
 from storagelab.model.plan import RACES_LOOK_FROM, Experiment, Plan, Race
+from storagelab.model.target import Preflight
 from storagelab.model.values import share_of
 from storagelab.run import loop, scheduling, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
@@ -22,8 +23,11 @@ from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.spec import against, matrix, named_files
 from storagelab.spec.units import parse_seconds
 from storagelab.stopping import Interruptible
-from storagelab.targets import Preflight, Site, confirm_drives, sweep, try_starting, volumes_locked
+from storagelab.targets.engines import sweep, try_starting
+from storagelab.targets.folders import Site
 from storagelab.targets.kept_volumes import PreparationAwaited
+from storagelab.targets.locking import volumes_locked
+from storagelab.targets.made_volumes import confirm as confirm_drives
 from storagelab.verbs import planning, so_far
 from storagelab.verbs.volumes import refuse_unconfirmed
 from storagelab.words.names import listed

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from storagelab import screen
 from storagelab.errors import PreflightError
-from storagelab.targets import ClaimedDrive
+from storagelab.model.target import ClaimedDrive
 
 YES_WIPE = "--yes-wipe"
 

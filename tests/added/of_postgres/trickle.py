@@ -8,7 +8,7 @@ from psycopg import sql
 from storagelab.model.loads.trickle import ROWS, Trickle
 
 from storagelab.model.loads.pgbench import Script
-from storagelab.targets import Site
+from storagelab.targets.folders import Site
 from storagelab.targets.generators.pgbench import Source
 from storagelab.targets.generators.program import Program
 from storagelab.targets.generators.programs import Clients, by_pgbench

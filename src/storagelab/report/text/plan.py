@@ -21,7 +21,7 @@ from storagelab.words.names import Labels, cell_text, factor_text, labels_of, le
 from storagelab.words.numbers import bytes_, count, duration, percent, plural, significant
 
 if TYPE_CHECKING:
-    from storagelab.targets import CheckpointCycle
+    from storagelab.model.target import CheckpointCycle
 
 
 _CELLS_SHOWN = 40

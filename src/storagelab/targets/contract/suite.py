@@ -17,11 +17,12 @@ from storagelab.model.config import Config, TargetConfig, VolumeConfig
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
 from storagelab.model.values import JsonValue, Scalar
 from storagelab.stopping import uninterrupted
-from storagelab.targets import Site, open_target, preflight, sweep
 from storagelab.targets.attaching import Decoys
 from storagelab.targets.contract import promises as p
 from storagelab.targets.contract.promises import Outcome, Promise
-from storagelab.targets.engines import engine_in
+from storagelab.targets.engine import engine_in, open_target
+from storagelab.targets.engines import preflight, sweep
+from storagelab.targets.folders import Site
 
 # --- probes ----------------------------------------------------------------------------------------------------------
 #

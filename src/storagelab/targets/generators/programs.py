@@ -17,8 +17,9 @@ from storagelab.model.loads.pgbench import Pgbench, Script, script_of
 from storagelab.model.loads.sql import Sql
 from storagelab.model.loads.sysbench import Sysbench
 from storagelab.spec.given_files import begin_of
-from storagelab.targets import Site, temporary
+from storagelab.targets import temporary
 from storagelab.targets.descriptors import read_file
+from storagelab.targets.folders import Site
 from storagelab.targets.generators import in_lua, pgbench, sysbench
 from storagelab.targets.generators.pgbench import Source
 from storagelab.targets.generators.program import Program

@@ -25,14 +25,15 @@ from storagelab.model.measurement import (
     TimeSeries,
     refused_share,
 )
-from storagelab.targets.clocks import Clocks
+from storagelab.targets.clocks import Clocks, Loop
+from storagelab.targets.counters import Counters
 from storagelab.targets.generators.counting import POLL_SESSIONS_S, counting_of
 from storagelab.targets.generators.cycles import Cycles, LogRoom
 from storagelab.targets.generators.program import Process, Program
 from storagelab.targets.generators.transactions import Counted, in_turns
 from storagelab.targets.parts import C, Sessions
 from storagelab.targets.sampler import Seen
-from storagelab.targets.steps import GATE_TIMEOUT_S, Counters, Done, Loop
+from storagelab.targets.steps import GATE_TIMEOUT_S, Done
 
 SAME_FOR_S = 0.1
 """The sessions of a program that asks first are the load's once the list has been the same for so long: the server

@@ -13,7 +13,7 @@ from storagelab.errors import RunFailed
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.sysbench import Sysbench
 from storagelab.model.objects import Object
-from storagelab.targets import Site
+from storagelab.targets.folders import Site
 from storagelab.targets.generators import sysbench
 from storagelab.targets.generators.program import Program
 from storagelab.targets.generators.programs import Clients, by_sysbench, inputs_of_sysbench, own_script

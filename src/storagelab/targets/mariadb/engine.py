@@ -14,10 +14,12 @@ from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.stopping import uninterrupted
-from storagelab.targets import Site, places
+from storagelab.targets import places
 from storagelab.targets.attaching import Decoys, dropping_leftovers, dsn_of
 from storagelab.targets.composed import Composed
-from storagelab.targets.engines import Engine
+from storagelab.targets.counters import Counters, counting
+from storagelab.targets.engine import Engine
+from storagelab.targets.folders import Site
 from storagelab.targets.mariadb import captured, connecting, found, preflight, reaching, server, settings
 from storagelab.targets.mariadb.connecting import (
     Connection,
@@ -37,7 +39,6 @@ from storagelab.targets.mariadb.reaching import AttachedReach, PrivateReach, Rea
 from storagelab.targets.mariadb.sampler import Sampler
 from storagelab.targets.mariadb.server import STARTER, Server
 from storagelab.targets.parts import OUTSIDE_ERRORS, Columns, Sessions, System, tables_of
-from storagelab.targets.steps import Counters, counting
 
 # --- target ----------------------------------------------------------------------------------------------------------
 #

@@ -10,16 +10,11 @@ from storagelab.errors import RunFailed
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.targets import (
-    Preflight,
-    Site,
-    attaching,
-    checking,
-    places,
-    templates,
-)
+from storagelab.model.target import Preflight
+from storagelab.targets import attaching, checking, places, templates
 from storagelab.targets.attaching import quoting
 from storagelab.targets.checking import Memory, by_how, check_generators, memory_notes
+from storagelab.targets.folders import Site
 from storagelab.targets.mariadb import connecting, redo_log, settings
 from storagelab.targets.mariadb.connecting import Connection, ask, connect
 from storagelab.targets.mariadb.known import DECIDING, judge

@@ -16,7 +16,8 @@ from storagelab.model.loads.sql import Sql
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
 from storagelab.spec.given_files import begin_of
-from storagelab.targets import Site
+from storagelab.targets.counters import Counters
+from storagelab.targets.folders import Site
 from storagelab.targets.generators import programs
 from storagelab.targets.generators.programs import Clients, check_stays_inside, own_files
 from storagelab.targets.mariadb import connecting
@@ -32,7 +33,6 @@ from storagelab.targets.mariadb.settings import (
 )
 from storagelab.targets.parts import Reach, tables_of
 from storagelab.targets.programs import environment
-from storagelab.targets.steps import Counters
 
 # --- read back -------------------------------------------------------------------------------------------------------
 #

@@ -7,8 +7,8 @@ from typing import LiteralString
 
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
+from storagelab.model.target import CheckpointCycle
 from storagelab.spec.units import parse_bytes, parse_seconds
-from storagelab.targets import CheckpointCycle
 from storagelab.targets.generators.cycles import concerns
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.connecting import Connection

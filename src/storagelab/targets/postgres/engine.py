@@ -17,10 +17,12 @@ from storagelab.model import prepared
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.stopping import uninterrupted
-from storagelab.targets import Site, places
+from storagelab.targets import places
 from storagelab.targets.attaching import Decoys, dropping_leftovers, quoting
 from storagelab.targets.composed import Composed
-from storagelab.targets.engines import Engine
+from storagelab.targets.counters import Counters, counting
+from storagelab.targets.engine import Engine
+from storagelab.targets.folders import Site
 from storagelab.targets.parts import OUTSIDE_ERRORS, Columns, Sessions, System, tables_of
 from storagelab.targets.postgres import captured, connecting, found, preflight, reaching, server, settings
 from storagelab.targets.postgres.connecting import Connection
@@ -30,7 +32,6 @@ from storagelab.targets.postgres.loads import inserts
 from storagelab.targets.postgres.reaching import AttachedReach, PrivateReach, Reaching
 from storagelab.targets.postgres.sampler import Sampler
 from storagelab.targets.postgres.server import STARTER, Server
-from storagelab.targets.steps import Counters, counting
 from storagelab.targets.unprivileged import unprivileged
 
 # --- target ----------------------------------------------------------------------------------------------------------

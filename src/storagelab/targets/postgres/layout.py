@@ -15,9 +15,9 @@ from psycopg import sql
 
 from storagelab.model import prepared
 from storagelab.model.config import Config
-from storagelab.targets import Site, descriptors, templates
+from storagelab.targets import descriptors, templates
 from storagelab.targets.attaching import OWNERSHIP, foreign
-from storagelab.targets.folders import Folders
+from storagelab.targets.folders import Folders, Site
 from storagelab.targets.parts import System
 from storagelab.targets.places import Places, remote_name
 from storagelab.targets.postgres import connecting

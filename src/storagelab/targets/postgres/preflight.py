@@ -15,10 +15,12 @@ from storagelab.errors import RunFailed
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
+from storagelab.model.target import Preflight
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, attaching, checking, places, templates
+from storagelab.targets import attaching, checking, places, templates
 from storagelab.targets.attaching import quoting
 from storagelab.targets.checking import Memory, by_how, check_generators, memory_notes
+from storagelab.targets.folders import Site
 from storagelab.targets.objects import share_on
 from storagelab.targets.parts import tables_of
 from storagelab.targets.postgres import checkpoints, connecting

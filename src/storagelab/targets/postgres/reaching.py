@@ -19,7 +19,8 @@ from storagelab.errors import PreflightError
 from storagelab.machine.procfs import TaskView
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.targets import Site
+from storagelab.targets.counters import Counters
+from storagelab.targets.folders import Site
 from storagelab.targets.generators import programs
 from storagelab.targets.generators.programs import Clients
 from storagelab.targets.parts import Reach, tables_of
@@ -28,7 +29,7 @@ from storagelab.targets.postgres.connecting import VARIABLES, Connection, Server
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.settings import OLDEST_MAJOR, private_settings, settings_text, system_folders
 from storagelab.targets.programs import environment, installation, version_output
-from storagelab.targets.steps import Counters, check_same
+from storagelab.targets.steps import check_same
 
 # --- read back -------------------------------------------------------------------------------------------------------
 #

@@ -14,12 +14,11 @@ from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO_BESIDE
 from storagelab.model.plan import Plan
-from storagelab.targets import Site
+from storagelab.targets.counters import Counters
+from storagelab.targets.folders import Site
 from storagelab.targets.raw import fio
 from storagelab.targets.raw.fio import Job
-from storagelab.targets.raw.outcome import Place
-from storagelab.targets.raw.preflight import check_direct
-from storagelab.targets.steps import Counters
+from storagelab.targets.raw.outcome import Place, check_direct
 
 IN_ORDER_BYTES = 128 * 1024
 OUTSTANDING = 16

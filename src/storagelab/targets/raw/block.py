@@ -15,16 +15,16 @@ from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.measurement import LOAD, RAW_IO, RAW_IO_AT_DRIVE, Check, Measurement, TimeSeries
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
+from storagelab.model.target import Progress, State, Target
 from storagelab.stopping import uninterrupted
-from storagelab.targets import Progress, Site, State, Target, kept_volumes, made_volumes
-from storagelab.targets.folders import Folders
+from storagelab.targets import kept_volumes, made_volumes
+from storagelab.targets.counters import MachineCounters
+from storagelab.targets.folders import Folders, Site
 from storagelab.targets.kept_volumes import KeptVolumes
 from storagelab.targets.raw import fio
 from storagelab.targets.raw.fio import Fio
-from storagelab.targets.raw.outcome import Direction, Outcome, Place
-from storagelab.targets.raw.preflight import device_bytes, sector_bytes
+from storagelab.targets.raw.outcome import Direction, Outcome, Place, device_bytes, sector_bytes
 from storagelab.targets.raw.sending import Sender, sender_of
-from storagelab.targets.steps import MachineCounters
 from storagelab.targets.watching import check_watching
 from storagelab.version import __version__
 
@@ -52,7 +52,7 @@ class RawBlock:
         """Writes the file before the first run on a volume. Raises RunFailed."""
         cell = self._block.cell_of(planned)
         opening = self._alone if made_volumes.wanted(cell.config) else self._shared
-        with made_volumes.opened(cell, self._site, opening, self._volumes) as target:
+        with kept_volumes.opened(cell, self._site, opening, self._volumes) as target:
             yield target
 
     @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storagelab.machine.doctor import Ability, ability
-from storagelab.targets.engines import Engine
+from storagelab.targets.engine import Engine
 from storagelab.targets.raw import block, fio, preflight
 
 # --- doctor ----------------------------------------------------------------------------------------------------------

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from storagelab.errors import PreflightError
+from storagelab.machine import host
 from storagelab.model.latency import Latency, merged
 
 Direction = Literal["read", "write"]
@@ -75,3 +79,43 @@ class Outcome(NamedTuple):
     @property
     def latency(self) -> Latency | None:
         return merged(one.latency for one in self.done.values() if one.latency is not None)
+
+
+def check_direct(path: Path, key: str) -> None:
+    """Checks that requests bypass the page cache and reach a drive: a file system in memory has no drive, and some
+    file systems refuse O_DIRECT.
+    """
+    facts = host.describe_volume(path)
+    if facts["in_memory"]:
+        raise PreflightError(
+            f"{path} is on {facts['filesystem']}, which is memory: it has no drive to measure, and no direct I/O",
+            key=key,
+            hint="name a folder on a drive",
+        )  # fmt: skip
+    try:
+        os.close(os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT))  # it has no name, and vanishes when closed
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise PreflightError(
+                f"the file system of {path} ({facts['filesystem']}) refuses direct I/O (O_DIRECT)", key=key,
+                hint="name a folder on a file system that takes it, such as ext4 or XFS",
+            ) from error  # fmt: skip
+
+
+def sector_bytes(path: Path) -> int | None:
+    """The sector size of the device below the file system; None if unknown."""
+    facts = host.describe_volume(path)
+    for queue in (facts["file_system_queue"], facts["queue"]):
+        found = queue.get("logical_block_bytes") if isinstance(queue, dict) else None
+        if isinstance(found, int):
+            return found
+    return None
+
+
+def device_bytes(path: Path) -> int:
+    """The size of a block device. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.lseek(descriptor, 0, os.SEEK_END)
+    finally:
+        os.close(descriptor)

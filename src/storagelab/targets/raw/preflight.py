@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +10,10 @@ from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
-from storagelab.targets import Preflight, Site, VolumeNeed
+from storagelab.model.target import Preflight, VolumeNeed
+from storagelab.targets.folders import Site
 from storagelab.targets.raw import fio
+from storagelab.targets.raw.outcome import check_direct, device_bytes, sector_bytes
 from storagelab.targets.traces import read
 from storagelab.targets.volumes import volume_needs
 
@@ -59,27 +59,6 @@ def check(plan: Plan, site: Site) -> Preflight:
     return Preflight(server=server, volumes=(*needs, *devices), notes=(*notes, *dict.fromkeys(traces)), least_s=least_s)
 
 
-def check_direct(path: Path, key: str) -> None:
-    """Checks that requests bypass the page cache and reach a drive: a file system in memory has no drive, and some
-    file systems refuse O_DIRECT.
-    """
-    facts = host.describe_volume(path)
-    if facts["in_memory"]:
-        raise PreflightError(
-            f"{path} is on {facts['filesystem']}, which is memory: it has no drive to measure, and no direct I/O",
-            key=key,
-            hint="name a folder on a drive",
-        )  # fmt: skip
-    try:
-        os.close(os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT))  # it has no name, and vanishes when closed
-    except OSError as error:
-        if error.errno == errno.EINVAL:
-            raise PreflightError(
-                f"the file system of {path} ({facts['filesystem']}) refuses direct I/O (O_DIRECT)", key=key,
-                hint="name a folder on a file system that takes it, such as ext4 or XFS",
-            ) from error  # fmt: skip
-
-
 def _check_block(config: Config, sector: int | None, path: Path) -> None:
     work = config.raw_load
     if work.direct and sector is not None and work.block_bytes % sector:
@@ -95,16 +74,6 @@ def _check_block(config: Config, sector: int | None, path: Path) -> None:
             key="layout.data_size_bytes",
             hint="raise it; a file smaller than the caches on the way measures these",
         )
-
-
-def sector_bytes(path: Path) -> int | None:
-    """The sector size of the device below the file system; None if unknown."""
-    facts = host.describe_volume(path)
-    for queue in (facts["file_system_queue"], facts["queue"]):
-        found = queue.get("logical_block_bytes") if isinstance(queue, dict) else None
-        if isinstance(found, int):
-            return found
-    return None
 
 
 # --- devices ---------------------------------------------------------------------------------------------------------
@@ -137,12 +106,3 @@ def _check_device(config: Config) -> None:
             hint="lower it, or leave it out to read the whole device",
         )  # fmt: skip
     _check_block(config, sector_bytes(path), path)
-
-
-def device_bytes(path: Path) -> int:
-    """The size of a block device. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.lseek(descriptor, 0, os.SEEK_END)
-    finally:
-        os.close(descriptor)

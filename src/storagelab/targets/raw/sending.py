@@ -20,7 +20,8 @@ from storagelab.model.latency import latency_of_table
 from storagelab.model.loads.base import Load, of_class
 from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.loads.replay import Replay
-from storagelab.targets import Site, temporary
+from storagelab.targets import temporary
+from storagelab.targets.folders import Site
 from storagelab.targets.programs import environment, run
 from storagelab.targets.raw import fio
 from storagelab.targets.raw.fio import Fio, Job

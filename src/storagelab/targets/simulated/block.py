@@ -17,8 +17,9 @@ from storagelab import _sim
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
+from storagelab.model.target import Progress, State, Target
 from storagelab.profiles import Shelf
-from storagelab.targets import Progress, Site, State, Target
+from storagelab.targets.folders import Site
 from storagelab.targets.simulated.environment import describe
 from storagelab.targets.simulated.scenario import world_of
 from storagelab.targets.states import drives_lost

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storagelab.targets.engines import Engine
+from storagelab.targets.engine import Engine
 from storagelab.targets.simulated import block, preflight
 
 ENGINE = Engine(check=preflight.check, open_block=block.opened)

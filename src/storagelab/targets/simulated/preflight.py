@@ -13,9 +13,10 @@ from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.engines import LARGEST_SCALE
 from storagelab.model.plan import Plan, PlannedBlock
+from storagelab.model.target import Preflight
 from storagelab.profiles import FlashProfile
 from storagelab.profiles.declared import default_of
-from storagelab.targets import Preflight, Site
+from storagelab.targets.folders import Site
 from storagelab.targets.simulated.scenario import world_of
 
 # How much of this machine's memory a simulated world takes, measured at several scales and rounded up.

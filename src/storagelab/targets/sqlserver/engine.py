@@ -10,7 +10,7 @@ from typing import Any
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
-from storagelab.targets.engines import Engine
+from storagelab.targets.engine import Engine
 from storagelab.targets.sqlserver.known import judge
 from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options
 

@@ -9,8 +9,10 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.objects import KEY, TABLES
 from storagelab.model.plan import Plan
-from storagelab.targets import Preflight, Site, VolumeNeed, places
+from storagelab.model.target import Preflight, VolumeNeed
+from storagelab.targets import places
 from storagelab.targets.attaching import key_of, quoting
+from storagelab.targets.folders import Site
 from storagelab.targets.sqlserver import connecting, settings
 from storagelab.targets.sqlserver.connecting import DriverError, ServerFacts, Session, connect, words_of
 from storagelab.targets.sqlserver.known import MAJOR_2017, latch_note

@@ -17,12 +17,12 @@ from typing import NamedTuple
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import PFS_PAGE, Page, Resource, WaitingTask
 from storagelab.model.waits import CountedWait, CountedWaits
+from storagelab.targets.counters import Counters
 from storagelab.targets.sampler import MOST_TASKS, RawWaitsOf, Seen, SessionSampler
 from storagelab.targets.sqlserver import connecting
 from storagelab.targets.sqlserver.connecting import DriverError, Row, Session, words_of
 from storagelab.targets.sqlserver.events import GATE, SCHEDULER_YIELD, event_of
 from storagelab.targets.sqlserver.layout import Layout
-from storagelab.targets.steps import Counters
 
 # --- counters --------------------------------------------------------------------------------------------------------
 #

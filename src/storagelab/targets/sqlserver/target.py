@@ -12,9 +12,10 @@ from typing import Any
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
-from storagelab.targets import Site
 from storagelab.targets.attaching import dropping_leftovers, key_of, quoting
 from storagelab.targets.composed import Composed
+from storagelab.targets.counters import Counters, difference
+from storagelab.targets.folders import Site
 from storagelab.targets.parts import OUTSIDE_ERRORS, Columns, Reach, Sessions, System
 from storagelab.targets.sqlserver import connecting, sampler
 from storagelab.targets.sqlserver.connecting import (
@@ -50,7 +51,6 @@ from storagelab.targets.sqlserver.settings import (
     trace_flags_of,
 )
 from storagelab.targets.sqlserver.workload import NOW_US, TABLE
-from storagelab.targets.steps import Counters, difference
 
 # --- read back -------------------------------------------------------------------------------------------------------
 #

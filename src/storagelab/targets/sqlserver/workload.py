@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 
 from storagelab.errors import RunFailed
 from storagelab.model.loads.inserts import InsertLoad
+from storagelab.targets.clocks import Loop
 from storagelab.targets.inserting import ThreadedSessions
 from storagelab.targets.sqlserver import connecting
 from storagelab.targets.sqlserver.connecting import DriverError, Session, words_of
-from storagelab.targets.steps import GATE_TIMEOUT_S, Loop, rows_per_report
+from storagelab.targets.steps import GATE_TIMEOUT_S, rows_per_report
 
 TABLE = "MyBigTable"
 

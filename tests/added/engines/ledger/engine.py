@@ -14,10 +14,10 @@ from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement
 from storagelab.model.plan import Cell, Plan
-from storagelab.targets import Preflight, Progress, Site, Target
+from storagelab.model.target import Preflight, Progress, Target
 from storagelab.targets.durability import judged
-from storagelab.targets.engines import Engine
-from storagelab.targets.folders import Folders
+from storagelab.targets.engine import Engine
+from storagelab.targets.folders import Folders, Site
 from storagelab.targets.volumes import volume_needs
 
 

@@ -15,11 +15,12 @@ import pymysql
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.targets.attaching import OWNERSHIP
+from storagelab.targets.clocks import Loop
 from storagelab.targets.inserting import ThreadedSessions
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
 from storagelab.targets.mariadb.layout import TABLE, Layout, execute
 from storagelab.targets.mariadb.reaching import Reaching
-from storagelab.targets.steps import Loop, rows_per_report
+from storagelab.targets.steps import rows_per_report
 
 # --- workload --------------------------------------------------------------------------------------------------------
 #

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from storagelab.model.loads.sql import Sql
 from storagelab.spec.given_files import begin_of
-from storagelab.targets import Site
+from storagelab.targets.folders import Site
 from storagelab.targets.generators import in_lua, sysbench
 from storagelab.targets.generators.program import Program
 from storagelab.targets.generators.programs import Clients, own_transactions, own_transactions_by_sysbench

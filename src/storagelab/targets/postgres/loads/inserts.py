@@ -19,11 +19,12 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from storagelab.errors import RunFailed
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
+from storagelab.targets.clocks import Loop
 from storagelab.targets.inserting import InsertingSessions
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.layout import Layout, relations_in
 from storagelab.targets.postgres.reaching import Reaching
-from storagelab.targets.steps import POLL_S, Loop, await_gate, check_places, check_same, rows_per_report
+from storagelab.targets.steps import POLL_S, await_gate, check_places, check_same, rows_per_report
 
 # --- workload --------------------------------------------------------------------------------------------------------
 #

@@ -7,7 +7,7 @@ from pathlib import Path
 from storagelab.errors import RunFailed
 from storagelab.model.loads.pgbench import SPREAD, Pgbench
 from storagelab.model.objects import Object
-from storagelab.targets import Site
+from storagelab.targets.folders import Site
 from storagelab.targets.generators import pgbench
 from storagelab.targets.generators.program import Program
 from storagelab.targets.generators.programs import Clients, by_pgbench, pgbench_scripts

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from storagelab.errors import PreflightError
 from storagelab.model.loads.sql import Sql
 from storagelab.model.objects import KEY
-from storagelab.targets import Site
+from storagelab.targets.folders import Site
 from storagelab.targets.generators.program import Program
 from storagelab.targets.generators.programs import Clients, by_pgbench, check_stays_inside, own_files, own_transactions
 from storagelab.targets.generators.restoring import changed, failure, form_of, newer_words

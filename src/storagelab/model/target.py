@@ -1,0 +1,147 @@
+"""The interface to what is measured: a real server or simulated drives. No code above it can tell which.
+
+preflight(...)                          looks only, and names what stands in the way
+with open_block(...) as block:          brings drives or servers into the state that its first run needs
+    with block.open(planned) as target: sets up one run's layout, and removes it at the end, whatever happens
+        target.run(...)                 one Measurement
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import NamedTuple, Protocol, TypeVar
+
+from pydantic import Field
+
+from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Cell, PlannedRun
+from storagelab.model.values import Frozen
+
+Tell = Callable[[str, int, int], None]
+"""Is called before each step, as in ("checking settings", 34, 200): 34 of 200 are done."""
+
+_T = TypeVar("_T")
+_TELL: ContextVar[Tell | None] = ContextVar("tell", default=None)
+
+
+@contextlib.contextmanager
+def reporting_to(tell: Tell | None) -> Iterator[None]:
+    """Tells the steps to `tell` while the context lasts; None tells nobody."""
+    before = _TELL.set(tell)
+    try:
+        yield
+    finally:
+        _TELL.reset(before)
+
+
+def step(what: str, done: int, of: int) -> None:
+    tell = _TELL.get()
+    if tell is not None:
+        tell(what, done, of)
+
+
+def each(items: Collection[_T], what: str) -> Iterator[_T]:
+    """Yields the items, and tells before each one how many are done."""
+    for done, item in enumerate(items):
+        step(what, done, len(items))
+        yield item
+
+
+Progress = Callable[[int], None]
+"""Is called with 0 as the load begins, its warm-up included, and then a few times a second with the amount of work done
+so far, in the unit of the run's workload."""
+
+
+class VolumeNeed(Frozen):
+    """The disk space needed on one volume at once, by the cell that needs most, and the free space. None = unknown."""
+
+    name: str
+    path: str
+    device: str
+    needed_bytes: int | None
+    free_bytes: int | None
+    lacks: str = ""
+    """That there is too little space, in words, where the runs are to be made in spite of it."""
+
+
+class CheckpointCycle(NamedTuple):
+    """How far apart a server's checkpoints come: after this time at the latest, or sooner, after so many bytes of log.
+    With the names of the settings that say so.
+    """
+
+    longest_s: float
+    log_bytes: float
+    time_setting: str
+    log_setting: str
+
+
+class ClaimedDrive(Frozen):
+    """A drive that the plan destroys everything on, in words."""
+
+    serial: str
+    text: str
+
+
+class Preflight(Frozen):
+    """What the checks found. `notes` are worth knowing and stop nothing. If engines are compared, `durability` says
+    what survives a crash of each. `blocks_at_once`: how many simulated blocks fit into this machine's memory. `cycles`:
+    the checkpoints of each cell's server whose runs have a set time, by cell, where they are known.
+    """
+
+    server: str
+    volumes: tuple[VolumeNeed, ...]
+    notes: tuple[str, ...] = ()
+    durability: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    """What is done to volumes before each run."""
+    objects: tuple[str, ...] = ()
+    """Which table or index lies on which volume, where layouts place them singly."""
+    drives: tuple[ClaimedDrive, ...] = ()
+    """The drives on which everything is destroyed."""
+    blocks_at_once: int | None = None
+    cycles: dict[str, CheckpointCycle] = Field(default_factory=dict)
+    log_rooms: dict[str, float] = Field(default_factory=dict)
+    """The bytes of redo log after which each cell's server must write pages, likewise."""
+    least_s: dict[str, float] = Field(default_factory=dict)
+    """The least time of each cell's runs, where that is known: a trace's requests have their own times."""
+
+
+class Target(Protocol):
+    """One cell's layout, set up."""
+
+    def describe(self) -> dict[str, object]:
+        """The environment: host, volumes, server with its non-default settings, storagelab's version. JSON-able."""
+        ...
+
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
+        """Load once and measure. Raises RunFailed with the reason."""
+        ...
+
+
+class Block(Protocol):
+    """The runs of one block. They are numbered by their position in it."""
+
+    def needed(self, wanted: Collection[int]) -> Sequence[int]:
+        """The runs to make, in order, to get the `wanted` ones. They include runs whose effect on the drives is
+        lost.
+        """
+        ...
+
+    def open(self, planned: PlannedRun) -> AbstractContextManager[Target]:
+        """The target of the next needed run. Entering sets it up, or raises RunFailed; leaving removes it."""
+        ...
+
+
+class State(Protocol):
+    """Where a block may keep the state of its drives, so that it can be resumed later, here or elsewhere."""
+
+    def read(self) -> bytes:
+        """The state that was written last; empty if that is lost."""
+        ...
+
+    def write(self, parts: Sequence[bytes]) -> None:
+        """Raises OSError."""
+        ...
