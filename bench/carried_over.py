@@ -31,13 +31,13 @@ from statistics import fmean
 from bench import throttled
 from bench.figures import Figure
 from bench.throttled import Throttled
+from storagelab.engines.postgres.connecting import connect_private, value
 from storagelab.findings.analysis import analyse
 from storagelab.findings.cautions.changing import CarryOver
 from storagelab.findings.model import Findings
 from storagelab.run import stored
 from storagelab.run.store import Store
 from storagelab.spec import reading
-from storagelab.targets.postgres.connecting import connect_private, value
 
 MIB = 2**20
 FAST, SLOW = {"write_bytes_per_s": 24 * MIB}, {"write_bytes_per_s": 6 * MIB}
@@ -58,8 +58,8 @@ _SECTOR_BYTES = 512
 _SERVER = """if True:
     import json, sys
     from pathlib import Path
-    from storagelab.targets.postgres.server import Server
-    from storagelab.targets.postgres.settings import find_binaries
+    from storagelab.engines.postgres.server import Server
+    from storagelab.engines.postgres.settings import find_binaries
     server = Server(find_binaries(None), data_folder=Path(sys.argv[1]), log_folder=Path(sys.argv[2]),
                     settings=json.loads(sys.argv[3]))
     try:

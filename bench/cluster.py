@@ -18,7 +18,7 @@ from storagelab.model.plan import Experiment
 from storagelab.run import cluster, loop
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
-from storagelab.targets.folders import Site
+from storagelab.volumes.folders import Site
 
 ROOT = Path(__file__).parent.parent
 ARTICLE_A = ROOT / "experiments" / "multiple-data-files.toml"

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from storagelab.loads import counting, cycles
 from storagelab.model.loads.pgbench import Pgbench
-from storagelab.targets.generators import counting, cycles
 
 Numbers = NDArray[np.float64]
 Rng = np.random.Generator

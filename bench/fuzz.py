@@ -29,7 +29,7 @@ from storagelab.run import loop
 from storagelab.run.store import FILE_NAME, Store
 from storagelab.spec import matrix, reading
 from storagelab.spec.foreign import escaped
-from storagelab.targets.folders import Site
+from storagelab.volumes.folders import Site
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACEBACK = 70

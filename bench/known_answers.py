@@ -31,11 +31,11 @@ from storagelab.findings.model import Estimate
 from storagelab.model.config import VolumeConfig
 from storagelab.model.limits import SLICE_S, LimitConfig
 from storagelab.model.measurement import Run
-from storagelab.provisioning import volumes
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.campaigns import environment_differences
 from storagelab.run import stored
 from storagelab.run.stored import Stored
+from storagelab.volumes import volume as volumes
 
 ROOT = Path(__file__).parent.parent
 TIED, APART = 1.03, 1.15

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from storagelab import _sim
+from storagelab.engines.simulated.scenario import scenario
 from storagelab.spec import matrix, reading
-from storagelab.targets.simulated.scenario import scenario
 
 _SPEC = """
 question = "What does a run at scale 1 cost?"

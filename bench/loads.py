@@ -9,13 +9,13 @@ from pathlib import Path
 
 import psycopg
 
+from storagelab.engines.postgres.engine import opened
 from storagelab.model.config import Config, MeasureConfig, TargetConfig, VolumeConfig
 from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
-from storagelab.targets.engine import open_target
-from storagelab.targets.folders import Site
-from storagelab.targets.postgres.engine import opened
+from storagelab.run.engine import open_target
+from storagelab.volumes.folders import Site
 
 GATE = 4711
 CONNECTIONS, ROWS_PER_TRANSACTION = 16, 1_000

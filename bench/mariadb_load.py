@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from bench import loads
+from storagelab.engines.mariadb.connecting import Connection, ask
+from storagelab.engines.mariadb.engine import opened
 from storagelab.model.config import Config, TargetConfig
-from storagelab.targets.mariadb.connecting import Connection, ask
-from storagelab.targets.mariadb.engine import opened
 
 
 def config(*, waits: bool = True) -> Config:

@@ -11,7 +11,7 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
 from storagelab.run import loop
 from storagelab.run.store import Store
-from storagelab.targets.folders import Site
+from storagelab.volumes.folders import Site
 
 
 class _Clock:

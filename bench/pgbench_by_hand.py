@@ -21,17 +21,17 @@ from typing import Any
 
 import numpy as np
 
+from storagelab.engines.postgres import reaching
+from storagelab.engines.postgres.engine import opened
 from storagelab.findings.cautions.watching import watching_cost
+from storagelab.loads import pgbench
+from storagelab.loads.clients import pgbench_scripts
+from storagelab.loads.transactions import read_log
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
-from storagelab.targets.composed import Composed
-from storagelab.targets.folders import Site
-from storagelab.targets.generators import pgbench
-from storagelab.targets.generators.programs import pgbench_scripts
-from storagelab.targets.generators.transactions import read_log
-from storagelab.targets.postgres import reaching
-from storagelab.targets.postgres.engine import opened
+from storagelab.run.one_run import Composed
+from storagelab.volumes.folders import Site
 from storagelab.words.numbers import times_estimate
 
 SECONDS, WARM_UP = 8.0, 1.0

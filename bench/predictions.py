@@ -34,12 +34,12 @@ from storagelab.model.engines import ENGINES
 from storagelab.model.plan import Cell
 from storagelab.predicting.prediction import Prediction
 from storagelab.predicting.reckoning import predict
+from storagelab.run import contract
+from storagelab.run.engine import engine_in, open_block
+from storagelab.run.states import Carried
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import load
-from storagelab.targets import contract
-from storagelab.targets.engine import engine_in, open_block
-from storagelab.targets.folders import Site
-from storagelab.targets.states import Carried
+from storagelab.volumes.folders import Site
 
 ORDER_GOAL, RATIO_GOAL = 0.90, 0.15
 PRESENT = "present"

@@ -16,11 +16,11 @@ from bench.known_answers import why_not
 from storagelab.findings.steady import is_steady
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
 from storagelab.model.plan import PlannedBlock
+from storagelab.run.engine import open_block
+from storagelab.run.states import InFile
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
-from storagelab.targets.engine import open_block
-from storagelab.targets.folders import Site
-from storagelab.targets.states import InFile
+from storagelab.volumes.folders import Site
 
 KNOWN_IOPS = 500
 _SIZE = 256 * 2**20

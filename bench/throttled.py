@@ -1,7 +1,7 @@
 """A volume whose limit holds only what is started in a control group of its own, so that one process can be freed from
 it.
 
-Volumes of a spec are limited for everybody (`storagelab.provisioning`). Needs root, and version 1 of the control
+Volumes of a spec are limited for everybody (`storagelab.volumes`). Needs root, and version 1 of the control
 groups.
 """
 
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from bench import known_answers
 from storagelab.machine.control_groups import V1_LIMITS
 from storagelab.machine.disks import device_numbers_of
-from storagelab.provisioning import file_systems, limits, loop_devices
+from storagelab.volumes import file_systems, limits, loop_devices
 
 _PATIENCE_S = 5.0
 

@@ -19,7 +19,7 @@ from storagelab.model.measurement import Check, Measurement, ObserverCost, Run, 
 from storagelab.model.plan import Cell, Experiment, Factor, Level, Plan, PlannedRun
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import NO_EVENT, Category, EventTicks, SampledWaits
-from storagelab.targets.durability import judged
+from storagelab.servers.durability import judged
 
 Levels = Mapping[str, JsonValue]
 ElapsedOf = Callable[[Levels, int], float]

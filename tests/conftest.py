@@ -15,9 +15,9 @@ from recorded_machine import RecordedMachine
 
 from bench.guest import Drive, Finished, absent, run, user_mode
 from storagelab import cli
+from storagelab.engines.postgres.server import Server
+from storagelab.machine import marks
 from storagelab.machine.host import usable_cpus
-from storagelab.targets import marks
-from storagelab.targets.postgres.server import Server
 
 # No deadline: the machine is shared, and a slow example is not a wrong one. A failure prints the line that repeats it.
 settings.register_profile("ci", deadline=None, print_blob=True)

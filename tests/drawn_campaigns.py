@@ -22,9 +22,9 @@ from storagelab.model.measurement import BEHIND_RATE, RAW_IO, SETTLED, Check, Me
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun, Race
 from storagelab.model.waits import CountedWait, CountedWaits, RawWaits
 from storagelab.run.stored import Racing, as_run
+from storagelab.servers.durability import judged
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
-from storagelab.targets.durability import judged
 
 ROUNDS_OF_A_RACE = 6
 REAL = '[volumes.a]\npath = "./a"\n[volumes.b]\npath = "./b"\n[layout]\ndata = ["a"]\nlog = "a"\n'

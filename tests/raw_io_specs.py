@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from storagelab.model.measurement import Run
+from storagelab.run.engine import open_block
 from storagelab.run.loop import make_run
+from storagelab.run.states import InFile
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
-from storagelab.targets.engine import open_block
-from storagelab.targets.folders import Site
-from storagelab.targets.states import InFile
+from storagelab.volumes.folders import Site
 
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: apt-get install fio")
 

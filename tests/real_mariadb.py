@@ -10,11 +10,11 @@ from urllib.parse import quote
 import pytest
 from real_servers import free_port, small
 
+from storagelab.engines.mariadb.connecting import ask
+from storagelab.engines.mariadb.server import Server
+from storagelab.engines.mariadb.settings import find_binaries
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
-from storagelab.targets.mariadb.connecting import ask
-from storagelab.targets.mariadb.server import Server
-from storagelab.targets.mariadb.settings import find_binaries
 
 DATABASE = "storagelab_0badcafe"
 PASSWORD = "geh'eim@/:?#[ü] 1"

@@ -22,17 +22,17 @@ from typing import Any
 import psycopg
 import pytest
 
+from storagelab.engines.postgres.connecting import connect_private
+from storagelab.engines.postgres.server import Server
+from storagelab.engines.postgres.settings import find_binaries
+from storagelab.machine.unprivileged import give_to_server
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.target import Progress
+from storagelab.run.engine import open_target
 from storagelab.run.loop import make_run
-from storagelab.targets.engine import open_target
-from storagelab.targets.folders import Site
-from storagelab.targets.postgres.connecting import connect_private
-from storagelab.targets.postgres.server import Server
-from storagelab.targets.postgres.settings import find_binaries
-from storagelab.targets.unprivileged import give_to_server
+from storagelab.volumes.folders import Site
 
 CONNECTIONS = 4
 ROWS_PER_CONNECTION = 500
@@ -173,8 +173,8 @@ def started_elsewhere(engine: str, folder: Path) -> Iterator[subprocess.Popen[by
     code = f"""if True:
         import sys, time
         from pathlib import Path
-        from storagelab.targets.{engine}.settings import find_binaries
-        from storagelab.targets.{engine}.server import Server
+        from storagelab.engines.{engine}.settings import find_binaries
+        from storagelab.engines.{engine}.server import Server
         folder = Path(sys.argv[1])
         Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings={{}}).start()
         print("started", flush=True)

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from storagelab.__main__ import main
+from storagelab.engines.mariadb.server import Server as MariaDBServer
+from storagelab.engines.postgres.server import Server as PostgresServer
 from storagelab.report.page import html
-from storagelab.targets.mariadb.server import Server as MariaDBServer
-from storagelab.targets.postgres.server import Server as PostgresServer
-from storagelab.targets.private import PrivateServer
+from storagelab.servers.private import PrivateServer
 
 Make = Callable[[PrivateServer], None]
 MAKERS: dict[type[PrivateServer], Make] = {

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from storagelab.engines.sqlserver.connecting import ServerFacts
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell, Plan
-from storagelab.targets.folders import Site
-from storagelab.targets.sqlserver.connecting import ServerFacts
+from storagelab.volumes.folders import Site
 
 PREFIX = "storagelab_0badcafe"
 VOLUMES = {"a": {"path": "/data/a", "remote": True}, "b": {"path": "/data/b", "remote": True}}

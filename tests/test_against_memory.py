@@ -5,7 +5,7 @@ import pytest
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.loads.sql import Sql
 from storagelab.model.loads.sysbench import Sysbench
-from storagelab.targets.checking import Memory, note
+from storagelab.servers.cell_checks import Memory, note
 
 GIB = 2**30
 UNIT_BYTES = {Pgbench: 17 * 2**20, Sysbench: 300, Sql: 0}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from storagelab import _sim, profiles
+from storagelab.engines.simulated.scenario import server
 from storagelab.model.config import ServerConfig
-from storagelab.targets.simulated.scenario import server
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import pytest
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
-from storagelab.targets.attaching import (
+from storagelab.servers.attached import (
     dropping_leftovers,
     dsn_of,
     enough_connections,

@@ -23,13 +23,13 @@ from storagelab.capture import folder, taking
 from storagelab.capture.attributing import Attribution, File, Files, kernel_device
 from storagelab.capture.iolog import Iolog
 from storagelab.capture.requests import _FORM, READ
+from storagelab.capture.server import Thing
 from storagelab.capture.tracefs import NoTracing, open_tracefs
+from storagelab.engines.mariadb.captured import watched as watched_mariadb
+from storagelab.engines.postgres.captured import watched as watched_postgres
+from storagelab.engines.sqlserver.captured import watched as watched_sqlserver
 from storagelab.errors import PreflightError
-from storagelab.targets.captured import Thing
-from storagelab.targets.contract import target_of
-from storagelab.targets.mariadb.captured import watched as watched_mariadb
-from storagelab.targets.postgres.captured import watched as watched_postgres
-from storagelab.targets.sqlserver.captured import watched as watched_sqlserver
+from storagelab.run.contract import target_of
 
 MARKER = "zebra-in-the-tables-4711"
 

@@ -13,8 +13,8 @@ from storagelab.findings.model import Caution
 from storagelab.model.measurement import BEHIND_RATE, SETTLED, Check, ObserverCost, Run
 from storagelab.model.plan import Factor, Level
 from storagelab.model.waits import NO_EVENT, EventTicks
+from storagelab.servers.durability import judged
 from storagelab.spec.matrix import expand
-from storagelab.targets.durability import judged
 
 FILES = {"layout.data_files": [1, 2, 4, 8]}
 

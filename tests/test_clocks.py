@@ -16,9 +16,9 @@ from real_servers import left_behind, make_one_run, server_processes, site_at, s
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, PlannedRun
-from storagelab.targets import private
-from storagelab.targets.clocks import Clocks, Loop
-from storagelab.targets.programs import environment
+from storagelab.servers import private
+from storagelab.servers.programs import environment
+from storagelab.watching.clocks import Clocks, Loop
 
 ENGINES = ["postgres", pytest.param("mariadb", marks=needs_mariadb)]
 NOT_SHORT = {"rows_per_connection": 15_000, "rows_per_transaction": 200}

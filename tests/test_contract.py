@@ -13,18 +13,19 @@ from recorded_sqlserver import PASSWORD as SQL_PASSWORD
 from recorded_sqlserver import recorded
 from tds_server import ServerError
 
+from storagelab.engines.postgres import connecting, reaching
+from storagelab.engines.postgres.loads.inserts import Tables
 from storagelab.errors import SpecError
+from storagelab.model import promises
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
+from storagelab.model.promises import Outcome, judged
 from storagelab.model.waits import SampledWaits
-from storagelab.targets import contract
-from storagelab.targets.contract import promises, suite
-from storagelab.targets.contract.promises import Outcome, judged
-from storagelab.targets.contract.suite import engine_of, target_of, verify
-from storagelab.targets.hiding import HIDDEN
-from storagelab.targets.postgres import connecting, reaching
-from storagelab.targets.postgres.loads.inserts import Tables
-from storagelab.targets.servers import Attached
+from storagelab.run import contract
+from storagelab.run import contract as suite
+from storagelab.run.contract import engine_of, target_of, verify
+from storagelab.servers.redact import HIDDEN
+from storagelab.servers.server import Attached
 
 PASSWORD = "tr0ub4dor-and-3"
 ROWS = 400

@@ -10,7 +10,7 @@ from storagelab.errors import PreflightError
 from storagelab.machine.control_groups import throttle
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.host import describe_volume
-from storagelab.provisioning import limits
+from storagelab.volumes import limits
 
 ROOT = "1 0 4000:1 / / rw - ext4 /dev/sda1 rw"
 V1 = "31 21 0:4027 / {place} rw - cgroup cgroup rw,blkio"

@@ -9,6 +9,7 @@ from builders import make_experiment, make_measurement, make_plan, make_planned,
 from bench.drawn_cycles import PERIODS_S, experiments, pool
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
+from storagelab.loads.cycles import Cycles, LogRoom, WarmUp, end_of_whole, told
 from storagelab.model.config import Config
 from storagelab.model.measurement import CYCLES, LOG_ROOM
 from storagelab.model.plan import Plan
@@ -17,7 +18,6 @@ from storagelab.report.text.plan import before_full, too_short
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentence
 from storagelab.report.words.marks import verdict_mark
-from storagelab.targets.generators.cycles import Cycles, LogRoom, WarmUp, end_of_whole, told
 
 TIMEOUT = "target.settings.checkpoint_timeout"
 WHOLE = {"in_warm_up": 1.0, "while_counted": 1.0, "whole": 1.0}

@@ -7,10 +7,10 @@ import pytest
 from simulated_specs import run_once, small
 
 from storagelab import profiles
+from storagelab.engines.simulated.preflight import check
 from storagelab.errors import PreflightError
 from storagelab.profiles.declared import figures_of, kinds
 from storagelab.spec.matrix import expand
-from storagelab.targets.simulated.preflight import check
 
 ONE_FORMAT = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")
 FLASH = 'profile = "iodrive-320"\nformat = "basic"\ndriver = "2.2.3"\nsector_bytes = 512'

@@ -14,13 +14,13 @@ from real_servers import left_behind, plan_of, run_of, site_at
 from test_postgres_generated import own
 from test_postgres_preflight import needs_root
 
+from storagelab.engines.postgres.server import stop_orphan
+from storagelab.loads.transactions import read_log
+from storagelab.machine import descriptors, temporary
+from storagelab.machine.unprivileged import give, give_to_server, unprivileged
 from storagelab.model.config import Config
-from storagelab.targets import descriptors, temporary
-from storagelab.targets.engines import remove_templates
-from storagelab.targets.generators.transactions import read_log
-from storagelab.targets.postgres.server import stop_orphan
-from storagelab.targets.templates import copy_folder
-from storagelab.targets.unprivileged import give, give_to_server, unprivileged
+from storagelab.run.targets import remove_templates
+from storagelab.servers.templates import copy_folder
 
 REFUSED = "it is not a plain file of the folder's owner"
 

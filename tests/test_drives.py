@@ -19,11 +19,11 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.target import ClaimedDrive
-from storagelab.provisioning import drives, file_systems, journal, loop_devices, nvme, preparing, programs, refusals
-from storagelab.provisioning.drives import Drive
-from storagelab.provisioning.journal import Journal
-from storagelab.provisioning.refusals import Known
 from storagelab.verbs.volumes import refuse_unconfirmed
+from storagelab.volumes import drives, file_systems, journal, loop_devices, nvme, preparing, programs, refusals
+from storagelab.volumes.drives import Drive
+from storagelab.volumes.journal import Journal
+from storagelab.volumes.refusals import Known
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes drives")
 ID = "/dev/disk/by-id/nvme-Maker_9000_S1"
@@ -170,7 +170,7 @@ def test_a_drive_is_had_only_when_the_programs_that_a_killed_run_left_at_work_ha
     begun, waited_for, made = (tmp_path / name for name in ("begun", "waited_for", "made"))
     works = f"touch {begun}; for i in $(seq 300); do [ -e {waited_for} ] && break; sleep 0.1; done; touch {made}"
     code = (
-        "import sys; from pathlib import Path; from storagelab.provisioning import drives, journal, programs\n"
+        "import sys; from pathlib import Path; from storagelab.volumes import drives, journal, programs\n"
         "journal.REGISTRY = Path(sys.argv[1])\n"
         "with journal.locked(drives.Drive.model_validate_json(sys.argv[2])):\n"
         "    programs.said('sh', '-c', sys.argv[3])\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storagelab.targets.durability import judged
+from storagelab.servers.durability import judged
 
 SAFE = "each commit is on the disk, half-written pages are mended"
 LATE = "the last second of commits may be lost, half-written pages are mended"

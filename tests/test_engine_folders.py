@@ -7,7 +7,7 @@ import pytest
 
 from storagelab.model.engines import ENGINES
 
-TARGETS = Path(__file__).resolve().parent.parent / "src" / "storagelab" / "targets"
+ENGINES_FOLDER = Path(__file__).resolve().parent.parent / "src" / "storagelab" / "engines"
 MEASURED = [engine.folder for engine in ENGINES.values() if engine.provenance == "measured"]
 
 MODULES = {
@@ -59,7 +59,7 @@ def modules_of(engine: str) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("engine", MEASURED)
 def test_an_engines_folder_holds_the_modules_of_the_list_and_few_of_its_own(engine):
-    found = {path.stem for path in (TARGETS / engine).glob("*.py")} - {"__init__"}
+    found = {path.stem for path in (ENGINES_FOLDER / engine).glob("*.py")} - {"__init__"}
     assert found == {*modules_of(engine), *OWN_MODULES.get(engine, {})}
 
 
@@ -68,11 +68,11 @@ def test_a_module_answers_to_the_same_names_in_every_engines_folder(engine):
     lacking = {
         module: lacks
         for module, names in modules_of(engine).items()
-        if (lacks := names - names_in(TARGETS / engine / f"{module}.py"))
+        if (lacks := names - names_in(ENGINES_FOLDER / engine / f"{module}.py"))
     }
     assert lacking == {}
 
 
-def test_every_folder_beside_the_shared_modules_is_known():
-    folders = {path.name for path in TARGETS.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders - {*MEASURED, "contract", "generators", "raw", "simulated"} == set()
+def test_every_engines_folder_is_known():
+    folders = {path.name for path in ENGINES_FOLDER.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders - {*MEASURED, "fio", "simulated"} == set()

@@ -5,11 +5,11 @@ from real_servers import site_at, small
 from recorded_sqlserver import recorded
 from sqlserver_specs import config, plan_of
 
+from storagelab.engines.sqlserver.engine import durability
 from storagelab.errors import PreflightError
 from storagelab.model.engines import ENGINES
-from storagelab.targets.engine import engine_in
-from storagelab.targets.engines import preflight, sweep
-from storagelab.targets.sqlserver.engine import durability
+from storagelab.run.engine import engine_in
+from storagelab.run.targets import preflight, sweep
 
 
 @pytest.fixture

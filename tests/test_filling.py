@@ -13,10 +13,9 @@ from real_servers import ask, connect, left_behind, run_of, running
 from test_postgres_preflight import mounted, needs_root
 from test_sysbench import needs_sysbench
 
-from storagelab.machine import doctor
+from storagelab.machine import doctor, temporary
 from storagelab.model.config import Config
-from storagelab.targets import temporary
-from storagelab.targets.filling import Filling
+from storagelab.volumes.filling import Filling
 
 SCHEMA = {
     "postgres": "CREATE TABLE orders (id int PRIMARY KEY);\nINSERT INTO orders SELECT generate_series(1, 900000);\n",

@@ -14,10 +14,10 @@ from storagelab import _sim, profiles
 from storagelab.drives.as_profile import as_toml
 from storagelab.drives.fitting import LEAST_POINTS, Law, Result, fit, planned
 from storagelab.drives.measured import Identity, Measured, MeasuredDrive, OutsideMeasured, Point
-from storagelab.drives.measuring import Kept, file_on, sustained_of
 from storagelab.errors import PreflightError
+from storagelab.loads.fio import Job
 from storagelab.machine import host
-from storagelab.targets.raw.fio import Job
+from storagelab.run.measuring import Kept, file_on, sustained_of
 from storagelab.verbs import drives
 
 TRUTHS = {
@@ -189,7 +189,7 @@ def test_what_was_kept_can_be_gone_on_with_after_a_line_that_was_cut_off(tmp_pat
 
 @needs_fio
 def test_a_fit_removes_what_a_killed_one_left_in_the_temporary_folder(scratch):
-    left = "from storagelab.targets import temporary as t; t.prepare(p := t.path('fio')); p.mkdir()"
+    left = "from storagelab.machine import temporary as t; t.prepare(p := t.path('fio')); p.mkdir()"
     subprocess.run([sys.executable, "-c", left], check=True)
     assert len(list((scratch / "tmp").iterdir())) == 1
     with file_on(scratch, 2**20):

@@ -14,7 +14,7 @@ from test_postgres_preflight import mounted, needs_root
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
-from storagelab.targets.folders import Folders, Site
+from storagelab.volumes.folders import Folders, Site
 
 
 @pytest.fixture

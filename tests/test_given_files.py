@@ -15,13 +15,13 @@ from test_fitting import TRUTHS, drive_of, simulated
 
 from storagelab import profiles
 from storagelab.capture import folder
-from storagelab.drives import measuring
 from storagelab.drives.as_profile import as_toml
 from storagelab.drives.measured import MeasuredDrive
 from storagelab.errors import PreflightError, SpecError, StoragelabError
+from storagelab.loads import traces
 from storagelab.predicting import prediction, volumes_file
+from storagelab.run import measuring
 from storagelab.spec import given_files, reading
-from storagelab.targets import traces
 
 
 def test_a_device_and_a_fifo_are_refused_before_they_are_read(tmp_path: Path) -> None:

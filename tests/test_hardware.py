@@ -7,11 +7,11 @@ import pytest
 from real_servers import site_at
 
 from storagelab import _sim
+from storagelab.engines.simulated.scenario import hardware, world_of
 from storagelab.errors import PreflightError, SpecError
+from storagelab.run.targets import preflight
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import load, parse
-from storagelab.targets.engines import preflight
-from storagelab.targets.simulated.scenario import hardware, world_of
 
 ARRAYS = """
 name = "arrays"

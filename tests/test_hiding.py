@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from storagelab.model.config import TargetConfig
 from storagelab.model.target import Preflight
-from storagelab.targets.hiding import HIDDEN, hidden
+from storagelab.servers.redact import HIDDEN, hidden
 from storagelab.verbs import planning, run
 
 LEFT, RIGHT = "tr0ub4dor", "xyzzyqvark"

@@ -9,9 +9,9 @@ from simulated_specs import planned, small
 
 from storagelab import profiles
 from storagelab.errors import PreflightError
+from storagelab.run.states import InFile
+from storagelab.run.targets import preflight
 from storagelab.spec.matrix import expand
-from storagelab.targets.engines import preflight
-from storagelab.targets.states import InFile
 
 ONE_BLOCK = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")
 
@@ -50,7 +50,7 @@ def test_a_mirror_maps_all_of_it_on_each_drive_and_a_stripe_half():
 
 
 def test_what_is_refused_would_have_gone_off_line_and_what_passes_does_not(tmp_path):
-    from storagelab.targets.simulated.block import SimulatedBlock
+    from storagelab.engines.simulated.block import SimulatedBlock
 
     # Such a short run must be forced to write its pages before it ends.
     often = ("cores = 4", "cores = 4\ncosts = { checkpoint_period_ns = 10_000_000_000 }")

@@ -3,9 +3,9 @@
 import pytest
 
 from storagelab.errors import PreflightError
+from storagelab.loads import in_lua
+from storagelab.loads.pgbench import Source
 from storagelab.model.loads.pgbench import Script
-from storagelab.targets.generators import in_lua
-from storagelab.targets.generators.pgbench import Source
 
 ORDER = r"""\set who random(1, 100)
 -- a note; with a semicolon

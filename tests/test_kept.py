@@ -7,13 +7,13 @@ import pytest
 from real_servers import ask, cell_of, connect, got, left_behind, plan_of, run_of, running, site_at
 from test_postgres_preflight import mounted, needs_root
 
+from storagelab.engines.postgres.layout import TemplateDatabase, of_template
+from storagelab.engines.postgres.server import Server
 from storagelab.errors import DataRefused, PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
-from storagelab.targets.engine import open_target
-from storagelab.targets.engines import preflight, remove_templates, sweep
-from storagelab.targets.postgres.layout import TemplateDatabase, of_template
-from storagelab.targets.postgres.server import Server
+from storagelab.run.engine import open_target
+from storagelab.run.targets import preflight, remove_templates, sweep
 
 PREFIX = "storagelab_0badcafe"
 

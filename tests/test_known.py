@@ -5,7 +5,7 @@ from pathlib import Path
 
 from storagelab import findings
 from storagelab.model.engines import ENGINES
-from storagelab.targets.durability import BENIGN_WAITS, KNOWN
+from storagelab.servers.durability import BENIGN_WAITS, KNOWN
 
 
 def test_every_engine_with_a_server_of_its_own_judges_its_durability():

@@ -7,7 +7,7 @@ import pytest
 from storagelab.errors import PreflightError
 from storagelab.machine.disks import Kernel
 from storagelab.model.config import VolumeConfig
-from storagelab.provisioning import layers, stacks
+from storagelab.volumes import layers, stacks
 
 
 @pytest.mark.timeout(900)

@@ -14,12 +14,12 @@ import pytest
 from real_servers import site_at
 from simulated_specs import SMALL, planned, small
 
+from storagelab.engines.simulated.block import SimulatedBlock
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Run
 from storagelab.run import executors, loop
 from storagelab.run.loop import STATE_FOLDER
 from storagelab.run.store import Store
-from storagelab.targets.simulated.block import SimulatedBlock
 
 pytestmark = pytest.mark.slow
 

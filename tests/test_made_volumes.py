@@ -18,10 +18,11 @@ from storagelab.machine.processes import lives, until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.limits import BurstConfig, LimitConfig, effective
 from storagelab.model.measurement import RAW_IO
-from storagelab.provisioning import by_hand, cloud_disks, file_systems, limits, loop_devices, programs, volumes
-from storagelab.provisioning.limits import Bucket
+from storagelab.run.targets import preflight, sweep
 from storagelab.spec.matrix import expand
-from storagelab.targets.engines import preflight, sweep
+from storagelab.volumes import by_hand, cloud_disks, file_systems, limits, loop_devices, programs
+from storagelab.volumes import volume as volumes
+from storagelab.volumes.limits import Bucket
 
 MIB = 2**20
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make drives")
@@ -69,7 +70,7 @@ def test_what_a_killed_run_left_is_removed_before_the_next_campaign(scratch):
     code = (
         "import os, sys; sys.path[:0] = sys.argv[2:]\n"
         "from raw_io_specs import parsed, site_at; from pathlib import Path\n"
-        "from storagelab.spec.matrix import expand; from storagelab.targets import made_volumes\n"
+        "from storagelab.spec.matrix import expand; from storagelab.volumes import for_run as made_volumes\n"
         "scratch = Path(sys.argv[1]); cell = expand(parsed(scratch, (scratch / 'raw.toml').read_text())).cells[0]\n"
         "with made_volumes.made(made_volumes.wanted(cell.config), cell.config, site_at(scratch), {}) as made:\n"
         "    made[0].loaded().__enter__(); os.kill(os.getpid(), 9)\n"
@@ -272,7 +273,7 @@ def test_a_drive_too_large_for_its_folder_is_refused_in_plain_words(tmp_path):
 
 def test_a_scheduler_that_the_kernel_lacks_is_refused_with_those_that_it_has(tmp_path):
     from storagelab.machine.disks import Kernel
-    from storagelab.provisioning import queues
+    from storagelab.volumes import queues
 
     queue = tmp_path / "class" / "block" / "loop9" / "queue"
     queue.mkdir(parents=True)
@@ -280,15 +281,6 @@ def test_a_scheduler_that_the_kernel_lacks_is_refused_with_those_that_it_has(tmp
     with queues.set_to("loop9", {"scheduler": "mq-deadline"}, Kernel(HERE.proc, tmp_path)):
         assert (queue / "scheduler").read_text() == "mq-deadline"
     assert (queue / "scheduler").read_text() == "none"
-
-
-def test_a_spec_without_such_volumes_never_loads_what_makes_them(scratch):
-    code = (
-        "import sys; from storagelab import cli; from storagelab.targets import engines, made_volumes\n"
-        "from storagelab.verbs import plan, run\n"
-        "assert not any(name.startswith('storagelab.provisioning') for name in sys.modules)\n"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_mount_options_that_give_up_safety_are_warned_of():

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from real_mariadb import DATABASE, PASSWORD, Elsewhere, mariadb, needs_mariadb, running
 from real_servers import ROWS, got, key_and_certificate, left_behind, measure, open_folder, plan_of, run_in, site_at
 
+from storagelab.engines.mariadb import connecting
+from storagelab.engines.mariadb.connecting import address_of, ask, connect, parse_dsn
+from storagelab.engines.mariadb.engine import opened
+from storagelab.engines.mariadb.preflight import check
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config, TargetConfig
-from storagelab.targets.engines import sweep
-from storagelab.targets.mariadb import connecting
-from storagelab.targets.mariadb.connecting import address_of, ask, connect, parse_dsn
-from storagelab.targets.mariadb.engine import opened
-from storagelab.targets.mariadb.preflight import check
+from storagelab.run.targets import sweep
 
 pytestmark = [needs_mariadb, pytest.mark.slow]
 

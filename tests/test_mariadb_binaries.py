@@ -6,10 +6,10 @@ import pytest
 from real_mariadb import needs_mariadb
 from real_servers import site_at, small
 
+from storagelab.engines.mariadb import engine, settings
+from storagelab.engines.mariadb.server import STARTER
+from storagelab.engines.mariadb.settings import find_binaries
 from storagelab.errors import PreflightError
-from storagelab.targets.mariadb import engine, settings
-from storagelab.targets.mariadb.server import STARTER
-from storagelab.targets.mariadb.settings import find_binaries
 
 
 def script(folder: Path, said: str, *names: str) -> Path:

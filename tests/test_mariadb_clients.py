@@ -5,10 +5,10 @@ import shutil
 import pytest
 from real_servers import site_at
 
+from storagelab.engines.mariadb import reaching
+from storagelab.engines.mariadb.connecting import Address
 from storagelab.errors import PreflightError
 from storagelab.model.loads.sql import Sql
-from storagelab.targets.mariadb import reaching
-from storagelab.targets.mariadb.connecting import Address
 
 
 def load(**keys) -> Sql:

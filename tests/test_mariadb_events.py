@@ -2,9 +2,9 @@
 
 import pytest
 
+from storagelab.engines.mariadb.events import COMMIT, GATE, counts_waits, event_of, is_counted
+from storagelab.engines.mariadb.sampler import Sighting, waiting_tasks
 from storagelab.model.waits import NO_EVENT, UNINSTRUMENTED
-from storagelab.targets.mariadb.events import COMMIT, GATE, counts_waits, event_of, is_counted
-from storagelab.targets.mariadb.sampler import Sighting, waiting_tasks
 
 DATA_FILE = "wait/io/file/innodb/innodb_data_file"
 

@@ -8,13 +8,13 @@ import pytest
 from real_mariadb import DATABASE, mariadb, needs_mariadb, running
 from real_servers import cell_of, left_behind, measure, plan_of, server_processes, site_at, started_elsewhere, until
 
+from storagelab.engines.mariadb.connecting import ask
+from storagelab.engines.mariadb.engine import opened
+from storagelab.engines.mariadb.server import Server
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.targets import temporary
-from storagelab.targets.composed import Composed
-from storagelab.targets.engines import preflight, sweep, try_starting
-from storagelab.targets.mariadb.connecting import ask
-from storagelab.targets.mariadb.engine import opened
-from storagelab.targets.mariadb.server import Server
+from storagelab.machine import temporary
+from storagelab.run.one_run import Composed
+from storagelab.run.targets import preflight, sweep, try_starting
 
 pytestmark = needs_mariadb
 needs_another_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -90,7 +90,7 @@ def test_a_deadlock_fails_the_run_in_the_servers_words(scratch, monkeypatch):
         "END WHILE; END"
     )
     monkeypatch.setattr(
-        "storagelab.targets.mariadb.loads.inserts.procedure", lambda _, schema, __: statement.format(*[schema] * 4)
+        "storagelab.engines.mariadb.loads.inserts.procedure", lambda _, schema, __: statement.format(*[schema] * 4)
     )
     with opened(mariadb(scratch, connections=4), site_at(scratch)) as target:
         ask(

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from real_mariadb import DATABASE, Elsewhere, needs_mariadb, running
 from real_servers import open_folder, site_at, small
 
+from storagelab.engines.mariadb.connecting import ask
+from storagelab.engines.mariadb.loads.inserts import Tables
 from storagelab.model.config import VolumeConfig
-from storagelab.targets.folders import Folders
-from storagelab.targets.mariadb.connecting import ask
-from storagelab.targets.mariadb.loads.inserts import Tables
+from storagelab.volumes.folders import Folders
 
 pytestmark = needs_mariadb
 

@@ -6,9 +6,9 @@ import pytest
 from real_mariadb import mariadb, needs_mariadb, running
 from real_servers import counted_starts, plan_of, site_at, small
 
+from storagelab.engines.mariadb import settings
 from storagelab.errors import PreflightError
-from storagelab.targets.engines import preflight
-from storagelab.targets.mariadb import settings
+from storagelab.run.targets import preflight
 
 pytestmark = needs_mariadb
 

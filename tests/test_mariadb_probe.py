@@ -4,9 +4,9 @@ import pytest
 from real_mariadb import needs_mariadb, running
 from real_servers import measure, site_at, small
 
+from storagelab.engines.mariadb.engine import MariaDBProbe
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
-from storagelab.targets.mariadb.engine import MariaDBProbe
 
 pytestmark = needs_mariadb
 NAME = 'storagelab_"`%s'

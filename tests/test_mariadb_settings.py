@@ -4,8 +4,8 @@ import pytest
 from real_mariadb import needs_mariadb
 from real_servers import small
 
+from storagelab.engines.mariadb.settings import check_settings, find_binaries, private_settings
 from storagelab.errors import PreflightError
-from storagelab.targets.mariadb.settings import check_settings, find_binaries, private_settings
 
 pytestmark = needs_mariadb
 

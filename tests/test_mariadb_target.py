@@ -7,13 +7,13 @@ import pytest
 from real_mariadb import DATABASE, mariadb, needs_mariadb
 from real_servers import ROWS, cell_of, got, left_behind, measure, run_in, run_of, site_at
 
+from storagelab.engines.mariadb.connecting import ask
+from storagelab.engines.mariadb.engine import opened
+from storagelab.engines.mariadb.events import GATE
+from storagelab.engines.mariadb.known import DECIDING
 from storagelab.errors import RunFailed
 from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, conservation, normalise, wait_table
-from storagelab.targets.composed import Composed
-from storagelab.targets.mariadb.connecting import ask
-from storagelab.targets.mariadb.engine import opened
-from storagelab.targets.mariadb.events import GATE
-from storagelab.targets.mariadb.known import DECIDING
+from storagelab.run.one_run import Composed
 
 pytestmark = needs_mariadb
 
@@ -129,7 +129,7 @@ def test_a_setting_that_the_server_does_not_have_in_the_end_makes_the_run_unveri
 
 
 def test_the_first_reason_is_said_when_the_set_up_fails(scratch, monkeypatch):
-    monkeypatch.setattr("storagelab.targets.mariadb.loads.inserts.procedure", lambda *_: "CREATE nonsense")
+    monkeypatch.setattr("storagelab.engines.mariadb.loads.inserts.procedure", lambda *_: "CREATE nonsense")
     with pytest.raises(RunFailed, match="can't set up the layout: You have an error in your SQL syntax"):
         measure(mariadb(scratch), site_at(scratch))
     assert left_behind(scratch) == []

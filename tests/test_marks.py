@@ -17,8 +17,10 @@ from test_postgres_generated import own
 from test_sysbench import needs_sysbench
 
 from storagelab.errors import RunFailed
+from storagelab.machine import marks
+from storagelab.run import targets as engines
+from storagelab.servers import programs
 from storagelab.stopping import Interruptible
-from storagelab.targets import engines, marks, programs
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +108,8 @@ def test_a_program_that_has_ended_is_not_waited_for_because_of_one_that_keeps_it
 
 STARTS = """
 import sys, time
-from storagelab.targets import marks, programs
+from storagelab.machine import marks
+from storagelab.servers import programs
 marks.VARIABLE = sys.argv[2]
 programs.run(["sh", "-c", sys.argv[1]], None, environment=programs.environment())
 """
@@ -162,8 +165,8 @@ def test_root_that_may_not_look_at_other_users_processes_as_in_a_container_finds
         for i in range(3):
             data[i] &= ~(1 << 19)
         assert libc.capset(header, data) == 0
-        from storagelab.targets import programs
-        from storagelab.targets.unprivileged import as_server
+        from storagelab.servers import programs
+        from storagelab.machine.unprivileged import as_server
         programs.run(["sh", "-c", {AWAY.format(sleeps)!r}], as_server(), environment=programs.environment())
     """
     subprocess.run([sys.executable, "-c", code], check=True)

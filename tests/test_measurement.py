@@ -10,13 +10,13 @@ from raw_io_specs import SPEC, needs_fio, parsed, runs_of
 from real_mariadb import needs_mariadb
 from simulated_specs import ONE_BLOCK, run_once
 
+from storagelab.engines.simulated.measurement import LINES_MOST, LOOKS_MOST, POINTS_MOST, kept_looks, thinned
 from storagelab.findings import cautions
 from storagelab.findings.analysis import analyse
 from storagelab.model import measurement
 from storagelab.model.measurement import REFUSED, Page, Resource, Run, TimeSeries, WaitingTask
 from storagelab.report.text.tables import cell_columns
 from storagelab.spec.matrix import expand
-from storagelab.targets.simulated.measurement import LINES_MOST, LOOKS_MOST, POINTS_MOST, kept_looks, thinned
 
 EXPORT = Path(__file__).resolve().parent.parent / "docs" / "reference" / "export.md"
 ON_SERVER = 'repetitions = 1\n[target]\nengine = "{}"\n{}[volumes.a]\npath = "."\n[workload]\n{}\n'

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from real_servers import running
 
+from storagelab.engines.postgres import reaching
+from storagelab.loads import pgbench
+from storagelab.loads.pgbench import Source
+from storagelab.loads.transactions import read_log
 from storagelab.model.latency import merged
 from storagelab.model.loads.pgbench import Pgbench, Script, script_of
-from storagelab.targets.generators import pgbench
-from storagelab.targets.generators.pgbench import Source
-from storagelab.targets.generators.transactions import read_log
-from storagelab.targets.postgres import reaching
 
 OWN = rb"""\set aid random(1, 100000)
 SELECT 1;

@@ -23,15 +23,15 @@ from real_servers import (
     until,
 )  # fmt: skip
 
+from storagelab.engines.postgres import connecting as attaching
+from storagelab.engines.postgres.connecting import connect as connect_to
+from storagelab.engines.postgres.engine import opened
+from storagelab.engines.postgres.preflight import check
+from storagelab.engines.postgres.server import Server
 from storagelab.errors import PreflightError
 from storagelab.model.waits import normalise
-from storagelab.targets.composed import Composed
-from storagelab.targets.engines import sweep
-from storagelab.targets.postgres import connecting as attaching
-from storagelab.targets.postgres.connecting import connect as connect_to
-from storagelab.targets.postgres.engine import opened
-from storagelab.targets.postgres.preflight import check
-from storagelab.targets.postgres.server import Server
+from storagelab.run.one_run import Composed
+from storagelab.run.targets import sweep
 
 PASSWORD = "tr0ub4dor-and-3"
 SCHEMA = "storagelab_0badcafe"
@@ -87,7 +87,7 @@ def test_a_run_on_a_running_server_is_measured_and_leaves_nothing_on_it(attached
 
 
 def test_a_server_on_another_machine_is_not_described_by_the_clients_cpus(attached, scratch, monkeypatch):
-    monkeypatch.setattr("storagelab.targets.postgres.connecting._owner_on_this_machine", lambda *_: None)
+    monkeypatch.setattr("storagelab.engines.postgres.connecting._owner_on_this_machine", lambda *_: None)
     with opened(small(scratch, dsn=attached.conninfo), site_at(scratch)) as target:
         environment = target.describe()
     assert environment["host"] == {}

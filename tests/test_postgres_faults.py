@@ -11,7 +11,7 @@ from real_servers import ROWS, ask, connect, left_behind, measure, run_of, site_
 from test_postgres_preflight import mounted, needs_root
 
 from storagelab.errors import RunFailed
-from storagelab.targets.composed import Composed
+from storagelab.run.one_run import Composed
 
 SCHEMA = "storagelab_0badcafe"
 LONG = {"rows_per_connection": 200_000, "rows_per_transaction": 1_000}
@@ -164,7 +164,7 @@ def test_a_deadlock_fails_the_run_in_the_servers_words(scratch, monkeypatch):
             END LOOP;
         END
         $body$"""
-    monkeypatch.setattr("storagelab.targets.postgres.loads.inserts.procedure", lambda _: statement)
+    monkeypatch.setattr("storagelab.engines.postgres.loads.inserts.procedure", lambda _: statement)
     config = small(scratch, connections=4, settings={"deadlock_timeout": "50ms"})
     with pytest.raises(RunFailed, match=r"a connection failed: ERROR: +deadlock detected"):
         measure(config, site_at(scratch))

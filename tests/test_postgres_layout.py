@@ -11,13 +11,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from real_servers import ask, connect, open_folder, plan_of, running, site_at, small
 
+from storagelab.engines.postgres.loads.inserts import Tables
+from storagelab.engines.postgres.preflight import check
 from storagelab.errors import PreflightError
+from storagelab.machine.unprivileged import make_folder
 from storagelab.model.config import VolumeConfig
-from storagelab.targets.attaching import OWNERSHIP
-from storagelab.targets.folders import Folders
-from storagelab.targets.postgres.loads.inserts import Tables
-from storagelab.targets.postgres.preflight import check
-from storagelab.targets.unprivileged import make_folder
+from storagelab.servers.attached import OWNERSHIP
+from storagelab.volumes.folders import Folders
 
 SCHEMA = "storagelab_0badcafe"
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from real_servers import counted_starts, left_behind, plan_of, run_in, site_at, small
 
+from storagelab.engines.postgres import preflight, settings
+from storagelab.engines.postgres.preflight import check
 from storagelab.errors import PreflightError
+from storagelab.machine import unprivileged
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
 from storagelab.model.target import Preflight
-from storagelab.targets import unprivileged
-from storagelab.targets.engine import open_target
-from storagelab.targets.engines import check as every_engine_check
-from storagelab.targets.folders import Folders
-from storagelab.targets.postgres import preflight, settings
-from storagelab.targets.postgres.preflight import check
+from storagelab.run.engine import open_target
+from storagelab.run.targets import check as every_engine_check
+from storagelab.volumes.folders import Folders
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems and give folders away")
 
@@ -78,7 +78,7 @@ def test_data_files_share_the_need_round_robin(scratch):
 
 
 def test_the_estimate_of_space_covers_what_a_run_takes(scratch):
-    from storagelab.targets.postgres.engine import opened
+    from storagelab.engines.postgres.engine import opened
 
     for kind, rows in (("random-insert", 10_000), ("sequential-insert", 1_000)):
         config = small(scratch, kind=kind, rows_per_connection=rows, rows_per_transaction=500, data_files=2)

@@ -11,17 +11,17 @@ from real_servers import ask, connect, free_port, measure, plan_of, running, sit
 from test_postgres_attached import CHECKPOINT, CREATE, SCHEMA, login, refused
 from test_sysbench import cell, needs_sysbench
 
+from storagelab.engines.postgres import connecting as attaching
+from storagelab.engines.postgres import reaching
+from storagelab.engines.postgres.engine import opened
+from storagelab.engines.postgres.found import found
+from storagelab.engines.postgres.preflight import check
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.loads.clients import Clients
+from storagelab.machine.unprivileged import give_to_server
 from storagelab.model.loads.pgbench import Pgbench
-from storagelab.targets.engines import sweep
-from storagelab.targets.generators.programs import Clients
-from storagelab.targets.parts import tables_of
-from storagelab.targets.postgres import connecting as attaching
-from storagelab.targets.postgres import reaching
-from storagelab.targets.postgres.engine import opened
-from storagelab.targets.postgres.found import found
-from storagelab.targets.postgres.preflight import check
-from storagelab.targets.unprivileged import give_to_server
+from storagelab.run.targets import sweep
+from storagelab.servers.interfaces import tables_of
 
 __all__ = ["login"]  # a fixture
 

@@ -12,16 +12,16 @@ from typing import Any
 import psycopg
 import pytest
 
+from storagelab.engines.postgres.sampler import Sampler, _raw_waits
+from storagelab.engines.postgres.server import Server
+from storagelab.engines.postgres.settings import find_binaries
 from storagelab.machine.host import usable_cpus
 from storagelab.machine.procfs import Switches, keeps_schedstat
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import ObserverCost, TimeSeries
 from storagelab.model.waits import NO_EVENT, ON_CPU, RUNNABLE_NO_EVENT, conservation, normalise
-from storagelab.targets.postgres.sampler import Sampler, _raw_waits
-from storagelab.targets.postgres.server import Server
-from storagelab.targets.postgres.settings import find_binaries
-from storagelab.targets.sampler import Seen, Totals
-from storagelab.targets.watching import check_watching
+from storagelab.watching.pace import check_watching
+from storagelab.watching.sampler import Seen, Totals
 
 pytestmark = pytest.mark.slow
 

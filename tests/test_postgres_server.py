@@ -12,13 +12,13 @@ import psycopg
 import pytest
 from real_servers import ask, connect, free_port, left_behind, postgres_processes, running, started_elsewhere, until
 
+from storagelab.engines.postgres import server, settings
+from storagelab.engines.postgres.server import Server, stop_orphan
+from storagelab.engines.postgres.settings import check_settings, find_binaries
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.targets import temporary
-from storagelab.targets.postgres import server, settings
-from storagelab.targets.postgres.server import Server, stop_orphan
-from storagelab.targets.postgres.settings import check_settings, find_binaries
-from storagelab.targets.private import Refusal, StartFailed
-from storagelab.targets.unprivileged import unprivileged
+from storagelab.machine import temporary
+from storagelab.machine.unprivileged import unprivileged
+from storagelab.servers.private import Refusal, StartFailed
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be given up by root only")
 

@@ -11,12 +11,12 @@ import pytest
 from real_mariadb import needs_mariadb
 from real_servers import ROWS, ask, cell_of, connect, got, left_behind, measure, run_of, server_folders, site_at, small
 
+from storagelab.engines.postgres.engine import opened
+from storagelab.engines.postgres.server import Server
 from storagelab.errors import RunFailed
 from storagelab.model.waits import conservation, normalise, wait_table
-from storagelab.targets.composed import Composed
-from storagelab.targets.folders import Folders
-from storagelab.targets.postgres.engine import opened
-from storagelab.targets.postgres.server import Server
+from storagelab.run.one_run import Composed
+from storagelab.volumes.folders import Folders
 
 each_engine = pytest.mark.parametrize("engine", ["postgres", pytest.param("mariadb", marks=needs_mariadb)])
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may drop the page cache")

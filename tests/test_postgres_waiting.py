@@ -1,8 +1,8 @@
 """Waiting tasks: moments decoded into things a person knows, and never too many of them."""
 
+from storagelab.engines.postgres.sampler import LockWait, lock_wait, waiting_tasks
 from storagelab.model.measurement import WaitingTask
 from storagelab.model.waits import NO_EVENT
-from storagelab.targets.postgres.sampler import LockWait, lock_wait, waiting_tasks
 
 RELATIONS = {1000: ("my_big_table_p3", 3), 1001: ("my_big_table_p3_pkey", 3), 2000: ("my_big_table", None)}
 

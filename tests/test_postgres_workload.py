@@ -6,9 +6,9 @@ import time
 import pytest
 from real_servers import ROWS, ask, connect, site_at, small
 
+from storagelab.engines.postgres.loads.inserts import Tables, Workers
 from storagelab.errors import RunFailed
-from storagelab.targets.postgres.loads.inserts import Tables, Workers
-from storagelab.targets.steps import REPORT_ROWS, rows_per_report
+from storagelab.servers.steps import REPORT_ROWS, rows_per_report
 
 SCHEMA = "storagelab_0badcafe"
 GATE = 4711

@@ -7,13 +7,13 @@ import pytest
 from real_mariadb import needs_mariadb
 from real_servers import ask, connect, left_behind, measure, running, site_at, small
 
+from storagelab.engines.mariadb import server as mariadb_server
+from storagelab.engines.mariadb.settings import find_binaries as find_mariadb
+from storagelab.engines.postgres import connecting
+from storagelab.engines.postgres.server import Server
+from storagelab.engines.postgres.settings import find_binaries
 from storagelab.model.config import TargetConfig
-from storagelab.targets import private
-from storagelab.targets.mariadb import server as mariadb_server
-from storagelab.targets.mariadb.settings import find_binaries as find_mariadb
-from storagelab.targets.postgres import connecting
-from storagelab.targets.postgres.server import Server
-from storagelab.targets.postgres.settings import find_binaries
+from storagelab.servers import private
 
 pytestmark = pytest.mark.usefixtures("fresh_databases")
 

@@ -16,9 +16,10 @@ from real_mariadb import needs_mariadb, running
 from real_servers import measure, site_at
 from test_postgres_generated import SCHEMA, own
 
+from storagelab.engines.postgres import reaching
+from storagelab.machine import marks
+from storagelab.servers import programs
 from storagelab.stopping import Interruptible
-from storagelab.targets import marks, programs
-from storagelab.targets.postgres import reaching
 
 ENVIRONMENT = programs.environment()
 

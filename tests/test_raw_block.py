@@ -9,11 +9,12 @@ from raw_io_specs import SPEC, needs_fio, parsed, runs_of, site_at
 from real_servers import until
 
 from bench.known_answers import why_not
+from storagelab.engines.fio import block
 from storagelab.findings.steady import is_steady
+from storagelab.loads import fio
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
+from storagelab.run.targets import sweep
 from storagelab.spec.matrix import expand
-from storagelab.targets.engines import sweep
-from storagelab.targets.raw import block, fio
 
 pytestmark = [needs_fio, pytest.mark.slow]
 on_limited_volumes = pytest.mark.skipif(bool(why_not()), reason=why_not() or "they work here")
@@ -96,7 +97,7 @@ def test_a_kill_of_storagelab_ends_fio_and_the_next_sweep_removes_the_file_and_t
 import sys
 sys.path[:0] = {sys.path!r}
 from raw_io_specs import *
-from storagelab.targets.raw import block
+from storagelab.engines.fio import block
 whole = block.fio.make
 def make(*given, **more):
     print("running", flush=True)

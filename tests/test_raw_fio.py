@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.loads import fio
+from storagelab.loads.fio import Fio, Job
+from storagelab.loads.raw_outcome import Place
 from storagelab.model.latency import merged
-from storagelab.targets.raw import fio
-from storagelab.targets.raw.fio import Fio, Job
-from storagelab.targets.raw.outcome import Place
 
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: apt-get install fio")
 READ = Job("read", "random", 8192, 1.0, outstanding=2)

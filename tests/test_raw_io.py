@@ -15,7 +15,7 @@ from storagelab.run.loop import run_all
 from storagelab.run.store import Store
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
-from storagelab.targets.folders import Site
+from storagelab.volumes.folders import Site
 
 SPEC = """
 name = "raw"

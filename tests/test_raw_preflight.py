@@ -10,13 +10,13 @@ import pytest
 from raw_io_specs import SPEC, needs_fio, parsed, site_at
 
 from bench import throttled
+from storagelab.engines.fio.block import opened
 from storagelab.errors import PreflightError, SpecError
 from storagelab.machine import host
 from storagelab.run.estimate import estimate
+from storagelab.run.states import InFile
+from storagelab.run.targets import preflight
 from storagelab.spec.matrix import expand
-from storagelab.targets.engines import preflight
-from storagelab.targets.raw.block import opened
-from storagelab.targets.states import InFile
 
 DEVICE = SPEC.replace('path = "."', 'device = "/dev/disk/by-id/nvme-LAB0"').replace('data_size = "8MiB"', "")
 root = pytest.mark.skipif(bool(throttled.why_not()), reason=throttled.why_not() or "loop devices work here")

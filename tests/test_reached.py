@@ -9,12 +9,12 @@ from real_servers import measure, site_at, small
 
 from storagelab.errors import PreflightError, SpecError
 from storagelab.findings.kinds.reached import Reached, find_in_cell
+from storagelab.loads import raw_beside as beside
 from storagelab.model.config import Config, MeasureConfig
 from storagelab.model.measurement import RAW_IO_BESIDE, Measurement
 from storagelab.report.words.answer import answer_lines
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
-from storagelab.targets.raw import beside
 
 POSTGRES = Config.model_validate(make_experiment({}, 1).base)
 TAKES = {

@@ -17,8 +17,8 @@ from real_mariadb import needs_mariadb
 from spec_texts import as_toml
 
 from storagelab import cli
-from storagelab.provisioning import limits
 from storagelab.verbs import run
+from storagelab.volumes import limits
 
 ROOT = Path(__file__).resolve().parent.parent
 SPECS = sorted((ROOT / "experiments").glob("*.toml"))

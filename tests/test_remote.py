@@ -10,17 +10,18 @@ import real_mariadb
 from real_mariadb import needs_mariadb
 from real_servers import ROWS, left_behind, measure, plan_of, running, site_at, small
 
+from storagelab.engines import mariadb
+from storagelab.engines.mariadb import engine as mariadb_engine
+from storagelab.engines.postgres import connecting as postgres_attached
+from storagelab.engines.postgres.engine import Postgres, opened
 from storagelab.errors import PreflightError
+from storagelab.machine.unprivileged import make_folder, unprivileged
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Cell, Plan
-from storagelab.targets import mariadb, places
-from storagelab.targets.engines import preflight, sweep
-from storagelab.targets.mariadb import engine as mariadb_engine
-from storagelab.targets.places import Mount
-from storagelab.targets.postgres import connecting as postgres_attached
-from storagelab.targets.postgres.engine import Postgres, opened
-from storagelab.targets.unprivileged import make_folder, unprivileged
+from storagelab.run.targets import preflight, sweep
+from storagelab.volumes import places
+from storagelab.volumes.places import Mount
 
 
 def elsewhere(config: Config, path: Path | str, data_files: int = 2) -> Config:

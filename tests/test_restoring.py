@@ -1,8 +1,8 @@
 """Dumps on their way to a client program: owners and definers are left out, rows and bodies stay."""
 
-from storagelab.targets.generators.restoring import changed, newer_words, without_data
-from storagelab.targets.mariadb.loads.sql import without_definers
-from storagelab.targets.postgres.dumps import leaving_out_owners
+from storagelab.engines.mariadb.loads.sql import without_definers
+from storagelab.engines.postgres.dumps import leaving_out_owners
+from storagelab.loads.restoring import changed, newer_words, without_data
 
 
 def test_owners_and_rights_are_left_out_but_not_from_rows_and_bodies(tmp_path):

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from storagelab.errors import RunFailed
+from storagelab.loads import pgbench
+from storagelab.loads.generator import Program
+from storagelab.loads.running import Generator
+from storagelab.loads.transactions import Transactions
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.measurement import TimeSeries
-from storagelab.targets.generators import pgbench
-from storagelab.targets.generators.program import Program
-from storagelab.targets.generators.running import Generator
-from storagelab.targets.generators.transactions import Transactions
-from storagelab.targets.steps import Done
+from storagelab.servers.steps import Done
 
 REPORTS = """
 import signal, sys, time

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from storagelab.machine.procfs import TaskView, keeps_schedstat
-from storagelab.targets.sampler import Accounts, Looks, Watch
-from storagelab.targets.watching import Pace
+from storagelab.watching.pace import Pace
+from storagelab.watching.sampler import Accounts, Looks, Watch
 
 needs_kernel = pytest.mark.skipif(not keeps_schedstat(), reason="this kernel keeps no schedstat of its tasks")
 

@@ -106,7 +106,7 @@ from simulated_specs import small
 from storagelab import _sim
 from dataclasses import replace
 from storagelab.spec.matrix import expand
-from storagelab.targets.simulated.scenario import scenario
+from storagelab.engines.simulated.scenario import scenario
 
 plan = expand(small(
     ('profile = "iodrive-320"\\nformat = "basic"\\ndriver = "2.2.3"\\nsector_bytes = 512',

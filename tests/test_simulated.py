@@ -9,6 +9,7 @@ from real_servers import site_at
 from simulated_specs import ONE_BLOCK, planned, run_once, small
 
 from storagelab import _sim
+from storagelab.engines.simulated.measurement import _data_file, _resource
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Page, Resource, Run
 from storagelab.model.waits import conservation
@@ -16,9 +17,8 @@ from storagelab.report.export.as_json import to_json
 from storagelab.report.words.answer import headline
 from storagelab.report.writing import render
 from storagelab.run.loop import batches, make_batch
+from storagelab.run.targets import preflight
 from storagelab.spec.matrix import expand
-from storagelab.targets.engines import preflight
-from storagelab.targets.simulated.measurement import _data_file, _resource
 
 
 @pytest.fixture(scope="module")

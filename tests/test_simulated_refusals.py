@@ -12,10 +12,10 @@ from real_servers import site_at
 from simulated_specs import ONE_BLOCK, SMALL, planned
 
 from storagelab import _sim, cli
+from storagelab.engines.simulated import preflight as looks
+from storagelab.engines.simulated.scenario import scenario
 from storagelab.model.engines import LARGEST_SCALE
 from storagelab.run import loop
-from storagelab.targets.simulated import preflight as looks
-from storagelab.targets.simulated.scenario import scenario
 
 PROFILE = resources.files("storagelab.profiles").joinpath("iodrive-320.toml").read_text()
 

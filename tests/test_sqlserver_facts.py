@@ -1,10 +1,10 @@
 from fabricated_findings import make_findings
 
+from storagelab.engines.sqlserver.known import BENIGN, SHOWN_ALL_THE_SAME
 from storagelab.findings.model import CellSummary
 from storagelab.model.waits import CountedWait, CountedWaits, normalise
 from storagelab.report.text.tables import waits_of
 from storagelab.report.words.waiting import audit_sentences
-from storagelab.targets.sqlserver.known import BENIGN, SHOWN_ALL_THE_SAME
 
 
 def cell_waiting_for(**waited_s: float) -> CellSummary:

@@ -4,11 +4,11 @@ import pytest
 from recorded_sqlserver import recorded
 from sqlserver_specs import PREFIX, config, facts, plan_of, site
 
+from storagelab.engines.sqlserver.connecting import connect
+from storagelab.engines.sqlserver.layout import Layout, in_folder
 from storagelab.errors import PreflightError
-from storagelab.targets.engine import open_target
-from storagelab.targets.engines import sweep
-from storagelab.targets.sqlserver.connecting import connect
-from storagelab.targets.sqlserver.layout import Layout, in_folder
+from storagelab.run.engine import open_target
+from storagelab.run.targets import sweep
 
 
 def layout(**tables) -> Layout:

@@ -5,11 +5,11 @@ from recorded_sqlserver import recorded
 from sqlserver_specs import PREFIX, config, plan_of, site
 from tds_server import Answer, ServerError
 
+from storagelab.engines.sqlserver.known import latch_note
+from storagelab.engines.sqlserver.preflight import check
 from storagelab.errors import PreflightError, SpecError
 from storagelab.spec import matrix, reading
 from storagelab.spec.rules import config_of
-from storagelab.targets.sqlserver.known import latch_note
-from storagelab.targets.sqlserver.preflight import check
 
 
 @pytest.fixture

@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storagelab.model.waits import CountedWaits, conservation, normalise
-from storagelab.targets.counters import difference
-from storagelab.targets.sqlserver.events import event_of
-from storagelab.targets.sqlserver.sampler import (
+from storagelab.engines.sqlserver.events import event_of
+from storagelab.engines.sqlserver.sampler import (
     DIFF,
     FILE_HEADER,
     GAM,
@@ -33,6 +31,8 @@ from storagelab.targets.sqlserver.sampler import (
     task_of,
     waits_between,
 )  # fmt: skip
+from storagelab.model.waits import CountedWaits, conservation, normalise
+from storagelab.watching.counters import difference
 
 COUNTS = st.dictionaries(
     st.sampled_from(["WRITELOG", "PAGELATCH_UP", "SOS_SCHEDULER_YIELD", "LCK_M_IS"]),

@@ -1,7 +1,7 @@
 import pytest
 
+from storagelab.engines.sqlserver.settings import ServerState, check, database_options, text_of, trace_flags_of
 from storagelab.errors import PreflightError
-from storagelab.targets.sqlserver.settings import ServerState, check, database_options, text_of, trace_flags_of
 
 STATE = ServerState({"max server memory (mb)": 4096, "max degree of parallelism": 8}, (1118, 3226), True)
 

@@ -12,14 +12,14 @@ from tds_server import ServerError
 from tsql_parser import SQL_SERVER_2016, TsqlParser, needs_parser
 
 from storagelab import cli
+from storagelab.engines.sqlserver.sampler import rows_in
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
 from storagelab.model.waits import conservation
+from storagelab.run.engine import open_target
 from storagelab.run.loop import _judge
-from storagelab.targets.engine import open_target
-from storagelab.targets.engines import preflight, sweep
-from storagelab.targets.sqlserver.sampler import rows_in
+from storagelab.run.targets import preflight, sweep
 
 GIVEN = "STORAGELAB_TEST_SQLSERVER"
 

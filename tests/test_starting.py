@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from real_servers import left_behind, site_at, small
 
+from storagelab.engines.postgres.server import Server
 from storagelab.errors import PreflightError
 from storagelab.model.plan import Cell, Plan
-from storagelab.targets.engines import try_starting as try_plan
-from storagelab.targets.postgres.server import Server
-from storagelab.targets.starting import standing_for
+from storagelab.run.targets import try_starting as try_plan
+from storagelab.servers.starting import standing_for
 
 
 def try_starting(scratch, *configs) -> None:

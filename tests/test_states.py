@@ -10,12 +10,11 @@ from simulated_specs import ONE_BLOCK, SMALL, planned
 
 from storagelab import profiles
 from storagelab.model.measurement import Run
-from storagelab.run import loop
+from storagelab.run import loop, states
+from storagelab.run.engine import open_block
+from storagelab.run.states import Carried, InFile
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
-from storagelab.targets import states
-from storagelab.targets.engine import open_block
-from storagelab.targets.states import Carried, InFile
 
 
 def test_a_state_that_travels_arrives_as_it_left_and_is_small_on_the_way():

@@ -10,12 +10,12 @@ from real_mariadb import needs_mariadb, running
 from real_servers import got, left_behind, measure, site_at
 
 from storagelab.errors import PreflightError, RunFailed, SpecError
+from storagelab.loads import sysbench
+from storagelab.loads.transactions import joined
 from storagelab.model.config import Config
 from storagelab.model.loads.sysbench import Sysbench
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
-from storagelab.targets.generators import sysbench
-from storagelab.targets.generators.transactions import joined
 
 needs_sysbench = pytest.mark.skipif(
     shutil.which("sysbench") is None, reason="no sysbench (Debian: apt-get install sysbench)"

@@ -11,13 +11,14 @@ from real_servers import cell_of, got, left_behind, plan_of, site_at
 from test_postgres_preflight import mounted, needs_root
 
 from storagelab.errors import RunFailed
+from storagelab.machine import descriptors
 from storagelab.model.config import Config
 from storagelab.model.prepared import distinct, name_of
-from storagelab.targets import descriptors, templates
-from storagelab.targets.engine import open_target
-from storagelab.targets.engines import remove_templates, sweep
-from storagelab.targets.folders import Folders
-from storagelab.targets.templates import Template, folders_of, notes, with_kept
+from storagelab.run.engine import open_target
+from storagelab.run.targets import remove_templates, sweep
+from storagelab.servers import templates
+from storagelab.servers.templates import Template, folders_of, notes, with_kept
+from storagelab.volumes.folders import Folders
 
 
 def cell(scratch, engine="postgres", layout=None, settings=None, data="template", **load) -> Config:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from storagelab.targets import temporary
+from storagelab.machine import temporary
 
 MAKES_ONE = """
 import os, sys
-from storagelab.targets import temporary
+from storagelab.machine import temporary
 place = temporary.path("trial")
 temporary.prepare(place)
 place.mkdir()

@@ -21,7 +21,7 @@ from storagelab.machine.disks import mounts_here
 from storagelab.machine.doctor import cpu_quota
 from storagelab.machine.procfs import Throttling, read_group
 from storagelab.model.measurement import THROTTLED, held_back
-from storagelab.targets.composed import Composed
+from storagelab.run.one_run import Composed
 
 ROOT = "1 0 4000:1 / / rw - ext4 /dev/sda1 rw"
 V1 = "31 21 0:4027 / {place} rw - cgroup cgroup rw,cpu,cpuacct"

@@ -98,12 +98,12 @@ def test_no_source_file_is_longer_than_a_reader_can_hold():
 # are opened by `spec/given_files.py` alone.
 OPENING = re.compile(r"\.read_text\(|\.read_bytes\(|(?<![\w.])(?<!def )open\(|\.open\((?:\"r|encoding)")
 MAY_OPEN = re.compile(
-    r"machine/|provisioning/|experiments/|screen|spec/given_files|run/(?:opening|cluster)|"
+    r"machine/|volumes/|experiments/|screen|spec/given_files|run/(?:opening|cluster|states)|"
     r"report/drawing/runtime|validation/|"
     r"capture/(?:file_systems|perf|tracefs)|profiles/__init__|predicting/prediction|drives/fitting|"
     r"verbs/init|verbs/validate|"
-    r"targets/(?:attaching|captured|descriptors|locking|marks|private|programs|templates|temporary|raw/fio|raw/sender|"
-    r"generators/restoring|states|\w+/captured|mariadb/connecting|postgres/(?:found|server))"
+    r"capture/server|servers/(?:attached|private|programs|templates)|loads/(?:fio|restoring)|"
+    r"engines/(?:fio/sender|\w+/captured|mariadb/connecting|postgres/(?:found|server))"
 )
 
 
@@ -144,7 +144,7 @@ def test_what_is_pinned_for_users_is_pinned_the_same_for_developers():
 
 
 def names_of(path: Path) -> set[str]:
-    """What a test of this module may be named after: `targets/postgres/layout.py` is layout, postgres_layout..."""
+    """What a test of this module may be named after: `engines/postgres/layout.py` is layout, postgres_layout..."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
     return {"_".join(parts[start:]) for start in range(len(parts))}
 

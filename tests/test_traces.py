@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from storagelab.errors import PreflightError
-from storagelab.targets import traces
+from storagelab.loads import traces
 
 V3 = "fio version 3 iolog\n5 /a add\n5 /a open\n"
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from storagelab.targets.generators.transactions import Transactions, in_turns, joined
+from storagelab.loads.transactions import Transactions, in_turns, joined
 
 
 def drawn(number: int = 5000, seconds: float = 10.0) -> Transactions:

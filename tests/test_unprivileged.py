@@ -12,9 +12,9 @@ from real_mariadb import running as running_mariadb
 from real_servers import ask, connect, left_behind, measure, plan_of, running, site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.targets import unprivileged as module
-from storagelab.targets.engines import preflight
-from storagelab.targets.unprivileged import Unprivileged, as_server, check_may_enter, give_to_server, unprivileged
+from storagelab.machine import unprivileged as module
+from storagelab.machine.unprivileged import Unprivileged, as_server, check_may_enter, give_to_server, unprivileged
+from storagelab.run.targets import preflight
 
 pytestmark = pytest.mark.usefixtures("fresh_databases")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be given up by root only")
@@ -153,7 +153,7 @@ def test_mariadb_is_measured_in_a_folder_of_roots(closed):
 
 @needs_root
 def test_a_program_that_only_root_may_read_is_refused_with_the_way_out(closed):
-    from storagelab.targets.postgres.settings import find_binaries
+    from storagelab.engines.postgres.settings import find_binaries
 
     programs = closed / "lab" / "bin"
     programs.mkdir()

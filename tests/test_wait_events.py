@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from storagelab.engines.mariadb import events as mariadb
+from storagelab.engines.postgres import events as postgres
 from storagelab.model.waits import NO_EVENT
-from storagelab.targets import wait_events as v
-from storagelab.targets.mariadb import events as mariadb
-from storagelab.targets.postgres import events as postgres
-from storagelab.targets.wait_events import UNKNOWN, Event, WaitEvents, io
+from storagelab.watching import wait_events as v
+from storagelab.watching.wait_events import UNKNOWN, Event, WaitEvents, io
 
 DOCS = Path(__file__).parent.parent / "docs"
 EVENT = re.compile(r"\b(?:IO|IPC|LWLock|Lock|BufferPin|Timeout|Client):\w+|\b(?:io|synch)/[\w/]+\w")

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from raw_io_specs import SPEC, needs_fio, parsed, runs_of
 
 from storagelab.findings.analysis import analyse
+from storagelab.loads.raw_outcome import Outcome
 from storagelab.machine.processes import until
 from storagelab.model.measurement import WATCHED, WaitingTask
 from storagelab.spec.matrix import expand
-from storagelab.targets import watching
-from storagelab.targets.raw.outcome import Outcome
-from storagelab.targets.watching import Moments, Pace, Series
+from storagelab.watching import pace as watching
+from storagelab.watching.pace import Moments, Pace, Series
 
 counts = st.integers(min_value=0, max_value=10**12).map(float)
 

@@ -8,16 +8,16 @@ from pydantic import ValidationError
 from simulated_specs import planned
 
 from storagelab import _sim
+from storagelab.engines.mariadb.loads import inserts as mariadb
+from storagelab.engines.postgres.loads import inserts as postgres
+from storagelab.engines.simulated import scenario
+from storagelab.engines.sqlserver import workload as sqlserver
 from storagelab.model.config import Config
 from storagelab.model.engines import ENGINES
 from storagelab.model.loads.base import Work
 from storagelab.model.loads.inserts import InsertLoad, Mixed, RandomInsert, SequentialInsert
 from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.workload import KINDS
-from storagelab.targets.mariadb.loads import inserts as mariadb
-from storagelab.targets.postgres.loads import inserts as postgres
-from storagelab.targets.simulated import scenario
-from storagelab.targets.sqlserver import workload as sqlserver
 
 LOADS = (RandomInsert(), SequentialInsert(), Mixed(read_fraction=0.5))
 KEYS = [(load, name) for load in LOADS for name in type(load).model_fields if name != "kind"]

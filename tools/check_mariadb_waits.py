@@ -25,15 +25,15 @@ from pathlib import Path
 from check_wait_estimator import why_not_here
 from kernel_trace import NO_CLASS, Trace, Truth, read_truth
 
+from storagelab.engines.mariadb.connecting import Connection, ask, close
+from storagelab.engines.mariadb.loads.inserts import Tables, Workers
+from storagelab.engines.mariadb.sampler import Sampler
+from storagelab.engines.mariadb.server import Server
+from storagelab.engines.mariadb.settings import find_binaries
 from storagelab.model.config import Config, LayoutConfig, TargetConfig
 from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.values import Scalar
 from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, WaitStat, conservation, normalise
-from storagelab.targets.mariadb.connecting import Connection, ask, close
-from storagelab.targets.mariadb.loads.inserts import Tables, Workers
-from storagelab.targets.mariadb.sampler import Sampler
-from storagelab.targets.mariadb.server import Server
-from storagelab.targets.mariadb.settings import find_binaries
 
 CONNECTIONS = 16
 SETTINGS: dict[str, Scalar] = {"innodb_buffer_pool_size": "64M", "innodb_log_file_size": "2G"}

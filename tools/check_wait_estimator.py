@@ -27,15 +27,15 @@ from typing import Any
 import psycopg
 from kernel_trace import CLASSES, NO_CLASS, TRACING, Trace, Truth, read_truth
 
+from storagelab.engines.postgres.loads.inserts import Tables, Workers
+from storagelab.engines.postgres.sampler import Sampler
+from storagelab.engines.postgres.server import Server
+from storagelab.engines.postgres.settings import find_binaries
 from storagelab.model.config import Config, LayoutConfig, TargetConfig
 from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.values import Scalar
 from storagelab.model.waits import RUNNABLE_NO_EVENT, SampledWaits, conservation, normalise
-from storagelab.targets.postgres.loads.inserts import Tables, Workers
-from storagelab.targets.postgres.sampler import Sampler
-from storagelab.targets.postgres.server import Server
-from storagelab.targets.postgres.settings import find_binaries
-from storagelab.targets.sampler import Seen
+from storagelab.watching.sampler import Seen
 
 MEMORY_GROUP = Path(f"/sys/fs/cgroup/memory/storagelab-check-{os.getpid()}")
 READ_LIMIT_BYTES = 120 * 2**20

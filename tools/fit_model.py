@@ -40,13 +40,13 @@ from fit_writing import write
 from scipy import optimize
 
 from storagelab import _sim
+from storagelab.engines.simulated.measurement import measurement
+from storagelab.engines.simulated.scenario import scenario
 from storagelab.errors import StoragelabError
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.spec import matrix, reading
 from storagelab.spec.keys import dotted
-from storagelab.targets.simulated.measurement import measurement
-from storagelab.targets.simulated.scenario import scenario
 from storagelab.validation import making
 from storagelab.validation.articles import Levels, Published, articles, spans
 from storagelab.validation.quantities import Made, Missing, needed, read_off

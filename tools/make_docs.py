@@ -27,6 +27,9 @@ from pydantic.fields import FieldInfo
 
 from storagelab import cli
 from storagelab.capture.model import capture_schema, capture_schema_text
+from storagelab.engines.mariadb import events as mariadb
+from storagelab.engines.postgres import events as postgres
+from storagelab.engines.sqlserver import events as sqlserver
 from storagelab.experiments import SCHEMA, ready_made, text_of
 from storagelab.findings.cautions import kinds
 from storagelab.model.config import Config
@@ -38,9 +41,6 @@ from storagelab.report.export import document
 from storagelab.report.words.glossary import GLOSSARY
 from storagelab.spec import keys
 from storagelab.spec.schema import spec_schema_text
-from storagelab.targets.mariadb import events as mariadb
-from storagelab.targets.postgres import events as postgres
-from storagelab.targets.sqlserver import events as sqlserver
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

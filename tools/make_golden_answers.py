@@ -21,9 +21,9 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.report.words.answer import answer_lines
 from storagelab.run import stored
+from storagelab.run.targets import preflight
 from storagelab.spec import reading
 from storagelab.spec.matrix import expand
-from storagelab.targets.engines import preflight
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / "answers"
 LEAST_SPENT = 1e-7

@@ -19,13 +19,13 @@ from typing import Any, Literal, get_args
 
 import psycopg
 
+from storagelab.engines.postgres.server import Server
+from storagelab.engines.postgres.settings import find_binaries
 from storagelab.errors import StoragelabError
 from storagelab.model.measurement import Run
 from storagelab.run.progress import LOG_FILE
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
-from storagelab.targets.postgres.server import Server
-from storagelab.targets.postgres.settings import find_binaries
 
 Kind = Literal[
     "simulated", "postgres", "mariadb", "raw-io", "pgbench", "template", "attached", "replay", "made", "made-for-block",

@@ -14,7 +14,7 @@ from storagelab.drives.fitting import planned
 from storagelab.errors import StoragelabError
 
 _SHORT = (
-    "import storagelab.drives.measuring as m; m.QUICK = m.QUICK._replace(point_s=0.2, stretch_s=3.0); "
+    "import storagelab.run.measuring as m; m.QUICK = m.QUICK._replace(point_s=0.2, stretch_s=3.0); "
     "from storagelab.cli import main; main()"
 )
 """`storagelab` with a fit that is short enough to be made again and again."""

@@ -30,9 +30,10 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.disks import mounts_here, node_of, read_text
 from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
-from storagelab.provisioning import drives, stacks, volumes
-from storagelab.provisioning.journal import REGISTRY
-from storagelab.provisioning.queues import sector_bytes
+from storagelab.volumes import drives, stacks
+from storagelab.volumes import volume as volumes
+from storagelab.volumes.journal import REGISTRY
+from storagelab.volumes.queues import sector_bytes
 
 _IDS = sorted(glob.glob("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_D?")) or sorted(glob.glob(user_mode.DRIVES))
 LINKS = dict(zip("ABCDE", _IDS, strict=True))

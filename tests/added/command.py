@@ -35,7 +35,7 @@ def main() -> None:
     loads.__path__.append(str(HERE / "loads"))
     _with_one_line_more("storagelab.model.engines")
     from storagelab import targets
-    from storagelab.targets.postgres import loads as of_postgres
+    from storagelab.engines.postgres import loads as of_postgres
 
     targets.__path__.append(str(HERE / "engines"))
     of_postgres.__path__.append(str(HERE / "of_postgres"))

@@ -23,8 +23,9 @@ from bench.guest import user_mode
 from storagelab.errors import StoragelabError
 from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
-from storagelab.provisioning import drives, layers, preparing, programs, queues, volumes
-from storagelab.provisioning.journal import claims
+from storagelab.volumes import drives, layers, preparing, programs, queues
+from storagelab.volumes import volume as volumes
+from storagelab.volumes.journal import claims
 
 RESULTS, PLACE = Path("/mnt/results"), Path("/mnt/place")
 IDS = sorted(glob.glob(user_mode.DRIVES))

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 
 from storagelab.model.config import VolumeConfig
-from storagelab.provisioning import drives, volumes
-from storagelab.provisioning.journal import Journal
+from storagelab.volumes import drives
+from storagelab.volumes import volume as volumes
+from storagelab.volumes.journal import Journal
 
 
 def killed_at(number: int, asked: VolumeConfig, place: Path, results: Path, *, begins: str = "") -> str | None:

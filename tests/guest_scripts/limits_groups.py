@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.guest import user_mode
 from storagelab.errors import PreflightError
-from storagelab.provisioning import limits
+from storagelab.volumes import limits
 
 DEVICE = Path(os.path.realpath(glob.glob(user_mode.DRIVES)[0])).name
 LIMIT_BYTES_PER_S, WRITTEN_BYTES = 2**20, 8 * 2**20

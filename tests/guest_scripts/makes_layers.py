@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from bench.guest import user_mode
 from storagelab.model.config import VolumeConfig
-from storagelab.provisioning import file_systems, layers, stacks
+from storagelab.volumes import file_systems, layers, stacks
 
 DRIVES = sorted(Path(link).resolve().name for link in glob.glob(user_mode.DRIVES))
 WANTED = [

@@ -14,8 +14,9 @@ from guest_scripts.kills import killed_at
 
 from storagelab.errors import RunFailed, StoragelabError
 from storagelab.model.config import VolumeConfig
-from storagelab.provisioning import drives, nvme, preparing, volumes
-from storagelab.provisioning.journal import Journal, claims
+from storagelab.volumes import drives, nvme, preparing
+from storagelab.volumes import volume as volumes
+from storagelab.volumes.journal import Journal, claims
 
 RESULTS, PLACE = Path("/mnt/results"), Path("/mnt/place")
 ID = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_"

@@ -14,7 +14,7 @@ import numpy as np
 from storagelab.capture.model import IoRow
 from storagelab.capture.perf import Records
 from storagelab.capture.requests import SYNC, Column
-from storagelab.targets.captured import TEMPORARY, UNKNOWN_FILES, Thing, Watched
+from storagelab.capture.server import TEMPORARY, UNKNOWN_FILES, Thing, Watched
 
 OPERATIONS = ("read", "write", "sync")
 _LOOKS_APART = 50

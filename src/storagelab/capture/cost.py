@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from storagelab.capture.server import Watched
 from storagelab.capture.taking import Taking, Wanted, watch
-from storagelab.targets.captured import Watched
 
 STRETCH_S = 2.0
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from storagelab.capture.attributing import OPERATIONS, File
 from storagelab.capture.perf import Records
 from storagelab.capture.requests import SYNC
-from storagelab.targets.captured import Watched
+from storagelab.capture.server import Watched
 
 HEADER = b"fio version 3 iolog\n"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.#-]+")

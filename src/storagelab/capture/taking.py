@@ -20,13 +20,7 @@ from storagelab.capture.iolog import Iolog
 from storagelab.capture.load_changes import load_change
 from storagelab.capture.model import IDLE, CapturedObject, Change, DeviceRow, IoRow, Machine, Manifest, Sources, Volume
 from storagelab.capture.requests import TRACED, Tracer
-from storagelab.capture.tracefs import NoTracing
-from storagelab.capture.waits import Waits, log_files
-from storagelab.errors import StoragelabError
-from storagelab.machine import procfs
-from storagelab.machine.devices import DeviceCounters, difference
-from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
-from storagelab.targets.captured import (
+from storagelab.capture.server import (
     ALL_TABLES,
     LOG,
     OTHER_FILES,
@@ -41,6 +35,12 @@ from storagelab.targets.captured import (
     Watched,
     used_by,
 )
+from storagelab.capture.tracefs import NoTracing
+from storagelab.capture.waits import Waits, log_files
+from storagelab.errors import StoragelabError
+from storagelab.machine import procfs
+from storagelab.machine.devices import DeviceCounters, difference
+from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
 from storagelab.version import __version__
 from storagelab.words import numbers
 

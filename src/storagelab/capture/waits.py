@@ -16,7 +16,7 @@ from storagelab.capture.attributing import OPERATIONS, Files
 from storagelab.capture.model import IoRow
 from storagelab.capture.perf import Records
 from storagelab.capture.requests import READ, SYNC
-from storagelab.targets.captured import Watched
+from storagelab.capture.server import Watched
 
 _FEW = 16
 """Servers with more files of the log, such as PostgreSQL, tell the time of log writes themselves."""

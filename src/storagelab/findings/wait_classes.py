@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import get_args
 
 from storagelab.model.waits import UNINSTRUMENTED, Category, WaitStat
-from storagelab.targets.durability import BENIGN_WAITS
+from storagelab.servers.durability import BENIGN_WAITS
 
 _CATEGORIES: tuple[Category, ...] = get_args(Category)
 CLASS_NAMES: dict[Category, str] = {

@@ -1,6 +1,6 @@
 """The engines that an experiment may name, and what all of storagelab may know about them.
 
-An engine's behaviour is in its folder below `targets`, in the module `engine`.
+An engine's behaviour is in its folder below `engines`, in the module `engine`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ than an extent."""
 
 
 class Engine(NamedTuple):
-    """What a cell runs on. `folder` is the engine's folder below `targets`."""
+    """What a cell runs on. `folder` is the engine's folder below `engines`."""
 
     title: str
     folder: str
@@ -55,7 +55,7 @@ ENGINES = {
 }
 
 ON_PATHS = {
-    "raw-io": Engine("raw I/O by fio", "raw", starts_server=False, raw_io=True, setup_s=1.0, work_per_s=1_000.0)
+    "raw-io": Engine("raw I/O by fio", "fio", starts_server=False, raw_io=True, setup_s=1.0, work_per_s=1_000.0)
 }
 """The engine that replaces this one if its volumes have paths: it uses this machine's drives instead of simulated
 ones.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from storagelab.capture import folder
 from storagelab.capture.model import Capture
+from storagelab.capture.server import ALL_TABLES
 from storagelab.drives.measured import MeasuredDrive
 from storagelab.errors import PreflightError, SpecError
 from storagelab.predicting import model, prediction, volumes_file
@@ -14,8 +15,7 @@ from storagelab.predicting.capability import Fitted, Limited, Volume, tightest
 from storagelab.predicting.demands import MUCH_MORE, Demands, bytes_of_server, demands_of
 from storagelab.predicting.prediction import PRESENT, Prediction
 from storagelab.predicting.volumes_file import Asked, LayoutAsked, VolumeFigures
-from storagelab.provisioning import cloud_disks
-from storagelab.targets.captured import ALL_TABLES
+from storagelab.volumes import cloud_disks
 from storagelab.words import numbers
 
 _SIZE_BYTES = 100 * 2**30

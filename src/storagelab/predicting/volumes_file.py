@@ -11,13 +11,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from storagelab.capture.model import Capture, CapturedObject, Manifest
+from storagelab.capture.server import ALL_TABLES
 from storagelab.errors import SpecError
 from storagelab.model.hints import choices
 from storagelab.model.limits import LimitConfig
 from storagelab.model.objects import TEMPORARY, Object, Placement
 from storagelab.model.values import Described, LeftOut
 from storagelab.spec import given_files, keys
-from storagelab.targets.captured import ALL_TABLES
 
 _HINT = 'Write [volumes.NAME] with limit = { like = "gp3" } or profile = "drive.toml" for each volume.'
 

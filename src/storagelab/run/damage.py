@@ -14,7 +14,7 @@ from storagelab.model.config import Config
 from storagelab.model.measurement import NO_TIME, Measurement, Run
 from storagelab.model.values import MOST
 from storagelab.model.workload import KINDS
-from storagelab.targets.durability import judged
+from storagelab.servers.durability import judged
 
 _LISTED = 5
 _SHOWN = 60

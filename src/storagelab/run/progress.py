@@ -238,7 +238,7 @@ class _Log(logging.FileHandler):
         except OSError:  # while it is opened
             self.handleError(record)
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - the library's names
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
         if not self._has_failed:
             self._has_failed = True
             self._tell(f"{self.baseFilename} can't be written ({sys.exc_info()[1]}): the runs go on without it")

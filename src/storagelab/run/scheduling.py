@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
-from storagelab.targets.folders import Site
-from storagelab.targets.states import Kept
+from storagelab.run.states import Kept
+from storagelab.volumes.folders import Site
 
 _BATCHES = 8
 """A process gets this part of its share of the remaining runs: small enough that all processes end at about the same

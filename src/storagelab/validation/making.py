@@ -22,6 +22,7 @@ from storagelab import _sim, profiles
 from storagelab.errors import PreflightError, SpecError
 from storagelab.findings import samples
 from storagelab.findings.model import Estimate
+from storagelab.machine import temporary
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
 from storagelab.model.target import Preflight
@@ -29,12 +30,11 @@ from storagelab.model.values import Frozen, JsonValue
 from storagelab.run import loop, scheduling
 from storagelab.run.progress import RunProgress
 from storagelab.run.store import Store
+from storagelab.run.targets import preflight
 from storagelab.spec import matrix, reading
-from storagelab.targets import temporary
-from storagelab.targets.engines import preflight
-from storagelab.targets.folders import Site
 from storagelab.validation.articles import Article, Published
 from storagelab.validation.quantities import Made, Missing, Simulated, needed, read_off
+from storagelab.volumes.folders import Site
 
 # --- judging ----------------------------------------------------------------------------------------------------------
 # Compares published with simulated figures: errors, whether they are within tolerance, and summaries. Pure.

@@ -20,9 +20,9 @@ from storagelab.model.engines import ENGINES
 from storagelab.predicting.volumes_file import skeleton
 from storagelab.report.text.columns import print_paper
 from storagelab.report.words.captured import capture_paper
+from storagelab.run import contract
+from storagelab.run.engine import engine_in
 from storagelab.spec.units import parse_seconds
-from storagelab.targets import contract
-from storagelab.targets.engine import engine_in
 from storagelab.words import numbers
 
 _TOLD_EVERY_S = 30.0

@@ -11,14 +11,14 @@ from rich.text import Text
 from storagelab import screen
 from storagelab.machine import doctor
 from storagelab.machine.doctor import Ability
+from storagelab.model.promises import Promise
 from storagelab.report.text.as_data import doctor_json, promises_json
 from storagelab.report.text.columns import print_paragraph
 from storagelab.report.words.secrets import masked
+from storagelab.run import contract
+from storagelab.run.targets import server_abilities
 from storagelab.spec import matrix, reading
 from storagelab.stopping import Interruptible
-from storagelab.targets import contract
-from storagelab.targets.contract import Promise
-from storagelab.targets.engines import server_abilities
 from storagelab.verbs.planning import site_of
 
 

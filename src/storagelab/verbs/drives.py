@@ -12,29 +12,29 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storagelab import profiles, screen
-from storagelab.drives import measuring
 from storagelab.drives.as_profile import as_toml
 from storagelab.drives.fitting import Asked, Law, Result, planned
 from storagelab.drives.fitting import fit as fitted
 from storagelab.drives.measured import Identity, Measured, MeasuredDrive, Point
-from storagelab.drives.measuring import FULL, QUICK, Effort, Kept
+from storagelab.drives.sizing import sizing
 from storagelab.errors import PreflightError
+from storagelab.loads import fio
+from storagelab.loads.raw_outcome import sector_bytes
 from storagelab.machine import host
 from storagelab.machine.disks import serial_of
 from storagelab.machine.outputs import write_whole
-from storagelab.provisioning import cloud_disks
 from storagelab.report import writing
 from storagelab.report.text.profiles import print_cloud_disks, print_figures, print_profiles, print_sizing, print_title
+from storagelab.run import measuring
+from storagelab.run.measuring import FULL, QUICK, Effort, Kept
+from storagelab.run.targets import sweep
 from storagelab.spec import matrix, reading
 from storagelab.spec.units import parse_bytes
 from storagelab.stopping import Interruptible
-from storagelab.targets import made_volumes
-from storagelab.targets.engines import sweep
-from storagelab.targets.locking import volumes_locked
-from storagelab.targets.raw import fio
-from storagelab.targets.raw.outcome import sector_bytes
-from storagelab.targets.simulated.sizing import sizing
 from storagelab.verbs.planning import saying_how_far, site_of
+from storagelab.volumes import cloud_disks
+from storagelab.volumes import for_run as made_volumes
+from storagelab.volumes.locking import volumes_locked
 from storagelab.words.numbers import capacity, count, duration, percent
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")

@@ -18,9 +18,9 @@ from storagelab.machine.disks import mount_of, mounts_here
 from storagelab.model.engines import ENGINES
 from storagelab.report import writing
 from storagelab.report.text.columns import Column, print_paragraph, print_table
-from storagelab.targets import contract
-from storagelab.targets.engine import engine_in
-from storagelab.targets.found import Found
+from storagelab.run import contract
+from storagelab.run.engine import engine_in
+from storagelab.servers.found import Found
 from storagelab.verbs import run
 from storagelab.words.numbers import bytes_
 

@@ -20,16 +20,16 @@ from storagelab.run import loop, scheduling, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.scheduling import Batch
 from storagelab.run.store import FILE_NAME, NothingStored, Store
+from storagelab.run.targets import sweep, try_starting
 from storagelab.spec import against, matrix, named_files
 from storagelab.spec.units import parse_seconds
 from storagelab.stopping import Interruptible
-from storagelab.targets.engines import sweep, try_starting
-from storagelab.targets.folders import Site
-from storagelab.targets.kept_volumes import PreparationAwaited
-from storagelab.targets.locking import volumes_locked
-from storagelab.targets.made_volumes import confirm as confirm_drives
 from storagelab.verbs import planning, so_far
 from storagelab.verbs.volumes import refuse_unconfirmed
+from storagelab.volumes.folders import Site
+from storagelab.volumes.for_block import PreparationAwaited
+from storagelab.volumes.for_run import confirm as confirm_drives
+from storagelab.volumes.locking import volumes_locked
 from storagelab.words.names import listed
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from storagelab import screen
+from storagelab.engines.simulated import block as simulated
 from storagelab.errors import PreflightError
 from storagelab.model.hints import choices
 from storagelab.model.plan import Cell, Plan
@@ -17,7 +18,6 @@ from storagelab.model.waits import NS
 from storagelab.report import writing
 from storagelab.report.text.columns import Column, print_paragraph, print_table
 from storagelab.spec import matrix, reading
-from storagelab.targets.simulated import block as simulated
 from storagelab.verbs.planning import site_of
 from storagelab.words.numbers import count, rate, seconds
 

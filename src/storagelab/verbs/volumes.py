@@ -16,7 +16,7 @@ YES_WIPE = "--yes-wipe"
 
 
 def list_all() -> None:
-    from storagelab.provisioning.journal import claims
+    from storagelab.volumes.journal import claims
 
     found = claims()
     for claim in found:
@@ -29,7 +29,7 @@ def undo(results: Path, may_wipe: Collection[str] = ()) -> None:
     """Puts back what can be put back: the sectors of each drive, and no partition, RAID or file system of storagelab's
     on it. What lay on it before is gone.
     """
-    from storagelab.targets.made_volumes import put_back
+    from storagelab.volumes.for_run import put_back
 
     if not results.is_dir():
         raise PreflightError(

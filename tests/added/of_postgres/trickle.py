@@ -7,14 +7,14 @@ from pathlib import Path
 from psycopg import sql
 from storagelab.model.loads.trickle import ROWS, Trickle
 
+from storagelab.engines.postgres import reaching as programs
+from storagelab.engines.postgres.connecting import Connection
+from storagelab.engines.postgres.generated import PostgresTables
+from storagelab.loads.clients import Clients, by_pgbench
+from storagelab.loads.generator import Program
+from storagelab.loads.pgbench import Source
 from storagelab.model.loads.pgbench import Script
-from storagelab.targets.folders import Site
-from storagelab.targets.generators.pgbench import Source
-from storagelab.targets.generators.program import Program
-from storagelab.targets.generators.programs import Clients, by_pgbench
-from storagelab.targets.postgres import reaching as programs
-from storagelab.targets.postgres.connecting import Connection
-from storagelab.targets.postgres.generated import PostgresTables
+from storagelab.volumes.folders import Site
 
 SCRIPT = b"\\set who random(1, 100)\nSELECT what FROM trickle WHERE id = :who;\n"
 

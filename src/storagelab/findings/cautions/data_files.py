@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence, Names, table_in, text_in, volumes_of
 from storagelab.findings.model import Caution, Findings, Severity
-from storagelab.targets.durability import KNOWN
+from storagelab.servers.durability import KNOWN
 from storagelab.words.names import listed
 from storagelab.words.numbers import count
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from storagelab.findings.model import Findings
 from storagelab.machine.doctor import Ability
 from storagelab.model.plan import Experiment, Plan
+from storagelab.model.promises import Promise
 from storagelab.report.text.plan import PlanFacts
 from storagelab.report.text.tables import waits_of
-from storagelab.targets.contract import Promise
 
 SCHEMA = 1
 

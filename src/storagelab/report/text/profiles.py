@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
+from storagelab.drives.sizing import OUTSTANDING, Sizing
 from storagelab.profiles import Profile
-from storagelab.provisioning.cloud_disks import CloudDisk
 from storagelab.report.text.columns import Column, print_paragraph, print_table
-from storagelab.targets.simulated.sizing import OUTSTANDING, Sizing
+from storagelab.volumes.cloud_disks import CloudDisk
 from storagelab.words.numbers import bytes_, capacity, quantity_text, significant
 
 

@@ -10,7 +10,7 @@ from storagelab.model.waits import TableRow, wait_table
 from storagelab.report.words import compared
 from storagelab.report.words.marks import difference_text, first_factor, verdict_mark
 from storagelab.report.words.short import Names
-from storagelab.targets.durability import BENIGN_WAITS
+from storagelab.servers.durability import BENIGN_WAITS
 from storagelab.words.names import value_text
 from storagelab.words.numbers import count, percent, seconds_number, significant
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow
+from storagelab.capture.server import SYSTEM_SCHEMAS
 from storagelab.model.engines import ENGINES
 from storagelab.report.words.table import Heading, Paper, Part, Table
-from storagelab.targets.captured import SYSTEM_SCHEMAS
 from storagelab.words import numbers
 
 MOST_OBJECTS = 20

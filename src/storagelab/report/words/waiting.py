@@ -15,7 +15,7 @@ from storagelab.model.values import JsonValue
 from storagelab.model.waits import Method, TableRow
 from storagelab.report.words import compared
 from storagelab.report.words.compared import ends, load_noun
-from storagelab.targets.durability import BENIGN_LISTS
+from storagelab.servers.durability import BENIGN_LISTS
 from storagelab.words import numbers
 from storagelab.words.names import DATA_FILES, Labels, cell_text, labels_of, phrase, value_text
 

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from storagelab.targets.ledger.known import judge
+from storagelab.engines.ledger.known import judge
 
 from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement
 from storagelab.model.plan import Cell, Plan
 from storagelab.model.target import Preflight, Progress, Target
-from storagelab.targets.durability import judged
-from storagelab.targets.engine import Engine
-from storagelab.targets.folders import Folders, Site
-from storagelab.targets.volumes import volume_needs
+from storagelab.run.engine import Engine
+from storagelab.servers.durability import judged
+from storagelab.servers.volume_checks import volume_needs
+from storagelab.volumes.folders import Folders, Site
 
 
 def check(plan: Plan, site: Site) -> Preflight:

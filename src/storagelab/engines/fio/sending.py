@@ -1,0 +1,191 @@
+"""What a run of raw I/O sends to its file: drawn requests, or those of a trace."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import signal
+import subprocess
+import sys
+from bisect import bisect
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from storagelab.errors import RunFailed
+from storagelab.loads import fio
+from storagelab.loads.fio import Fio, Job
+from storagelab.loads.raw_outcome import Direction, Done, Outcome, Place
+from storagelab.loads.traces import Trace, late_figures, read, replay_figures
+from storagelab.machine import temporary
+from storagelab.machine.unprivileged import end_with_parent
+from storagelab.model.config import Config
+from storagelab.model.latency import latency_of_table
+from storagelab.model.loads.base import Load, of_class
+from storagelab.model.loads.raw_io import RawIo
+from storagelab.model.loads.replay import Replay
+from storagelab.servers.programs import environment, run
+from storagelab.version import __version__
+from storagelab.volumes.folders import Site
+
+Tell = Callable[[], None]
+
+
+class Sender(Protocol):
+    """The load of a run."""
+
+    @property
+    def block_bytes(self) -> int:
+        """The size of a request by which the file is tried."""
+
+    @property
+    def direct(self) -> bool:
+        """Whether requests bypass the page cache."""
+
+    def facts(self, program: Fio, engine: str) -> Mapping[str, object]:
+        """What sends it."""
+
+    def warm_up(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> None:
+        """Sends what doesn't count. Raises RunFailed."""
+
+    def send(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> Outcome:
+        """Sends what counts. Raises RunFailed."""
+
+
+def sender_of(config: Config, site: Site) -> Sender:
+    """Raises PreflightError for a trace that can't be read."""
+    return _SENDERS[type(config.workload)](config, site)
+
+
+class Drawn:
+    """Requests of one size."""
+
+    def __init__(self, load: RawIo) -> None:
+        self._load = load
+
+    @property
+    def block_bytes(self) -> int:
+        return self._load.block_bytes
+
+    @property
+    def direct(self) -> bool:
+        return self._load.direct
+
+    def facts(self, program: Fio, engine: str) -> Mapping[str, object]:
+        return {"engine": "raw I/O by fio", "version": program.version, "io_engine": engine}
+
+    def warm_up(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> None:
+        if self._load.warm_up_s:
+            fio.make(program, place, self._job(self._load.warm_up_s, seed), engine, tell, logged=False)
+
+    def send(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> Outcome:
+        counted_s = self._load.duration_s - self._load.warm_up_s
+        return fio.make(program, place, self._job(counted_s, seed + 1), engine, tell)
+
+    def _job(self, seconds: float, seed: int) -> Job:
+        load = self._load
+        return Job(
+            operation=load.operation, pattern=load.pattern, block_bytes=load.block_bytes, seconds=seconds,
+            threads=load.threads, outstanding=load.outstanding,
+            read_fraction=0.5 if load.read_fraction is None else load.read_fraction, seed=seed, sync=load.sync,
+        )  # fmt: skip
+
+
+class Traced:
+    """The requests of a trace."""
+
+    direct = True
+
+    def __init__(self, load: Replay, trace: Trace) -> None:
+        self._load, self._trace = load, trace
+
+    @cached_property
+    def block_bytes(self) -> int:
+        return max(one.bytes for one in self._trace.requests)
+
+    def facts(self, program: Fio, engine: str) -> Mapping[str, object]:
+        return {"engine": "a trace by storagelab", "version": __version__}
+
+    def warm_up(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> None:
+        pass
+
+    def send(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> Outcome:
+        return replay(place, self._trace, self._load, tell)
+
+
+def _traced(config: Config, site: Site) -> Sender:
+    load = of_class(config.workload, Replay)
+    return Traced(load, read(site.spec_folder / Path(load.trace).expanduser()))
+
+
+_SENDERS: Mapping[type[Load], Callable[[Config, Site], Sender]] = {
+    RawIo: lambda config, _: Drawn(config.raw_load), Replay: _traced,
+}  # fmt: skip
+
+
+# --- a trace ---------------------------------------------------------------------------------------------------------
+#
+# Sends a trace to a file, in a process of its own (`sender.py`), by threads of the Rust core (crates/replay).
+#
+# So its CPU time is known apart from storagelab's, a drive that does not answer can't hold storagelab up, and all of it
+# ends with storagelab.
+
+
+_SENDER = Path(__file__).with_name("sender.py")
+_STARTING_S, _TIMES_AS_LONG = 60, 10
+_PR_SET_TIMERSLACK = 29
+
+
+def replay(place: Place, trace: Trace, load: Replay, tell: Callable[[], None]) -> Outcome:
+    """Raises RunFailed."""
+    threads = min(load.outstanding, len(trace.requests))
+    with temporary.folder("trace") as folder:
+        asked = folder / "trace.json"
+        asked.write_text(json.dumps({"pace": load.pace, "requests": trace.asked}), encoding="ascii")
+        command = [sys.executable, "-P", str(_SENDER), str(place.folder / place.name), str(threads), str(asked)]
+        timeout_s = trace.seconds * _TIMES_AS_LONG + _STARTING_S
+        try:
+            ended = run(command, _in_child, environment=environment("PYTHONPATH"), timeout_s=timeout_s, meanwhile=tell)
+        except subprocess.TimeoutExpired as error:
+            raise RunFailed(
+                f"the trace did not end in {timeout_s:.0f} s: the drive takes more than {_TIMES_AS_LONG} times the "
+                "trace's own time, or does not answer"
+            ) from error
+        except OSError as error:
+            raise RunFailed(f"can't send the trace: {error.strerror}") from error
+    if ended.returncode < 0:
+        raise RunFailed(f"what sends the trace was ended by {signal.Signals(-ended.returncode).name}")
+    if ended.returncode:
+        raise RunFailed(ended.stderr.strip().rpartition("\n")[2])
+    return _outcome(json.loads(ended.stdout), trace, load)
+
+
+def _in_child() -> None:
+    """Ends the sender with storagelab, and lets its waits end on time: the kernel may else wake it 50 us late."""
+    end_with_parent(signal.SIGKILL)
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+
+
+def _outcome(sent: Mapping[str, Any], trace: Trace, load: Replay) -> Outcome:
+    ways: tuple[Direction, ...] = ("read", "write")
+    done = {way: sent[way] for way in ways if sent[way]["latency"]["count"]}
+    elapsed_s = sent["elapsed_ns"] / 1e9
+    io_time_s = sum(one["latency"]["mean_ns"] * one["latency"]["count"] for one in done.values()) / 1e9
+    counted_us = [one.at_us for one in trace.requests if one.what != "s"]
+    due = [bisect(counted_us, second * 1_000_000) for second in range(1, int(elapsed_s) + 1)]
+    seconds = {way: [*one["seconds"], *[(0, 0)] * int(elapsed_s)][: int(elapsed_s)] for way, one in done.items()}
+    return Outcome(
+        elapsed_s=elapsed_s,
+        done={
+            way: Done(one["latency"]["count"], one["bytes"], latency_of_table(one["latency"]))
+            for way, one in done.items()
+        },
+        cpu_s=sent["cpu_s"],
+        per_s={way: tuple(float(count) for count, _ in each) for way, each in seconds.items()},
+        mean_s={way: tuple(ns / count / 1e9 if count else None for count, ns in each) for way, each in seconds.items()},
+        due=due if load.paced else None,
+        figures={**replay_figures(trace.seconds, elapsed_s, io_time_s), **late_figures(sent["late"]["late"])},
+    )

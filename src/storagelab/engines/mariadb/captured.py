@@ -1,0 +1,315 @@
+"""A running MariaDB or MySQL, as a capture sees it: its tables and logs, their files, its threads, and its counters."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import pymysql
+
+from storagelab.capture.server import (
+    LOG,
+    OTHER_FILES,
+    TEMPORARY,
+    Count,
+    Counters,
+    CountKey,
+    ServerGone,
+    Thing,
+    label_of,
+)
+from storagelab.engines.mariadb import connecting
+from storagelab.engines.mariadb.connecting import ask
+from storagelab.errors import PreflightError
+from storagelab.model.config import TargetConfig
+from storagelab.servers.attached import key_of
+
+_TABLESPACES = ("innodb_sys_tablespaces", "innodb_tablespaces")
+"""The view of InnoDB's files, as MariaDB and as MySQL call it."""
+_PARTITION = re.compile(r"#p#", re.IGNORECASE)
+_ENCODED = re.compile(r"@([0-9a-f]{4})")
+_SERVERS_OWN = ("ibdata", "undo", "innodb_undo", "innodb_system")
+_PS_PER_S = 1e12
+_CHANGING = (
+    "Com_delete", "Com_delete_multi", "Com_insert", "Com_insert_select", "Com_load", "Com_replace",
+    "Com_replace_select",
+    "Com_update", "Com_update_multi",
+)  # fmt: skip
+"""Counts of statements that change rows. A transaction with several of them counts several times."""
+_TRANSACTIONS = """
+    SELECT count_star FROM performance_schema.events_transactions_summary_global_by_event_name
+    JOIN performance_schema.setup_instruments ON name = event_name WHERE enabled = 'YES'
+"""
+_STATEMENTS_OF_ONE = 100
+"""Statements for each COMMIT: if there are more, hardly any of them belong to the COMMITs."""
+_BACKGROUND = ("thread/innodb/", "thread/aria/", "thread/mysys/", "thread/sql/main", "thread/sql/slave", "iou-wrk")
+"""How the names of threads begin that serve no session."""
+_LOG_FILES = re.compile(r"ib_logfile\d+|ib_redo\d+|#ib_redo\d+(_tmp)?")
+_DATA_FILE = re.compile(r"(?P<database>[^/]+)/(?P<table>[^/]+)\.(?:ibd|MAD|MAI|MYD|MYI)$")
+
+
+class WatchedMariaDB:
+    engine: str = "mariadb"
+
+    def __init__(self, target: TargetConfig) -> None:
+        """Raises PreflightError if the server can't be reached, or if the login may not read its counters."""
+        self._held = contextlib.ExitStack()
+        self._connection = self._held.enter_context(connecting.connect(target))
+        try:
+            self._begin(target)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, target: TargetConfig) -> None:
+        facts = connecting.read_facts(self._connection)
+        self.version, self._mysql = facts.version, facts.mysql
+        self._counts_files = facts.performance_schema
+        self.notes: list[str] = []
+        needs: list[tuple[str, str | None, str]] = [("PROCESS", None, "PROCESS ON *.*")]
+        if facts.performance_schema:
+            needs.append(("SELECT", "performance_schema", "SELECT ON performance_schema.*"))
+        for right, database, granted in needs:
+            if not facts.may(right, database):
+                where = f" on {database}" if database else ""
+                raise PreflightError(
+                    f"the login lacks the right {right}{where}, needed to read what the server reads and writes",
+                    key=key_of(target), hint=f"as an administrator: GRANT {granted} TO ...",
+                )  # fmt: skip
+        if not facts.performance_schema:
+            self.notes.append(
+                "performance_schema is off: the server counts nothing by file, and what a thread does is not known."
+            )
+        data, log, temporary, pid_file = ask(
+            self._connection, "SELECT @@datadir, @@innodb_log_group_home_dir, @@tmpdir, @@pid_file"
+        )[0]
+        self._data = Path(data)
+        self._log, self._temporary = self._data / log, Path(str(temporary).partition(":")[0])
+        self._pid = _process(self._data, self._data / pid_file)
+        self.local = self._pid is not None
+        self.threads = tuple(sorted({*self._names(), "iou-wrk*"}))
+        self.views: tuple[str, ...] = ("innodb_sys_tablespaces", "processlist", "global_status")
+        self.views += ("file_summary_by_instance", "threads") if facts.performance_schema else ()
+        self._kinds: dict[int, str] = {}
+        self._commits: tuple[int, ...] = ()
+        self.things()
+
+    def _rows(self, statement: str) -> list[Any]:
+        try:
+            return ask(self._connection, statement)
+        except (pymysql.OperationalError, pymysql.InterfaceError) as error:
+            if not self._connection.open:
+                raise ServerGone("the server is gone: it broke the connection") from error
+            raise
+
+    def _names(self) -> Iterator[str]:
+        for thread in Path(f"/proc/{self._pid}/task").glob("[0-9]*") if self._pid else ():
+            with contextlib.suppress(OSError):
+                yield (thread / "comm").read_text("utf-8").strip()
+
+    # --- objects and files -------------------------------------------------------------------------------------------
+
+    def folders(self) -> Mapping[str, Path]:
+        found = {"data": self._data, "log": self._log, "temporary": self._temporary}
+        apart = (folder.parent for _, folder in self._places() if not folder.is_relative_to(self._data))
+        found |= {f"tables{number}": folder for number, folder in enumerate(sorted(set(apart)), 1)}
+        return found
+
+    def things(self) -> dict[str, Thing]:
+        found: dict[str, Thing] = {}
+        for view in _TABLESPACES:
+            with contextlib.suppress(pymysql.MySQLError):
+                rows = self._rows(f"SELECT space, name, file_size FROM information_schema.{view}")
+                break
+        else:
+            return found
+        places = dict(self._places())
+        for space, name, size in rows:
+            if (thing := self._named(str(name), places.get(int(space), self._data))) is not None:
+                found[thing.id] = thing._replace(bytes=int(size or 0), files=str(space))
+        return found
+
+    def _places(self) -> Iterator[tuple[int, Path]]:
+        """The folder of each tablespace that is not in the data folder."""
+        for files in ("filename FROM information_schema.innodb_sys_tablespaces",  # from MariaDB 10.6 on
+                      "path FROM information_schema.innodb_sys_datafiles"):  # fmt: skip
+            with contextlib.suppress(pymysql.MySQLError):
+                yield from (
+                    (int(space), Path(path).parent)
+                    for space, path in self._rows(f"SELECT space, {files}") if str(path).startswith("/")
+                )  # fmt: skip
+                return
+
+    def _named(self, name: str, folder: Path) -> Thing | None:
+        """The table of the tablespace `database/table`."""
+        database, slash, table = name.partition("/")
+        if not slash or table.startswith("#sql"):
+            return None
+        table, *partition = (
+            _ENCODED.sub(lambda found: chr(int(found[1], 16)), part) for part in _PARTITION.split(table, maxsplit=1)
+        )
+        database = _ENCODED.sub(lambda found: chr(int(found[1], 16)), database)
+        label, name = ("#".join([one, *partition]) for one in (label_of(database, table), table))
+        return Thing(label, database, name, "table", folder)
+
+    def thing_of(self, path: str) -> Thing | None:
+        plain = path.removesuffix(" (deleted)")
+        place = Path(plain)
+        if not place.is_absolute():
+            place = self._data / place
+        known = [folder for folder in self._is_temporary if place.is_relative_to(folder)]
+        if not known:
+            return None
+        deepest = max(known, key=lambda folder: len(folder.parts))
+        if self._is_temporary[deepest] and place.parent != deepest:
+            return None
+        if _LOG_FILES.fullmatch(place.name):
+            return Thing(LOG, None, "redo log", "log", self._log)
+        if place.name.startswith(("ibtmp", "#sql", "temp_")) or self._is_temporary[deepest]:
+            return Thing(TEMPORARY, None, "temporary tables and files", "temporary", place.parent)
+        if re.fullmatch(r".*-bin\.\d+", place.name):
+            return Thing("binary log", None, "binary log", "log", place.parent)
+        match = _DATA_FILE.search(str(place))
+        if (
+            match is not None
+            and (thing := self._named(f"{match['database']}/{match['table']}", place.parent)) is not None
+        ):
+            return thing
+        if place.name.startswith(_SERVERS_OWN):
+            return Thing("system tablespace", None, "system tablespace, undo and double writes", "other", place.parent)
+        return Thing(OTHER_FILES, None, "other files of the server", "other", place.parent)
+
+    @cached_property
+    def _is_temporary(self) -> dict[Path, bool]:
+        """The server's folders, as it and as the kernel name them, and whether each holds temporary files alone."""
+        found = {}
+        for name, folder in sorted(self.folders().items(), key=lambda one: one[0] != "temporary"):
+            found[folder] = found[Path(os.path.realpath(folder))] = name == "temporary"
+        return found
+
+    def place_in(self, _path: str) -> tuple[str, int]:
+        return "", 0
+
+    # --- threads -----------------------------------------------------------------------------------------------------
+
+    def has(self, thread: int) -> bool:
+        return Path(f"/proc/{self._pid}/task/{thread}").exists() or (
+            thread in self._kinds and not Path(f"/proc/{thread}").exists()
+        )
+
+    def by(self, thread: int) -> str:
+        if thread not in self._kinds:
+            if self._counts_files:
+                self._kinds |= {
+                    int(one): _kind(str(name))
+                    for one, name in self._rows(
+                        "SELECT thread_os_id, name FROM performance_schema.threads WHERE thread_os_id IS NOT NULL"
+                    )
+                }
+            if thread not in self._kinds:
+                with contextlib.suppress(OSError):
+                    name = Path(f"/proc/{thread}/comm").read_text("utf-8").strip()
+                    self._kinds[thread] = _kind(name)
+        return self._kinds.get(thread, "session")
+
+    def processes(self) -> list[int]:
+        return [] if self._pid is None else [self._pid]
+
+    # --- counters ----------------------------------------------------------------------------------------------------
+
+    def counters(self, *, objects: bool) -> Counters:
+        status = {str(name).lower(): int(value) for name, value in self._rows(
+            "SHOW GLOBAL STATUS WHERE variable_name IN ('Com_commit', 'Handler_commit', 'Innodb_os_log_written',"
+            f" 'Innodb_max_trx_id', {', '.join(map(repr, _CHANGING))})"
+        )}  # fmt: skip
+        recent = "" if self._mysql else " OR time_ms < 100"
+        working = self._rows(
+            "SELECT count(*) FROM information_schema.processlist WHERE id <> connection_id()"
+            f" AND command <> 'Daemon' AND user <> 'system user' AND (command <> 'Sleep'{recent})"
+        )[0][0]
+        counts: dict[CountKey, Count] = {}
+        if (written := status.get("innodb_os_log_written")) is not None:
+            counts[LOG, "write", "session"] = Count(None, written)
+        if objects and self._counts_files:
+            for key, count in self._by_file():
+                known = counts.get(key, Count(0, 0, 0.0))
+                counts[key] = Count(
+                    (known.requests or 0) + (count.requests or 0), known.bytes + count.bytes,
+                    (known.seconds or 0.0) + (count.seconds or 0.0),
+                )  # fmt: skip
+        # A transaction that changes something takes two numbers.
+        changed = status["innodb_max_trx_id"] // 2 if "innodb_max_trx_id" in status else sum(
+            status.get(name.lower(), 0) for name in _CHANGING
+        )  # fmt: skip
+        ended, unit = self._ended(status, changed)
+        return Counters(counts, ended, int(working), self._times(), changed, unit)
+
+    def _ended(self, status: Mapping[str, int], changed: int) -> tuple[int, Literal["transaction", "unit"]]:
+        """What ended: as performance_schema counts transactions, if it does (in MariaDB it has to be told). Else, since
+        the first look: without COMMITs, each statement was a transaction; with them, the server counts statements that
+        committed by themselves together with those of transactions, and only their changes can be told.
+        """
+        with contextlib.suppress(pymysql.MySQLError):  # older servers lack the table
+            for (count,) in self._rows(_TRANSACTIONS) if self._counts_files else ():
+                return int(count), "transaction"
+        now = status.get("com_commit", 0), status.get("handler_commit", 0), changed
+        self._commits = self._commits or now
+        commits, handled, changes = (count - before for count, before in zip(now, self._commits, strict=True))
+        if not commits:
+            return handled, "transaction"
+        return (handled if handled > _STATEMENTS_OF_ONE * commits else max(commits, changes)), "unit"
+
+    def _times(self) -> dict[CountKey, tuple[int, float]]:
+        """The time of reads by sessions. Of a write, the server knows only when it was sent off."""
+        if not self._counts_files:
+            return {}
+        reads, read_ps = self._rows(
+            "SELECT COALESCE(SUM(count_read), 0), COALESCE(SUM(sum_timer_read), 0) FROM "
+            "performance_schema.file_summary_by_event_name WHERE event_name = 'wait/io/file/innodb/innodb_data_file'"
+        )[0]
+        return {("data", "read", "session"): (int(reads), int(read_ps) / _PS_PER_S)} if read_ps else {}
+
+    def _by_file(self) -> Iterator[tuple[CountKey, Count]]:
+        rows = self._rows(
+            "SELECT file_name, count_read, sum_number_of_bytes_read, sum_timer_read,"
+            " count_write, sum_number_of_bytes_write, sum_timer_write FROM performance_schema.file_summary_by_instance"
+            " WHERE count_read + count_write > 0"
+        )
+        for name, reads, read_bytes, read_ps, writes, write_bytes, write_ps in rows:
+            thing = self.thing_of(os.path.normpath(self._data / str(name)))
+            if thing is None or thing.id == LOG:  # the log's bytes are known from the status
+                continue
+            for operation, requests, size, ps in (
+                ("read", reads, read_bytes, read_ps), ("write", writes, write_bytes, write_ps),
+            ):  # fmt: skip
+                if requests:
+                    yield (thing.id, operation, "session"), Count(int(requests), int(size), int(ps) / _PS_PER_S)
+
+    def close(self) -> None:
+        self._held.close()
+
+
+def _kind(name: str) -> str:
+    """What a thread does, by its name in performance_schema, or the kernel's."""
+    if "page_cleaner" in name:
+        return "checkpoint"
+    return "background" if name.startswith(_BACKGROUND) else "session"
+
+
+def _process(data: Path, pid_file: Path) -> int | None:
+    """The server's process, if it is on this machine and this user may see its folder."""
+    try:
+        pid = int(pid_file.read_text("ascii"))
+        return pid if os.path.samefile(f"/proc/{pid}/cwd", data) else None
+    except (OSError, ValueError):
+        return None
+
+
+def watched(target: TargetConfig) -> WatchedMariaDB:
+    """The server, for a capture. Raises PreflightError."""
+    return WatchedMariaDB(target)

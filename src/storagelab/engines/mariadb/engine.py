@@ -1,0 +1,224 @@
+"""MariaDB as an engine: its part of a run, its part of the contract suite, and the interface to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pymysql
+
+from storagelab.engines.mariadb import captured, connecting, found, preflight, reaching, server, settings
+from storagelab.engines.mariadb.connecting import (
+    Connection,
+    Rows,
+    address_of,
+    ask,
+    close,
+    connect,
+    connect_to,
+    identifier,
+    words_of,
+)
+from storagelab.engines.mariadb.generated import MariaDBTables
+from storagelab.engines.mariadb.layout import Layout
+from storagelab.engines.mariadb.loads import inserts
+from storagelab.engines.mariadb.reaching import AttachedReach, PrivateReach, Reaching
+from storagelab.engines.mariadb.sampler import Sampler
+from storagelab.engines.mariadb.server import STARTER, Server
+from storagelab.machine.doctor import Ability
+from storagelab.model.config import Config, TargetConfig
+from storagelab.model.values import Scalar
+from storagelab.run.engine import Engine
+from storagelab.run.one_run import Composed
+from storagelab.servers.attached import Decoys, dropping_leftovers, dsn_of
+from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Sessions, System, tables_of
+from storagelab.stopping import uninterrupted
+from storagelab.volumes import places
+from storagelab.volumes.folders import Site
+from storagelab.watching.counters import Counters, counting
+
+# --- target ----------------------------------------------------------------------------------------------------------
+#
+# MariaDB as a database system: what its runs add to the steps that all engines share.
+
+
+_NOT_THERE = (2002, 2003, 2006, 2013)
+
+
+class MariaDB(System[Connection]):
+    """What only MariaDB knows of a cell's run."""
+
+    name, starter = "mariadb", STARTER
+    foreign_errors = (pymysql.MySQLError, *OUTSIDE_ERRORS)
+    mounts_from = "information_schema.disks"
+    log_tells_of_sessions = False
+    layout: inserts.Tables | MariaDBTables[Any]
+
+    def __init__(self, config: Config, site: Site) -> None:
+        super().__init__(config, site)
+        self.layout = tables_of(config)(config, site.prefix, self.folders)
+
+    def reach_private(self, process: Server, expected: Mapping[str, str]) -> PrivateReach:  # type: ignore[override]
+        return PrivateReach(self.config, self.site, process, expected)
+
+    def reach_attached(self) -> AttachedReach:
+        return AttachedReach(self.config, self.site, self.facts)
+
+    def meet(self) -> None:
+        with connect(self.config.target) as connection:
+            self.facts = connecting.read_facts(connection)
+            self.layout.drop(connection)
+
+    def drop(self) -> None:
+        with closing(connect_to(address_of(self.config.target))) as connection:
+            self.layout.drop(connection)
+
+    def close(self, connection: Connection) -> None:
+        close(connection)
+
+    def message_of(self, error: BaseException) -> str:
+        return words_of(error)
+
+    def is_away(self, error: BaseException) -> bool:
+        return isinstance(error, pymysql.MySQLError) and bool(error.args) and error.args[0] in _NOT_THERE
+
+    # --- asked of the server -----------------------------------------------------------------------------------------
+
+    def facts_of(self, connection: Connection) -> dict[str, object]:
+        return reaching.server_facts(connection, self.config.target.settings)
+
+    def data_folder(self, connection: Connection) -> Path | None:
+        return connecting.data_folder(connection)
+
+    def mounts(self, connection: Connection) -> list[places.Mount]:
+        """The file systems of the server's machine, if its plugin DISKS is loaded and this login has the right FILE."""
+        try:
+            rows = ask(connection, "SELECT path, disk FROM information_schema.disks")
+        except pymysql.MySQLError:
+            return []
+        return [places.Mount(str(path), str(disk)) for path, disk in rows]
+
+    def time_s(self, connection: Connection) -> float:
+        return float(str(ask(connection, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0]))
+
+    def page_bytes(self, connection: Connection) -> int:
+        return int(ask(connection, "SELECT @@innodb_page_size")[0][0])
+
+    def write_out(self, connection: Connection) -> None:
+        self.layout.write_out(connection)
+
+    # --- watched -----------------------------------------------------------------------------------------------------
+
+    def sampler(self, own: Connection, reach: Reaching, sessions: Sessions[Connection], columns: Columns) -> Sampler:
+        paths = {str(path): number for number, path in self._files(own, reach).items()}
+        return Sampler(
+            reach.connect, sessions.ids, self.config.measure, server_pid=reach.process(own), paths=paths, probe=columns,
+            of_generator=self.config.generated, in_turns=sessions.in_turns,
+        )  # fmt: skip
+
+    def _files(self, own: Connection, reach: Reaching) -> dict[int, Path]:
+        """The full paths of the data files, as performance_schema names them."""
+        folder = reach.folder(own)
+        return {number: folder / path for number, path in self.layout.files(own).items()}
+
+    def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:
+        def read() -> Counters:
+            counters = reaching.read_counters(own)
+            if not reach.shows_files:
+                return counters
+            files = {f"data_file_{number}": str(path) for number, path in self._files(own, reach).items()}
+            return {**counters, **reaching.read_file_counters(own, files)}
+
+        return counting(read)
+
+
+def opened(config: Config, site: Site) -> Composed[Connection]:
+    """The run of a cell."""
+    return Composed(MariaDB(config, site))
+
+
+def drop_leftovers(config: Config, site: Site) -> list[str]:
+    """Drop what a killed run left on an attached server; returns what was dropped. Raises PreflightError if that
+    fails.
+    """
+    left = dropping_leftovers(config.target, pymysql.MySQLError, words_of, f"the database {site.prefix}")
+    with connect(config.target) as connection, left:
+        return Layout(config, site.prefix, None).drop(connection)
+
+
+def abilities() -> tuple[Ability, ...]:
+    return (STARTER.ability(),)
+
+
+# --- probe -----------------------------------------------------------------------------------------------------------
+#
+# Lists what is on a MariaDB or MySQL, and puts something in the way, for the contract suite.
+
+
+_OF_THE_SERVER = "('mysql', 'sys', 'information_schema', 'performance_schema')"
+_INVENTORY = f"""
+SELECT CONCAT('database ', schema_name) FROM information_schema.schemata WHERE schema_name NOT IN {_OF_THE_SERVER}
+UNION ALL
+SELECT CONCAT('table ', table_schema, '.', table_name, ' (', COALESCE(create_time, ''), ')')
+FROM information_schema.tables WHERE table_schema NOT IN {_OF_THE_SERVER}
+UNION ALL
+SELECT CONCAT('routine ', routine_schema, '.', routine_name, ' (', created, ')')
+FROM information_schema.routines WHERE routine_schema NOT IN {_OF_THE_SERVER}"""
+
+
+class MariaDBProbe:
+    """Implements `contract.probes.Probe`. Each table is listed with its creation time, which changes if it is made
+    anew.
+    """
+
+    setting: tuple[str, Scalar] = ("sort_buffer_size", 262_144)
+
+    def inventory(self, target: TargetConfig) -> frozenset[str]:
+        return frozenset(str(name) for (name,) in _asked(target, _INVENTORY))
+
+    def obstruct(self, target: TargetConfig, name: str) -> None:
+        _asked(target, f"CREATE DATABASE {identifier(name)}")
+
+    @contextmanager
+    def decoys(self, target: TargetConfig, name: str) -> Iterator[Decoys]:
+        table = f"{identifier(name)}.sbtest1"
+        dsn = urlsplit(dsn_of(target, ""))._replace(path=f"/{name}").geturl()
+        rows = ", ".join(f"({number}, 0, '', '')" for number in range(1, 101))
+        _asked(target, f"CREATE DATABASE {identifier(name)}")
+        try:
+            _asked(target, f"CREATE TABLE {table} (id INT PRIMARY KEY, k INT, c CHAR(120), pad CHAR(60))")
+            _asked(target, f"INSERT INTO {table} VALUES {rows}")
+            inside = TargetConfig(engine="mariadb", dsn=dsn)
+            yield inside, {"kind": "sysbench", "table_size": 100}, lambda: _asked(target, f"SELECT * FROM {table}")
+        finally:
+            with uninterrupted():
+                _asked(target, f"DROP DATABASE IF EXISTS {identifier(name)}")
+
+    def clear(self, target: TargetConfig, name: str) -> None:
+        # Only if it is still empty: what others put into it is not ours to drop.
+        inside = _asked(target, "SELECT 1 FROM information_schema.tables WHERE table_schema = %s", [name])
+        if not inside:
+            _asked(target, f"DROP DATABASE IF EXISTS {identifier(name)}")
+
+
+def _asked(target: TargetConfig, statement: str, values: list[str] | None = None) -> Rows:
+    with connect(target) as connection:
+        return ask(connection, statement, values)
+
+
+ENGINE = Engine(
+    check=preflight.check,
+    open=opened,
+    kinds=server.STARTER.kinds,
+    stop_orphan=server.stop_orphan,
+    drop_leftovers=drop_leftovers,
+    abilities=abilities,
+    durability=preflight.durability,
+    privilege=settings.privilege,
+    probe=MariaDBProbe,
+    found=found.found,
+    watched=captured.watched,
+)

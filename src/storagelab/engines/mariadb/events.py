@@ -1,0 +1,65 @@
+"""What each wait of MariaDB 10.11 to 11 and of MySQL 8 to 9 means. To add one, add one line to `LISTED`.
+
+Names are those of performance_schema's instruments, without the leading "wait/".
+"""
+
+from __future__ import annotations
+
+from storagelab.watching import wait_events as v
+from storagelab.watching.wait_events import Event, WaitEvents, io
+
+IDLE = "idle"
+"""The session waits for its client: it has not begun, or it has finished."""
+GATE = "wait/synch/cond/sql/MDL_context::COND_wait_status"
+"""Workers wait for the lock on the table `gate` until all of them are ready."""
+COMMIT_STATE = "Commit"
+COMMIT = "state/Commit"
+"""A session in the state "Commit" without a timed wait: its redo log is being written and synced. MariaDB 10.11 has
+no instrument for that.
+"""
+
+LISTED = {
+    COMMIT: io(v.LOG_WRITE, "the log's write and sync"),
+    # One instrument counts reads of pages, writes of dirty pages to make room, and growth of the file.
+    "io/file/innodb/innodb_data_file": io(v.PAGE_READ, "a page of a data file"),
+    "io/file/innodb/innodb_log_file": io(v.LOG_WRITE, "the log"),
+    "io/file/sql/binlog": io(v.LOG_WRITE, "the binary log"),
+    "io/file/innodb/innodb_temp_file": io(v.OTHER_WRITE, "a temporary file"),
+    "io/file/innodb/innodb_dblwr_file": io(v.OTHER_WRITE, "the doublewrite buffer"),
+    # The lock of a whole B-tree: a session that splits a page holds it against all that come from the root.
+    "synch/sxlock/innodb/index_tree_rw_lock": Event(v.PAGE_LATCH, "the upper pages of a B-tree"),
+    "synch/sxlock/innodb/btr_search_latch": Event(v.LATCH, "the adaptive hash index"),
+    "synch/rwlock/innodb/fil_space_latch": Event(v.ALLOCATION, "the free pages of a data file"),
+    "synch/sxlock/innodb/fil_space_latch": Event(v.ALLOCATION, "the free pages of a data file"),
+    "synch/rwlock/innodb/trx_rseg_latch": Event(v.LATCH, "a rollback segment"),
+    "synch/mutex/innodb/buf_pool_mutex": Event(v.LATCH, "the buffer pool"),
+    "synch/mutex/innodb/flush_list_mutex": Event(v.LATCH, "the list of dirty pages"),
+    "synch/mutex/innodb/fil_system_mutex": Event(v.LATCH, "the list of files"),
+    "synch/rwlock/innodb/log_latch": Event(v.LOG_BUFFER, "the log buffer"),
+    "synch/mutex/innodb/log_sys_mutex": Event(v.LOG_BUFFER, "the log buffer"),
+    "synch/rwlock/sql/MDL_lock::rwlock": Event(v.LATCH, "the table's metadata lock"),
+    "synch/mutex/partition/Partition_share::auto_inc_mutex": Event(v.LATCH, "the table's next key"),
+}
+RULES = {
+    "^io/socket": io(v.NETWORK, "the client"),
+    "^io/": io(v.OTHER_IO, "a file"),
+    # These hold a session back while another session writes the commits of both to the binary log.
+    "/MYSQL_BIN_LOG::|/wait_for_commit::|/LOCK_(prepare|commit)_ordered": Event(
+        v.LOG_WRITE, "a commit to the binary log"
+    ),
+    "/innodb/log": Event(v.LOG_BUFFER, "the log buffer"),
+    "^synch/": Event(v.LATCH, "a structure in memory"),
+}
+event_of = WaitEvents(LISTED, RULES, lambda name: name.removeprefix("wait/"))
+
+
+def is_counted(name: str) -> bool:
+    """Whether this instrument belongs to the sum. Instruments of the handler and of locks contain other waits, and
+    the gate is storagelab's own.
+    """
+    return name.startswith(("wait/io/file/", "wait/synch/")) and name != GATE
+
+
+def counts_waits(name: str) -> bool:
+    """Whether each count of this instrument is a wait. A call into the kernel always is; taking a lock may not be."""
+    return name.startswith("wait/io/file/")

@@ -1,0 +1,262 @@
+"""The articles' table on N data files of MariaDB, and the sessions that fill it.
+
+InnoDB keeps rows in the order of the key: random keys hit the table itself. Partitions divide the keys evenly: random
+keys by equal ranges, ascending keys by their remainder. MariaDB's own PARTITION BY KEY does not: with 2, 4, 8 and 16
+partitions, the fullest got 67, 42, 25 and 15 % of random keys (10.11).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+import pymysql
+
+from storagelab.engines.mariadb.connecting import Connection, ask, close, words_of
+from storagelab.engines.mariadb.layout import TABLE, Layout, execute
+from storagelab.engines.mariadb.reaching import Reaching
+from storagelab.loads.inserting import ThreadedSessions
+from storagelab.model.loads.inserts import InsertLoad
+from storagelab.model.measurement import Check
+from storagelab.servers.attached import OWNERSHIP
+from storagelab.servers.steps import rows_per_report
+from storagelab.watching.clocks import Loop
+
+# --- workload --------------------------------------------------------------------------------------------------------
+#
+# The loop of inserts as a stored procedure, and the connections that run it: all are opened first, then start together.
+
+
+PROGRESS = "storagelab_rows"
+"""The user variable in which a session publishes how many rows it has committed."""
+
+# A worker's key number n is a digest of the worker and n. To the server it is as random as any key, and storagelab can
+# compute an existing key again for a point read. The digest is not MD5, which is no longer built into MySQL 9.7 (it is
+# in a component).
+_KEY = "UNHEX(LEFT(SHA2(CONCAT_WS('/', seed, worker, {number}), 256), 32))"
+_ANY_OF_THOSE = "FLOOR(RAND() * (done + 1))"
+_INSERT = "INSERT INTO {table} () VALUES ();"
+_INSERT_KNOWN_KEY = f"INSERT INTO {{table}} (c1) VALUES ({_KEY.format(number='done')});"
+_READS = f"""
+            SET reads_due = reads_due + reads_per_row;
+            WHILE reads_due >= 1 DO
+                SET found = NULL;
+                -- Apart, or every row would be compared with another key.
+                SET wanted = {_KEY.format(number=_ANY_OF_THOSE)};
+                SELECT c6 INTO found FROM {{table}} WHERE c1 = wanted;
+                SET reads_due = reads_due - 1, reads_done = reads_done + 1;
+                SET reads_found = reads_found + COALESCE(found = 42, 0);
+            END WHILE;"""
+
+_PROCEDURE = """
+CREATE PROCEDURE {schema}.insert_rows(
+    row_count BIGINT, rows_per_transaction BIGINT, rows_per_report BIGINT,
+    seed BIGINT, worker BIGINT, reads_per_row DOUBLE)
+    COMMENT '{ownership}'
+BEGIN
+    DECLARE done, gate, reads_done, reads_found, found BIGINT DEFAULT 0;
+    DECLARE wanted BINARY(16);
+    DECLARE reads_due DOUBLE DEFAULT 0;
+    DECLARE started_s DECIMAL(20, 6);
+    SET @{progress} = 0;
+    -- All connections wait here until the gate's holder lets them go together.
+    SELECT count(*) INTO gate FROM {schema}.gate;
+    COMMIT AND NO CHAIN NO RELEASE;
+    SET started_s = UNIX_TIMESTAMP(SYSDATE(6));
+    SET autocommit = 0;
+    WHILE done < row_count DO
+            {insert}{reads}
+        SET done = done + 1;
+        IF done % rows_per_transaction = 0 THEN
+            COMMIT AND NO CHAIN NO RELEASE;
+            IF done % rows_per_report = 0 THEN
+                SET @{progress} = done;
+            END IF;
+        END IF;
+    END WHILE;
+    COMMIT AND NO CHAIN NO RELEASE;
+    SET autocommit = 1, @{progress} = done;
+    SELECT started_s, UNIX_TIMESTAMP(SYSDATE(6)), reads_done, reads_found;
+END"""
+
+
+def procedure(workload: InsertLoad, schema: str, ownership: str) -> str:
+    """The statement that creates the procedure; `schema` is quoted already."""
+    table = f"{schema}.{TABLE}"
+    mixed = workload.with_reads
+    return _PROCEDURE.format(
+        schema=schema, ownership=ownership, progress=PROGRESS,
+        insert=(_INSERT_KNOWN_KEY if mixed else _INSERT).format(table=table),
+        reads=_READS.format(table=table) if mixed else "",
+    )  # fmt: skip
+
+
+_AT_THE_GATE = "Waiting for table metadata lock"
+
+
+def call(workload: InsertLoad, schema: str, seed: int, worker: int) -> str:
+    """The call sent to each connection; `worker` is its number."""
+    rows, per_transaction = workload.rows_per_connection, workload.rows_per_transaction
+    values = (rows, per_transaction, rows_per_report(workload), seed, worker, repr(workload.reads_per_row))
+    return f"CALL {schema}.insert_rows({', '.join(map(str, values))})"
+
+
+class Workers(ThreadedSessions[Connection]):
+    """The connections of one run. `schema` is the database's name, quoted for SQL. `other` is an extra connection
+    that stops what still runs at the end.
+    """
+
+    driver_error = pymysql.MySQLError
+    close_timeout_s = 5.0
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        workload: InsertLoad,
+        schema: str,
+        other: Connection,
+        count_rows: Callable[[], int],
+        seed: int,
+    ) -> None:
+        super().__init__(connect, workload, count_rows, seed)
+        self.schema, self._other = schema, other
+        self._gatekeeper: Connection | None = None
+
+    @property
+    def ids(self) -> list[int]:
+        """The server's ids of the connections."""
+        return [worker.connection.thread_id() for worker in self._workers]
+
+    @property
+    def _gate(self) -> Connection:
+        """The connection that holds the gate: an extra one, since a connection that has locked a table may read no
+        other table.
+        """
+        assert self._gatekeeper is not None, "the connections are not open"
+        return self._gatekeeper
+
+    def open(self) -> None:
+        self._gatekeeper = self._connect()
+        super().open()
+
+    def _words(self, error: BaseException) -> str:
+        return words_of(error)
+
+    def _close_gate(self) -> None:
+        ask(self._gate, f"LOCK TABLES {self.schema}.gate WRITE")
+
+    def _all_at_gate(self) -> bool:
+        ids = ", ".join(map(str, self.ids))
+        standing = f"SELECT count(*) FROM information_schema.processlist WHERE state = %s AND id IN ({ids})"
+        return bool(ask(self._gate, standing, [_AT_THE_GATE])[0][0] == len(self._workers))
+
+    def release(self) -> None:
+        """Open the gate: the server wakes all connections at once."""
+        ask(self._gate, "UNLOCK TABLES")
+
+    def _loop(self, connection: Connection, number: int) -> Loop:
+        started_s, finished_s, done, found = map(
+            str, ask(connection, call(self.workload, self.schema, self.seed, number))[0]
+        )
+        return Loop(
+            started_s=float(started_s), finished_s=float(finished_s), reads_done=int(done), reads_found=int(found)
+        )
+
+    def _failed(self, error: Exception) -> str:
+        lost = not isinstance(error, pymysql.MySQLError) or (error.args and error.args[0] in _LOST)
+        return f"a connection {'was lost' if lost else 'failed'}: {words_of(error)}"
+
+    def _stop(self, working: Sequence[Connection]) -> None:
+        for connection in working:
+            with contextlib.suppress(pymysql.MySQLError, OSError):
+                ask(self._other, f"KILL {int(connection.thread_id())}")
+        close(self._gatekeeper)
+
+    def _disconnect(self, connection: Connection) -> None:
+        close(connection)
+
+    def close(self) -> None:
+        super().close()
+        close(self._gatekeeper)
+
+
+_LOST = (2006, 2013, 1927, 1053)
+"""Errors of the client library, and of the server's shutdown, that mean that the server is gone."""
+
+
+_RANDOM_COLUMNS = """
+    c1 BINARY(16) NOT NULL DEFAULT (RANDOM_BYTES(16)),
+    c2 DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
+    c3 CHAR(111) CHARACTER SET latin1 NOT NULL DEFAULT 'a',
+    c4 INT NOT NULL DEFAULT 1,
+    c5 INT NOT NULL DEFAULT 2,
+    c6 BIGINT NOT NULL DEFAULT 42"""
+# InnoDB always leaves room for two rows on a page. It puts what does not fit into half a page on a separate page. So
+# with a filler of just over half a page, every row needs one new page.
+_SEQUENTIAL_COLUMNS = """
+    c1 BIGINT NOT NULL AUTO_INCREMENT,
+    c2 DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
+    c3 VARCHAR({filler}) CHARACTER SET latin1 NOT NULL DEFAULT (REPEAT('a', {filler})),
+    c4 INT NOT NULL DEFAULT 1,
+    c5 INT NOT NULL DEFAULT 2,
+    c6 BIGINT NOT NULL DEFAULT 42"""
+_LARGEST_HALF_PAGE_BYTES = 16 * 1024
+_LARGEST_STEP_BYTES = 17 * 2**20
+"""The most empty space seen at the end of a data file, with pages of 4 KiB."""
+
+
+class Tables(Layout):
+    """The table of one cell."""
+
+    @property
+    def load(self) -> InsertLoad:
+        return self.config.insert_load
+
+    def sessions(self, own: Connection, reach: Reaching, seed: int) -> Workers:
+        return Workers(reach.connect_worker, self.load, self.schema, own, lambda: self.count_rows(own), seed)
+
+    def _create_tables(self, connection: Connection) -> None:
+        page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
+        for statement in (
+            f"CREATE TABLE {self.schema}.gate (x INT) ENGINE=InnoDB COMMENT '{OWNERSHIP}'",
+            self._create_table(page_bytes),
+            procedure(self.load, self.schema, OWNERSHIP),
+        ):
+            execute(connection, statement)
+
+    def _create_table(self, page_bytes: int) -> str:
+        sequential = self.load.page_a_row
+        columns, method = _RANDOM_COLUMNS, "RANGE COLUMNS (c1)"
+        if sequential:
+            filler = min(page_bytes // 2, _LARGEST_HALF_PAGE_BYTES) + 64
+            columns, method = _SEQUENTIAL_COLUMNS.format(filler=filler), "HASH (c1)"
+        partitions = ", ".join(self._partition(number, by_range=not sequential) for number in self.data_files)
+        return (
+            f"CREATE TABLE {self.table} ({columns}, PRIMARY KEY (c1)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC "
+            f"COMMENT '{OWNERSHIP}' PARTITION BY {method} ({partitions})"
+        )
+
+    def count_rows(self, connection: Connection) -> int:
+        return int(ask(connection, f"SELECT count(*) FROM {self.table}")[0][0])
+
+    def check_after(self, connection: Connection) -> list[Check]:
+        """Checks that the sequential workload takes one new page per row: compares the files' pages with the counted
+        rows.
+        """
+        if not self.load.page_a_row:
+            return []
+        page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
+        names = ", ".join(["%s"] * len(self.data_files))
+        view = "innodb_tablespaces" if "MariaDB" not in connection.get_server_info() else "innodb_sys_tablespaces"
+        found = ask(
+            connection,
+            f"SELECT coalesce(sum(file_size), 0) FROM information_schema.{view} WHERE lower(name) IN ({names})",
+            [f"{self.prefix}/my_big_table#p#{self.partition(number)}".lower() for number in self.data_files],
+        )
+        pages = int(found[0][0]) // page_bytes
+        # Files grow by several extents at once, and the pages of the tree itself add to them.
+        spare = _LARGEST_STEP_BYTES // page_bytes * len(self.data_files)
+        rows = self.load.rows
+        ok = rows <= pages <= rows * 1.15 + spare
+        asked, got = f"{rows} rows", f"{pages} pages"
+        return [Check(name="one page a row", asked=asked, got=got, ok=ok, read_from=f"information_schema.{view}")]

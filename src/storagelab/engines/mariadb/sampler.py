@@ -1,0 +1,252 @@
+"""Watches a run: exact timers of the waits that have one, samples of the others, and a series once a second.
+
+MariaDB times most waits for each session (performance_schema), but neither the redo log nor page latches. So the
+sampler also looks at all worker sessions many times a second. It asks the kernel for each session's state, and the
+server for its wait or, if it names none, its activity. The kernel also knows exactly how long a session was on a CPU
+and in its queue over the whole run. `storagelab.model.waits` makes wait statistics of the three.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from storagelab.engines.mariadb.connecting import Connection, ask, close, words_of
+from storagelab.engines.mariadb.events import COMMIT, COMMIT_STATE, GATE, IDLE, counts_waits, event_of, is_counted
+from storagelab.engines.mariadb.loads.inserts import PROGRESS
+from storagelab.machine.procfs import GONE, RUNNABLE, TaskView
+from storagelab.model.config import MeasureConfig
+from storagelab.model.measurement import Resource, WaitingTask
+from storagelab.model.waits import NO_EVENT, UNINSTRUMENTED, CountedWait, CountedWaits
+from storagelab.watching.sampler import RawWaitsOf, Seen, SessionSampler
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+#
+# What sessions were waiting for at one moment. The server names the file of an I/O, and only the kind of any other
+# wait.
+
+
+class Sighting(NamedTuple):
+    """One session: its wait, or `NO_EVENT`; its activity in the server's words; the file, if the server names one;
+    whether the kernel saw it asleep.
+    """
+
+    wait_type: str
+    state: str
+    object_name: str | None
+    asleep: bool
+
+
+def waiting_tasks(at_s: float, seen: Sequence[Sighting], data_files: Mapping[str, int]) -> tuple[WaitingTask, ...]:
+    """One moment. `data_files` maps the path of a data file to its number. The wait with most sessions comes first."""
+    groups: Counter[tuple[str, Resource, int | None]] = Counter()
+    for sighting in seen:
+        if sighting.wait_type == NO_EVENT and not sighting.asleep:  # on a CPU, or in its queue
+            continue
+        groups[_waits_for(sighting, data_files)] += 1
+    return tuple(
+        WaitingTask(at_s=at_s, wait_type=wait_type, resource=resource, sessions=sessions, data_file=data_file)
+        for (wait_type, resource, data_file), sessions in groups.most_common()
+    )
+
+
+def _waits_for(sighting: Sighting, data_files: Mapping[str, int]) -> tuple[str, Resource, int | None]:
+    if sighting.wait_type == NO_EVENT:
+        return UNINSTRUMENTED, Resource(kind=f'something without a timer, in the state "{sighting.state}"'), None
+    number = data_files.get(sighting.object_name or "")
+    if number is None:
+        return sighting.wait_type, Resource(kind=event_of(sighting.wait_type).resource), None
+    return sighting.wait_type, Resource(kind="data file", name=str(number)), number
+
+
+PROGRESS_INTERVAL_S = 0.25
+_PICOSECONDS_PER_NS = 1000
+
+# A thread's current wait is the event that it has begun and not ended; TIMER_END is never null here.
+_LOOK = """
+SELECT t.thread_id, t.processlist_state, w.event_name{more}
+FROM performance_schema.threads t LEFT JOIN performance_schema.events_waits_current w
+  ON w.thread_id = t.thread_id AND w.end_event_id IS NULL
+WHERE t.thread_id IN ({threads})"""
+_TIMERS = """
+SELECT event_name, SUM(count_star), SUM(sum_timer_wait)
+FROM performance_schema.events_waits_summary_by_thread_by_event_name
+WHERE thread_id IN ({threads}) AND count_star > 0 GROUP BY event_name"""
+_ROWS_DONE = """
+SELECT thread_id, variable_value FROM performance_schema.user_variables_by_thread
+WHERE variable_name = '{progress}' AND thread_id IN ({threads})"""
+_WHO = """
+SELECT thread_id, thread_os_id, processlist_id FROM performance_schema.threads
+WHERE processlist_id IN ({ids}) OR processlist_id = connection_id()"""
+
+
+class Timers(dict[str, tuple[int, int]]):
+    """Instrument -> (count, picoseconds), summed over the worker threads."""
+
+    def since(self, earlier: Mapping[str, tuple[int, int]]) -> Timers:
+        return Timers(
+            {
+                name: (count - earlier.get(name, (0, 0))[0], waited - earlier.get(name, (0, 0))[1])
+                for name, (count, waited) in self.items()
+            }
+        )
+
+
+def _raw_waits(timers: Timers, seen: Seen, elapsed_s: float, busy_s: float, connections: int) -> CountedWaits:
+    totals = seen.totals
+    return CountedWaits(
+        connections=connections, elapsed_s=elapsed_s, busy_s=busy_s, rows=tuple(_rows(timers)),
+        cpu_s=totals.cpu_s if totals else None, runqueue_s=totals.runqueue_s if totals else None,
+        passes=seen.passes, events=seen.events, cpus=seen.cpus, no_split_reason=seen.no_split_reason,
+    )  # fmt: skip
+
+
+def _rows(timers: Timers) -> list[CountedWait]:
+    rows = []
+    for name, (count, waited) in sorted(timers.items()):
+        if is_counted(name) and waited > 0:
+            known = event_of(name)
+            row = CountedWait(
+                wait_type=name, analogue=known.analogue, category=known.category,
+                wait_ns=waited // _PICOSECONDS_PER_NS, wait_count=count if counts_waits(name) else None,
+            )  # fmt: skip
+            rows.append(row)
+    return rows
+
+
+class Sampler(SessionSampler):
+    """Watches the sessions whose connections have the server's ids `ids`. `probe` reads cumulative counters, units
+    last in their names; it is called once a second from the sampler's thread. `server_pid` is None if the kernel
+    can't be asked; `paths` maps data files' names to their paths. With `of_generator` the sessions report no rows.
+    """
+
+    event_of = event_of
+    hz_without_waits = 1 / PROGRESS_INTERVAL_S
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        ids: Sequence[int],
+        measure: MeasureConfig,
+        *,
+        server_pid: int | None,
+        paths: Mapping[str, int],
+        probe: Callable[[], Mapping[str, float]],
+        of_generator: bool = False,
+        in_turns: bool = False,
+    ) -> None:
+        unseen = "" if server_pid is not None else "the server's threads can't be seen from here"
+        super().__init__(measure, words_of, unseen, in_turns=in_turns)
+        self._connect, self._ids, self._server_pid = connect, ids, server_pid
+        self._paths, self._probe, self._of_generator = paths, probe, of_generator
+        self._rows_due_s = 0.0
+        self._threads, self._before = "", Timers()
+        self._connection: Connection | None = None
+
+    # -- before the run -----------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Connects, and opens the kernel's files. Raises the connection's errors."""
+        self._connection = self._connect()
+        rows = ask(self._connection, _WHO.format(ids=", ".join(map(str, self._ids))))
+        os_ids = {thread: os_id for thread, os_id, _ in rows}
+        mine = next((thread for thread, _, connection in rows if connection not in self._ids), None)
+        # A server without performance_schema shows no threads.
+        self._rows_done = {thread: 0 for thread in os_ids if thread != mine}
+        # None if they have ended already, like those of a short run on a busy machine.
+        self._threads = ", ".join(map(str, self._rows_done)) or "NULL"
+        if self._server_pid is not None:
+            self._open_kernel_view(self._server_pid, os_ids, mine)
+
+    def _open_kernel_view(self, pid: int, os_ids: Mapping[int, int | None], mine: int | None) -> None:
+        views = {thread: TaskView(pid, os_id) for thread, os_id in os_ids.items() if os_id is not None}
+        if all(view.sched() is not None for view in views.values()) and len(views) == len(os_ids):
+            own = views.pop(mine) if mine is not None else None
+            self.accounts.open(views, own)
+            return
+        self.accounts.reason = "this kernel keeps no schedstat of the server's threads, or hides them"
+        for view in views.values():
+            view.close()
+
+    def baseline(self) -> None:
+        """Reads the timers, and the kernel's totals of all workers; call it while they sleep at the gate."""
+        self._before = self._timers()
+        super().baseline()
+
+    def _timers(self) -> Timers:
+        assert self._connection is not None, "the sampler is not prepared"
+        if not self.sample_waits:
+            return Timers()
+        rows = ask(self._connection, _TIMERS.format(threads=self._threads))
+        return Timers({name: (int(count), int(waited)) for name, count, waited in rows})
+
+    # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------
+
+    def _last_look(self) -> None:
+        self._read_progress()
+        self._take_series(last=True)
+
+    def _tick(self) -> None:
+        at_s, moments = self.at_s, self.moments
+        if self.sample_waits:
+            with_objects = moments.due(at_s)
+            seen = self._look(with_objects)
+            if with_objects and seen:
+                moments.add(at_s, waiting_tasks(at_s, seen, self._paths))
+        if at_s >= self._rows_due_s:
+            self._rows_due_s = at_s + PROGRESS_INTERVAL_S
+            self._read_progress()
+        self._take_series()
+
+    def _look(self, with_objects: bool) -> list[Sighting]:
+        """One look at all sessions: what each working session waits for, and its state according to the kernel."""
+        assert self._connection is not None, "the sampler is not prepared"
+        more = ", w.object_name" if with_objects else ""
+        states = self.accounts.states()
+        seen = []
+        for thread, state, event, *rest in ask(self._connection, _LOOK.format(threads=self._threads, more=more)):
+            if thread not in self._rows_done or event in (IDLE, GATE):
+                continue
+            wait_type = _wait_type(state, event)
+            asleep = self._count(thread, wait_type, states) not in (GONE, RUNNABLE)
+            seen.append(Sighting(wait_type, state or "", rest[0] if rest else None, asleep))
+        self.passes += bool(seen)
+        return seen
+
+    def _read_progress(self) -> None:
+        assert self._connection is not None, "the sampler is not prepared"
+        if not self._rows_done or self._of_generator:
+            return
+        statement = _ROWS_DONE.format(progress=PROGRESS, threads=self._threads)
+        for thread, rows_done in ask(self._connection, statement):
+            self._rows_done[thread] = int(rows_done or 0)
+
+    def _columns(self) -> dict[str, float]:
+        return ({"rows": float(self.progress())} if self._rows_done and not self._of_generator else {}) | dict(
+            self._probe()
+        )
+
+    # -- after it -----------------------------------------------------------------------------------------------------
+
+    def _disconnect(self) -> None:
+        close(self._connection)
+
+    def _raw_waits(self) -> RawWaitsOf:
+        return functools.partial(_raw_waits, self._last_timers())
+
+    def _last_timers(self) -> Timers:
+        if self.error or self._connection is None:
+            return Timers()
+        try:
+            return self._timers().since(self._before)
+        except Exception as error:  # noqa: BLE001 - as while watching
+            self.error = f"can't read the timers of the waits: {words_of(error)}"
+            return Timers()
+
+
+def _wait_type(state: str | None, event: str | None) -> str:
+    if event is not None and is_counted(event):
+        return event
+    return COMMIT if state == COMMIT_STATE else NO_EVENT

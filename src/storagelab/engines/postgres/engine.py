@@ -1,0 +1,238 @@
+"""PostgreSQL as an engine: its part of a run, its part of the contract suite, and the interface to it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from storagelab.engines.postgres import captured, connecting, found, preflight, reaching, server, settings
+from storagelab.engines.postgres.connecting import Connection
+from storagelab.engines.postgres.generated import PostgresTables
+from storagelab.engines.postgres.layout import FromTemplateDatabase, Layout, TemplateDatabase
+from storagelab.engines.postgres.loads import inserts
+from storagelab.engines.postgres.reaching import AttachedReach, PrivateReach, Reaching
+from storagelab.engines.postgres.sampler import Sampler
+from storagelab.engines.postgres.server import STARTER, Server
+from storagelab.machine.disks import parse_mounts
+from storagelab.machine.doctor import Ability, ability
+from storagelab.machine.unprivileged import unprivileged
+from storagelab.model import prepared
+from storagelab.model.config import Config, TargetConfig
+from storagelab.model.values import Scalar
+from storagelab.run.engine import Engine
+from storagelab.run.one_run import Composed
+from storagelab.servers.attached import Decoys, dropping_leftovers, quoting
+from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Sessions, System, tables_of
+from storagelab.stopping import uninterrupted
+from storagelab.volumes import places
+from storagelab.volumes.folders import Site
+from storagelab.watching.counters import Counters, counting
+
+# --- target ----------------------------------------------------------------------------------------------------------
+#
+# PostgreSQL as a database system: what its runs add to the steps that all engines share.
+
+
+class Postgres(System[Connection]):
+    """What only PostgreSQL knows of a cell's run. `kept` is the database from which the run's database is copied, if
+    there is one.
+    """
+
+    name, starter = "postgres", STARTER
+    foreign_errors = (psycopg.Error, *OUTSIDE_ERRORS)
+    mounts_from = "/proc/self/mountinfo by pg_read_file"
+    log_tells_of_sessions = True
+    layout: inserts.Tables | PostgresTables[Any]
+
+    def __init__(self, config: Config, site: Site, kept: TemplateDatabase | None = None) -> None:
+        super().__init__(config, site)
+        self._kept, self._database = kept, ""
+        folders, spaces = (self.folders, None) if kept is None else (kept.folders, kept.prefix)
+        self.layout = tables_of(config)(config, site.prefix, folders, spaces)
+
+    def reach_private(self, process: Server, expected: Mapping[str, str]) -> PrivateReach:  # type: ignore[override]
+        return PrivateReach(self.config, self.site, process, expected)
+
+    def reach_attached(self) -> AttachedReach:
+        return AttachedReach(self.config, self.site, self.facts, self._database)
+
+    def meet(self) -> None:
+        with connecting.connect(self.config.target) as connection:
+            self.facts = connecting.read_facts(connection)
+            self.layout.drop(connection, templates=False)
+            if connecting.needs_database(self.config) and not (
+                self._kept is not None and self._kept.exists(connection)
+            ):
+                connecting.make_database(connection, self.site.prefix)
+                self._database = self.site.prefix
+
+    def drop(self) -> None:
+        with connecting.connect(self.config.target) as connection:
+            self.layout.drop(connection, templates=False)
+            if self._kept is not None:
+                self._kept.remove_unfinished(connection)
+
+    def close(self, connection: Connection) -> None:
+        connection.close()
+
+    def message_of(self, error: BaseException) -> str:
+        return str(error).strip() or type(error).__name__
+
+    def is_away(self, error: BaseException) -> bool:
+        return "the database system is" in str(error)
+
+    # --- asked of the server -----------------------------------------------------------------------------------------
+
+    def facts_of(self, connection: Connection) -> dict[str, object]:
+        return reaching.server_facts(connection)
+
+    def data_folder(self, connection: Connection) -> Path | None:
+        """Where a server of this machine keeps its files; None if this login or this user may not know."""
+        try:
+            row = connection.execute("SELECT current_setting('data_directory')").fetchone()
+            folder = Path(row[0]) if row and row[0] else None
+            return folder if folder is not None and folder.is_dir() else None
+        except (psycopg.errors.InsufficientPrivilege, OSError):
+            return None
+
+    def mounts(self, connection: Connection) -> list[places.Mount]:
+        """The file systems that the server sees; none if it does not run on Linux, or this login may not read its
+        files.
+        """
+        try:
+            row = connection.execute("SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)").fetchone()
+        except psycopg.Error:
+            return []
+        text = str(row[0]) if row else ""
+        return [places.Mount(found.mount_point, found.source, found.filesystem) for found in parse_mounts(text)]
+
+    def time_s(self, connection: Connection) -> float:
+        return float(connecting.value(connection, "SELECT extract(epoch FROM clock_timestamp())::float8"))
+
+    def page_bytes(self, connection: Connection) -> int:
+        return int(connecting.value(connection, "SELECT current_setting('block_size')::int"))
+
+    def write_out(self, connection: Connection) -> None:
+        connection.execute("CHECKPOINT")
+
+    # --- watched -----------------------------------------------------------------------------------------------------
+
+    def sampler(self, own: Connection, reach: Reaching, sessions: Sessions[Connection], columns: Columns) -> Sampler:
+        return Sampler(
+            lambda: reach.connect("storagelab sampler"), sessions.ids, self.config.measure,
+            kernel_view=reach.kernel_view,
+            relations=self.layout.relations(own), probe=columns, of_generator=self.config.generated,
+            in_turns=sessions.in_turns,
+        )  # fmt: skip
+
+    def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:
+        return counting(lambda: reaching.read_counters(own, own.info.server_version // 10_000))
+
+
+def opened(config: Config, site: Site) -> Composed[Connection]:
+    """The run of a cell."""
+    if not (config.target.attached and prepared.wanted(config)):
+        return Composed(Postgres(config, site))
+    kept = TemplateDatabase(config, site)
+    system = Postgres(config, site, kept)
+    return Composed(system, FromTemplateDatabase(system, kept))
+
+
+def drop_leftovers(config: Config, site: Site) -> list[str]:
+    """Drop what a killed run left on an attached server; returns what was dropped. Raises PreflightError if that
+    fails.
+    """
+    left = dropping_leftovers(config.target, psycopg.Error, connecting.words_of, f"the schema {site.prefix}")
+    with connecting.connect(config.target) as connection, left:
+        return Layout(config, site.prefix, None).drop(connection)
+
+
+def abilities() -> tuple[Ability, ...]:
+    """Looks for the programs, and for a way to run them without root's rights, as PostgreSQL demands."""
+    return (STARTER.ability(), ability("running it without root's rights", unprivileged, lambda found: found.how))
+
+
+# --- probe -----------------------------------------------------------------------------------------------------------
+#
+# Lists what is on a PostgreSQL, and puts something in the way, for the contract suite.
+
+
+_INVENTORY = """
+SELECT 'schema ' || nspname || ' (' || oid || ')' FROM pg_namespace
+WHERE nspname !~ '^pg_(toast|temp)' AND nspname NOT IN ('pg_catalog', 'information_schema')
+UNION ALL
+SELECT 'tablespace ' || spcname || ' (' || oid || ')' FROM pg_tablespace
+UNION ALL
+SELECT 'database ' || datname || ' (' || oid || ')' FROM pg_database
+UNION ALL
+SELECT 'relation ' || n.nspname || '.' || c.relname || ' (' || c.oid || ', ' || c.relfilenode || ')'
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname !~ '^pg_(toast|temp)' AND n.nspname NOT IN ('pg_catalog', 'information_schema')"""
+
+
+_MAKE_DECOYS = """
+CREATE TABLE public.pgbench_branches AS SELECT 1 AS bid, 0 AS bbalance, '' AS filler;
+CREATE TABLE public.pgbench_tellers AS SELECT 1 AS tid, 1 AS bid, 0 AS tbalance, '' AS filler;
+CREATE TABLE public.pgbench_accounts AS SELECT 1 AS aid, 1 AS bid, 0 AS abalance, '' AS filler;
+CREATE TABLE public.pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler text)"""
+_READ_DECOYS = """
+SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_branches UNION ALL
+SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_tellers UNION ALL
+SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_accounts UNION ALL
+SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_history"""
+
+
+class PostgresProbe:
+    """Implements `contract.probes.Probe`. Each relation is listed with its file, which changes if the relation is
+    rewritten.
+    """
+
+    setting: tuple[str, Scalar] = ("work_mem", "5MB")
+
+    def inventory(self, target: TargetConfig) -> frozenset[str]:
+        return frozenset(name for (name,) in self._asked(target, sql.SQL(_INVENTORY)))
+
+    def obstruct(self, target: TargetConfig, name: str) -> None:
+        self._asked(target, sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+
+    def clear(self, target: TargetConfig, name: str) -> None:
+        # Without CASCADE: the schema was made empty, and what others put into it is not ours to drop.
+        self._asked(target, sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(name)))
+
+    @contextlib.contextmanager
+    def decoys(self, target: TargetConfig, name: str) -> Iterator[Decoys]:
+        database = sql.Identifier(name)
+        inside = TargetConfig(engine="postgres", dsn=make_conninfo(connecting.conninfo(target), dbname=name))
+        self._asked(target, sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(database))
+        try:
+            self._asked(inside, sql.SQL(_MAKE_DECOYS))
+            yield inside, {"kind": "pgbench"}, lambda: self._asked(inside, sql.SQL(_READ_DECOYS))
+        finally:
+            with uninterrupted():
+                self._asked(target, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(database))
+
+    def _asked(self, target: TargetConfig, statement: sql.SQL | sql.Composed) -> list[Any]:
+        with connecting.connect(target) as connection, quoting(target, psycopg.Error, connecting.words_of):
+            asked = connection.execute(statement)
+            return asked.fetchall() if asked.description else []
+
+
+ENGINE = Engine(
+    check=preflight.check,
+    open=opened,
+    kinds=server.STARTER.kinds,
+    stop_orphan=server.stop_orphan,
+    drop_leftovers=drop_leftovers,
+    abilities=abilities,
+    durability=preflight.durability,
+    privilege=settings.privilege,
+    probe=PostgresProbe,
+    found=found.found,
+    watched=captured.watched,
+)

@@ -1,0 +1,334 @@
+"""The tables of a generator's load on N data files of PostgreSQL: puts each where the layout says, and reads its
+place back.
+
+A table that is spread has hash partitions, placed in turn in the data files' tablespaces. Every other table lies in the
+first data file, and an index beside its table. What the layout places on another volume, by its name or by a word for
+all tables or indexes, lies in that volume's own tablespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from psycopg import sql
+
+from storagelab.engines.postgres.checkpoints import checkpoint_count
+from storagelab.engines.postgres.connecting import Connection
+from storagelab.engines.postgres.layout import Layout, Relation, relations_like
+from storagelab.engines.postgres.reaching import Reaching, find, generator_sessions
+from storagelab.errors import RunFailed
+from storagelab.loads import pgbench
+from storagelab.loads.clients import Clients, log_in_by_pgbench
+from storagelab.loads.running import Generator
+from storagelab.loads.tables import GeneratedTables, L
+from storagelab.machine.unprivileged import make_folder
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check
+from storagelab.model.objects import TEMPORARY, Kind, Object
+from storagelab.servers.objects import changed_files, check_files, refuse_misfits
+from storagelab.servers.steps import check_same
+from storagelab.volumes.folders import Folders
+
+_PRIMARY_KEY = """
+SELECT c.relkind::text, coalesce(array_agg(a.attname ORDER BY a.attnum) FILTER (WHERE a.attname IS NOT NULL), '{}')
+FROM pg_class c
+LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
+WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s) AND c.relname = %s AND c.relkind IN ('r', 'p')
+GROUP BY c.oid, c.relkind"""
+_TABLES = """
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND n.nspname ~ %s ORDER BY c.oid"""
+_INDEXES = """
+SELECT c.relname, concat(i.indisprimary, i.indisunique, substring(pg_get_indexdef(c.oid) FROM ' USING .*$'))
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid = %s::regclass ORDER BY c.oid"""
+_SEQUENCES = """
+SELECT attname, pg_get_serial_sequence(attrelid::regclass::text, attname) FROM pg_attribute
+WHERE attrelid = %s::regclass AND attnum > 0
+AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL"""
+
+
+class PostgresTables(GeneratedTables[Connection, L], Layout):
+    """The tables of one cell's load. Each kind of load adds how they are filled, and what works on them."""
+
+    holds = True
+    """Whether the tables are locked until the first of a set number of transactions may begin."""
+
+    def __init__(
+        self, config: Config, prefix: str, folders: Folders | Mapping[str, Path] | None, spaces: str | None = None
+    ) -> None:
+        super().__init__(config, prefix, folders, spaces)
+        self._numbers: dict[tuple[str, str], int] = {}
+        """The data file of each partition, by its schema and name."""
+        self._at_first: list[Relation] = []
+
+    def _tablespace_on(self, volume: str) -> str:
+        """The tablespace of what is placed on a volume besides data files."""
+        return f"{self.spaces}_on_{volume}"
+
+    def _folder_on(self, volume: str) -> Path:
+        assert self._folders is not None
+        return self._folders[volume] / f"on-{volume}"
+
+    @property
+    def _volumes_of_objects(self) -> list[str]:
+        return sorted(set(self.config.placed.values())) if self.on_volumes else []
+
+    def tablespaces(self) -> list[tuple[str, Path]]:
+        placed = [(self._tablespace_on(volume), self._folder_on(volume)) for volume in self._volumes_of_objects]
+        return [*super().tablespaces(), *placed]
+
+    def make_folders(self, owner: tuple[int, int] | None = None) -> None:
+        super().make_folders(owner)
+        for volume in self._volumes_of_objects:
+            make_folder(self._folder_on(volume), owner)
+
+    def make(self, own: Connection, reach: Reaching) -> None:
+        super().make(own, reach)
+        refuse_misfits(self.config, map(self._object, self._relations(own)))
+
+    def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
+        log_in_by_pgbench(clients, find("pgbench", clients.beside))
+        yield from ()  # `AttachedReach.clients` has asked, and pgbench prints no answer
+
+    @property
+    def home(self) -> str:
+        """The schema of the tables."""
+        return self.prefix
+
+    @property
+    def schemas(self) -> str:
+        """A pattern of the names of all schemas that hold tables of the load."""
+        return f"^{self.prefix}$"
+
+    def sessions(self, own: Connection, reach: Reaching, seed: int) -> Generator[Connection]:
+        self._at_first = self._relations(own)
+        program = self.program(reach.clients(self.session_options), reach.site, seed)
+        return Generator(
+            program, self.load, reach.connect_worker, lambda connection: connection.close(),
+            lambda: generator_sessions(own), partial(self._hold, reach) if self.holds else None,
+            checkpoint_count(own),
+        )  # fmt: skip
+
+    def _hold(self, reach: Reaching) -> Callable[[], None]:
+        """Lock the load's tables; returns a function that unlocks them."""
+        connection = reach.connect("storagelab gate")
+        try:
+            self.lock(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection.close
+
+    @property
+    def session_options(self) -> dict[str, str]:
+        options = {"search_path": self.home}
+        if self.on_volumes:
+            options["default_tablespace"] = self.tablespace(1)
+            if TEMPORARY in self.config.placed:
+                options["temp_tablespaces"] = self._tablespace_on(self.config.placed[TEMPORARY])
+        return options
+
+    @property
+    def partitions(self) -> int:
+        """The number of hash partitions of each table that is spread; 0 if none is."""
+        files = self.config.layout.data_files
+        return self.asked_partitions or (files if files > 1 else 0)
+
+    @property
+    def asked_partitions(self) -> int | None:
+        """How many hash partitions the load asks for."""
+        return None
+
+    @property
+    def spread(self) -> tuple[str, ...]:
+        given = self.config.layout.spread
+        return given if given is not None else self.default_spread
+
+    def finish(self, own: Connection) -> None:
+        self.spread_out(own)
+        self.place(own)
+        own.execute("VACUUM ANALYZE")
+
+    def spread_out(self, connection: Connection) -> None:
+        """Make hash partitions for each table that is to be spread and has none yet. Raises RunFailed for a table
+        that can't be.
+        """
+        for table in self.spread if self.partitions else ():
+            row = connection.execute(_PRIMARY_KEY, [self.home, table]).fetchone()
+            if row is None:
+                raise RunFailed(f"there is no table {table} to be spread over data files (layout.spread)")
+            kind, columns = row
+            if kind == "p":
+                continue
+            if not columns:
+                raise RunFailed(f"the table {table} has no primary key, by which it could be spread (layout.spread)")
+            self._partition_by(connection, table, columns)
+
+    def _partition_by(self, connection: Connection, table: str, columns: Sequence[str]) -> None:
+        name, whole = sql.Identifier(self.home, table), sql.Identifier(self.home, f"{table}__whole")
+        as_named = self._indexes_of(connection, table)
+        with connection.transaction():
+            connection.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(name, sql.Identifier(f"{table}__whole")))
+            connection.execute(
+                sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL) PARTITION BY HASH ({})").format(
+                    name, whole, sql.SQL(", ").join(map(sql.Identifier, columns))
+                )
+            )
+            for number in range(self.partitions):
+                connection.execute(
+                    sql.SQL("CREATE TABLE {} PARTITION OF {} FOR VALUES WITH (MODULUS {}, REMAINDER {})").format(
+                        sql.Identifier(self.home, f"{table}_p{number + 1}"), name,
+                        sql.Literal(self.partitions), sql.Literal(number),
+                    )
+                )  # fmt: skip
+            for column, sequence in connection.execute(_SEQUENCES, [f'"{self.home}"."{table}__whole"']).fetchall():
+                connection.execute(
+                    sql.SQL("ALTER SEQUENCE {} OWNED BY {}").format(
+                        sql.SQL(sequence), sql.Identifier(self.home, table, column)
+                    )
+                )
+        self.place(connection)  # while they are empty
+        connection.execute(sql.SQL("INSERT INTO {} SELECT * FROM {}").format(name, whole))
+        connection.execute(sql.SQL("DROP TABLE {}").format(whole))
+        for index, what in self._indexes_of(connection, table).items():  # the names that the user knows
+            old = next((one for one, same in as_named.items() if same == what), index)
+            as_named.pop(old, None)
+            if old != index:
+                renamed = sql.Identifier(self.home, index), sql.Identifier(old)
+                connection.execute(sql.SQL("ALTER INDEX {} RENAME TO {}").format(*renamed))
+
+    def _indexes_of(self, connection: Connection, table: str) -> dict[str, str]:
+        """The table's indexes: name -> what it is besides its name."""
+        return dict(connection.execute(_INDEXES, [f'"{self.home}"."{table}"']).fetchall())
+
+    def lock(self, connection: Connection) -> None:
+        """Lock every table until the connection ends, except the one that pgbench counts before its sessions
+        connect.
+        """
+        tables = connection.execute(_TABLES, [self.schemas]).fetchall()
+        connection.execute("BEGIN")
+        for schema, table in tables:
+            if table != pgbench.COUNTED:
+                name = sql.Identifier(schema, table)
+                connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(name))
+
+    # --- places ------------------------------------------------------------------------------------------------------
+
+    def place(self, connection: Connection) -> None:
+        """Move every table and index to the tablespace that the layout names. Empty ones cost nothing."""
+        for one in self._relations(connection) if self.on_volumes else ():
+            wanted = self._wanted(one)
+            if one.tablespace != wanted:
+                what = "INDEX" if one.is_index else "TABLE"
+                connection.execute(
+                    sql.SQL(f"ALTER {what} {{}} SET TABLESPACE {{}}").format(
+                        sql.Identifier(one.schema, one.name), sql.Identifier(wanted)
+                    )
+                )
+
+    def _relations(self, connection: Connection) -> list[Relation]:
+        found = relations_like(connection, self.schemas)
+        of_table: dict[tuple[str, str], list[str]] = {}
+        for one in found:
+            if not one.is_index and one.spread:
+                of_table.setdefault((one.schema, one.spread), []).append(one.name)
+        files = self.config.layout.data_files
+        self._numbers = {
+            (schema, name): place % files + 1
+            for (schema, _), names in of_table.items()
+            for place, name in enumerate(names)
+        }
+        return found
+
+    def _in_parts(self, name: str, part: str, kind: Kind, size_bytes: float) -> Iterator[Object]:
+        """A table or an index that a load is known to make, or its partitions, whose names `part` makes of their
+        numbers.
+        """
+        numbers = range(1, self.partitions + 1)
+        if not numbers:
+            yield Object((name,), kind, "public", bytes=size_bytes)
+        for number in numbers:
+            yield Object((part.format(number), name), kind, "public", spread=True, bytes=size_bytes / len(numbers))
+
+    def _object(self, one: Relation) -> Object:
+        """The table or index as users name it: pgbench's and sysbench's own have no other schema than `public`."""
+        schema = one.schema if one.schema != self.prefix else "public"
+        spread = (one.schema, one.table) in self._numbers
+        return Object((one.name, *one.wholes), "index" if one.is_index else "table", schema, spread)
+
+    def _wanted(self, one: Relation) -> str:
+        """The tablespace of a table or an index."""
+        volume = self.config.placement.volume_of(self._object(one))
+        if volume is not None:
+            return self._tablespace_on(volume)
+        return self.tablespace(self._numbers.get((one.schema, one.table), 1))
+
+    def relations(self, connection: Connection) -> dict[int, tuple[str, int | None]]:
+        found = self._relations(connection)
+        return {
+            one.oid: (one.name, self._numbers.get((one.schema, one.table), 1 if one.table else None)) for one in found
+        }
+
+    def read_back(self, connection: Connection) -> list[Check]:
+        """Reads which tables are spread, and the place of each table and index, from the server's own catalogue; the
+        files of what is placed singly also from the file system.
+        """
+        found = self._relations(connection)
+        folders = {name: str(folder) for name, folder in self.tablespaces()}
+        checks = [*self._spread_checks(found)]
+        for is_index, what in ((False, "tables"), (True, "indexes")):
+            asked = {
+                one.oid: folders[self._wanted(one)] if self.on_volumes else "default"
+                for one in found
+                if one.is_index == is_index
+            }
+            got = {one.oid: one for one in found if one.is_index == is_index}
+            wrong = [f"{one.name}: {one.place}" for one in got.values() if one.place != asked[one.oid]]
+            checks.append(
+                Check(
+                    name=f"place of the {what}", asked=", ".join(sorted(set(asked.values()))),
+                    got=", ".join(wrong[:1] or sorted({one.place for one in got.values()})), ok=bool(got) and not wrong,
+                    read_from="pg_tablespace_location",
+                )
+            )  # fmt: skip
+        return [*checks, *self._file_checks(connection, found), *self._temp_check(connection)]
+
+    def _file_checks(self, connection: Connection, found: Sequence[Relation]) -> Iterator[Check]:
+        """Checks where the files of placed objects lie: the server's names for them, in the file system."""
+        volumes = [(one, self.config.placement.volume_of(self._object(one))) for one in found]
+        placed = [(one, self._folder_on(volume)) for one, volume in volumes if volume is not None]
+        if not placed or not self.on_volumes:
+            return
+        row = connection.execute("SELECT current_setting('data_directory')").fetchone()
+        above = Path(str(row[0])) if row else Path()
+        yield check_files({one.name: (above / one.file, folder) for one, folder in placed})
+
+    def check_after(self, connection: Connection) -> list[Check]:
+        """Checks whether tables and indexes have got new files since the run began, or are gone."""
+        before, now = self._at_first, self._relations(connection)
+        placed = [one.whole_name for one in map(self._object, before) if self.config.placement.volume_of(one)]
+        first, last = ({self._object(one).whole_name: Path(one.file).name for one in found} for found in (before, now))
+        return [*super().check_after(connection), *changed_files(first, last, placed, "pg_relation_filepath")]
+
+    def _spread_checks(self, found: Sequence[Relation]) -> Iterator[Check]:
+        if not self.partitions:
+            return
+        for table in self.spread:
+            parts = [one for one in found if not one.is_index and one.spread == table]
+            yield check_same(f"partitions of {table}", str(self.partitions), str(len(parts)), "pg_inherits")
+            used = {self._numbers[one.schema, one.name] for one in parts}
+            yield check_same(f"data files of {table}", str(len(self.data_files)), str(len(used)), "pg_class")
+
+    def _temp_check(self, connection: Connection) -> Iterator[Check]:
+        volume = self.config.placed.get(TEMPORARY)
+        if not self.on_volumes or volume is None:
+            return
+        row = connection.execute(
+            "SELECT pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname = %s", [self._tablespace_on(volume)]
+        ).fetchone()
+        got = str(row[0]) if row else "absent"
+        yield check_same("place of temporary files", str(self._folder_on(volume)), got, "pg_tablespace_location")

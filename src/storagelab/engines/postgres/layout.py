@@ -1,0 +1,292 @@
+"""What holds a load's tables on PostgreSQL: a schema, and a tablespace for each data file, placed in turn on the
+volumes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from psycopg import sql
+
+from storagelab.engines.postgres import connecting
+from storagelab.engines.postgres.connecting import Connection
+from storagelab.engines.postgres.reaching import AttachedReach
+from storagelab.machine import descriptors
+from storagelab.model import prepared
+from storagelab.model.config import Config
+from storagelab.servers import templates
+from storagelab.servers.attached import OWNERSHIP, foreign
+from storagelab.servers.interfaces import System
+from storagelab.servers.server import Attached
+from storagelab.servers.templates import Restored
+from storagelab.volumes.folders import Folders, Site
+from storagelab.volumes.places import Places, remote_name
+
+# --- kept ------------------------------------------------------------------------------------------------------------
+#
+# A cell's template on a server that already runs: a database of storagelab, from which each run's database is made.
+# Tables are made in the run's database, which is then renamed: so a template that exists is whole. Its tablespaces have
+# their own names and folders and live as long as the template, since several layouts have templates at once. The server
+# copies a template together with its content in every tablespace.
+
+
+NAME = "t[0-9a-f]{12}"
+"""A pattern for what follows the prefix in the names of one cell's template."""
+_STRATEGY_SINCE = 150_000
+
+
+class TemplateDatabase:
+    """The template database of one cell."""
+
+    def __init__(self, config: Config, site: Site) -> None:
+        self.prefix = f"{site.prefix}_t{prepared.name_of(config)}"
+        """The template's name, which also begins its tablespaces' names."""
+        self._above = templates.folders_of(site, site.volume_paths(config))
+        self.folders = self._above.inside(self.prefix)
+        """Where the folders of the template's tablespaces are made, by the volume's name."""
+        self._run = sql.Identifier(site.prefix)
+        self._name = sql.Identifier(self.prefix)
+        self._run_name = site.prefix
+
+    def exists(self, connection: Connection) -> bool:
+        found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [self.prefix]).fetchone()
+        return found is not None
+
+    def make_folders(self) -> None:
+        """Make the folders that will hold the folders of the template's tablespaces. Raises RunFailed."""
+        self._above.make(again=True)
+        for folder in set(self.folders.values()):
+            with self._above.held(folder.parent) as above:
+                descriptors.remove(folder.name, above)  # from an attempt that failed midway
+                os.mkdir(folder.name, dir_fd=above)
+                with descriptors.folder(folder.name, above) as made:
+                    os.fchmod(made, 0o711)  # as above
+
+    def keep(self, connection: Connection) -> None:
+        """Turn the run's database into the template; nobody may be connected to it. Raises psycopg.Error."""
+        # Keep everybody out, even the server's own workers, which would change what later runs get.
+        connection.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(self._run))
+        connection.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(self._run, self._name))
+
+    def restore(self, connection: Connection) -> Restored:
+        """Make the run's database from the template. Raises psycopg.Error."""
+        # Written through the log (WAL_LOG, the default since 15), the data would fill the log and the buffers just
+        # before the run. Older servers always copy files.
+        strategy = sql.SQL(" STRATEGY FILE_COPY" if connection.info.server_version >= _STRATEGY_SINCE else "")
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(self._run, self._name) + strategy)
+        mark = sql.SQL("COMMENT ON DATABASE {} IS {}").format(self._run, sql.Literal(OWNERSHIP))
+        connection.execute(mark)
+        sizes = connection.execute(
+            "SELECT pg_database_size(%s::name), pg_database_size(%s::name)", [self.prefix, self._run_name]
+        ).fetchone()
+        assert sizes is not None
+        asked, got = (f"{size:,} bytes" for size in sizes)
+        return Restored(asked, got, "copied by the server", "pg_database_size")
+
+    def remove_unfinished(self, connection: Connection) -> None:
+        """Remove the folders of a template that could not be made; its tablespaces were dropped already."""
+        for folder in () if self.exists(connection) else set(self.folders.values()):
+            with contextlib.suppress(OSError), self._above.held(folder.parent) as above:
+                descriptors.remove(folder.name, above)
+
+
+class FromTemplateDatabase(Attached[Connection]):
+    """A server that already runs, where the run's database is copied from the template."""
+
+    reach: AttachedReach
+
+    def __init__(self, system: System[Connection], kept: TemplateDatabase) -> None:
+        super().__init__(system)
+        self._kept = kept
+
+    def _make_folders(self, owner: tuple[int, int] | None) -> None:
+        if self.reach.database:  # otherwise the template exists
+            self._kept.make_folders()
+            super()._make_folders(owner)
+
+    def prepare(self) -> None:
+        if self.reach.database:
+            super().prepare()
+        self._disconnect()
+        with connecting.connect(self.system.config.target) as connection:
+            if self.reach.database:
+                self._kept.keep(connection)
+            self.restored = self._kept.restore(connection)
+        self.reach.database = self.system.site.prefix
+        self._connect()
+
+
+def of_template(prefix: str, tablespace: str) -> str | None:
+    """The template database that a tablespace belongs to, by the tablespace's name; None for a run's tablespace."""
+    found = re.match(rf"{re.escape(prefix)}_{NAME}(?=_)", tablespace)
+    return found[0] if found else None
+
+
+_DROPPED_TOGETHER = 64
+_RELATIONS = """
+SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, coalesce(owner.relname, c.relname),
+       coalesce(parent.relname, ''),
+       ARRAY(SELECT whole.relname::text FROM pg_partition_ancestors(c.oid) WITH ORDINALITY AS a (relid, place)
+             JOIN pg_class whole ON whole.oid = a.relid WHERE a.relid <> c.oid ORDER BY a.place),
+       coalesce(space.spcname, ''), coalesce(nullif(pg_tablespace_location(c.reltablespace), ''), 'default'),
+       coalesce(pg_relation_filepath(c.oid), '')
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_index i ON i.indexrelid = c.oid
+LEFT JOIN pg_class owner ON owner.oid = i.indrelid
+LEFT JOIN pg_inherits h ON h.inhrelid = coalesce(owner.oid, c.oid)
+LEFT JOIN pg_class parent ON parent.oid = h.inhparent
+LEFT JOIN pg_tablespace space ON space.oid = c.reltablespace
+WHERE c.relkind = ANY(%s) AND n.nspname ~ %s
+ORDER BY coalesce(owner.oid, c.oid), c.oid"""
+
+
+class Relation(NamedTuple):
+    """A table or an index. `table` is its table; `spread` the table of which that is a partition, or ""; `wholes` are
+    what it is a partition of, the nearest first; `tablespace` is "" for the database's own; `place` is the tablespace's
+    folder; `file` the name of its file, below the server's data folder.
+    """
+
+    oid: int
+    schema: str
+    name: str
+    kind: str
+    table: str
+    spread: str
+    wholes: list[str]
+    tablespace: str
+    place: str
+    file: str
+
+    @property
+    def is_index(self) -> bool:
+        return self.kind == "i"
+
+
+def relations_in(connection: Connection, schema: str, kinds: str = "ri") -> list[Relation]:
+    """Every table and index of a schema, from the server's own catalogue."""
+    return relations_like(connection, f"^{re.escape(schema)}$", kinds)
+
+
+def relations_like(connection: Connection, schemas: str, kinds: str = "rim") -> list[Relation]:
+    """Every table, index and materialized view of the schemas whose names match a pattern. Takes no lock on them, as a
+    generator's sessions may wait at a lock of ours.
+    """
+    return [Relation(*row) for row in connection.execute(_RELATIONS, [list(kinds), schemas]).fetchall()]
+
+
+class Layout(Places):
+    """The layout of one cell in one database. `prefix` begins every name that is made; `spaces` begins those of
+    tablespaces that outlive the run.
+    """
+
+    def __init__(
+        self, config: Config, prefix: str, folders: Folders | Mapping[str, Path] | None, spaces: str | None = None
+    ) -> None:
+        super().__init__(config, folders, folder_each=True)
+        self.prefix, self.spaces = prefix, spaces or prefix
+        self.schema = sql.Identifier(prefix)
+
+    def tablespace(self, number: int) -> str:
+        return f"{self.spaces}_f{number:04d}"
+
+    def create(self, connection: Connection) -> None:
+        """Make tablespaces, schema and tables, each in its own transaction: one transaction for all partitions could
+        need more locks than the server has.
+        """
+        with connection.transaction():
+            connection.execute(sql.SQL("CREATE SCHEMA {}").format(self.schema))
+            connection.execute(sql.SQL("COMMENT ON SCHEMA {} IS {}").format(self.schema, sql.Literal(OWNERSHIP)))
+        for name, folder in self.tablespaces():
+            connection.execute(
+                sql.SQL("CREATE TABLESPACE {} LOCATION {}").format(sql.Identifier(name), sql.Literal(str(folder)))
+            )
+        self._create_tables(connection)
+
+    def tablespaces(self) -> list[tuple[str, Path]]:
+        """Every tablespace with its folder."""
+        return [(self.tablespace(number), self.folder_of(number)) for number in self.data_files if self.on_volumes]
+
+    def _create_tables(self, connection: Connection) -> None:
+        """Make those of the load's tables that storagelab makes itself."""
+
+    def drop(self, connection: Connection, *, templates: bool = True) -> list[str]:
+        """Drop everything that storagelab made under the prefix, in any layout; returns what was dropped. Without
+        `templates`, the databases from which later runs' databases are made stay, with their tablespaces.
+
+        If something has such a name and is not storagelab's, raises PreflightError and drops nothing.
+        """
+        if self.config.target.attached:
+            connecting.check_direct(connection, self.config.target)
+        databases, schemas, tablespaces = self._made_before(connection)
+        if not templates:
+            stay = {*databases} - {self.prefix}
+            databases = [name for name in databases if name not in stay]
+            tablespaces = [name for name in tablespaces if of_template(self.prefix, name) not in stay]
+        connection.execute("SET lock_timeout = '30s'")
+        connection.execute("SET client_min_messages = warning")
+        for name in databases:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+        for name in schemas:
+            self._drop_partitions(connection, name)
+            connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+        for name in tablespaces:
+            connection.execute(sql.SQL("DROP TABLESPACE {}").format(sql.Identifier(name)))
+        made = {"database": databases, "schema": schemas, "tablespace": tablespaces}
+        return [f"{what} {name}" for what, names in made.items() for name in names]
+
+    def _drop_partitions(self, connection: Connection, schema: str) -> None:
+        """Drop partitions one by one if there are many: one transaction for all could need more locks than the
+        server has.
+        """
+        partitions = connection.execute(
+            "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r' AND relnamespace = %s::regnamespace",
+            [f'"{schema}"'],
+        ).fetchall()
+        for (name,) in partitions if len(partitions) > _DROPPED_TOGETHER else ():
+            connection.execute(sql.SQL("DROP TABLE {}.{}").format(sql.Identifier(schema), sql.Identifier(name)))
+
+    def check_nothing_in_the_way(self, connection: Connection) -> None:
+        """Refuses schemas and tablespaces that are not storagelab's but have a name that it needs. Raises
+        PreflightError.
+        """
+        self._made_before(connection)
+
+    def _made_before(self, connection: Connection) -> tuple[list[str], list[str], list[str]]:
+        """Names of databases, schemas and tablespaces that an earlier run left.
+
+        A database or a schema is recognised by its comment. A tablespace is recognised by its folder: storagelab made
+        the folder around it, or it has a name that operators give to folders for storagelab.
+        """
+        databases = connection.execute(
+            "SELECT datname, shobj_description(oid, 'pg_database') FROM pg_database WHERE "
+            "datname ~ %s ORDER BY datname",
+            [f"^{self.prefix}(_{NAME})?$"],
+        ).fetchall()
+        schemas = connection.execute(
+            "SELECT nspname, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", [self.prefix]
+        ).fetchall()
+        tablespaces = connection.execute(
+            "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname ~ %s ORDER BY spcname",
+            [f"^{self.prefix}_({NAME}_)?(f[0-9]+|on_.*|tables|indexes|temp)$"],  # the last three by earlier versions
+        ).fetchall()
+        others = [f"database {name}" for name, comment in databases if comment != OWNERSHIP]
+        others += [f"schema {name}" for name, comment in schemas if comment != OWNERSHIP]
+        others += [f"tablespace {name}" for name, place in tablespaces if not self._holds_data_files(name, Path(place))]
+        if others:
+            raise foreign(" and ".join(others))
+        return [name for name, _ in databases], [name for name, _ in schemas], [name for name, _ in tablespaces]
+
+    def _holds_data_files(self, tablespace: str, folder: Path) -> bool:
+        identity, above = self.prefix.rpartition("_")[2], folder.parent.name
+        end = f"-{identity}"
+        if of_template(self.prefix, tablespace) is not None:
+            above, end = folder.parent.parent.name, f"-{identity}-templates"
+        ours = above.startswith("storagelab-") and above.endswith(end)
+        number = tablespace.rpartition("_f")[2]
+        return ours or (number.isdigit() and folder.name == remote_name(int(number)))

@@ -1,0 +1,255 @@
+"""Checks whether every block of the plan can be simulated with this machine's memory. Changes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from storagelab import _sim
+from storagelab.engines.simulated.scenario import world_of
+from storagelab.errors import PreflightError
+from storagelab.machine import host
+from storagelab.model.config import Config
+from storagelab.model.engines import LARGEST_SCALE
+from storagelab.model.plan import Plan, PlannedBlock
+from storagelab.model.target import Preflight
+from storagelab.profiles import FlashProfile
+from storagelab.profiles.declared import default_of
+from storagelab.volumes.folders import Site
+
+# How much of this machine's memory a simulated world takes, measured at several scales and rounded up.
+_BYTES_PER_FLASH_PAGE = 16
+_BYTES_PER_LEAF = 48
+_BYTES_PER_FRAME = 16
+_BYTES_ANYWAY = 64 * 2**20
+_ROWS_PER_LEAF = 34
+"""50 rows a page, filled to ln 2 on average."""
+
+_RUN_PLACE = re.compile(r"(?:runs|tests)\[(?P<run>\d+)\]\.(?P<field>.+)")
+_KEYS = {
+    "data_files": "layout.data_files", "data_volumes": "layout.data", "log_volume": "layout.log",
+    "scale": "target.scale", "server.memory_bytes": "server.memory", "volume": "layout.data",
+    "access": "workload.operation",
+    "file_bytes": "layout.data_size", "data_bytes": "layout.data_size", "log_bytes": "layout.log_size",
+    **{name: f"workload.{name}" for name in ("pattern", "block_bytes", "threads", "outstanding", "duration_s",
+    "warm_up_s")},
+}  # fmt: skip
+
+
+def check(plan: Plan, site: Site) -> Preflight:
+    """Checks every block. Raises PreflightError, naming the key, for the first one that can't be simulated."""
+    contents = []
+    most_bytes = 0
+    for block in plan.blocks.values():
+        content = world_of(block.first_cell.config).scenario(block, site.profiles)
+        _check_block(content, block)
+        check_host_ram(content, [block.cell_of(planned).config for planned in block.runs])
+        contents.append(content)
+        most_bytes = max(most_bytes, memory_bytes(content))
+    free_bytes = _free_memory_bytes()
+    _check_memory(most_bytes, free_bytes, max(cell.config.target.world_scale for cell in plan.cells), contents)
+    at_once = None if free_bytes is None else max(1, free_bytes // most_bytes)
+    return Preflight(server=_server_text(contents), volumes=(), blocks_at_once=at_once)
+
+
+def _check_block(content: Mapping[str, Any], block: PlannedBlock) -> None:
+    try:
+        _check(content)
+    except _sim.Refused as refusal:
+        place, levels = refusal.place, {}
+        if match := _RUN_PLACE.fullmatch(place):
+            place, levels = match["field"], block.cell_of(block.runs[int(match["run"])]).levels
+        where = ", ".join(f"{name} = {level}" for name, level in levels.items())
+        what = refusal.what
+        hint = _HINTS.get(place, _COSTLY if place.endswith(".drives") else "")
+        problem = what + (f" (in the cell {where})" if where else "")
+        raise PreflightError(problem, key=_KEYS.get(place, place), hint=hint) from None
+
+
+_HINTS = {"data_bytes": "It is what all data files have together."}
+_COSTLY = (
+    "Volumes over the same drives are not in one block: make the factor that chooses between them costly, as in\n"
+    '  costly = ["storage"] at the top of the spec; each of its levels then has its drives freshly formatted.'
+)
+
+
+def _check(content: Mapping[str, Any]) -> None:
+    """Raises Refused."""
+    (_sim.check_raw if "tests" in content else _sim.check)(json.dumps(content))
+
+
+def _server_text(contents: Sequence[Mapping[str, Any]]) -> str:
+    scales = _listed(content["scale"] for content in contents)
+    titles = _listed(drive["profile"]["title"] for content in contents for drive in content["drives"].values())
+    servers = [content["server"] for content in contents if "server" in content]
+    if not servers:
+        return f"simulated raw I/O, at scale {scales}: {titles}"
+    cores = _listed(server["cores"] for server in servers)
+    memory = _listed(f"{server['memory_bytes'] / 2**30:.3g}" for server in servers)
+    return f"simulated, at scale {scales}: {cores} cores, {memory} GB, {titles}"
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ", ".join(dict.fromkeys(map(str, values)))
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+def memory_bytes(content: Mapping[str, Any]) -> int:
+    """How much of this machine's memory the world of a scenario takes, roughly."""
+    drives = [drive for drive in content["drives"].values() if drive["profile"]["kind"] == "flash"]
+    flash = sum(_value(drive, "raw_bytes") // _value(drive, "flash_page_bytes") for drive in drives)
+    if "tests" in content:
+        return flash * _BYTES_PER_FLASH_PAGE // int(content["scale"]) + _BYTES_ANYWAY
+    rows = max(run["workload"]["rows_per_connection"] * run["workload"]["connections"] for run in content["runs"])
+    frames = content["server"]["memory_bytes"] // 8192
+    world = flash * _BYTES_PER_FLASH_PAGE + rows // _ROWS_PER_LEAF * _BYTES_PER_LEAF + frames * _BYTES_PER_FRAME
+    return int(world // content["scale"]) + _BYTES_ANYWAY
+
+
+def _value(drive: Mapping[str, Any], name: str) -> int:
+    return int(drive["profile"]["geometry"][name]["value"])
+
+
+def _check_memory(needed_bytes: int, free_bytes: int | None, scale: int, contents: Sequence[Mapping[str, Any]]) -> None:
+    if free_bytes is None or needed_bytes <= free_bytes:
+        return
+    raise PreflightError(
+        f"a world of scale {scale} takes about {needed_bytes / 2**30:.1f} GiB of memory, and "
+        f"{free_bytes / 2**30:.1f} GiB are free here",
+        key="target.scale",
+        hint=_smaller_world(contents, free_bytes)
+        or "No scale makes it small enough: simulate fewer rows, a smaller drive or a server with less memory.",
+    )
+
+
+def _smaller_world(contents: Sequence[Mapping[str, Any]], free_bytes: int) -> str:
+    """A hint at the first scale at which every block takes half of the free memory and can still be simulated; empty
+    if there is none.
+    """
+    for scale in (2, 4, 8, 16, 32, 64, 128, 256, 512, LARGEST_SCALE):
+        scaled = [{**content, "scale": scale} for content in contents]
+        needed_bytes = max(map(memory_bytes, scaled))
+        if needed_bytes <= free_bytes / 2 and all(map(_can_be, scaled)):
+            return f"Set scale = {scale}, which takes about {needed_bytes / 2**30:.2f} GiB."
+    return ""
+
+
+def _can_be(content: Mapping[str, Any]) -> bool:
+    try:
+        _check(content)
+    except _sim.Refused:
+        return False
+    return True
+
+
+def _free_memory_bytes() -> int | None:
+    known = (host.describe_host().get("memory_available_bytes"), host.memory_limit_bytes())
+    return min((figure for figure in known if isinstance(figure, int)), default=None)
+
+
+# --- host ram --------------------------------------------------------------------------------------------------------
+#
+# Checks whether the host has memory for the maps of its drives: without enough, a drive would go off-line during a run.
+# The check compares the least that must be mapped: the table's pages at the end of a run and the log of its rows or,
+# for raw I/O on filled drives, the whole drive. Leftovers of earlier runs add to that, so a run may still fail.
+
+
+_PAGE_BYTES = 8192
+_LOG_BYTES = default_of("a run", "log_bytes")
+"""The core's default size of the log."""
+_ROWS_PER_FULL_LEAF = 50 * 0.6931471805599453
+"""50 rows per page; random inserts fill pages to ln 2 on average."""
+
+
+def check_host_ram(content: Mapping[str, Any], configs: Sequence[Config]) -> None:
+    """Refuses a drive of a block whose map won't fit `host_ram_bytes`. Raises PreflightError that says why."""
+    needed: dict[str, float] = {}
+    for config in configs:
+        for drive, data_bytes in _mapped_bytes(content, config).items():
+            needed[drive] = max(data_bytes, needed.get(drive, 0.0))
+    for name, drive in content["drives"].items():
+        if drive["profile"]["kind"] == "flash" and drive["host_ram_bytes"] is not None and name in needed:
+            _check_drive(name, drive, needed[name], configs[0])
+
+
+def _check_drive(name: str, drive: Mapping[str, Any], data_bytes: float, config: Config) -> None:
+    profile = FlashProfile.model_validate(drive["profile"])
+    driver, sector_bytes, ram_bytes = drive["driver"], drive["sector_bytes"], drive["host_ram_bytes"]
+    map_bytes = profile.map_bytes(data_bytes, driver, sector_bytes)
+    if map_bytes <= ram_bytes:
+        return
+    ways = [f"raise host_ram_bytes to more than {map_bytes:,.0f}"]
+    ways += [
+        f"driver {other} with sectors of {size} B takes {_gb(less)}"
+        for other in profile.drivers
+        for size in profile.sectors
+        if (less := profile.map_bytes(data_bytes, other, size)) <= ram_bytes
+    ]
+    raise PreflightError(
+        f"the host's memory would run out, and the drive go off-line: {_gb(data_bytes)} of data on it take a map "
+        f"of {_gb(map_bytes)} with driver {driver} and sectors of {sector_bytes} B, and it may take "
+        f"{_gb(ram_bytes)}",
+        key=f"drives.{config.single_drives.get(name, name)}.host_ram_bytes",
+        hint=f"One of: {'; '.join(ways)}; or fewer rows.",
+    )
+
+
+def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float]:
+    """The least number of bytes that must be mapped in the end, for each single drive of a cell."""
+    mapped: dict[str, float] = {}
+    for name in config.volumes_used:
+        volume = content["volumes"][name]
+        for drive in volume["drives"]:
+            if not config.target.raw_io:
+                work, files = config.insert_load, config.layout.data_files
+                here = sum(config.volume_of_data_file(number) == name for number in range(files))
+                rows_per_page = 1 if work.page_a_row else _ROWS_PER_FULL_LEAF
+                data_bytes = work.rows / rows_per_page * _PAGE_BYTES * here / files  # rows spread evenly over files
+                data_bytes += _log_bytes(content, config) if name == config.log_volume else 0.0
+                mapped[drive] = data_bytes * _drive_share(volume)
+            elif config.target.prepared != "formatted":
+                mapped[drive] = _usable_bytes(content["drives"][drive])
+    for drive in mapped:
+        if content["drives"][drive].get("history", "formatted") != "formatted" and not _trims(content["drives"][drive]):
+            mapped[drive] = _usable_bytes(content["drives"][drive])
+    return mapped
+
+
+def _trims(drive: Mapping[str, Any]) -> bool:
+    """Whether making a file system on the drive frees all its space."""
+    return bool(drive["profile"]["trim"]["value"] if drive["trim"] is None else drive["trim"])
+
+
+def _log_bytes(content: Mapping[str, Any], config: Config) -> float:
+    """The least number of bytes that the log takes: its rows' records, but at most its size."""
+    cost = "log_page_row_bytes" if config.workload.page_a_row else "log_row_bytes"
+    written = config.insert_load.rows * content["server"]["costs"][cost]["value"]
+    return float(min(written, config.layout.log_size_bytes or _LOG_BYTES))
+
+
+def _drive_share(volume: Mapping[str, Any]) -> float:
+    """The share of a volume's data on one of its drives."""
+    count = len(volume["drives"])
+    match volume.get("raid", "0"):
+        case "1":
+            return 1.0
+        case "5":
+            return 1 / (count - 1)
+        case "10" | "100":
+            return 2 / count
+        case _:
+            return 1 / count
+
+
+def _usable_bytes(drive: Mapping[str, Any]) -> float:
+    profile = drive["profile"]
+    return float(profile["formats"][drive["format"]]["value"]) if profile["kind"] == "flash" else 0.0
+
+
+def _gb(size_bytes: float) -> str:
+    """In decimal units, as drive makers count."""
+    return f"{size_bytes / 1e9:.3g} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:.3g} MB"

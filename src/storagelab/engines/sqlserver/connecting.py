@@ -1,0 +1,371 @@
+"""How to connect to a server: its DSN, sessions over TDS, and errors in the server's words. No password leaves this
+module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NoReturn, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from storagelab.engines.sqlserver.known import MAJOR_2022, NAMES
+from storagelab.engines.sqlserver.settings import ServerState
+from storagelab.errors import PreflightError
+from storagelab.model.config import TargetConfig
+from storagelab.model.values import Frozen
+from storagelab.servers.attached import dsn_of, enough_connections, key_of, quoting, require
+
+# --- tsql ------------------------------------------------------------------------------------------------------------
+#
+# Quotes names and texts for T-SQL, so that no user's text can end the quotes around it. Texts are Unicode literals
+# (N'...'): in other literals the server may turn characters that look like quotes into quotes.
+
+
+LONGEST_IDENTIFIER = 128
+"""In UTF-16 code units, as the server counts (sysname)."""
+
+
+def identifier(name: str) -> str:
+    """Quotes `name` in brackets. Raises ValueError for an impossible name."""
+    _refuse_unwritable(name)
+    if not name or len(name.encode("utf-16-le")) // 2 > LONGEST_IDENTIFIER:
+        raise ValueError(f"a name has 1 to {LONGEST_IDENTIFIER} characters")
+    return "[" + name.replace("]", "]]") + "]"
+
+
+def text(value: str) -> str:
+    """Writes `value` as a literal. Raises ValueError for control characters: before a line break, T-SQL drops a
+    backslash.
+    """
+    _refuse_unwritable(value)
+    return "N'" + value.replace("'", "''") + "'"
+
+
+def _refuse_unwritable(value: str) -> None:
+    if any(ord(character) < 0x20 or character == "\x7f" for character in value):
+        raise ValueError("holds a control character")
+    if any(0xD800 <= ord(character) <= 0xDFFF for character in value):
+        raise ValueError("is not valid Unicode text")
+
+
+def integers(numbers: list[int]) -> str:
+    """A list of numbers for IN (...). Without numbers it holds -1, which matches no session."""
+    return ", ".join(str(int(number)) for number in numbers) or "-1"
+
+
+try:
+    import pymssql
+
+    from storagelab.engines.sqlserver.login import try_in_fresh_process
+except ImportError as absent:
+    raise PreflightError(
+        "the driver for SQL Server, pymssql, is not installed",
+        key="target.engine",
+        hint="pip install 'storagelab[sqlserver]'",
+    ) from absent
+
+DriverError = pymssql.Error
+Row = tuple[Any, ...]
+
+SCHEMES = ("mssql", "sqlserver")
+PASSWORD_VARIABLE = "SQLCMDPASSWORD"
+"""The server's own command-line tool reads the password from this variable, too."""
+DEFAULT_PORT = 1433
+LOGIN_TIMEOUT_S = 10
+ENCRYPTION = ("off", "request", "require")
+_EXAMPLE = "mssql://user@host:1433/database"
+_SOMETHING_SAID = "DB-Lib error message 20018"
+_DRIVERS_LINE = re.compile(r"(DB-Lib error message|Net-Lib error during) ")
+
+
+@dataclass(frozen=True)
+class Address:
+    """A server and our login there. `instance` is a named instance, found by the server's browser service."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+    instance: str = ""
+    encryption: str = "request"
+    password: str = field(default="", repr=False)
+
+    @property
+    def server(self) -> str:
+        return f"{self.host}\\{self.instance}" if self.instance else self.host
+
+
+def address_of(target: TargetConfig) -> Address:
+    """The server that a spec means. Raises PreflightError, which never shows the variable's content."""
+    return parse_dsn(dsn_of(target, "mssql://user:password@host/database"), key_of(target))
+
+
+def parse_dsn(dsn: str, key: str) -> Address:
+    """Raises a PreflightError that names the unreadable part but not its content: a password may stand anywhere."""
+    try:
+        parts = urlsplit(dsn)
+        host, port = parts.hostname, parts.port
+        options = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
+    except ValueError:
+        _refuse("it is not a readable connection string", key)
+    if parts.scheme not in SCHEMES:
+        _refuse("it does not begin with mssql://", key)
+    if not host or not parts.username:
+        _refuse("it names no host or no user", key)
+    unknown = sorted(options.keys() - {"instance", "encrypt"})
+    if unknown:
+        _refuse("it has an unknown option; known are encrypt and instance", key)
+    encryption = options.get("encrypt", "request")
+    if encryption not in ENCRYPTION:
+        _refuse(f"its option encrypt must be one of {', '.join(ENCRYPTION)}", key)
+    return Address(
+        host=unquote(host), port=port or DEFAULT_PORT, user=unquote(parts.username),
+        password=unquote(parts.password) if parts.password is not None else os.environ.get(PASSWORD_VARIABLE, ""),
+        database=unquote(parts.path.removeprefix("/")), instance=options.get("instance", ""), encryption=encryption,
+    )  # fmt: skip
+
+
+def _refuse(problem: str, key: str) -> NoReturn:
+    raise PreflightError(
+        problem,
+        key=key,
+        hint=f"write {_EXAMPLE}, with special characters as %XX; the password belongs in the variable that dsn_env "
+        f"names, or in {PASSWORD_VARIABLE}",
+    ) from None
+
+
+class Session:
+    """One session on a server. Each statement is its own transaction. For one thread at a time."""
+
+    def __init__(self, dsn: Address, application: str) -> None:
+        """Raises DriverError."""
+        arguments: dict[str, Any] = {
+            "server": dsn.server, "port": str(dsn.port), "user": dsn.user, "password": dsn.password,
+            "database": dsn.database, "login_timeout": LOGIN_TIMEOUT_S, "appname": application, "autocommit": True,
+            "encryption": dsn.encryption,
+        }  # fmt: skip
+        try:
+            self._connection = pymssql.connect(**arguments)
+        except DriverError as error:
+            if not _number_and_text(error)[1].startswith(_SOMETHING_SAID):
+                raise
+            raise pymssql.OperationalError(*(try_in_fresh_process(arguments) or error.args)) from None
+        self.spid = int(self.value("SELECT @@SPID"))
+
+    def table(self, statement: str) -> tuple[list[str], list[Row]]:
+        """The last result of a statement: its column names, in lower case, and its rows."""
+        names, rows = list[str](), list[Row]()
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            while True:
+                if cursor.description is not None:
+                    names = [str(column[0]).lower() for column in cursor.description]
+                    rows = [tuple(row) for row in cursor.fetchall()]
+                if not cursor.nextset():
+                    return names, rows
+
+    def rows(self, statement: str) -> list[Row]:
+        return self.table(statement)[1]
+
+    def records(self, statement: str) -> list[dict[str, Any]]:
+        """Rows as `column -> value`, for views that have more columns in later versions."""
+        names, rows = self.table(statement)
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def value(self, statement: str) -> Any:
+        """A statement's single value; None if it returns no row."""
+        rows = self.rows(statement)
+        return rows[0][0] if rows else None
+
+    def execute(self, statement: str) -> None:
+        self.table(statement)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the session. Never raises, not even for a lost session."""
+        with contextlib.suppress(DriverError):
+            self._connection.close()
+
+
+def connect(target: TargetConfig, application: str = "storagelab", database: str | None = None) -> Session:
+    """A session. Raises PreflightError with the server's words, never with the DSN, which may hold a password."""
+    dsn = address_of(target)
+    hint = "check host, port, database, user and password, for example with sqlcmd"
+    with quoting(
+        target, (DriverError, ValueError), words_of, "can't connect", hint
+    ):  # ValueError: bytes that are not text
+        return Session(replace(dsn, database=database) if database is not None else dsn, application)
+
+
+def words_of(error: BaseException) -> str:
+    """The server's message after its number: `Msg 2627: Violation of PRIMARY KEY...`; without one, the driver's
+    message.
+
+    The driver adds its own lines to the server's, and repeats some.
+    """
+    number, text_of_error = _number_and_text(error)
+    lines = [line.strip() for line in text_of_error.splitlines()]
+    first = next((line for line in lines if line and not _DRIVERS_LINE.match(line)), "")
+    message = _DRIVERS_LINE.split(first)[0].strip() or " ".join(dict.fromkeys(filter(None, lines)))
+    return f"Msg {number}: {message}" if number else message or type(error).__name__
+
+
+def _number_and_text(error: BaseException) -> tuple[int | None, str]:
+    arguments = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], tuple) else error.args
+    number = next((value for value in arguments if isinstance(value, int)), None)
+    texts = (value for value in arguments if isinstance(value, str | bytes))
+    text_of_error = next((value.decode(errors="replace") if isinstance(value, bytes) else value for value in texts), "")
+    return number, text_of_error or str(error)
+
+
+def allow_sessions(count: int) -> None:
+    """Raise the driver's limit on sessions per process, which is 25 by default."""
+    if pymssql.get_max_connections() < count:
+        pymssql.set_max_connections(count)
+
+
+# --- attached --------------------------------------------------------------------------------------------------------
+#
+# A SQL Server that already runs: what it is, what this login may do on it, and what its operator has set.
+
+
+OLDEST_MAJOR = 13
+"""SQL Server 2016. Older servers keep no wait statistics by session."""
+_WITHOUT_FILES = {5: "Azure SQL Database", 6: "Azure Synapse", 8: "Azure SQL Managed Instance", 11: "Azure Synapse"}
+"""Engine editions (SERVERPROPERTY) where users can't choose the files of a database."""
+
+_THREADS_OF_ITS_OWN = 64
+"""Worker threads that stay free for the server itself and for others."""
+
+FACTS = """
+SELECT CAST(SERVERPROPERTY(N'ProductVersion') AS nvarchar(128)) AS version,
+       CAST(SERVERPROPERTY(N'Edition') AS nvarchar(128)) AS edition,
+       CAST(SERVERPROPERTY(N'EngineEdition') AS int) AS engine_edition,
+       CAST(SERVERPROPERTY(N'InstanceDefaultDataPath') AS nvarchar(4000)) AS data_path,
+       CAST(SERVERPROPERTY(N'InstanceDefaultLogPath') AS nvarchar(4000)) AS log_path,
+       @@VERSION AS version_text,
+       @@MAX_CONNECTIONS AS max_connections,
+       HAS_PERMS_BY_NAME(NULL, NULL, N'CREATE ANY DATABASE') AS may_create,
+       HAS_PERMS_BY_NAME(NULL, NULL, N'VIEW SERVER STATE') AS may_view_state,
+       HAS_PERMS_BY_NAME(NULL, NULL, N'VIEW SERVER PERFORMANCE STATE') AS may_view_performance"""
+OPEN_CONNECTIONS = "SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE is_user_process = 1"
+WORKER_THREADS = "SELECT max_workers_count FROM sys.dm_os_sys_info"
+CONFIGURATIONS = "SELECT LOWER(name), CAST(value_in_use AS bigint) FROM sys.configurations"
+TRACE_STATUS = "DBCC TRACESTATUS (-1) WITH NO_INFOMSGS"
+SERVICES = "SELECT * FROM sys.dm_server_services"
+
+
+class ServerFacts(Frozen):
+    """What a server is and what its login may do. `data_path` and `log_path` are its default folders for files."""
+
+    version: str
+    version_text: str
+    edition: str
+    engine_edition: int
+    data_path: str
+    log_path: str
+    max_connections: int
+    may_create: bool
+    may_view_state: bool
+
+    on_this_machine: ClassVar[bool] = False
+    """Assumed to be on another machine, so only the operator's description of its volumes is known."""
+    process_owner: ClassVar[None] = None
+
+    @property
+    def major(self) -> int:
+        return int(self.version.partition(".")[0])
+
+    @property
+    def name(self) -> str:
+        """The server's common name, such as SQL Server 2022 (16.0.4085.2)."""
+        year = NAMES.get(self.major)
+        return f"SQL Server {year} ({self.version})" if year else f"SQL Server {self.version}"
+
+
+def read_facts(session: Session) -> ServerFacts:
+    (found,) = session.records(FACTS)
+    major = int(str(found["version"]).partition(".")[0])
+    # From 2022 on the smaller right is enough; older versions return NULL for its name.
+    may_view = found["may_view_state"] or (major >= MAJOR_2022 and found["may_view_performance"])
+    return ServerFacts(
+        version=found["version"], version_text=" ".join(str(found["version_text"]).split()), edition=found["edition"],
+        engine_edition=found["engine_edition"], data_path=found["data_path"] or "", log_path=found["log_path"] or "",
+        max_connections=found["max_connections"], may_create=bool(found["may_create"]), may_view_state=bool(may_view),
+    )  # fmt: skip
+
+
+def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
+    """Checks the server and the login. Raises a PreflightError that names what they lack."""
+    login = "as its administrator: "
+    state = "VIEW SERVER PERFORMANCE STATE" if facts.major >= MAJOR_2022 else "VIEW SERVER STATE"
+    needs = [
+        (
+            facts.engine_edition not in _WITHOUT_FILES,
+            f"the server is {_WITHOUT_FILES.get(facts.engine_edition)}, where users can't "
+            "choose the place of data files",
+            "use a SQL Server of your own",
+        ),
+        (
+            facts.major >= OLDEST_MAJOR,
+            f"the server is {facts.name}, which is too old",
+            "storagelab measures SQL Server 2016 and later: older ones keep no wait statistics by session",
+        ),
+        (
+            facts.may_create,
+            "the login lacks the right CREATE ANY DATABASE, needed for storagelab's own database",
+            f"{login}GRANT CREATE ANY DATABASE TO [the login]",
+        ),
+        (
+            facts.may_view_state,
+            f"the login lacks the right {state}, needed to read what sessions wait for",
+            f"{login}GRANT {state} TO [the login]",
+        ),
+    ]
+    require(target, needs)
+
+
+def check_connections(target: TargetConfig, facts: ServerFacts, session: Session, connections: int) -> None:
+    """Checks that the server has capacity for this many more sessions. Raises PreflightError if not."""
+    free = facts.max_connections - int(session.value(OPEN_CONNECTIONS))
+    require(target, [enough_connections(connections, free, "its setting user connections")])
+    threads = int(session.value(WORKER_THREADS))
+    if threads < connections + _THREADS_OF_ITS_OWN:
+        raise PreflightError(
+            f"{connections} connections that start together need a worker thread each, and the server has {threads}",
+            key="workload.connections",
+            hint=f"lower it to at most {max(1, threads - _THREADS_OF_ITS_OWN)}, or raise max "
+            "worker threads on the server",
+        )
+
+
+def read_state(session: Session) -> ServerState:
+    """The operator's settings. Needs the right to view the server's state."""
+    return ServerState(
+        configurations={str(name): int(value) for name, value in session.rows(CONFIGURATIONS)},
+        trace_flags=tuple(sorted(flag["traceflag"] for flag in session.records(TRACE_STATUS) if flag.get("global"))),
+        file_initialisation=_file_initialisation(session),
+    )
+
+
+def _file_initialisation(session: Session) -> bool | None:
+    """Whether the server makes data files without zeroing them.
+
+    2016 without a service pack does not show it; from 2022 on this view requires a separate right.
+    """
+    services = list[dict[str, Any]]()
+    with contextlib.suppress(DriverError):
+        services = session.records(SERVICES)
+    for service in services:
+        text_of_error = service.get("instant_file_initialization_enabled")
+        if str(service.get("servicename", "")).startswith("SQL Server (") and text_of_error in ("Y", "N"):
+            return bool(text_of_error == "Y")
+    return None

@@ -1,0 +1,50 @@
+"""The interface to SQL Server. Modules that need the driver are imported only when used, since it may be absent."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from storagelab.engines.sqlserver.known import judge
+from storagelab.engines.sqlserver.settings import DATABASE_OPTIONS, database_options
+from storagelab.machine.doctor import Ability
+from storagelab.model.config import Config
+from storagelab.model.durability import Durability
+from storagelab.run.engine import Engine
+
+DRIVER = "pymssql"
+
+
+def abilities() -> tuple[Ability, ...]:
+    """Checks for the driver; `storagelab doctor --target` checks a server."""
+    name = "driver for SQL Server"
+    try:
+        version = importlib.metadata.version(DRIVER)
+    except importlib.metadata.PackageNotFoundError:
+        mend = "pip install 'storagelab[sqlserver]', if you want to measure one"
+        return (Ability(name=name, state="no", detail=f"{DRIVER} is not installed", mend=mend),)
+    return (
+        Ability(name=name, state="yes", detail=f"{DRIVER} {version}; try a server: storagelab doctor --target DSN"),
+    )
+
+
+def _in(module: str, name: str) -> Callable[..., Any]:
+    """A function in a module that needs the driver. Calling it raises PreflightError if the driver is absent."""
+    return lambda *given: getattr(import_module(f"storagelab.engines.sqlserver.{module}"), name)(*given)
+
+
+def durability(config: Config) -> Durability:
+    """What survives a crash: judged by the spec's settings and, for the others, by the defaults of storagelab's
+    database.
+    """
+    options = database_options(config.target.settings)
+    return judge({DATABASE_OPTIONS[name].column: value for name, value in options.items()})
+
+
+ENGINE = Engine(
+    check=_in("preflight", "check"), open=_in("target", "opened"), drop_leftovers=_in("target", "drop_leftovers"),
+    abilities=abilities, durability=durability, probe=_in("target", "SqlServerProbe"),
+    watched=_in("captured", "watched"),
+)  # fmt: skip

@@ -1,0 +1,363 @@
+r"""The articles' table on N data files of SQL Server, in its own database: makes, reads back, recognises and drops
+it.
+
+The data files make up one filegroup, which the server fills in proportion to their free space. So all have the same
+length, are made before the clock starts, and grow together if they must. The files are placed in turn on the volumes
+(FILENAME), and the log has its own file. The server makes and removes the files itself, so storagelab makes no folders.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from storagelab.engines.sqlserver import connecting
+from storagelab.engines.sqlserver.connecting import ServerFacts, Session, connect
+from storagelab.engines.sqlserver.settings import DATABASE_OPTIONS, database_options, file_mb, table_options
+from storagelab.engines.sqlserver.workload import TABLE, Workers, procedure
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check
+from storagelab.model.objects import Object
+from storagelab.servers.attached import OWNERSHIP, foreign
+from storagelab.servers.interfaces import Reach
+from storagelab.servers.steps import check_same
+
+FILEGROUP = "storagelab_data"
+TABLE_OBJECT = Object((TABLE,), "table", "dbo")
+"""The load's table, as a layout names it."""
+_CATALOGUE = "sys.database_files"
+GROWTH_MB = 64
+LOG_GROWTH_MB = 256
+_MIB = 2**20
+_LEAST_DATA_MB, _LEAST_LOG_MB, _MOST_LOG_MB = 8, 64, 16_384
+
+# The space of a row. Random keys split pages, which are then about 69 % full: of the 50 rows of 160 bytes that fit into
+# a page, 34 stay.
+_RANDOM_ROW_BYTES, _SEQUENTIAL_ROW_BYTES = 8192 / 34, 8192.0
+_RANDOM_LOG_BYTES, _SEQUENTIAL_LOG_BYTES = 700, 9000
+_HEADROOM = 1.25
+
+_END_ALL = "ALTER DATABASE {name} SET SINGLE_USER WITH ROLLBACK IMMEDIATE"
+_DROP = """
+IF DB_ID({literal}) IS NOT NULL
+BEGIN
+    ALTER DATABASE {name} SET SINGLE_USER WITH ROLLBACK IMMEDIATE;
+    DROP DATABASE {name};
+END"""
+_FILES = "SELECT physical_name FROM sys.master_files WHERE database_id = DB_ID({literal})"
+_TABLE = """
+CREATE TABLE dbo.{table} (
+    c1 {key},
+    c2 datetime NOT NULL DEFAULT GETDATE(),
+    c3 char({filler}) NOT NULL DEFAULT 'a',
+    c4 int NOT NULL DEFAULT 1,
+    c5 int NOT NULL DEFAULT 2,
+    c6 bigint NOT NULL DEFAULT 42,
+    CONSTRAINT PK_{table} PRIMARY KEY CLUSTERED (c1){options}
+) ON {filegroup}"""
+_RANDOM_KEY = "uniqueidentifier ROWGUIDCOL NOT NULL DEFAULT NEWID()"
+_SEQUENTIAL_KEY = "bigint IDENTITY (1, 1) NOT NULL"
+FILES = """
+SELECT f.name, f.type_desc, f.physical_name, CAST(f.size AS bigint) * 8192 AS size_bytes, g.name AS filegroup_name
+FROM sys.database_files AS f LEFT JOIN sys.filegroups AS g ON g.data_space_id = f.data_space_id
+ORDER BY f.file_id"""
+TABLE_FACTS = f"""
+SELECT p.data_compression_desc, i.type_desc, d.name AS filegroup_name
+FROM sys.partitions AS p
+JOIN sys.indexes AS i ON i.object_id = p.object_id AND i.index_id = p.index_id
+JOIN sys.data_spaces AS d ON d.data_space_id = i.data_space_id
+WHERE p.object_id = OBJECT_ID(N'dbo.{TABLE}')"""
+PAGES = f"SELECT SUM(used_page_count) FROM sys.dm_db_partition_stats WHERE object_id = OBJECT_ID(N'dbo.{TABLE}')"
+COUNT = f"SELECT COUNT_BIG(*) FROM dbo.{TABLE}"
+_MARK = "EXEC sys.sp_addextendedproperty @name = N'storagelab', @value = {ownership}"
+_FILE_OF_OURS = re.compile(r"_(?:primary\.mdf|data_\d{4}\.ndf|log\.ldf)")
+
+
+Records = Sequence[Mapping[str, Any]]
+
+
+class DataFile(NamedTuple):
+    """`number` starts at 1; it is 0 for the primary file, which holds only the catalogue, and for the log. `volume`
+    is None for the server's default folder.
+    """
+
+    number: int
+    name: str
+    path: str
+    volume: str | None
+
+
+class Layout:
+    """The layout of one cell. `prefix` is the name of the database, and the beginning of its files' names."""
+
+    def __init__(self, config: Config, prefix: str, facts: ServerFacts) -> None:
+        self.config, self.prefix, self.facts = config, prefix, facts
+        self.name = connecting.identifier(prefix)
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    @property
+    def data_files(self) -> list[DataFile]:
+        return [
+            self._file(number, f"{self.prefix}_data_{number:04d}", "ndf", self._volume_of(number))
+            for number in range(1, self.config.layout.data_files + 1)
+        ]
+
+    def _volume_of(self, number: int) -> str | None:
+        """The volume of a data file. Their filegroup holds the one table, so a place of its own for the table is
+        theirs.
+        """
+        return self.config.placement.volume_of(TABLE_OBJECT) or self.config.volume_of_data_file(number - 1)
+
+    @property
+    def primary_file(self) -> DataFile:
+        return self._file(0, f"{self.prefix}_primary", "mdf", self.config.volume_of_data_file(0))
+
+    @property
+    def log_file(self) -> DataFile:
+        return self._file(0, f"{self.prefix}_log", "ldf", self.config.log_volume, self.facts.log_path)
+
+    def _file(self, number: int, name: str, extension: str, volume: str | None, otherwise: str = "") -> DataFile:
+        folder = otherwise or self.facts.data_path
+        if volume is not None:
+            folder = self.config.volumes[volume].path or folder
+        return DataFile(number, name, in_folder(folder, f"{name}.{extension}"), volume)
+
+    @property
+    def data_file_mb(self) -> int:
+        """The initial length of each data file, enough for all rows, so that no file has to grow."""
+        asked = file_mb(self.config.target.settings, "data_file_mb")
+        if asked is not None:
+            return asked
+        sequential = self.config.insert_load.page_a_row
+        row_bytes = _SEQUENTIAL_ROW_BYTES if sequential else _RANDOM_ROW_BYTES
+        needed = self.config.insert_load.rows * row_bytes * _HEADROOM / self.config.layout.data_files
+        return max(_LEAST_DATA_MB, -int(-needed // _MIB))
+
+    @property
+    def log_file_mb(self) -> int:
+        asked = file_mb(self.config.target.settings, "log_file_mb")
+        if asked is not None:
+            return asked
+        sequential = self.config.insert_load.page_a_row
+        needed = self.config.insert_load.rows * (_SEQUENTIAL_LOG_BYTES if sequential else _RANDOM_LOG_BYTES) * _HEADROOM
+        wanted = max(_LEAST_LOG_MB, -int(-needed // _MIB))
+        # In simple recovery the log is reused without backups; otherwise it holds the whole run.
+        simple = database_options(self.config.target.settings)["recovery"] == "SIMPLE"
+        return min(wanted, _MOST_LOG_MB) if simple else wanted
+
+    def bytes_on(self, volume: str) -> int:
+        """Disk space that the cell's files take on a volume from the start."""
+        data = sum(file.volume == volume for file in self.data_files) * self.data_file_mb
+        primary = (self.primary_file.volume == volume) * _LEAST_DATA_MB
+        return (data + primary + (self.log_file.volume == volume) * self.log_file_mb) * _MIB
+
+    def make_folders(self, owner: tuple[int, int] | None = None) -> None:
+        """Makes no folders: they exist on the server's machine."""
+
+    def make(self, own: Session, reach: Reach[Session]) -> None:
+        """Make what is to exist when a run begins."""
+        self.create(own)
+        self._at_first = own.records(FILES)
+
+    def sessions(self, own: Session, reach: Reach[Session], seed: int) -> Workers:
+        name = self.prefix  # the gate's name, too
+        return Workers(
+            reach.connect_worker, self.config.insert_load, name, own, self._end_all, lambda: self.count_rows(own), seed
+        )
+
+    def _end_all(self) -> None:
+        """End everything that works in storagelab's database: sessions of this run that did not finish."""
+        with connect(self.config.target, database="master") as session:
+            session.execute(_END_ALL.format(name=self.name))
+
+    # --- statements --------------------------------------------------------------------------------------------------
+
+    def create(self, session: Session) -> None:
+        """Make the database with its files, its options, its mark, the table and the procedure."""
+        session.execute(self.create_database())
+        for statement in self.alter_database():
+            session.execute(statement)
+        session.execute(f"USE {self.name}")
+        session.execute(_MARK.format(ownership=connecting.text(OWNERSHIP)))
+        session.execute(self.create_table())
+        session.execute(procedure(self.config.insert_load))
+
+    def create_database(self) -> str:
+        data = ",\n    ".join(_file_text(file, self.data_file_mb, GROWTH_MB) for file in self.data_files)
+        return (
+            f"CREATE DATABASE {self.name}\n"
+            f"ON PRIMARY\n    {_file_text(self.primary_file, None, GROWTH_MB)},\n"
+            f"FILEGROUP {connecting.identifier(FILEGROUP)}\n    {data}\n"
+            f"LOG ON\n    {_file_text(self.log_file, self.log_file_mb, LOG_GROWTH_MB)}"
+        )
+
+    def alter_database(self) -> list[str]:
+        options = database_options(self.config.target.settings)
+        set_texts = [DATABASE_OPTIONS[name].statement.format(value) for name, value in options.items()]
+        changes = [
+            "SET AUTO_CLOSE OFF", "SET AUTO_SHRINK OFF", *set_texts,
+            f"MODIFY FILEGROUP {connecting.identifier(FILEGROUP)} AUTOGROW_ALL_FILES",
+        ]  # fmt: skip
+        statements = [f"ALTER DATABASE {self.name} {change}" for change in changes]
+        if options["recovery"] != "SIMPLE":
+            # Until the first backup of a database, its log is truncated as in simple recovery.
+            statements.append(f"BACKUP DATABASE {self.name} TO DISK = N'NUL'")
+        return statements
+
+    def create_table(self) -> str:
+        sequential = self.config.insert_load.page_a_row
+        return _TABLE.format(
+            table=TABLE, key=_SEQUENTIAL_KEY if sequential else _RANDOM_KEY, filler=8000 if sequential else 111,
+            options=self._index_options(), filegroup=connecting.identifier(FILEGROUP),
+        )  # fmt: skip
+
+    def _index_options(self) -> str:
+        options = table_options(self.config.target.settings)
+        asked = ", ".join(f"{name.upper()} = {value}" for name, value in options.items())
+        return f" WITH ({asked})" if asked else ""
+
+    # --- read back ---------------------------------------------------------------------------------------------------
+
+    def check_after(self, session: Session) -> list[Check]:
+        """Checks that each row took a page, if that is promised, and that no file grew."""
+        pages = [self._check_pages(session)] if self.config.insert_load.page_a_row else []
+        return [*pages, check_growth(self._at_first, session.records(FILES))]
+
+    def _check_pages(self, session: Session) -> Check:
+        """Checks that the sequential workload has one row per page; the tree's upper levels have few pages."""
+        rows, pages = self.config.insert_load.rows, int(session.value(PAGES) or 0)
+        ok = rows <= pages <= rows * 1.1 + 64
+        return Check(
+            name="one row a page", asked=f"{rows} rows", got=f"{pages} pages", ok=ok,
+            read_from="sys.dm_db_partition_stats",
+        )  # fmt: skip
+
+    def count_rows(self, session: Session) -> int:
+        return int(session.value(COUNT))
+
+    def read_back(self, session: Session) -> list[Check]:
+        """Checks number, place and equal length of the data files, the log's place, and the table, by the catalogue."""
+        files = session.records(FILES)
+        found = {str(file["name"]): file for file in files}
+        asked, log = self.data_files, self.log_file
+        data = [file for file in files if file["filegroup_name"] == FILEGROUP]
+        return [
+            check_same("data files", str(len(asked)), str(len(data)), _CATALOGUE),
+            _check_place("place of the data files", [self.primary_file, *asked], found),
+            _check_place("place of the log", [log], found),
+            _check_lengths("length of the data files", asked, found, self.data_file_mb),
+            _check_lengths("length of the log", [log], found, self.log_file_mb),
+            _check_table(session),
+        ]
+
+
+def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
+    """Without a size, the server uses that of its model database, the least that it allows for a primary file."""
+    size = "" if size_mb is None else f"SIZE = {size_mb}MB, "
+    return (
+        f"(NAME = {connecting.text(file.name)}, FILENAME = {connecting.text(file.path)}, "
+        f"{size}FILEGROWTH = {growth_mb}MB)"
+    )
+
+
+def in_folder(folder: str, name: str) -> str:
+    r"""A path on the server's machine, on Windows or Linux: `D:\data` and `/var/data` show which one."""
+    separator = "\\" if is_windows_path(folder) else "/"
+    return folder + name if folder.endswith(("\\", "/")) else folder + separator + name
+
+
+def is_windows_path(path: str) -> bool:
+    return not path.startswith("/") and ("\\" in path or re.match(r"[A-Za-z]:", path) is not None)
+
+
+def drop(session: Session, prefix: str, key: str) -> list[str]:
+    """Drop the database of this name if storagelab made it, even if others use it; returns what was dropped.
+
+    If others made it, raises PreflightError and drops nothing.
+    """
+    if not exists(session, prefix):
+        return []
+    check_nothing_in_the_way(session, prefix, key)
+    session.execute("USE master")
+    session.execute(_DROP.format(literal=connecting.text(prefix), name=connecting.identifier(prefix)))
+    return [f"database {prefix}"]
+
+
+def exists(session: Session, prefix: str) -> bool:
+    return session.value(f"SELECT DB_ID({connecting.text(prefix)})") is not None
+
+
+def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
+    """Refuses a database that has the name that storagelab needs, but that others made. Raises PreflightError.
+
+    storagelab's is recognised by its files: there is at least one, and all are named as `Layout` names them.
+    """
+    if not exists(session, prefix):
+        return
+    paths = [str(path) for (path,) in session.rows(_FILES.format(literal=connecting.text(prefix)))]
+    if not paths or not all(_is_ours(path, prefix) for path in paths):
+        raise foreign(f"database {prefix}", key)
+
+
+def _is_ours(path: str, prefix: str) -> bool:
+    name = re.split(r"[\\/]", path)[-1]
+    return name.startswith(prefix) and _FILE_OF_OURS.fullmatch(name.removeprefix(prefix)) is not None
+
+
+# --- read back -------------------------------------------------------------------------------------------------------
+
+
+def check_growth(before: Records, after: Records) -> Check:
+    """Checks that no file grew during the run: growth would be measured, and lengths would no longer be equal."""
+    sizes = {str(file["name"]): int(file["size_bytes"]) for file in before}
+    grown = [str(file["name"]) for file in after if int(file["size_bytes"]) != sizes.get(str(file["name"]))]
+    got = (
+        f"{len(grown)} grew: {', '.join(grown[:3])}; set target.settings.data_file_mb or log_file_mb"
+        if grown
+        else "none"
+    )
+    return check_same("files that grew", "none", got, _CATALOGUE)
+
+
+def _check_place(name: str, asked: Sequence[DataFile], found: Mapping[str, Mapping[str, Any]]) -> Check:
+    """One check over all files: their folders, or the first file that lies elsewhere."""
+    there = {file.name: str(found.get(file.name, {}).get("physical_name", "absent")) for file in asked}
+    wrong = [f"{file.name}: {there[file.name]}" for file in asked if not same_path(file.path, there[file.name])]
+    folders = ", ".join(dict.fromkeys(_folder(file.path) for file in asked))
+    return Check(name=name, asked=folders, got=wrong[0] if wrong else folders, ok=not wrong, read_from=_CATALOGUE)
+
+
+def same_path(asked: str, got: str) -> bool:
+    """Windows treats upper and lower case as equal, and doubled separators as single ones."""
+    if is_windows_path(asked):
+        return plain(asked).casefold() == plain(got).casefold()
+    return re.sub("/+", "/", asked) == re.sub("/+", "/", got)
+
+
+def plain(path: str) -> str:
+    return re.sub(r"(?<!^)[\\/]+", r"\\", path)
+
+
+def _folder(path: str) -> str:
+    return re.sub(r"[\\/][^\\/]*$", "", path)
+
+
+def _check_lengths(
+    name: str, asked: Sequence[DataFile], found: Mapping[str, Mapping[str, Any]], wanted_mb: int
+) -> Check:
+    sizes = sorted({int(found.get(file.name, {}).get("size_bytes", 0)) for file in asked})
+    got = " and ".join(f"{size / 2**20:g} MB" for size in sizes) + " each"
+    return check_same(name, f"{wanted_mb} MB each", got, _CATALOGUE)
+
+
+def _check_table(session: Session) -> Check:
+    """Checks that the table is clustered by its key and lies in the filegroup of the data files."""
+    facts = record_of(session.records(TABLE_FACTS))
+    got = f"{facts.get('type_desc', 'absent')} in {facts.get('filegroup_name', 'no filegroup')}"
+    return check_same("table", f"CLUSTERED in {FILEGROUP}", got, "sys.indexes")
+
+
+def record_of(records: Records) -> Mapping[str, Any]:
+    return records[0] if records else {}

@@ -1,0 +1,188 @@
+"""Checks that this server can run every cell of the plan. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from storagelab.engines.sqlserver import connecting, settings
+from storagelab.engines.sqlserver.connecting import DriverError, ServerFacts, Session, connect, words_of
+from storagelab.engines.sqlserver.known import MAJOR_2017, latch_note
+from storagelab.engines.sqlserver.layout import TABLE_OBJECT, Layout, check_nothing_in_the_way, is_windows_path
+from storagelab.errors import PreflightError
+from storagelab.model.config import Config
+from storagelab.model.objects import KEY, TABLES
+from storagelab.model.plan import Plan
+from storagelab.model.target import Preflight, VolumeNeed
+from storagelab.servers.attached import key_of, quoting
+from storagelab.servers.steps import by_server
+from storagelab.volumes import places
+from storagelab.volumes.folders import Site
+
+DRIVES = "SELECT fixed_drive_path, drive_type_desc, free_space_in_bytes FROM sys.dm_os_enumerate_fixed_drives"
+FOLDER = "SELECT file_is_a_directory FROM sys.dm_os_file_exists({path})"
+
+_ESCALATING_ROWS = 5_000
+"""Microsoft, Transaction locking and row versioning guide: lock escalation."""
+
+
+class _Drive(NamedTuple):
+    """A drive as the server sees it."""
+
+    path: str
+    kind: str
+    free_bytes: int | None
+
+
+def check(plan: Plan, site: Site) -> Preflight:
+    """Checks everything that could make a run fail. Raises PreflightError naming the key."""
+    found: list[str] = []
+    notes: list[str] = []
+    needs: dict[str, VolumeNeed] = {}
+    for configs in by_server(cell.config for cell in plan.cells):
+        target = configs[0].target
+        with connect(target) as session, quoting(target, DriverError, words_of):
+            facts = _check_server(session, configs, site)
+            needs |= {need.name: need for need in _volume_needs(session, facts, configs)}
+        found.append(f"{facts.name}, {facts.edition}, attached")
+        notes += _notes(facts, configs)
+    return Preflight(
+        server="; ".join(dict.fromkeys(found)), volumes=tuple(needs.values()), notes=tuple(dict.fromkeys(notes))
+    )
+
+
+def _check_server(session: Session, configs: Sequence[Config], site: Site) -> ServerFacts:
+    facts = connecting.read_facts(session)
+    target = configs[0].target
+    connecting.check_rights(target, facts)
+    connecting.check_connections(target, facts, session, max(config.database_load.connections for config in configs))
+    state = connecting.read_state(session)
+    for config in configs:
+        settings.check(config.target.settings, facts.major, state)
+        if config.between_runs.drop_page_cache:
+            raise PreflightError(
+                "storagelab can't drop the page cache of another machine, and SQL Server bypasses that cache",
+                key="between_runs.drop_page_cache",
+                hint="set it to false",
+            )
+        _check_objects(config)
+        _check_paths(config, facts)
+    check_nothing_in_the_way(session, site.prefix, key_of(target))
+    return facts
+
+
+def _check_objects(config: Config) -> None:
+    """Checks that the layout places nothing but the load's one table, whose clustered key is the table itself."""
+    problem = config.placement.problem([TABLE_OBJECT])
+    if problem is not None:
+        raise PreflightError(problem.problem, key=KEY, hint=problem.hint)
+    for word in config.placement.words.keys() - {TABLES}:
+        hint = "leave it out: the clustered key is the table itself, and tempdb belongs to the whole server"
+        raise PreflightError("can't be placed on SQL Server", key=f"{KEY}.{word}", hint=hint)
+
+
+def _check_paths(config: Config, facts: ServerFacts) -> None:
+    """Checks that T-SQL can express the names of files and folders, and that every file has a place."""
+    for name, volume in config.volumes.items():
+        try:
+            connecting.text(volume.path or "")
+        except ValueError as error:
+            raise PreflightError(f"its path {error}", key=f"volumes.{name}.path", hint="name another folder") from None
+    if not config.data_volumes and not (facts.data_path and facts.log_path):
+        raise PreflightError(
+            "the server does not report its default folder for files",
+            key="volumes",
+            hint="name a folder of its machine:\n    [volumes.a]\n    path = 'D:\\data'\n    remote = true",
+        )
+
+
+# --- volumes ---------------------------------------------------------------------------------------------------------
+
+
+def _volume_needs(session: Session, facts: ServerFacts, configs: Sequence[Config]) -> list[VolumeNeed]:
+    """Each volume with the most that any cell needs there, and what the server knows of its drive."""
+    paths = {
+        (name, volume.path or ""): max(_bytes_on(other, name, facts) for other in configs if name in other.volumes)
+        for config in configs for name, volume in config.volumes.items()
+    }  # fmt: skip
+    drives = _drives(session) if facts.major >= MAJOR_2017 and paths else []
+    needs = []
+    for (name, path), needed_bytes in paths.items():
+        if facts.major >= MAJOR_2017 and is_windows_path(path):
+            _check_folder(session, name, path)
+        drive = _drive_of(path, drives)
+        needs.append(
+            VolumeNeed(
+                name=name, path=path, device=f"{drive.kind.lower()}, {drive.path}" if drive else "on the server",
+                needed_bytes=needed_bytes, free_bytes=drive.free_bytes if drive else None,
+            )
+        )  # fmt: skip
+    _check_space(needs, drives)
+    return needs
+
+
+def _bytes_on(config: Config, volume: str, facts: ServerFacts) -> int:
+    return Layout(config, "storagelab", facts).bytes_on(volume)
+
+
+def _drives(session: Session) -> list[_Drive]:
+    """Nothing if the server does not report them: a run must not fail for that alone."""
+    try:
+        rows = session.rows(DRIVES)
+    except DriverError:
+        return []
+    return [_Drive(str(path), str(kind), None if free is None else int(free)) for path, kind, free in rows]
+
+
+def _drive_of(path: str, drives: Iterable[_Drive]) -> _Drive | None:
+    """The drive that holds the volume's path. Drives can be nested, so among several it is the one with the longest
+    path.
+    """
+    fitting = [drive for drive in drives if path.casefold().startswith(drive.path.casefold())]
+    return max(fitting, key=lambda drive: len(drive.path), default=None)
+
+
+def _check_folder(session: Session, name: str, path: str) -> None:
+    """Checks a folder, on Windows only: the view is not documented for Linux folders, and CREATE DATABASE will
+    notice a missing one.
+    """
+    try:
+        found = session.value(FOLDER.format(path=connecting.text(path)))
+    except DriverError:
+        return  # the server does not say; CREATE DATABASE will notice
+    if found is not None and not found:
+        raise PreflightError(
+            f"{path} is not a folder that the server sees",
+            key=f"volumes.{name}.path",
+            hint="make it on the server's machine, and give the server's account the right to write there",
+        )
+
+
+def _check_space(needs: Sequence[VolumeNeed], drives: Sequence[_Drive]) -> None:
+    """Checks the free space of each drive, which its volumes share."""
+    for drive in drives:
+        there = [need for need in needs if _drive_of(need.path, drives) == drive]
+        wanted = sum(need.needed_bytes or 0 for need in there)
+        if drive.free_bytes is not None and wanted > drive.free_bytes:
+            raise PreflightError(
+                f"{drive.path} on the server lacks space: about {wanted / 2**30:.2f} GiB needed, "
+                f"{drive.free_bytes / 2**30:.2f} GiB free",
+                key=" and ".join(f"volumes.{need.name}.path" for need in there),
+                hint="free some, name another volume, or lower workload.rows_per_connection",
+            )
+
+
+# --- notes -----------------------------------------------------------------------------------------------------------
+
+
+def _notes(facts: ServerFacts, configs: Sequence[Config]) -> list[str]:
+    notes = [
+        "support for SQL Server has not been tried on a live server yet; test it with `storagelab doctor --target`"
+    ]
+    if any(volume.remote for config in configs for volume in config.volumes.values()):
+        notes.append(places.NOTE)
+    if any(config.insert_load.rows_per_transaction >= _ESCALATING_ROWS for config in configs):
+        notes.append(f"from {_ESCALATING_ROWS:,} rows in a transaction on, the server tries to lock the whole table")
+    if len({config.layout.data_files for config in configs}) > 1:
+        notes.append(latch_note(facts.major))
+    return notes

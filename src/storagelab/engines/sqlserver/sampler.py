@@ -1,0 +1,475 @@
+"""Watches a run through its own session: waiting tasks, what they wait for, and a series once a second.
+
+The server counts waits exactly, so nothing is estimated from these looks. They show for which pages and locks sessions
+waited, and how many rows are inserted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from storagelab.engines.sqlserver import connecting
+from storagelab.engines.sqlserver.connecting import DriverError, Row, Session, words_of
+from storagelab.engines.sqlserver.events import GATE, SCHEDULER_YIELD, event_of
+from storagelab.engines.sqlserver.layout import Layout
+from storagelab.model.config import MeasureConfig
+from storagelab.model.measurement import PFS_PAGE, Page, Resource, WaitingTask
+from storagelab.model.waits import CountedWait, CountedWaits
+from storagelab.watching.counters import Counters
+from storagelab.watching.sampler import MOST_TASKS, RawWaitsOf, Seen, SessionSampler
+
+# --- counters --------------------------------------------------------------------------------------------------------
+#
+# The server's counters: waits by session and of the whole server, reads and writes by file, CPU time, and rates.
+#
+# The server counts a wait when it ends. Waits in progress are added from sys.dm_os_waiting_tasks, as sp_BlitzFirst
+# does, so that the difference between two readings is the wait time between them.
+
+
+_NS_PER_MS = 1_000_000
+
+SESSION_WAITS = """
+SELECT wait_type, SUM(waiting_tasks_count), SUM(wait_time_ms), SUM(signal_wait_time_ms)
+FROM sys.dm_exec_session_wait_stats WHERE session_id IN ({sessions}) GROUP BY wait_type"""
+SERVER_WAITS = """
+SELECT wait_type, waiting_tasks_count, wait_time_ms, signal_wait_time_ms
+FROM sys.dm_os_wait_stats WHERE waiting_tasks_count > 0"""
+IN_PROGRESS = """
+SELECT wait_type, COUNT_BIG(*), SUM(wait_duration_ms), CAST(0 AS bigint)
+FROM sys.dm_os_waiting_tasks WHERE wait_type IS NOT NULL {which} GROUP BY wait_type"""
+CPU_TIME = "SELECT SUM(CAST(cpu_time AS bigint)) FROM sys.dm_exec_sessions WHERE session_id IN ({sessions})"
+FILE_STATS = """
+SELECT f.name, s.num_of_reads, s.num_of_bytes_read, s.io_stall_read_ms,
+       s.num_of_writes, s.num_of_bytes_written, s.io_stall_write_ms
+FROM sys.dm_io_virtual_file_stats(DB_ID({database}), NULL) AS s
+JOIN sys.master_files AS f ON f.database_id = s.database_id AND f.file_id = s.file_id"""
+_FILE_COLUMNS = ("reads", "read_bytes", "read_stall_ms", "writes", "write_bytes", "write_stall_ms")
+CUMULATIVE_COUNTER = 272_696_576
+"""PERF_COUNTER_BULK_COUNT: the value only grows, although the name says per second."""
+RATES = f"""
+SELECT RTRIM(counter_name), cntr_value FROM sys.dm_os_performance_counters
+WHERE cntr_type = {CUMULATIVE_COUNTER} AND (
+    (instance_name = N'' AND counter_name IN (N'Page Splits/sec', N'Pages Allocated/sec', N'Extents Allocated/sec',
+        N'Checkpoint pages/sec', N'Background writer pages/sec', N'Lazy writes/sec', N'Page reads/sec',
+        N'Page writes/sec', N'Readahead pages/sec'))
+    OR (instance_name = {{database}} AND counter_name IN (N'Log Flushes/sec', N'Log Bytes Flushed/sec',
+        N'Log Flush Waits/sec', N'Transactions/sec')))"""
+
+
+class WaitCount(NamedTuple):
+    """One wait type, cumulative, in the server's form: wait includes signal."""
+
+    waits: int
+    wait_ms: int
+    signal_ms: int
+
+
+Waits = dict[str, WaitCount]
+
+
+@dataclass
+class SessionCounts:
+    """What the workers' sessions waited for in a run, and their CPU time."""
+
+    waits: Waits = field(default_factory=dict)
+    cpu_s: float = 0.0
+
+
+def read_session_waits(session: Session, sessions: list[int]) -> Waits:
+    """What these sessions have waited for since they logged in, including waits in progress."""
+    ids = connecting.integers(sessions)
+    counted = session.rows(SESSION_WAITS.format(sessions=ids))
+    return summed(counted, session.rows(IN_PROGRESS.format(which=f"AND session_id IN ({ids})")))
+
+
+def read_server_waits(session: Session) -> Waits:
+    """What the whole server has waited for since it started, including its own threads and other users' sessions."""
+    return summed(session.rows(SERVER_WAITS), session.rows(IN_PROGRESS.format(which="")))
+
+
+def summed(*readings: Iterable[Row]) -> Waits:
+    total: Waits = {}
+    for reading in readings:
+        for name, waits, wait_ms, signal_ms in reading:
+            before = total.get(name, WaitCount(0, 0, 0))
+            total[name] = WaitCount(
+                before.waits + int(waits), before.wait_ms + int(wait_ms), before.signal_ms + int(signal_ms)
+            )
+    return total
+
+
+def waits_between(before: Waits, after: Waits) -> Waits:
+    """The waits between two readings, without the types that did not change.
+
+    A wait in progress may end while it is read, so that a difference seems negative; it then counts as 0.
+    """
+    none = WaitCount(0, 0, 0)
+    moved = {
+        name: WaitCount(*(max(0, now - then) for now, then in zip(count, before.get(name, none), strict=True)))
+        for name, count in after.items()
+    }
+    return {name: count for name, count in sorted(moved.items()) if count.waits or count.wait_ms}
+
+
+def counted_waits(waits: Mapping[str, WaitCount]) -> tuple[CountedWait, ...]:
+    """The workers' waits in the normal form, without the one at the start gate."""
+    return tuple(
+        CountedWait(
+            wait_type=name, category=event_of(name).category, wait_ns=count.wait_ms * _NS_PER_MS,
+            signal_ns=min(count.signal_ms, count.wait_ms) * _NS_PER_MS, wait_count=count.waits,
+        )
+        for name, count in waits.items() if name != GATE
+    )  # fmt: skip
+
+
+def server_waits_group(waits: Mapping[str, WaitCount]) -> dict[str, float]:
+    """The whole server's waits as counters, `TYPE.waits`, `TYPE.wait_ms` and `TYPE.signal_ms`, without those at the
+    start gate.
+    """
+    group: dict[str, float] = {}
+    for name, count in waits.items():
+        if name != GATE:
+            group |= {f"{name}.{field}": float(value) for field, value in count._asdict().items()}
+    return group
+
+
+def read_cpu_s(session: Session, sessions: list[int]) -> float:
+    """CPU seconds of these sessions so far. The server adds them when a request ends, so ask between requests."""
+    return int(session.value(CPU_TIME.format(sessions=connecting.integers(sessions))) or 0) / 1000
+
+
+def read_files(session: Session, database: str) -> Counters:
+    """Reads and writes of each file of the database so far, by the file's name."""
+    rows = session.rows(FILE_STATS.format(database=connecting.text(database)))
+    return {
+        f"file {name}": dict(zip(_FILE_COLUMNS, map(float, values), strict=True)) for name, *values in rows
+    }  # fmt: skip
+
+
+def read_rates(session: Session, database: str) -> Counters:
+    """The server's performance counters that grow with a load's work. They are counts here, so their names lack
+    "/sec".
+    """
+    rows = session.rows(RATES.format(database=connecting.text(database)))
+    return {"performance counters": {str(name).removesuffix("/sec"): float(value) for name, value in rows}}
+
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+#
+# Finds out what sessions were waiting for at one moment: which page of which data file, which lock, who holds it.
+
+
+# A session that yielded its scheduler waits for a CPU. It is not in the list of waiting tasks, but among the runnable
+# ones.
+WAITING_TASKS = f"""
+SELECT session_id, wait_type, wait_duration_ms, resource_description, blocking_session_id
+FROM sys.dm_os_waiting_tasks WHERE session_id IN ({{sessions}}) AND wait_type <> N'{GATE}'
+UNION ALL
+SELECT session_id, N'{SCHEDULER_YIELD}', CAST(0 AS bigint), N'', CAST(NULL AS smallint)
+FROM sys.dm_exec_requests
+WHERE session_id IN ({{sessions}}) AND status = N'runnable' AND wait_type IS NULL"""
+PAGE_INFO = """
+SELECT p.file_id, p.page_id, i.page_type, i.index_id, i.page_level
+FROM (VALUES {pages}) AS p (file_id, page_id)
+CROSS APPLY sys.dm_db_page_info(DB_ID({database}), p.file_id, p.page_id, N'DETAILED') AS i"""
+MOST_PAGES_ASKED = 200
+_LATCH_NAME = re.compile(r"\s*([A-Z_0-9]+)")
+_LOCK_WORD = re.compile(r"\s*([a-z]+lock)\b")
+
+
+class Task(NamedTuple):
+    """One session at one moment. `resource` is the server's own description of what it waits for."""
+
+    session: int
+    wait_type: str
+    waited_ms: int
+    resource: str
+    held_by: int | None
+
+
+class Moment(NamedTuple):
+    at_s: float
+    tasks: tuple[Task, ...]
+
+
+def task_of(row: Row) -> Task:
+    session, wait_type, waited_ms, resource, holder = row
+    holds = int(holder) if holder is not None and int(holder) > 0 and int(holder) != int(session) else None
+    return Task(int(session), str(wait_type), int(waited_ms or 0), str(resource or ""), holds)
+
+
+def look(session: Session, sessions: list[int], at_s: float) -> Moment:
+    rows = session.rows(WAITING_TASKS.format(sessions=connecting.integers(sessions)))
+    return Moment(at_s, tuple(task_of(row) for row in rows))
+
+
+class Decoder:
+    """Turns moments into waiting tasks. `files` maps the ids of our database's files to their data file's number, 0
+    for the primary file and the log. `pages` holds the server's descriptions of pages, if it can be asked.
+    """
+
+    def __init__(self, database_id: int, files: Mapping[int, int], pages: Mapping[Page, PageInfo]) -> None:
+        self._database_id, self._files, self._pages = database_id, files, pages
+
+    def waiting_tasks(self, moment: Moment) -> list[WaitingTask]:
+        """One moment. Sessions that wait for the same thing are one task; the task with most sessions comes first."""
+        doing = {task.session: task.wait_type for task in moment.tasks}
+        groups = Counter((task.wait_type, *self._resource(task), _holder(task.held_by, doing)) for task in moment.tasks)
+        return [
+            WaitingTask(
+                at_s=moment.at_s, wait_type=wait_type, resource=resource, sessions=sessions, data_file=data_file,
+                held_by=held_by,
+            )
+            for (wait_type, resource, data_file, held_by), sessions in sorted(
+                groups.items(), key=lambda item: (-item[1], str(item[0]))
+            )
+        ]  # fmt: skip
+
+    def _resource(self, task: Task) -> tuple[Resource, int | None]:
+        """The thing, and the number of its data file if it has one."""
+        if task.wait_type == SCHEDULER_YIELD:
+            return Resource(kind="a CPU"), None
+        page = page_of(task.resource)
+        if page is not None and "LATCH" in task.wait_type:
+            number = self._files.get(page.file_id, 0) if page.database_id == self._database_id else 0
+            return Resource(kind=kind_text(page, self._pages.get(page)), page=page), number or None
+        named = _LOCK_WORD.match(task.resource) or _LATCH_NAME.match(task.resource)
+        return Resource(kind=named[1] if named else task.resource.strip()[:60]), None
+
+
+def _holder(holder: int | None, doing: Mapping[int, str]) -> str:
+    if holder is None:
+        return ""
+    return doing.get(holder, "not seen waiting")
+
+
+def pages_to_ask(moments: Iterable[Moment], database_id: int) -> list[Page]:
+    """Pages of rows in our database, the most frequent first. For pages that are maps, the number says everything."""
+    seen = Counter(
+        page
+        for moment in moments for task in moment.tasks
+        if (page := page_of(task.resource)) is not None
+        if page.database_id == database_id and kind_of(page.page_id) == ROWS
+    )  # fmt: skip
+    return [page for page, _ in sorted(seen.items(), key=lambda item: (-item[1], item[0]))[:MOST_PAGES_ASKED]]
+
+
+def ask_pages(session: Session, database: str, pages: list[Page]) -> dict[Page, PageInfo]:
+    """The server's descriptions of these pages of one database. SQL Server 2019 and later only."""
+    if not pages:
+        return {}
+    values = ", ".join(f"({int(page.file_id)}, {int(page.page_id)})" for page in pages)
+    rows = session.rows(PAGE_INFO.format(pages=values, database=connecting.text(database)))
+    return {
+        Page(pages[0].database_id, int(file_id), int(page_id)): PageInfo(
+            int(page_type), None if index_id is None else int(index_id), None if level is None else int(level)
+        )
+        for file_id, page_id, page_type, index_id, level in rows
+        if page_type is not None
+    }
+
+
+# --- pages -----------------------------------------------------------------------------------------------------------
+#
+# Finds which page of which file a latch is on, and what that page holds: maps of the file, or rows.
+#
+# This takes arithmetic on the page's number, valid in every version; from SQL Server 2019 on, the server can be asked
+# instead (sys.dm_db_page_info). A PFS page maps 8088 pages. A GAM interval has 511232 pages: 63904 extents of 8 pages,
+# one bit for each in a bitmap of 7988 bytes (sqlity.net/en/2331/gam-interval); books often say 64000 extents.
+
+
+PFS_INTERVAL_PAGES = 8088
+GAM_INTERVAL_PAGES = 511_232
+
+FILE_HEADER, PFS, GAM, SGAM, DIFF, ML = "file header", "PFS", "GAM", "SGAM", "DIFF", "ML"
+ROWS = ""
+"""By its number, the page is not a map of the file: it holds data, an index, or an IAM page."""
+
+_OF_PAGE = re.compile(r"\s*(\d+):(\d+):(\d+)(?:$|[\s(])")
+_WORDS = {
+    FILE_HEADER: "a file header", PFS: PFS_PAGE, GAM: "a GAM page", SGAM: "an SGAM page", DIFF: "a DIFF page",
+    ML: "an ML page", ROWS: "a data or index page",
+}  # fmt: skip
+_TYPES = {
+    1: "a data page", 2: "an index page", 3: "a text page", 4: "a text page", 7: "a sort page", 8: _WORDS[GAM],
+    9: _WORDS[SGAM], 10: "an IAM page", 11: _WORDS[PFS], 13: "a boot page", 15: _WORDS[FILE_HEADER], 16: _WORDS[DIFF],
+    17: _WORDS[ML],
+}  # fmt: skip
+"""Names of page types by the server's numbers (sys.dm_db_page_info, column page_type)."""
+
+
+def page_of(resource: str) -> Page | None:
+    """The page in a `resource_description` such as "5:3:8088"; None if it names something else."""
+    found = _OF_PAGE.match(resource)
+    return Page(*map(int, found.groups())) if found else None
+
+
+def kind_of(page_id: int) -> str:
+    """What the page with this number holds, by arithmetic. The order of the tests matters: 0 is a multiple of every
+    interval.
+    """
+    if page_id == 0:
+        return FILE_HEADER
+    if page_id == 1 or page_id % PFS_INTERVAL_PAGES == 0:
+        return PFS
+    if page_id == 2 or page_id % GAM_INTERVAL_PAGES == 0:
+        return GAM
+    if page_id == 3 or page_id % GAM_INTERVAL_PAGES == 1:
+        return SGAM
+    return {6: DIFF, 7: ML}.get(page_id % GAM_INTERVAL_PAGES, ROWS)
+
+
+class PageInfo(NamedTuple):
+    """The server's description of a page: its type's number, and for rows the index and the level in its tree (leaf =
+    0).
+    """
+
+    page_type: int
+    index_id: int | None
+    level: int | None
+
+
+def kind_text(page: Page, info: PageInfo | None) -> str:
+    """What the page holds, in words: from the server if it was asked, otherwise by arithmetic."""
+    if info is None:
+        return _WORDS[kind_of(page.page_id)]
+    named = _TYPES.get(info.page_type, f"a page of type {info.page_type}")
+    if info.page_type in (1, 2) and info.level is not None:
+        return f"{named}, leaf of its tree" if info.level == 0 else f"{named}, level {info.level} of its tree"
+    return named
+
+
+PROGRESS = """
+SELECT s.session_id, COALESCE(r.context_info, s.context_info)
+FROM sys.dm_exec_sessions AS s LEFT JOIN sys.dm_exec_requests AS r ON r.session_id = s.session_id
+WHERE s.session_id IN ({sessions})"""
+FILE_IDS = "SELECT name, file_id FROM sys.master_files WHERE database_id = DB_ID({database})"
+
+
+class Sampler(SessionSampler):
+    """Watches one run. `ids` are the workers' sessions, `counts` what is counted for them. `page_info`: the server
+    can be asked what pages hold.
+    """
+
+    event_of = event_of
+    most_hz = 10.0
+    """Each look is a query; more looks would add nothing to exact counters."""
+    stop_timeout_s = 10.0
+
+    def __init__(
+        self,
+        connect: Callable[[], Session],
+        ids: list[int],
+        measure: MeasureConfig,
+        *,
+        layout: Layout,
+        counts: SessionCounts,
+        page_info: bool,
+    ) -> None:
+        super().__init__(measure, words_of)
+        self._connect, self._ids, self._database = connect, ids, layout.prefix
+        self._numbers = {file.name: file.number for file in layout.data_files}
+        self._volumes = {
+            file.name: file.volume for file in [*layout.data_files, layout.primary_file, layout.log_file] if file.volume
+        }
+        self._counts, self._page_info = counts, page_info
+        self._kept: list[Moment] = []
+        self._tasks_seen = 0
+        self._session: Session | None = None
+        self._decoder: Decoder | None = None
+
+    def prepare(self) -> None:
+        """Connects and runs each query once, so that the server has a plan for it. Raises DriverError."""
+        self._session = self._connect()
+        look(self._session, self._ids, 0.0)
+        self._read_progress()
+        read_files(self._session, self._database)
+
+    # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------
+
+    def _last_look(self) -> None:
+        self._take_series(last=True)
+        self._decoder = self._make_decoder()
+
+    def _tick(self) -> None:
+        if self.sample_waits:
+            self._keep(look(self._own, self._ids, self.at_s))
+        self._take_series()
+
+    def _keep(self, moment: Moment) -> None:
+        """Keeps moments few: when there are too many, it drops every second one."""
+        self._kept.append(moment)
+        self._tasks_seen += len(moment.tasks)
+        while len(self._kept) > 1 and self._tasks_seen > MOST_TASKS * 8:
+            self._kept = self._kept[::2]
+            self._tasks_seen = sum(len(kept.tasks) for kept in self._kept)
+
+    def _columns(self) -> dict[str, float]:
+        self._read_progress()
+        columns = {"rows": float(self.progress())}
+        for file, counted in read_files(self._own, self._database).items():
+            volume = self._volumes.get(file.removeprefix("file "))
+            for name in ("reads", "read_bytes", "writes", "write_bytes") if volume else ():
+                column = f"volume.{volume}.{name}"
+                columns[column] = columns.get(column, 0.0) + counted[name]
+        return columns
+
+    def _read_progress(self) -> None:
+        for session, context in self._own.rows(PROGRESS.format(sessions=connecting.integers(self._ids))):
+            self._rows_done[int(session)] = rows_in(context)
+
+    def _make_decoder(self) -> Decoder:
+        rows = self._own.rows(FILE_IDS.format(database=connecting.text(self._database)))
+        database_id = int(self._own.value(f"SELECT DB_ID({connecting.text(self._database)})"))
+        files = {int(file_id): self._numbers.get(str(name), 0) for name, file_id in rows}
+        return Decoder(database_id, files, self._pages(database_id))
+
+    def _pages(self, database_id: int) -> dict[Page, PageInfo]:
+        """Empty if the server does not say; the page numbers alone tell most."""
+        asked = pages_to_ask(self._kept, database_id) if self._page_info else []
+        with contextlib.suppress(DriverError):
+            return ask_pages(self._own, self._database, asked)
+        return {}
+
+    @property
+    def _own(self) -> Session:
+        assert self._session is not None, "the sampler is not prepared"
+        return self._session
+
+    # -- after it -----------------------------------------------------------------------------------------------------
+
+    def _disconnect(self) -> None:
+        if self._session is not None:
+            self._session.close()
+
+    def _raw_waits(self) -> RawWaitsOf:
+        return partial(_raw_waits, self._counts)
+
+    def _waiting_tasks(self) -> tuple[WaitingTask, ...]:
+        if self._decoder is None:
+            return ()
+        moments = [self._decoder.waiting_tasks(moment) for moment in self._kept]
+        while len(moments) > 1 and sum(map(len, moments)) > MOST_TASKS:
+            moments = moments[::2]
+        return tuple(task for moment in moments for task in moment)
+
+
+def _raw_waits(counts: SessionCounts, _: Seen, elapsed_s: float, busy_s: float, connections: int) -> CountedWaits:
+    return CountedWaits(
+        connections=connections,
+        elapsed_s=elapsed_s,
+        busy_s=busy_s,
+        rows=counted_waits(counts.waits),
+        cpu_s=counts.cpu_s,
+    )
+
+
+def rows_in(context: object) -> int:
+    """Rows done, from a session's context: a big-endian number in its first 8 bytes; 0 before it reports."""
+    return int.from_bytes(context[:8], "big") if isinstance(context, bytes | bytearray) and len(context) >= 8 else 0

@@ -1,0 +1,344 @@
+"""SQL Server as a database system: what its runs add to the steps that all engines share. The server already runs,
+on another machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from storagelab.engines.sqlserver import connecting, sampler
+from storagelab.engines.sqlserver.connecting import (
+    DriverError,
+    ServerFacts,
+    Session,
+    address_of,
+    allow_sessions,
+    connect,
+    read_state,
+    words_of,
+)
+from storagelab.engines.sqlserver.known import MAJOR_2019
+from storagelab.engines.sqlserver.layout import (
+    TABLE_FACTS,
+    Layout,
+    Records,
+    drop,
+    exists,
+    is_windows_path,
+    plain,
+    record_of,
+)
+from storagelab.engines.sqlserver.sampler import Sampler
+from storagelab.engines.sqlserver.settings import (
+    DATABASE_OPTIONS,
+    FILE_INITIALISATION,
+    FILE_SIZES,
+    TABLE_OPTIONS,
+    TRACE_FLAGS,
+    ServerState,
+    text_of,
+    trace_flags_of,
+)
+from storagelab.engines.sqlserver.workload import NOW_US, TABLE
+from storagelab.model.config import Config, TargetConfig
+from storagelab.model.measurement import Check
+from storagelab.model.values import Scalar
+from storagelab.run.one_run import Composed
+from storagelab.servers.attached import dropping_leftovers, key_of, quoting
+from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Reach, Sessions, System
+from storagelab.volumes.folders import Site
+from storagelab.watching.counters import Counters, difference
+
+# --- read back -------------------------------------------------------------------------------------------------------
+#
+# Reads back what the server really made and its real settings; asking for something proves nothing.
+
+
+VOLUMES = """
+SELECT f.name, v.volume_mount_point, v.file_system_type, v.total_bytes, v.available_bytes
+FROM sys.database_files AS f CROSS APPLY sys.dm_os_volume_stats(DB_ID(), f.file_id) AS v"""
+DATABASE = "SELECT * FROM sys.databases WHERE name = {name}"
+INDEX = f"SELECT * FROM sys.indexes WHERE object_id = OBJECT_ID(N'dbo.{TABLE}') AND index_id = 1"
+_SHOWN_CONFIGURATIONS = (
+    "max server memory (mb)", "min server memory (mb)", "max degree of parallelism", "affinity mask",
+    "recovery interval (min)", "max worker threads", "lightweight pooling", "priority boost",
+    "tempdb metadata memory-optimized",
+)  # fmt: skip
+_SHOWN_OF_DATABASE = (
+    *(option.column for option in DATABASE_OPTIONS.values()), "collation_name", "is_auto_close_on", "is_auto_shrink_on",
+    "is_mixed_page_allocation_on",
+)  # fmt: skip
+
+
+def server_facts(session: Session, facts: ServerFacts, database: str) -> dict[str, object]:
+    """The version, the operator's settings, and the state of storagelab's database."""
+    state = read_state(session)
+    shown = {name: value for name, value in state.configurations.items() if name in _SHOWN_CONFIGURATIONS}
+    of_database = record_of(session.records(DATABASE.format(name=connecting.text(database))))
+    file_initialisation = {True: "on", False: "off", None: "unknown"}[state.file_initialisation]
+    return {
+        "version": facts.version,
+        "version_text": facts.version_text,
+        "edition": facts.edition,
+        "settings": {
+            **{name: str(value) for name, value in sorted(shown.items())},
+            TRACE_FLAGS: ", ".join(map(str, state.trace_flags)) or "none",
+            FILE_INITIALISATION: file_initialisation,
+            **{column: _shown(of_database[column]) for column in _SHOWN_OF_DATABASE if column in of_database},
+        },
+    }
+
+
+def _shown(value: object) -> str:
+    return text_of(value) if isinstance(value, bool) else str(value)
+
+
+# --- volumes ----------------------------------------------------------------------------------------------------------
+
+
+def volumes(config: Config, layout: Layout, records: Records) -> list[Check]:
+    """Checks each volume of the spec against the mount point that the server reports for the files on it.
+
+    An operator described the volume, and without the server's report it stays unverified. Two volumes on one mount
+    point are not two drives.
+    """
+    mounts = {str(record["name"]): str(record["volume_mount_point"]) for record in records}
+    by_volume: dict[str, set[str]] = {}
+    for file in [*layout.data_files, layout.log_file]:
+        if file.volume is not None:
+            by_volume.setdefault(file.volume, set()).add(mounts.get(file.name, ""))
+    return [_volume(config.volumes[name].path or "", name, found) for name, found in sorted(by_volume.items())]
+
+
+def _volume(path: str, name: str, mounts: set[str]) -> Check:
+    # A mount point in the other operating system's notation says nothing about this path.
+    reported = sorted(mount for mount in mounts if mount and is_windows_path(mount) == is_windows_path(path))
+    inside = all(plain(path).casefold().startswith(plain(mount).casefold().rstrip("\\")) for mount in reported)
+    got = f"on {' and '.join(reported)}" if reported else "the server does not report its volume"
+    return Check(
+        name=f"volume {name}", asked=path, got=got, ok=(inside and len(reported) == 1) if reported else None,
+        read_from="sys.dm_os_volume_stats",
+    )  # fmt: skip
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+def settings(session: Session, config: Config, database: str) -> list[Check]:
+    """Checks each setting asked for against the database, the table or the server."""
+    asked = config.target.settings
+    if not asked:
+        return []
+    state = read_state(session)
+    of_database = record_of(session.records(DATABASE.format(name=connecting.text(database))))
+    of_table = {**record_of(session.records(INDEX)), **record_of(session.records(TABLE_FACTS))}
+    return [
+        _setting_check(name, text_of(value), state, of_database, of_table)
+        for name, value in sorted(asked.items()) if name not in FILE_SIZES
+    ]  # fmt: skip
+
+
+def _setting_check(
+    name: str, asked: str, state: ServerState, of_database: Mapping[str, Any], of_table: Mapping[str, Any]
+) -> Check:
+    got: object
+    if name in DATABASE_OPTIONS:
+        got, read_from = of_database.get(DATABASE_OPTIONS[name].column), "sys.databases"
+    elif name in TABLE_OPTIONS:
+        column = "data_compression_desc" if name == "data_compression" else name
+        got, read_from = of_table.get(column), "sys.partitions, sys.indexes"
+    elif name == TRACE_FLAGS:
+        wanted = trace_flags_of(asked)
+        asked = ", ".join(map(str, wanted))
+        got, read_from = ", ".join(str(flag) for flag in state.trace_flags if flag in wanted), "DBCC TRACESTATUS"
+    elif name == FILE_INITIALISATION:
+        got, read_from = state.file_initialisation, "sys.dm_server_services"
+    else:
+        got, read_from = state.configurations.get(name), "sys.configurations"
+    shown = "nothing: the server does not show it" if got is None else _shown(got).upper()
+    asked = {"ON": "1", "OFF": "0"}.get(asked, asked) if read_from == "sys.configurations" else asked
+    return Check(
+        name=f"target.settings.{name}", asked=asked, got=shown, ok=None if got is None else shown == asked.upper(),
+        read_from=read_from,
+    )  # fmt: skip
+
+
+# --- reaching --------------------------------------------------------------------------------------------------------
+#
+# How sessions get to a SQL Server that already runs.
+
+
+class Reaching(Reach[Session]):
+    """Sessions of a load work in storagelab's own database."""
+
+    def connect(self) -> Session:
+        return connect(self.config.target)
+
+    def connect_worker(self) -> Session:
+        return self.connect_to_own("storagelab worker")
+
+    def connect_to_own(self, application: str) -> Session:
+        return Session(replace(address_of(self.config.target), database=self.site.prefix), application)
+
+    def check_settings(self, own: Session, worker: Session) -> list[Check]:
+        return settings(own, self.config, self.site.prefix)
+
+
+_OWN_SESSIONS = 8
+
+
+class SqlServer(System[Session]):
+    """What only SQL Server knows of a cell's run."""
+
+    name = "sqlserver"
+    foreign_errors = (DriverError, *OUTSIDE_ERRORS)
+    counts_this_machine = False
+    layout: Layout
+
+    def reach_attached(self) -> Reaching:
+        return Reaching(self.config, self.site)
+
+    def meet(self) -> None:
+        allow_sessions(self.config.database_load.connections + _OWN_SESSIONS)
+        with connect(self.config.target) as session:
+            self.facts = connecting.read_facts(session)
+            self.layout = Layout(self.config, self.site.prefix, self.facts)
+            drop(session, self.site.prefix, key_of(self.config.target))
+
+    def drop(self) -> None:
+        with connect(self.config.target, database="master") as session:
+            drop(session, self.site.prefix, key_of(self.config.target))
+
+    def close(self, connection: Session) -> None:
+        connection.close()
+
+    def message_of(self, error: BaseException) -> str:
+        return words_of(error) if isinstance(error, DriverError) else str(error).strip()
+
+    # --- asked of the server -----------------------------------------------------------------------------------------
+
+    def facts_of(self, connection: Session) -> dict[str, object]:
+        return server_facts(connection, self.facts, self.site.prefix)
+
+    def remote_volumes(self, connection: Session) -> dict[str, dict[str, object]]:
+        """The operator's description of each volume, and what the server adds to it."""
+        records = {str(record["name"]): record for record in _volume_records(connection)}
+        facts: dict[str, dict[str, object]] = {}
+        for file in [*self.layout.data_files, self.layout.log_file]:
+            if file.volume is None or file.volume in facts:
+                continue
+            record = records.get(file.name, {})
+            facts[file.volume] = {
+                "path": self.config.volumes[file.volume].path, "remote": True,
+                "device": record.get("volume_mount_point"), "filesystem": record.get("file_system_type"),
+                "size_bytes": record.get("total_bytes"), "free_bytes": record.get("available_bytes"),
+            }  # fmt: skip
+        return facts
+
+    def check_remote_volumes(self, connection: Session) -> list[Check]:
+        return volumes(self.config, self.layout, _volume_records(connection))
+
+    def time_s(self, connection: Session) -> float:
+        return float(connection.value(NOW_US)) / 1e6
+
+    def page_bytes(self, connection: Session) -> int:
+        return 8192
+
+    def write_out(self, connection: Session) -> None:
+        connection.execute("CHECKPOINT")
+
+    # --- watched -----------------------------------------------------------------------------------------------------
+
+    def sampler(self, own: Session, reach: Reaching, sessions: Sessions[Session], columns: Columns) -> Sampler:
+        self._counts = sampler.SessionCounts()
+        return Sampler(
+            lambda: reach.connect_to_own("storagelab sampler"), sessions.ids, self.config.measure, layout=self.layout,
+            counts=self._counts, page_info=self.facts.major >= MAJOR_2019,
+        )  # fmt: skip
+
+    def count(self, own: Session, reach: Reaching, sessions: Sessions[Session]) -> Callable[[], Counters]:
+        prefix, ids = self.site.prefix, sessions.ids
+
+        def read() -> tuple[sampler.Waits, sampler.Waits, float, Counters]:
+            return (
+                sampler.read_session_waits(own, ids), sampler.read_server_waits(own), sampler.read_cpu_s(own, ids),
+                {**sampler.read_files(own, prefix), **sampler.read_rates(own, prefix)},
+            )  # fmt: skip
+
+        waits, server_waits, cpu_s, counted = read()
+
+        def passed() -> Counters:
+            waits_after, server_waits_after, cpu_s_after, counted_after = read()
+            self._counts.waits = sampler.waits_between(waits, waits_after)
+            self._counts.cpu_s = max(0.0, cpu_s_after - cpu_s)
+            of_server = sampler.server_waits_group(sampler.waits_between(server_waits, server_waits_after))
+            return {**difference(counted, counted_after), "waits of the whole server": of_server}
+
+        return passed
+
+
+def _volume_records(session: Session) -> list[dict[str, Any]]:
+    """Empty if the server does not report them."""
+    try:
+        return session.records(VOLUMES)
+    except DriverError:
+        return []
+
+
+def opened(config: Config, site: Site) -> Composed[Session]:
+    """The run of a cell."""
+    return Composed(SqlServer(config, site))
+
+
+def drop_leftovers(config: Config, site: Site) -> list[str]:
+    """Drop what a killed run left on the server; returns what was dropped. Raises PreflightError if that fails, or
+    if something has such a name and is not storagelab's.
+    """
+    left = dropping_leftovers(config.target, DriverError, words_of, f"the database {site.prefix}")
+    with connect(config.target, database="master") as session, left:
+        return drop(session, site.prefix, key_of(config.target))
+
+
+# --- probe -----------------------------------------------------------------------------------------------------------
+#
+# Lists what is on a SQL Server, and puts something in the way, for the contract suite.
+
+
+INVENTORY = """
+SELECT N'database ' + name + N' (' + CAST(database_id AS nvarchar(10)) + N', made ' +
+       CONVERT(nvarchar(30), create_date, 126) + N')'
+FROM sys.databases WHERE name <> N'tempdb'"""
+
+
+class SqlServerProbe:
+    """Implements `contract.probes.Probe`. The server names the files of another user's database after that database."""
+
+    setting: tuple[str, Scalar] = ("page_verify", "checksum")
+
+    def inventory(self, target: TargetConfig) -> frozenset[str]:
+        with _asking(target) as session:
+            return frozenset(str(name) for (name,) in session.rows(INVENTORY))
+
+    def decoys(self, target: TargetConfig, name: str) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def obstruct(self, target: TargetConfig, name: str) -> None:
+        self._execute(target, f"CREATE DATABASE {connecting.identifier(name)}", name, there=False)
+
+    def clear(self, target: TargetConfig, name: str) -> None:
+        self._execute(target, f"DROP DATABASE {connecting.identifier(name)}", name, there=True)
+
+    def _execute(self, target: TargetConfig, statement: str, name: str, *, there: bool) -> None:
+        """Runs it if the database exists, or does not, as required: making it twice or dropping nothing is an error."""
+        with _asking(target) as session:
+            if exists(session, name) == there:
+                session.execute(statement)
+
+
+@contextlib.contextmanager
+def _asking(target: TargetConfig) -> Iterator[Session]:
+    with connect(target, database="master") as session, quoting(target, DriverError, words_of):
+        yield session

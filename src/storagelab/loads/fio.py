@@ -1,0 +1,288 @@
+"""The program fio: a job as its command-line options, and its report as numbers.
+
+A run takes two processes. The first is the warm-up, which doesn't count. So the kernel's counters of the drive, from
+the start of the second process to its end, cover the same requests as fio's counters, to the last one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.loads.raw_outcome import Direction, Done, Outcome, Place
+from storagelab.machine import temporary
+from storagelab.machine.unprivileged import end_with_parent
+from storagelab.model.latency import Latency, latency_of
+from storagelab.servers.programs import environment, run
+
+PACKAGE = "fio"
+OLDEST = (3, 19)
+"""The first version with reliable histograms of whole latencies and a reliable io_uring; Debian 11 has 3.25."""
+_OPERATIONS = {
+    ("read", "random"): "randread", ("read", "sequential"): "read", ("write", "random"): "randwrite",
+    ("write", "sequential"): "write", ("mixed", "random"): "randrw", ("mixed", "sequential"): "rw",
+}  # fmt: skip
+_IO_ENGINES = ("io_uring", "libaio")
+"""Both keep several requests in progress. Containers often forbid the first one."""
+_STARTING_S = 60.0
+_RATES, _TIMES = "rates", "times"
+"""The beginnings of the names of fio's logs."""
+_NO_SPACE = "No space left on device"
+_ENDS_WITH_PARENT = partial(end_with_parent, signal.SIGKILL)
+
+
+class Fio(NamedTuple):
+    """The program on this machine."""
+
+    program: str
+    version: str
+
+
+class Job(NamedTuple):
+    """One test."""
+
+    operation: Literal["read", "write", "mixed"]
+    pattern: Literal["random", "sequential"]
+    block_bytes: int
+    seconds: float
+    threads: int = 1
+    outstanding: int = 1
+    read_fraction: float = 0.5
+    seed: int = 1
+    sync: str = "none"
+
+
+def find(key: str = "target.engine") -> Fio:
+    """The program on the PATH. Raises PreflightError if there is none, or if it can't do what is needed."""
+    program = shutil.which("fio")
+    if program is None:
+        raise PreflightError(
+            "raw I/O on real drives needs the program fio, and there is none on the PATH", key=key,
+            hint=f"install the package {PACKAGE}: apt-get install {PACKAGE}",
+        )  # fmt: skip
+    return _asked(program, key)
+
+
+@cache
+def _asked(program: str, key: str) -> Fio:
+    oldest = ".".join(map(str, OLDEST))
+    try:
+        report = run([program, "--version"], None, environment=environment(), timeout_s=20).stdout.strip()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise PreflightError(
+            f"{program} does not run: {error}", key=key, hint="try it by hand with --version"
+        ) from error
+    version = re.match(r"fio-(\d+)\.(\d+)", report)
+    if version is None or (int(version[1]), int(version[2])) < OLDEST:
+        raise PreflightError(
+            f"{program} says {report or 'nothing'} of its version; {oldest} or newer is needed", key=key,
+            hint=f"install a newer package {PACKAGE}",
+        )  # fmt: skip
+    return Fio(program, report.removeprefix("fio-"))
+
+
+def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
+    """Writes the whole file with content that no drive can compress, so that reads reach the medium. Then tries a
+    request of `block_bytes`. Returns the I/O engine that works here. Raises RunFailed.
+    """
+    written = [
+        "--rw=write",
+        "--bs=1M",
+        "--iodepth=8",
+        "--refill_buffers=1",
+        "--end_fsync=1",
+        f"--size={place.size_bytes}",
+    ]
+    troubles = []
+    for io_engine in _IO_ENGINES:
+        try:
+            if not place.read_only:
+                _report(_run(fio, place._replace(direct=True), [f"--ioengine={io_engine}", *written]))
+            try_one(fio, place, io_engine, block_bytes)
+        except RunFailed as error:
+            if _NO_SPACE in str(error):
+                raise
+            troubles.append(f"{io_engine}: {error}")
+        else:
+            return io_engine
+    raise RunFailed("; ".join(troubles))
+
+
+def try_one(fio: Fio, place: Place, io_engine: str, block_bytes: int) -> None:
+    """Reads one block. Raises RunFailed."""
+    options = ["--rw=read", f"--bs={block_bytes}", f"--size={block_bytes}", "--number_ios=1", f"--ioengine={io_engine}"]
+    _report(_run(fio, place, options))
+
+
+def make(
+    fio: Fio,
+    place: Place,
+    job: Job,
+    io_engine: str,
+    progress: Callable[[], None] = lambda: None,
+    *,
+    logged: bool = True,
+) -> Outcome:
+    """Runs a job. Raises RunFailed with fio's own words."""
+    with temporary.folder("fio") as logs:
+        logging = [f"--write_iops_log={logs}/{_RATES}", f"--write_lat_log={logs}/{_TIMES}", "--log_avg_msec=1000",
+                   "--per_job_logs=1"] if logged else []  # fmt: skip
+        options = [*_options(place, job), f"--ioengine={io_engine}", *logging]
+        report = _report(_run(fio, place, options, progress, timeout_s=job.seconds + _STARTING_S))
+        per_s, mean_s = _by_second(logs, job.seconds)
+    return _outcome(report, per_s, mean_s)
+
+
+def _options(place: Place, job: Job) -> list[str]:
+    part = place.size_bytes // job.threads // job.block_bytes * job.block_bytes
+    alone = job.pattern == "sequential" and job.threads > 1
+    return [
+        f"--rw={_OPERATIONS[job.operation, job.pattern]}",
+        f"--bs={job.block_bytes}",
+        f"--size={part if alone else place.size_bytes // job.block_bytes * job.block_bytes}",
+        *([f"--offset_increment={part}"] if alone else []),
+        *([f"--rwmixread={round(100 * job.read_fraction)}"] if job.operation == "mixed" else []),
+        f"--numjobs={job.threads}",
+        f"--iodepth={job.outstanding}",
+        "--time_based",
+        f"--runtime={round(job.seconds * 1e6)}us",
+        # At random over the whole file, as SQLIO and the simulated drives do, instead of each block once.
+        "--norandommap=1",
+        "--random_generator=tausworthe64",
+        f"--randseed={job.seed % 2**62}",
+        *{"none": [], "dsync": ["--sync=dsync"]}.get(job.sync, [f"--{job.sync}=1"]),
+        "--lat_percentiles=1",
+        "--clat_percentiles=0",
+    ]
+
+
+def _run(
+    fio: Fio,
+    place: Place,
+    options: list[str],
+    meanwhile: Callable[[], None] = lambda: None,
+    timeout_s: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """In a file's name, fio takes a colon as the end."""
+    common = [
+        "--output-format=json+", "--name=storagelab", "--filename=" + place.name.replace(":", "\\:"),
+        f"--direct={place.direct:d}", "--thread=1", "--group_reporting=1", "--allow_file_create=1", "--fallocate=none",
+        *(["--readonly"] if place.read_only else []),
+    ]  # fmt: skip
+    try:
+        return run(
+            [fio.program, *common, *options], _ENDS_WITH_PARENT, timeout_s=timeout_s, environment=environment(),
+            folder=place.folder, meanwhile=meanwhile,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise RunFailed(f"fio did not end in {error.timeout:.0f} s: the drive does not answer") from error
+    except OSError as error:
+        raise RunFailed(f"can't run fio in {place.folder}: {error.strerror}") from error
+
+
+def _report(ended: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """fio's report of its only group of jobs. Raises RunFailed if the job failed."""
+    begin = ended.stdout.find("{")
+    try:
+        found: dict[str, Any] = json.loads(ended.stdout[begin:])["jobs"][0] if begin >= 0 else {}
+    except (ValueError, LookupError):
+        found = {}
+    if ended.returncode < 0:
+        raise RunFailed(f"fio was ended by {signal.Signals(-ended.returncode).name}")
+    if ended.returncode or not found or found.get("error"):
+        raise RunFailed(f"fio failed: {_trouble(ended)}")
+    return found
+
+
+def _trouble(ended: subprocess.CompletedProcess[str]) -> str:
+    """fio's first line that says what went wrong, without its own file names and numbers."""
+    before = ended.stdout.partition("{")[0]
+    lines = [line.strip() for line in (*ended.stderr.splitlines(), *before.splitlines()) if line.strip()]
+    telling = [line for line in lines if re.search(r"error|failed|err=|No space|Invalid", line)] or lines
+    return telling[0].removeprefix("fio: ") if telling else f"exit code {ended.returncode}, without a word"
+
+
+_Rates = dict[Direction, tuple[float, ...]]
+_Means = dict[Direction, tuple[float | None, ...]]
+
+
+def _by_second(folder: Path, seconds: float) -> tuple[_Rates, _Means]:
+    """Requests a second and their mean latency in each whole second, over all threads, from fio's logs. If fio ended
+    before it logged its last second, that second is left out, since it would look like a standstill.
+    """
+    whole = int(seconds + 0.01)
+    logs = [(log, list(_logged(log))) for log in sorted(folder.glob(f"{_RATES}_iops*.log"))]
+    if not all(whole in {second for second, _, _ in lines} for _, lines in logs):
+        whole -= 1
+    rates: dict[Direction, list[float]] = {}
+    waited_s: dict[Direction, list[float]] = {}
+    for log, lines in logs:
+        times = folder / log.name.replace(f"{_RATES}_iops", f"{_TIMES}_lat", 1)
+        means_s: dict[tuple[int, Direction], float] = {}
+        for second, direction, ns in _logged(times):
+            # The line that fio may add at its end has only the requests of its last moment.
+            means_s.setdefault((second, direction), ns / 1e9)
+        for second, direction, rate in lines:
+            if 1 <= second <= whole:
+                rates.setdefault(direction, [0.0] * whole)[second - 1] += rate
+                mean_s = means_s.get((second, direction), 0.0)
+                waited_s.setdefault(direction, [0.0] * whole)[second - 1] += rate * mean_s
+    means = {
+        direction: tuple(
+            sum_s / rate if sum_s else None for rate, sum_s in zip(found, waited_s[direction], strict=True)
+        )
+        for direction, found in rates.items()
+    }
+    return {direction: tuple(found) for direction, found in rates.items()}, means
+
+
+def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
+    """(second at whose end it was written, direction, value) for each line, such as "1001, 3114, 0, 0, 0"; nothing if
+    there is no log.
+    """
+    if not log.exists():
+        return
+    for line in log.read_text(encoding="ascii", errors="replace").splitlines():
+        fields = line.split(",")
+        if len(fields) >= 3 and fields[2].strip() in ("0", "1"):
+            yield round(int(fields[0]) / 1000), "write" if fields[2].strip() == "1" else "read", float(fields[1])
+
+
+def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means) -> Outcome:
+    directions: tuple[Direction, ...] = ("read", "write")
+    done = {
+        direction: Done(int(found["total_ios"]), int(found["io_bytes"]), _latency(found["lat_ns"]))
+        for direction in directions
+        if (found := report[direction])["total_ios"]
+    }
+    elapsed_s = max(report[direction]["runtime"] for direction in directions) / 1000
+    syncs = _latency(report["sync"]["lat_ns"]) if "lat_ns" in report.get("sync", {}) else None
+    if not done or elapsed_s <= 0:
+        raise RunFailed("fio completed no request in the time that counts: raise workload.duration")
+    return Outcome(
+        elapsed_s=elapsed_s,
+        done=done,
+        # Shares of the time that all threads ran, added up.
+        cpu_s=(report["usr_cpu"] + report["sys_cpu"]) / 100 * report["job_runtime"] / 1000,
+        per_s=per_s,
+        mean_s=mean_s,
+        io_engine=str(report["job options"]["ioengine"]),
+        figures={} if syncs is None else {
+            "syncs_per_s": syncs.operations / elapsed_s, "sync_latency_mean_s": syncs.mean_s,
+            **{f"sync_latency_p{per_cent:g}_s": syncs.percentile_s(per_cent) for per_cent in (50, 99)},
+            "sync_latency_longest_s": syncs.longest_ns / 1e9,
+        },
+    )  # fmt: skip
+
+
+def _latency(whole: Mapping[str, Any]) -> Latency | None:
+    bins = ((int(ns), int(count)) for ns, count in whole.get("bins", {}).items())
+    return latency_of(bins, (round(whole["mean"] * whole["N"]), int(whole["min"]), int(whole["max"])))

@@ -1,0 +1,188 @@
+"""The sessions of a load that inserts rows. Each runs a loop inside the server."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import ClassVar, Generic
+
+from storagelab.errors import RunFailed
+from storagelab.model.loads.inserts import InsertLoad
+from storagelab.model.measurement import Check
+from storagelab.servers.interfaces import C, Sessions
+from storagelab.servers.steps import POLL_S, Done, await_gate
+from storagelab.watching.clocks import Clocks, Loop
+from storagelab.watching.counters import Counters
+from storagelab.watching.sampler import Seen
+
+
+class InsertingSessions(Sessions[C]):
+    """An engine's sessions; `count_rows` asks the server how many rows there are."""
+
+    driver_error: ClassVar[type[Exception]]
+
+    def __init__(self, workload: InsertLoad, count_rows: Callable[[], int]) -> None:
+        self.workload, self._count_rows = workload, count_rows
+
+    @abstractmethod
+    def _add(self) -> None:
+        """Opens one more session."""
+
+    def open(self) -> None:
+        """Opens all connections. Raises RunFailed with the server's words if that fails."""
+        try:
+            for _ in range(self.workload.connections):
+                self._add()
+        except self.driver_error as error:
+            raise RunFailed(f"connection {len(self.ids) + 1} could not be opened: {self._words(error)}") from error
+
+    def _words(self, error: BaseException) -> str:
+        return str(error)
+
+    def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Done:
+        rows = self._count_rows()
+        if rows != self.workload.rows:
+            raise RunFailed(f"the table holds {rows} rows instead of {self.workload.rows}")
+        return Done(
+            elapsed_s=max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops),
+            connection_s=tuple(loop.finished_s - loop.started_s for loop in loops),
+            checks=(*clocks.checks(loops), *_check_reads(self.workload, loops)),
+            counters=_reads_made(loops), series=seen.series, rows=rows,
+        )  # fmt: skip
+
+
+class Worker(Generic[C]):
+    """One connection, and the thread that waits for its answer, as the driver has no other way to wait."""
+
+    def __init__(self, connection: C) -> None:
+        self.connection = connection
+        self.loop: Loop | None = None
+        self.error: Exception | None = None
+        self._thread: threading.Thread | None = None
+
+    def call(self, loop: Callable[[C], Loop]) -> None:
+        self._thread = threading.Thread(target=self._run, args=(loop,), name="storagelab-worker", daemon=True)
+        self._thread.start()
+
+    def _run(self, loop: Callable[[C], Loop]) -> None:
+        try:
+            self.loop = loop(self.connection)
+        except Exception as error:  # noqa: BLE001 - the main thread raises it again, as the run's reason
+            self.error = error
+
+    @property
+    def working(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def join(self, seconds: float) -> None:
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+
+class ThreadedSessions(InsertingSessions[C]):
+    """An engine's sessions, for drivers whose calls return only when the loop is done."""
+
+    close_timeout_s: ClassVar[float]
+
+    def __init__(
+        self, connect: Callable[[], C], workload: InsertLoad, count_rows: Callable[[], int], seed: int
+    ) -> None:
+        super().__init__(workload, count_rows)
+        self._connect, self.seed = connect, seed
+        self._workers: list[Worker[C]] = []
+
+    @property
+    def first(self) -> C:
+        return self._workers[0].connection
+
+    def _add(self) -> None:
+        self._workers.append(Worker(self._connect()))
+
+    @abstractmethod
+    def _close_gate(self) -> None: ...
+
+    @abstractmethod
+    def _all_at_gate(self) -> bool: ...
+
+    @abstractmethod
+    def _loop(self, connection: C, number: int) -> Loop:
+        """Runs the loop of one worker, by its number from 1, to its end."""
+
+    @abstractmethod
+    def _failed(self, error: Exception) -> str:
+        """Why a connection failed; it may have been lost."""
+
+    @abstractmethod
+    def _stop(self, working: Sequence[C]) -> None:
+        """Ends what still runs there, on the server."""
+
+    @abstractmethod
+    def _disconnect(self, connection: C) -> None:
+        """Never raises."""
+
+    def gather(self) -> None:
+        """Close the gate, start every connection's loop, and return once all of them wait at the gate."""
+        self._close_gate()
+        for number, worker in enumerate(self._workers, start=1):
+            worker.call(partial(self._loop, number=number))
+        await_gate(self._all_at_gate, self._raise_if_one_passed, pause_s=0.005)
+
+    def _raise_if_one_passed(self) -> None:
+        self._raise_if_one_failed()
+        if any(worker.loop is not None for worker in self._workers):
+            raise RunFailed("a connection did not wait at the start gate")
+
+    def _raise_if_one_failed(self) -> None:
+        error = next((worker.error for worker in self._workers if worker.error is not None), None)
+        if error is not None:
+            raise RunFailed(self._failed(error)) from error
+
+    def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
+        """Wait until every loop is done; call `on_poll` a few times a second.
+
+        Raises RunFailed with the server's words as soon as one connection fails.
+        """
+        while working := [worker for worker in self._workers if worker.working]:
+            working[0].join(POLL_S)
+            self._raise_if_one_failed()
+            on_poll()
+        self._raise_if_one_failed()
+        return [worker.loop for worker in self._workers if worker.loop is not None]
+
+    def close(self) -> None:
+        """Close all connections and stop what still runs. Never raises, since it is also called after errors."""
+        workers, self._workers = self._workers, []
+        if working := [worker.connection for worker in workers if worker.working]:
+            with contextlib.suppress(Exception):
+                self._stop(working)
+        deadline = time.monotonic() + self.close_timeout_s
+        for worker in workers:
+            worker.join(max(0.0, deadline - time.monotonic()))
+            if not worker.working:  # otherwise its thread still uses it
+                self._disconnect(worker.connection)
+
+
+def _reads_made(loops: Sequence[Loop]) -> Counters:
+    """The point reads of all connections as a group of counters; empty if there were none."""
+    made = sum(loop.reads_done for loop in loops)
+    return {"workload": {"reads": float(made)}} if made else {}
+
+
+def _check_reads(workload: InsertLoad, loops: Sequence[Loop]) -> list[Check]:
+    """Checks that the mixed workload made its reads, and that each found a row."""
+    if not workload.with_reads:
+        return []
+    made, found = sum(loop.reads_done for loop in loops), sum(loop.reads_found for loop in loops)
+    wanted = len(loops) * round(workload.reads_per_row * workload.rows_per_connection)
+    # The reads due are summed row by row, so a connection may make one read more or less than its share.
+    ok = found == made and abs(made - wanted) <= len(loops)
+    return [
+        Check(
+            name="point reads", asked=f"{wanted} reads of existing rows",
+            got=f"{made} reads, {found} of existing rows", ok=ok, read_from="the loops",
+        )
+    ]  # fmt: skip

@@ -1,0 +1,161 @@
+"""pgbench: its command and its messages."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from storagelab.loads.transactions import LOG_PREFIX
+from storagelab.model.loads.pgbench import Pgbench, Script
+from storagelab.model.loads.sql import Sql
+
+COUNTED = "pgbench_branches"
+"""From this table pgbench reads the scale, before it connects its sessions."""
+_ABORTED = re.compile(
+    r"client \d+ (?:script (?P<script>\d+) )?aborted in command (?P<command>\d+) (?:query \d+|\([^)]*\))?"
+)
+_NOISE = (
+    "pgbench: error: Run was aborted",
+    "pgbench: hint:",
+    "pgbench (",
+    "starting vacuum",
+    "pgbench: detail:",
+    "progress: ",
+)
+_PROGRESS = re.compile(r"^progress: ([\d.]+) s, ([\d.]+) tps", re.MULTILINE)
+
+
+class Source(NamedTuple):
+    """A script that a run uses: its entry in the spec, and the content of its file (None for one of pgbench's own)."""
+
+    script: Script
+    content: bytes | None
+
+    @property
+    def text(self) -> str:
+        return (self.content or b"").decode(errors="replace")
+
+
+def inputs(sources: Sequence[Source]) -> dict[str, bytes]:
+    """The files that pgbench finds in its folder."""
+    return {_name(number): source.content for number, source in enumerate(sources) if source.content is not None}
+
+
+def _name(number: int) -> str:
+    return f"script-{number}.sql"
+
+
+def command(
+    program: str,
+    load: Pgbench | Sql,
+    sources: Sequence[Source],
+    folder: Path,
+    longest_s: float,
+    *,
+    seed: int,
+    scale: int | None = None,
+) -> list[str]:
+    """The command of a run. A run of set time is stopped from outside, after `longest_s` at the latest. `scale` is
+    that of pgbench's own tables; with the user's scripts, pgbench does not know it.
+    """
+    length = (
+        ["--time", str(math.ceil(longest_s))]
+        if load.transactions_per_connection is None
+        else ["--transactions", str(load.transactions_per_connection)]
+    )
+    scripts = [
+        word
+        for number, source in enumerate(sources)
+        for word in (
+            ("--builtin", f"{source.script.name}@{source.script.weight}")
+            if source.content is None
+            else ("--file", f"{_name(number)}@{source.script.weight}")
+        )
+    ]
+    limits = {
+        "--rate": load.rate,
+        "--latency-limit": None if load.latency_limit_s is None else load.latency_limit_s * 1000,
+    }
+    return [
+        program, "--no-vacuum", "--log", "--log-prefix", str(folder / LOG_PREFIX), "--client", str(load.connections),
+        "--jobs", str(min(load.threads, load.connections)), "--protocol", load.protocol, "--random-seed", str(seed),
+        *length, *scripts,
+        *(word for name, value in limits.items() if value is not None for word in (name, f"{value:.10g}")),
+        *(["--scale", str(scale)] if scale is not None and all(one.content for one in sources) else []),
+        *(["--progress", "1"] if load.warm_up_s == "auto" else []),
+    ]  # fmt: skip
+
+
+def per_second(output: str) -> list[float]:
+    """Transactions a second since pgbench began, from its progress reports. A late report counts for all of its
+    seconds.
+    """
+    rates, before_s = list[float](), 0.0
+    for at, rate in _PROGRESS.findall(output):
+        rates += [float(rate)] * max(1, round(float(at) - before_s))
+        before_s = float(at)
+    return rates
+
+
+def initialise(program: str, load: Pgbench, steps: str, partitions: int) -> list[str]:
+    """The command that makes pgbench's tables, by some of its own steps."""
+    return [
+        program, "--initialize", "--quiet", "--init-steps", steps, "--scale", str(load.scale), "--fillfactor",
+        str(load.fillfactor), *(["--partitions", str(partitions), "--partition-method", "hash"] if partitions else []),
+    ]  # fmt: skip
+
+
+def words(output: str, sources: Sequence[Source]) -> str:
+    """pgbench's message about a failure in one line, with the line of the script that it concerns."""
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith(_NOISE)]
+    message = next(
+        (line for line in lines if "error" in line.lower() or "fatal" in line.lower()), lines[-1] if lines else ""
+    )
+    message = message.removeprefix("pgbench: ").removeprefix("error: ").removeprefix("fatal: ")
+    for number, source in enumerate(sources):
+        message = message.replace(_name(number), source.script.name)
+    found = _ABORTED.search(message)
+    if found is None:
+        return message or "it says nothing"
+    source = sources[int(found["script"] or 0)]
+    rest = message[found.end() :].lstrip("of ;:").removeprefix("ERROR:").strip()
+    if source.content is None:
+        return f"{source.script.name}, command {found['command']}: {rest}"
+    line = line_of(source.text, int(found["command"]))
+    return f"{source.script.name}, line {line}: {rest}"
+
+
+_TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|\$(\w*)\$.*?\$\1\$|/\*.*?\*/|;|[^\s'\";$/-]+|\S", re.DOTALL)
+
+
+def line_of(script: str, command: int) -> int:
+    """The line on which a command begins. Commands are counted from 0 as pgbench does, lines from 1."""
+    begins = list(_beginnings(script))
+    return begins[min(command, len(begins) - 1)] if begins else 1
+
+
+def _beginnings(script: str) -> Iterator[int]:
+    """The line of each command. A command with a backslash takes one line; a semicolon ends any other."""
+    first, statements = 1, ""
+    for number, line in enumerate([*script.splitlines(keepends=True), "\\"], 1):
+        if not line.lstrip().startswith("\\"):
+            statements += line
+            continue
+        yield from (first + offset for offset in _statements(statements))
+        if line != "\\":
+            yield number
+        first, statements = number + 1, ""
+
+
+def _statements(text: str) -> Iterator[int]:
+    """The number of lines before each statement."""
+    within = False
+    for token in _TOKEN.finditer(text):
+        if token[0].startswith(("--", "/*")):
+            continue
+        if token[0] != ";" and not within:
+            yield text.count("\n", 0, token.start())
+        within = token[0] != ";"

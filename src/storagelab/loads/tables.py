@@ -1,0 +1,119 @@
+"""The tables of a generator's load, in the same way for every engine: who makes and fills them, and what works on
+them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+from storagelab.errors import RunFailed
+from storagelab.loads import sysbench
+from storagelab.loads.clients import Clients, by_sysbench, inputs_of_sysbench, own_script
+from storagelab.loads.generator import Program
+from storagelab.model.loads.base import GeneratedLoad
+from storagelab.model.loads.sysbench import Sysbench
+from storagelab.model.objects import Object
+from storagelab.servers.interfaces import C
+from storagelab.volumes.folders import Site
+from storagelab.volumes.places import Places
+
+L = TypeVar("L", bound=GeneratedLoad)
+
+
+class GeneratedTables(Places, Generic[C, L]):
+    """Added to an engine's layout. Each kind of load says how its tables are filled, and what works on them."""
+
+    unit_bytes: ClassVar[int] = 0
+    """What a unit of the load's data takes on disk, measured and rounded up."""
+    index_share: ClassVar[float] = 0.2
+    """How much of that is indexes, measured and rounded up."""
+    filled_in_place: ClassVar[bool] = False
+    """Whether tables lie where the layout says before they are filled; if not, they are moved when they are full."""
+
+    @property
+    def load(self) -> L:
+        return cast("L", self.config.workload)
+
+    @property
+    def session_options(self) -> dict[str, str]:
+        """Settings of the sessions that make and use the tables."""
+        return {}
+
+    @property
+    def default_spread(self) -> tuple[str, ...]:
+        """The tables that are spread over data files if the spec names none."""
+        return ()
+
+    @property
+    def known_objects(self) -> list[Object] | None:
+        """The tables and indexes that the load makes, with their sizes; None if the user's own files make them."""
+        return None
+
+    @property
+    def data_bytes(self) -> float:
+        """What the load's tables and indexes take on disk together; 0 if the user's own files make them."""
+        return (self.load.data.units or 0) * self.unit_bytes
+
+    @abstractmethod
+    def fill(self, own: C, clients: Clients, site: Site) -> None:
+        """Make and fill the tables. Raises RunFailed with the words of the program that failed."""
+
+    @abstractmethod
+    def program(self, clients: Clients, site: Site, seed: int) -> Program:
+        """The generator that works on them."""
+
+    @abstractmethod
+    def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
+        """Each program of the load that logs in, and where its names without a schema lead; "" = nowhere. Raises
+        RunFailed with the words of one that can't log in.
+        """
+
+    def refuse_elsewhere(self, clients: Clients, wanted: str) -> None:
+        """Raises RunFailed unless names without a schema lead to `wanted`: others may have tables of the same names."""
+        for program, found in self.places(clients):
+            if found != wanted:
+                raise RunFailed(
+                    f"{program} would work in {found or 'no schema'}, not in storagelab's own: the server, such as by "
+                    "init_connect, or something before it leads its sessions elsewhere"
+                )
+
+    @abstractmethod
+    def check(self, site: Site, beside: Path | None) -> str:
+        """Checks that everything needed is there (the server's own programs are in the folder `beside`), and
+        describes the generator. Raises PreflightError.
+        """
+
+    @abstractmethod
+    def finish(self, own: C) -> None:
+        """Spread filled tables over the data files."""
+
+    def make(self, own: C, reach: Any) -> None:
+        self.create(own)
+        self.fill(own, reach.clients({**reach.for_set_up, **self.session_options}), reach.site)
+
+
+class SysbenchTables(GeneratedTables[C, Sysbench]):
+    """sysbench's tables: sysbench makes them, and each is spread over the data files."""
+
+    @property
+    def default_spread(self) -> tuple[str, ...]:
+        return self.load.table_names
+
+    def fill(self, own: C, clients: Clients, site: Site) -> None:
+        command = sysbench.initialise(clients.options["sysbench"], self.load)
+        command, inputs = sysbench.beginning_with(clients.first, command)
+        output = clients.in_folder(command, {**inputs_of_sysbench(own_script(self.load, site)), **inputs})
+        if sysbench.failed(output):
+            words = sysbench.words(output.stdout + output.stderr, self.load.script)
+            raise RunFailed(f"sysbench can't make its tables: {words}")
+        self.finish(own)
+
+    def program(self, clients: Clients, site: Site, seed: int) -> Program:
+        return by_sysbench(clients, self.load, own_script(self.load, site), seed)
+
+    def check(self, site: Site, beside: Path | None) -> str:
+        own_script(self.load, site)
+        return sysbench.version()

@@ -1,0 +1,234 @@
+"""The transactions of one run as its generator logged them, and what follows from them. Pure.
+
+Moments are in seconds since the epoch by this machine's clock, latencies in microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storagelab.machine.descriptors import read_file
+from storagelab.model.latency import Latency, latency_of
+from storagelab.model.measurement import Turns
+
+Numbers = NDArray[np.float64]
+_US, _NS_PER_US = 1e-6, 1000
+P99_LEAST = 100
+"""With fewer transactions in a second, the 99th percentile would be the longest latency."""
+
+
+class Counted(Protocol):
+    """What a generator reports of a run: the transactions that it committed over `span_s`, and those that it did
+    not."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def not_done(self) -> Mapping[str, int]:
+        """How many were not done, or not at once: by the names of counters (`NOT_AT_ONCE`, "skipped")."""
+        ...
+
+    @property
+    def lag_s(self) -> tuple[float, float] | None: ...
+    @property
+    def span_s(self) -> tuple[float, float]: ...
+    @property
+    def log(self) -> Transactions:
+        """All of its transactions, one by one."""
+        ...
+
+    def within(self, start_s: float, end_s: float) -> Self: ...
+    def begun_at_earliest(self, start_s: float) -> Self: ...
+    def latency(self) -> Latency | None: ...
+    def series(self, edges_s: Sequence[float]) -> dict[str, tuple[float | None, ...]]: ...
+
+
+class Transactions(NamedTuple):
+    """One entry for each committed transaction: its end, and its latency, which begins at the scheduled moment if
+    there is a rate. `lag_us` is how much later it began (0 without a rate). `skipped` and `failed` have the moments
+    of transactions that were skipped, since they would have begun too late, and of those that the server refused.
+    """
+
+    ended_s: Numbers
+    latency_us: Numbers
+    lag_us: Numbers
+    skipped_s: Numbers
+    failed_s: Numbers
+
+    def within(self, start_s: float, end_s: float) -> Self:
+        """The transactions that ended after `start_s` and not after `end_s`."""
+        kept = _between(self.ended_s, start_s, end_s)
+        return type(self)(
+            self.ended_s[kept], self.latency_us[kept], self.lag_us[kept],
+            self.skipped_s[_between(self.skipped_s, start_s, end_s)],
+            self.failed_s[_between(self.failed_s, start_s, end_s)],
+        )  # fmt: skip
+
+    def begun_at_earliest(self, start_s: float) -> Self:
+        """The transactions as if none could begin before `start_s`, however long it had waited."""
+        most_us = (self.ended_s - start_s) / _US
+        return self._replace(
+            latency_us=np.minimum(self.latency_us, most_us), lag_us=np.clip(self.lag_us, 0.0, np.maximum(0.0, most_us))
+        )
+
+    @property
+    def log(self) -> Self:
+        return self
+
+    @property
+    def number(self) -> int:
+        return len(self.ended_s)
+
+    @property
+    def not_done(self) -> Mapping[str, int]:
+        return {"skipped": len(self.skipped_s), "failed": len(self.failed_s)}
+
+    @property
+    def lag_s(self) -> tuple[float, float] | None:
+        """The mean and the longest time by which transactions began late."""
+        return (float(self.lag_us.mean()) * _US, float(self.lag_us.max()) * _US) if self.number else None
+
+    @property
+    def span_s(self) -> tuple[float, float]:
+        """The time from the beginning of the first to the end of the last."""
+        return float((self.ended_s - self.latency_us * _US).min()), float(self.ended_s.max())
+
+    def latency(self) -> Latency | None:
+        values, counts = np.unique(self.latency_us, return_counts=True)
+        return latency_of(
+            (round(value * _NS_PER_US), int(count)) for value, count in zip(values, counts, strict=True)
+        )  # fmt: skip
+
+    def series(self, edges_s: Sequence[float]) -> dict[str, tuple[float | None, ...]]:
+        """Columns of a time series over the intervals between the edges: transactions a second, and their p99."""
+        order = np.argsort(self.ended_s)
+        ended_s, latency_us = self.ended_s[order], self.latency_us[order]
+        places = np.searchsorted(ended_s, edges_s, side="right")
+        per_s, p99_s = list[float | None](), list[float | None]()
+        for first, last, start_s, end_s in zip(places, places[1:], edges_s, edges_s[1:], strict=False):
+            number = int(last - first)
+            per_s.append(number / (end_s - start_s) if end_s > start_s else None)
+            enough = number >= P99_LEAST
+            p99_s.append(float(np.percentile(latency_us[first:last], 99)) * _US if enough else None)
+        return {"transactions_per_s": tuple(per_s), "latency_p99_s": tuple(p99_s)}
+
+
+def joined(parts: Sequence[Transactions]) -> Transactions:
+    """The transactions of several logs."""
+    if not parts:
+        return Transactions(*(np.empty(0) for _ in Transactions._fields))
+    return Transactions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _between(moments_s: Numbers, start_s: float, end_s: float) -> NDArray[np.bool_]:
+    return (moments_s > start_s) & (moments_s <= end_s)
+
+
+# --- watched and unwatched stretches ---------------------------------------------------------------------------------
+#
+# What a run's transactions did while nothing looked at its sessions, and while something did. Pure.
+
+
+def in_turns(
+    counted: Counted, unwatched: Sequence[Sequence[float]], start_s: float, end_s: float
+) -> tuple[Latency | None, Turns | None]:
+    """The latencies that count, and both kinds of stretches. Without transactions in both kinds, all of them count, and
+    there is no comparison.
+
+    A transaction belongs to the stretch in which it ended.
+    """
+    rests = [(max(begins_s, start_s), min(ends_s, end_s)) for begins_s, ends_s in unwatched]
+    rests = [(begins_s, ends_s) for begins_s, ends_s in rests if begins_s < ends_s]
+    if not rests:
+        return counted.latency(), None
+    looks = list(zip([start_s, *(end for _, end in rests)], [*(begin for begin, _ in rests), end_s], strict=True))
+    free, seen = (joined([counted.log.within(*one) for one in stretches]) for stretches in (rests, looks))
+    if not free.number or not seen.number:
+        return counted.latency(), None
+    free_s, seen_s = (sum(end - begin for begin, end in stretches) for stretches in (rests, looks))
+    return free.latency(), Turns(
+        unwatched_s=free_s, unwatched_transactions=free.number, watched_s=seen_s, watched_transactions=seen.number,
+        watched_latency=seen.latency(),
+    )  # fmt: skip
+
+
+# --- the log ---------------------------------------------------------------------------------------------------------
+#
+# The log in which a generator tells when each transaction ended: pgbench's own form, which sysbench is made to write.
+#
+# Each thread writes its own file. A line has the client, the transaction's number, its latency in us or a word, the
+# script, seconds and microseconds of its end, and the lag in us if there is a rate (pgbench's manual, "Per-Transaction
+# Logging").
+
+
+LOG_PREFIX = "transactions"
+"""What the names of its files begin with. pgbench opens them when its first session, which asks for the scale, is
+closed, and before those of the load connect."""
+_EPOCH, _EPOCH_US, _LATENCY, _LAG = 4, 5, 2, 6
+_SKIPPED, _FAILED = -1.0, -2.0
+
+
+def read_log(folder: Path) -> Transactions:
+    """The transactions of all threads."""
+    return joined([_read(read_file(file)) for file in sorted(folder.glob(f"{LOG_PREFIX}.*"))])
+
+
+def _read(text: bytes) -> Transactions:
+    """One file; a line that is not complete is left out."""
+    whole = text[: text.rfind(b"\n") + 1]
+    if not whole:
+        return joined([])
+    columns = len(whole[: whole.find(b"\n")].split())
+    plain = whole.replace(b"skipped", b"-1").replace(b"failed", b"-2")
+    rows = np.array(plain.split(), dtype=np.float64).reshape(-1, columns)
+    ended_s = rows[:, _EPOCH] + rows[:, _EPOCH_US] / 1e6
+    latency_us = rows[:, _LATENCY]
+    lag_us = rows[:, _LAG] if columns > _LAG else np.zeros(len(rows))
+    done = latency_us >= 0
+    return Transactions(
+        ended_s[done], latency_us[done], lag_us[done], ended_s[latency_us == _SKIPPED], ended_s[latency_us == _FAILED]
+    )
+
+
+def in_lua(module: str) -> str:
+    """A sysbench script that does what the one of this name does, and writes the log.
+
+    A transaction that is tried again is one, and lasts from its first try on.
+    """
+    return _IN_LUA.replace("MODULE", module).replace("PREFIX", LOG_PREFIX)
+
+
+_IN_LUA = """local ffi = require("ffi")
+pcall(ffi.cdef, "struct storagelab_time { long s; long part; };"
+  .. "int clock_gettime(int, struct storagelab_time *); int gettimeofday(struct storagelab_time *, void *);")
+local time = ffi.new("struct storagelab_time")
+local function steady_us()
+  ffi.C.clock_gettime(1, time)
+  return tonumber(time.s) * 1e6 + tonumber(time.part) / 1e3
+end
+ffi.C.gettimeofday(time, nil)
+local to_epoch_us = tonumber(time.s) * 1e6 + tonumber(time.part) - steady_us()
+assert(loadfile(assert(package.searchpath("MODULE", package.path))))()
+local work, log, began_us, number = event, nil, nil, 0
+if work then
+  function event(thread)
+    if not log then
+      log = io.open("PREFIX." .. thread, "w")
+      log:setvbuf("full", 65536)
+    end
+    began_us = began_us or steady_us()
+    local is_last = work(thread)
+    local ended_us = steady_us()
+    local at_us = ended_us + to_epoch_us
+    local at_s = math.floor(at_us / 1e6)
+    log:write(string.format("%d %d %.0f 0 %d %d\\n", thread, number, ended_us - began_us, at_s, at_us - at_s * 1e6))
+    began_us, number = nil, number + 1
+    return is_last
+  end
+end
+"""

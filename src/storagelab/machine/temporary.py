@@ -1,0 +1,153 @@
+"""Short-lived things in the system's temporary folder: sockets, servers on trial, results that nobody keeps.
+
+Each process keeps all of its own in one folder, named after the process and the machine. So cleaning up after a kill
+needs no notes: if a folder's process is gone, the next run of any experiment removes the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from storagelab.machine import descriptors
+from storagelab.machine.processes import JUST_STOPPED_S, stat_fields, until
+from storagelab.stopping import uninterrupted
+
+_LONGEST_SOCKET = 107
+_IN_SOCKET_FOLDER = "/.s.PGSQL.65535"
+"""The longest name of a server's socket."""
+_SHORT = Path("/tmp")  # noqa: S108
+_OWNED = re.compile(r"storagelab-(?P<pid>[0-9a-f]+)-(?P<start>[0-9a-f]+)-(?P<boot>[0-9a-f]{8})-(?P<world>[0-9a-f]+)")
+
+
+def path(kind: str) -> Path:
+    """A path for something of this kind. Call `prepare` first and `remove` last, whatever happens in between."""
+    return Path(tempfile.gettempdir()) / own_name() / f"{kind}-{secrets.token_hex(4)}"
+
+
+def short_path(kind: str) -> Path:
+    """A path for a socket. It must be short, however long the temporary folder's path is."""
+    place = path(kind)
+    fits = len(os.fsencode(place)) + len(_IN_SOCKET_FOLDER) <= _LONGEST_SOCKET
+    return place if fits else _SHORT / place.parent.name / place.name
+
+
+def prepare(place: Path) -> None:
+    """Make the folder of this process in which `place` will be. Raises OSError."""
+    with contextlib.suppress(FileExistsError):
+        place.parent.mkdir(mode=0o700)
+    try:
+        with _own(place.parent) as opened:
+            os.fchmod(opened, 0o711)  # despite the umask: servers pass through it as another user
+    except (NotADirectoryError, PermissionError) as error:
+        raise PermissionError(f"{place.parent} is in the way, and another user made it") from error
+
+
+def remove(place: Path) -> None:
+    """Remove `place`, and the folder around it if nothing else is in it. Never raises."""
+    with contextlib.suppress(OSError), _own(place.parent) as opened:
+        with contextlib.suppress(OSError):
+            descriptors.remove(place.name, opened)
+        place.parent.rmdir()
+
+
+@contextlib.contextmanager
+def folder(kind: str) -> Iterator[Path]:
+    """An empty folder that others may pass through, for as long as it is needed. Raises OSError."""
+    place = path(kind)
+    try:
+        prepare(place)
+        place.mkdir(mode=0o711)
+        yield place
+    finally:
+        with uninterrupted():
+            remove(place)
+
+
+# --- what others left ------------------------------------------------------------------------------------------------
+
+
+def left_behind() -> list[Path]:
+    """Folders of this user whose process has ended."""
+    found = []
+    for base in sorted({Path(tempfile.gettempdir()), _SHORT}):
+        with contextlib.suppress(OSError):
+            found += [place for place in sorted(base.glob("storagelab-*")) if is_nobodys(place.name) and _is_own(place)]
+    return found
+
+
+def remove_left_behind(place: Path) -> bool:
+    """Remove such a folder, and try for a while: a server that is about to end may still write there. False if that
+    fails.
+    """
+
+    def is_gone() -> bool:
+        with contextlib.suppress(OSError), _own(place) as opened:
+            descriptors.empty(opened)
+            place.rmdir()
+        return not os.path.lexists(place)
+
+    return until(is_gone, JUST_STOPPED_S)
+
+
+@contextlib.contextmanager
+def _own(place: Path) -> Iterator[int]:
+    """The descriptor of a folder that belongs to this user. Raises OSError for anything else."""
+    with descriptors.folder(place) as opened:
+        if os.fstat(opened).st_uid != os.geteuid():
+            raise PermissionError(f"{place} is another user's")
+        yield opened
+
+
+def _is_own(place: Path) -> bool:
+    with contextlib.suppress(OSError), _own(place):
+        return True
+    return False
+
+
+def is_nobodys(name: str) -> bool:
+    """Whether the process that this name stands for has ended, as far as it can be known from here."""
+    owner = _OWNED.fullmatch(name)
+    if owner is None:
+        return False
+    if owner["boot"] != _boot():
+        return True
+    if owner["world"] != _world():
+        return False  # e.g. that of a container, whose processes have other numbers here
+    return _name(int(owner["pid"], 16)) != name
+
+
+def own_name() -> str:
+    """The name of this process, which no other process has or gets."""
+    return _name(os.getpid())
+
+
+def _name(pid: int) -> str:
+    """The name of a process: its number, its start and its PID namespace. The start is 0 if there is no such
+    process.
+    """
+    return f"storagelab-{pid:x}-{_started(pid):x}-{_boot()}-{_world()}"
+
+
+def _started(pid: int) -> int:
+    """When the process started, in ticks since the machine started."""
+    fields = stat_fields(Path(f"/proc/{pid}"))
+    return int(fields[19]) if fields and fields[0] not in "ZX" else 0
+
+
+def _boot() -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
+    return "0" * 8
+
+
+def _world() -> str:
+    """The PID namespace; a container has its own."""
+    with contextlib.suppress(OSError):
+        return f"{os.stat('/proc/self/ns/pid').st_ino:x}"
+    return "0"

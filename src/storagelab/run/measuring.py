@@ -1,0 +1,208 @@
+"""Measures a folder's drive with fio: a file that is written full, long stretches, then the points in a random order.
+
+What was measured is kept at once, so that the same command goes on after an interruption.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from storagelab.drives.fitting import Asked, Result
+from storagelab.drives.measured import Sustained
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.loads import fio
+from storagelab.loads.fio import Job
+from storagelab.loads.raw_outcome import Place, check_direct, sector_bytes
+from storagelab.machine import host
+from storagelab.machine.outputs import write_whole
+from storagelab.model.target import Tell
+from storagelab.run.targets import sweep_temporary
+from storagelab.spec.given_files import text_of
+from storagelab.stopping import uninterrupted
+from storagelab.volumes.folders import Folders, Site
+from storagelab.volumes.locking import locked
+
+_FILE = "drives-fit"
+_ROOM = 1.05
+_FELL = 0.85
+"""A burst is over when the rate stays below this share of the first seconds'."""
+_FIRST_S = 3
+
+
+class Effort(NamedTuple):
+    """How long and how often is measured."""
+
+    point_s: float
+    passes: int
+    stretch_s: float
+    file_bytes: int
+    at_most_s: float
+    """No further pass begins, and none goes on, after this time."""
+
+    def about_s(self, measurements: int) -> float:
+        """About how long this many measurements of points and the long stretches take, without writing the file."""
+        return min(self.at_most_s, measurements * (self.point_s + _START_S) + len(_STRETCHES) * self.stretch_s)
+
+
+_START_S = 0.4
+"""What a start of fio takes."""
+QUICK = Effort(point_s=1.0, passes=1, stretch_s=8.0, file_bytes=2**29, at_most_s=150.0)
+FULL = Effort(point_s=3.0, passes=2, stretch_s=25.0, file_bytes=2**31, at_most_s=840.0)
+_STRETCHES = (
+    Job("write", "sequential", 2**20, 0.0, outstanding=16),
+    Job("write", "random", 4096, 0.0, outstanding=16),
+    Job("read", "random", 4096, 0.0, outstanding=16),
+)
+
+
+class Kept:
+    """The file that keeps what was measured, line by line."""
+
+    def __init__(self, file: Path, of: dict[str, Any]) -> None:
+        """`of` = what the lines belong to: lines of anything else are not used."""
+        self.file, self._of = file, of
+        self._lines: list[str] = []
+        self.results: list[Result] = []
+        self.sustained: list[Sustained] = []
+        try:
+            lines = text_of(file, 2**26).splitlines(keepends=True) if file.exists() else []
+            first = json.loads(lines[0]) if lines else of
+            for line in lines[1:] if first == of else ():
+                if not line.endswith("\n"):
+                    break  # cut off by a kill
+                content = json.loads(line)
+                self._lines.append(line)
+                if "asked" in content:
+                    content["asked"] = Asked(*content["asked"])
+                    self.results.append(Result(**content))
+                else:
+                    self.sustained.append(Sustained(**content))
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            hint = "choose another name, or remove the file and measure anew"
+            raise PreflightError(f"it can't be read: {' '.join(str(error).split())}", file=file, hint=hint) from None
+        if first != of:
+            before = first if isinstance(first, dict) else {}
+            changed = [f"{key} was {before.get(key)}, is {of[key]}" for key in of if before.get(key) != of[key]]
+            raise PreflightError(
+                f"it keeps what was measured of another volume, or otherwise: {'; '.join(changed)}", file=file,
+                hint="go on with that volume and those options, choose another name, or remove the file",
+            )  # fmt: skip
+
+    def add(self, one: Result | Sustained) -> None:
+        content = one._asdict() if isinstance(one, Result) else one.model_dump()
+        self._lines.append(json.dumps(content) + "\n")
+        with uninterrupted():
+            try:  # whole, as a line that was cut off must not be gone on with
+                write_whole(self.file, ["".join([json.dumps(self._of), "\n", *self._lines]).encode()])
+            except OSError as error:
+                hint = "make room; the same command goes on"
+                raise PreflightError(f"can't be written: {error.strerror}", file=self.file, hint=hint) from None
+        (self.results if isinstance(one, Result) else self.sustained).append(one)  # type: ignore[arg-type]
+
+
+def check(folder: Path, file_bytes: int) -> None:
+    """Raises PreflightError if the folder can't be measured. Changes nothing but a file without a name."""
+    fio.find("--volume")
+    host.try_writing(folder)
+    check_direct(folder, "--volume")
+    free = host.free_bytes(folder)
+    if file_bytes * _ROOM > free:
+        raise PreflightError(
+            f"a file of {file_bytes / 2**20:.0f} MiB does not fit: {folder} has {free / 2**20:.0f} MiB free",
+            key="--volume", hint="free some space, or give a smaller file with --size",
+        )  # fmt: skip
+
+
+@contextmanager
+def file_on(folder: Path, file_bytes: int) -> Iterator[tuple[Place, str]]:
+    """The file, written full, and fio's engine that works on it. It is removed at the end."""
+    site = Site(experiment="drives-fit", identity="fit", spec_folder=folder)
+    folders = Folders(site, {"v": folder})
+    with locked({folder: "--volume"}):
+        folders.leftovers()  # raises if something else has the name
+        sweep_temporary()
+        folders.make()
+        try:
+            place = Place(folders["v"], _FILE, file_bytes)
+            yield place, fio.lay_out(fio.find("--volume"), place, sector_bytes(folder) or 4096)
+        finally:
+            with uninterrupted():
+                folders.remove()
+
+
+def stretches(place: Place, engine: str, effort: Effort, kept: Kept, tell: Tell) -> None:
+    """Long stretches of writes and reads, first: they show the burst of a volume that has rested, and end it. After an
+    interruption the volume has rested again: those that showed a burst come again.
+    """
+    program = fio.find("--volume")
+    for number, job in enumerate(_STRETCHES):
+        tell("long stretches", number, len(_STRETCHES))
+        known = kept.sustained[number] if number < len(kept.sustained) else None
+        if known is not None and known.fell_after_s is None:
+            continue
+        outcome = fio.make(program, place, job._replace(seconds=effort.stretch_s, seed=number), engine)
+        if known is None:
+            kept.add(sustained_of(job, outcome.per_s[job.operation]))  # type: ignore[index]
+    tell("long stretches", len(_STRETCHES), len(_STRETCHES))
+
+
+def sustained_of(job: Job, per_s: Sequence[float]) -> Sustained:
+    if not per_s:
+        raise RunFailed("fio logged no second of a long stretch: the machine is too busy to measure")
+    burst, sustained = statistics.fmean(per_s[:_FIRST_S]), statistics.fmean(per_s[-max(_FIRST_S, len(per_s) // 3) :])
+    slow = [
+        second for second in range(len(per_s)) if statistics.fmean(per_s[second : second + _FIRST_S]) < _FELL * burst
+    ]
+    fell = None
+    if slow and sustained < _FELL * burst:
+        # The mean of several seconds is low before the first slow one.
+        halfway = (burst + sustained) / 2
+        fell = float(next((second for second in range(slow[0], len(per_s)) if per_s[second] < halfway), slow[0]))
+    return Sustained(
+        operation=job.operation, sequential=job.pattern == "sequential", block_bytes=job.block_bytes,
+        depth=job.outstanding, burst_per_s=burst, sustained_per_s=sustained, fell_after_s=fell,
+    )  # fmt: skip
+
+
+def points(place: Place, engine: str, planned: list[Asked], effort: Effort, kept: Kept, tell: Tell) -> None:
+    """Measures what is not yet measured. Ends early when the time is over, but not before most of the first pass."""
+    program, began, done = fio.find("--volume"), time.monotonic(), len(kept.results)
+    wanted = (planned * effort.passes)[done:]
+    for number, asked in enumerate(wanted):
+        tell("points", number, len(wanted))
+        if time.monotonic() - began > effort.at_most_s:
+            break
+        outcome = fio.make(program, place, _job(asked, effort.point_s, done + number), engine, logged=False)
+        latency = outcome.latency
+        assert latency is not None
+        kept.add(Result(asked, outcome.requests / outcome.elapsed_s, latency.mean_s))
+    tell("points", len(wanted), len(wanted))
+
+
+def _job(asked: Asked, seconds: float, seed: int) -> Job:
+    operation = {1.0: "read", 0.0: "write"}.get(asked.read_share, "mixed")
+    return Job(
+        operation, "sequential" if asked.sequential else "random", asked.block_bytes, seconds,  # type: ignore[arg-type]
+        outstanding=asked.depth, read_fraction=asked.read_share, seed=seed,
+    )  # fmt: skip
+
+
+def averaged(results: Sequence[Result]) -> list[Result]:
+    """Each point once: the geometric mean of its measurements."""
+    by_point: dict[Asked, list[Result]] = {}
+    for one in results:
+        by_point.setdefault(one.asked, []).append(one)
+    return [
+        Result(
+            asked,
+            statistics.geometric_mean(one.requests_per_s for one in found),
+            statistics.geometric_mean(one.mean_latency_s for one in found),
+        )
+        for asked, found in by_point.items()
+    ]

@@ -1,0 +1,288 @@
+"""One run on a database, composed of a server, the sessions of a load, and a watcher: set up, load, measure, remove."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Generic, Self
+
+from storagelab.errors import RunFailed
+from storagelab.loads import raw_beside as beside
+from storagelab.machine import host
+from storagelab.machine.devices import DeviceCounters
+from storagelab.model.config import Config
+from storagelab.model.measurement import LOAD, Check, Measurement
+from storagelab.model.plan import Cell
+from storagelab.model.prepared import RESTORED
+from storagelab.model.target import Progress
+from storagelab.model.waits import SampledWaits
+from storagelab.servers.durability import judged
+from storagelab.servers.interfaces import C, Sessions, System
+from storagelab.servers.redact import hidden
+from storagelab.servers.server import Server, server_of
+from storagelab.servers.steps import Done, prepare_machine
+from storagelab.stopping import uninterrupted
+from storagelab.version import __version__
+from storagelab.volumes.filling import Filling
+from storagelab.watching.clocks import Clocks
+from storagelab.watching.counters import Counters, MachineCounters
+from storagelab.watching.pace import check_watching
+from storagelab.watching.sampler import Seen, SessionSampler
+
+# --- watcher ---------------------------------------------------------------------------------------------------------
+#
+# The watcher of one run: the sampler, the drives, the clocks, the counters of server and machine, and raw I/O beside
+# it.
+
+
+class Watcher(Generic[C]):
+    """Watches one run. Call `ready` first. Enter it while all sessions wait at the gate, leave it when the last one
+    is done. Then call `counted`.
+    """
+
+    seen: Seen
+    _sampler: SessionSampler
+    _machine: MachineCounters
+
+    def __init__(self, system: System[C], server: Server[C], sessions: Sessions[C]) -> None:
+        self._system, self._server, self._sessions = system, server, sessions
+
+    def ready(self) -> None:
+        """Finds the drives, before the sessions gather at the gate."""
+        self._process = self._server.reach.process(self._server.own)
+        self._devices = DeviceCounters(self._server.volumes(), process=self._process or "self")
+        self.clocks = Clocks(lambda: self._system.time_s(self._server.own))
+
+    def __enter__(self) -> Self:
+        system, server, sessions = self._system, self._server, self._sessions
+        self._sampler = system.sampler(server.own, server.reach, sessions, self._devices.read)
+        try:
+            self._sampler.prepare()
+            self._passed = system.count(server.own, server.reach, sessions)
+            self._machine = MachineCounters(self._devices, self._process)
+            self._sampler.baseline()
+            self._sampler.start()
+            self.clocks.begin()
+        except BaseException:
+            self._sampler.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.clocks.end()
+        finally:
+            self.seen = self._sampler.stop()
+        if kind is None:
+            self._machine.end()
+
+    def look(self) -> int:
+        """Reads the work done so far; to be called now and then."""
+        self._machine.look()
+        return self._sessions.so_far(self._sampler.progress())
+
+    @property
+    def stood_s(self) -> float:
+        """For how long the run stood still."""
+        return self._machine.standstill.seconds
+
+    def counted(self) -> Counters:
+        """The server's counters. Each session must have reported its own to the server by then."""
+        return self._passed()
+
+    def of_machine(self, elapsed_s: float, *, with_checkpoint: bool) -> tuple[Counters, list[Check]]:
+        """The counters and checks of this machine, if the server runs here."""
+        if not self._system.counts_this_machine:
+            return {}, []
+        return self._machine.counted(with_checkpoint=with_checkpoint), self._machine.checks(elapsed_s)
+
+    def raw_io(self, moment: str, seed: int) -> tuple[Counters, list[Check]]:
+        """Raw I/O on the volumes, if it is to be measured at this moment; a failed check if it can't be."""
+        system = self._system
+        if system.config.measure.raw != moment:
+            return {}, []
+        try:
+            folders = {name: system.folders[name] for name in system.volumes}
+            return beside.measure(system.config, folders, system.page_bytes(self._server.own), seed), []
+        except RunFailed as error:
+            asked = "four tests on each volume"
+            return {}, [Check(name="raw I/O beside the load", asked=asked, got=str(error), ok=False, read_from="fio")]
+
+
+class Composed(Generic[C]):
+    """A context manager for one run. Entering raises RunFailed; leaving removes everything that was made."""
+
+    def __init__(self, system: System[C], server: Server[C] | None = None) -> None:
+        self.system, self.server = system, server or server_of(system)
+        self.setup_s = 0.0
+        self._errors = system.foreign_errors
+
+    @property
+    def config(self) -> Config:
+        return self.system.config
+
+    # --- set-up and teardown -----------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        began = time.perf_counter()
+        try:
+            self._set_up()
+        except self._errors as error:
+            reason = f"can't set up the layout: {self._words(error)}"
+            self.__exit__(type(error), error, None)
+            raise RunFailed(reason) from error
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        self.setup_s = time.perf_counter() - began
+        return self
+
+    def _set_up(self) -> None:
+        self.server.open()
+        errors: tuple[type[BaseException], ...] = (RunFailed, *self._errors)
+        with Filling(self.server.volumes()) as filling:
+            try:
+                self.server.prepare()
+            except errors as error:
+                words = hidden(
+                    str(error) if isinstance(error, RunFailed) else self.system.message_of(error), self.config.target
+                )
+                log, folder = self.server.whole_log()
+                full = filling.explain(words, log, self.config, folder)
+                if full is None:
+                    raise
+                raise full from error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Raises RunFailed if something could not be removed. If another error is under way, the failure goes to the
+        log instead.
+        """
+        with uninterrupted():
+            try:
+                self.server.close()
+            except RunFailed as failure:
+                if kind is None:
+                    raise
+                logging.getLogger("storagelab").info("not all was removed: %s", failure)
+
+    def _words(self, error: BaseException) -> str:
+        return hidden(self.server.with_log(self.system.message_of(error)), self.config.target)
+
+    # --- a run -------------------------------------------------------------------------------------------------------
+
+    def describe(self) -> dict[str, object]:
+        """The run's environment, which never includes passwords and connection strings."""
+        connection = self.server.reach.connect_worker()
+        try:
+            return self._environment(connection)
+        finally:
+            self.system.close(connection)
+
+    def _environment(self, connection: C) -> dict[str, object]:
+        """The environment as a session of the load sees it: on an attached server, only those sessions have the
+        settings asked for.
+        """
+        system, server, here = self.system, self.server, host.describe_host()
+        process = server.reach.process(server.own) or "self"
+        volumes = {name: host.describe_volume(path, process=process) for name, path in server.volumes().items()}
+        state = "rebuilt" if server.restored is None else f"{RESTORED}{server.restored.how}"
+        return {
+            **({"host": {}, "client": here} if server.elsewhere else {"host": here}),
+            "volumes": {**volumes, **system.remote_volumes(connection)},
+            "server": {
+                "engine": system.name,
+                "how": server.how,
+                "origin": server.origin,
+                **system.facts_of(connection),
+            },
+            **({"data": {"state": state}} if self.config.generated else {}),
+            "storagelab": {"version": __version__},
+        }
+
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
+        """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
+        try:
+            return self._run(seed, progress)
+        except RunFailed as error:
+            raise RunFailed(hidden(self.server.with_log(str(error).strip()), self.config.target)) from error
+        except self._errors as error:
+            raise RunFailed(self._words(error)) from error
+
+    def _run(self, seed: int, progress: Progress) -> Measurement:
+        system, server = self.system, self.server
+        sessions = system.layout.sessions(server.own, server.reach, seed)
+        watcher = Watcher(system, server, sessions)
+        try:
+            sessions.open()
+            environment = self._environment(sessions.first)
+            raw, raw_checks = watcher.raw_io("before", seed)
+            prepare_machine(self.config.between_runs, system.volumes, lambda: system.write_out(server.own))
+            watcher.ready()
+            began_s = time.monotonic()
+            if self.config.generated:  # its sessions work as they gather
+                progress(0)
+            sessions.gather()
+            with watcher:
+                counts_s = time.monotonic()
+                if not self.config.generated:
+                    progress(0)
+                    began_s = counts_s
+                sessions.release()
+                loops = sessions.wait(lambda: self._on_poll(progress, watcher.look()))
+            sessions.settle()
+            counters = watcher.counted()
+            done = sessions.done(loops, watcher.seen, watcher.clocks)
+            checks = [*done.checks, *server.reach.check_settings(server.own, sessions.first)]
+        finally:
+            sessions.close()
+        checkpoint_s = self._checkpoint()
+        machine, machine_checks = watcher.of_machine(done.elapsed_s, with_checkpoint=checkpoint_s is not None)
+        after, after_checks = watcher.raw_io("after", seed)
+        checks += [*machine_checks, *raw_checks, *after_checks]
+        counters |= done.counters | machine | raw | {LOAD: {"counts_after_s": counts_s - began_s}}
+        return self._measured(
+            done, watcher.seen, watcher.stood_s, checkpoint_s=checkpoint_s, environment=environment,
+            counters=counters | after, checks=(*self._layout_checks(), *checks),
+        )  # fmt: skip
+
+    def _on_poll(self, progress: Progress, work: int) -> None:
+        self.server.refuse_if_dead()
+        progress(work)
+
+    def _checkpoint(self) -> float | None:
+        """How many seconds the server takes to write out the table after the load; None if the login may not ask for
+        it.
+        """
+        if not self.server.reach.may_write_out:
+            return None
+        began = time.perf_counter()
+        self.system.write_out(self.server.own)
+        return time.perf_counter() - began
+
+    def _measured(self, done: Done, seen: Seen, stood_s: float, *, checks: Sequence[Check], **rest: Any) -> Measurement:
+        busy_s, connections = sum(done.connection_s), len(done.connection_s)
+        observer = seen.observed(done.elapsed_s)
+        waits = seen.waits(done.elapsed_s, busy_s, connections) if self.config.measure.waits else None
+        passes = waits.passes if isinstance(waits, SampledWaits) else None
+        return Measurement(
+            provenance="measured", elapsed_s=done.elapsed_s, rows=done.rows, transactions=done.transactions,
+            connection_s=done.connection_s, latency=done.latency, turns=done.turns,
+            waiting_tasks=seen.waiting_tasks, series=done.series, waits=waits, observer=observer,
+            checks=(*checks, *check_watching(seen.error, observer, done.elapsed_s, passes, stood_s)),
+            durability=judged(rest["environment"]), setup_s=self.setup_s, **rest,
+        )  # fmt: skip
+
+    def _layout_checks(self) -> list[Check]:
+        """Checks which files the server really made, and where."""
+        own, layout, server = self.server.own, self.system.layout, self.server
+        return [
+            *layout.read_back(own), *self.system.check_remote_volumes(own), *server.reach.check_log_place(own),
+            *(server.restored.checks() if server.restored is not None else ()), *layout.check_after(own),
+        ]  # fmt: skip

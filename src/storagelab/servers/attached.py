@@ -1,0 +1,166 @@
+"""Servers that already run, on any engine: where their DSN is given, what a login needs, and which processes are
+theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+from storagelab.errors import PreflightError
+from storagelab.machine.processes import stat_fields
+from storagelab.model.config import TargetConfig
+from storagelab.model.values import JsonValue
+from storagelab.servers.redact import hidden
+
+SPARE_CONNECTIONS = 4
+"""Connections that storagelab needs in addition to the workload's."""
+OWNERSHIP = "made by storagelab, which removes it again"
+"""Marks what storagelab makes on a server. Anything without the mark belongs to others, whatever its name."""
+
+Decoys = tuple[TargetConfig, dict[str, JsonValue], Callable[[], object]]
+"""A database that storagelab made on a server, whose default schema has tables of the names that a load's own program
+uses; the load; and what reads those tables."""
+Need = tuple[bool, str, str]
+"""(whether the need is met, the problem if not, the way out)"""
+
+
+def key_of(target: TargetConfig) -> str:
+    """The spec's key that names the server."""
+    return "target.dsn" if target.dsn is not None else "target.dsn_env"
+
+
+def dsn_of(target: TargetConfig, example: str) -> str:
+    """The DSN, or the value of the variable that the spec names instead. Raises PreflightError if that variable is
+    not set.
+    """
+    if target.dsn is not None:
+        return target.dsn
+    assert target.dsn_env is not None
+    text = os.environ.get(target.dsn_env)
+    if not text:
+        raise PreflightError(
+            f"the environment variable {target.dsn_env} is not set",
+            key="target.dsn_env",
+            hint=f"for example: export {target.dsn_env}={example}",
+        )
+    return text
+
+
+def require(target: TargetConfig, needs: Iterable[Need]) -> None:
+    """Checks what the server and the login must provide. Raises PreflightError for the first need that is not met."""
+    for met, problem, way_out in needs:
+        if not met:
+            raise PreflightError(problem, key=key_of(target), hint=way_out)
+
+
+def enough_connections(connections: int, free: int, setting: str) -> Need:
+    """The need for enough connections, for the workload and for storagelab."""
+    needed = connections + SPARE_CONNECTIONS
+    problem = f"the server has room for {free} more connections, {needed} are needed"
+    return free >= needed, problem, f"raise {setting}, or lower workload.connections"
+
+
+def where(line: socket.socket, *, on_this_machine: bool) -> str:
+    """Where the server runs, for a plan. `line` is a connection to it."""
+    if on_this_machine:
+        return "on this machine"
+    return f"{'perhaps on another machine (nothing tells)' if is_near(line) else 'remote'}: no resource/signal split"
+
+
+def kept_by_load(names: Iterable[str]) -> list[str]:
+    """A note of the settings that a load's sessions have and our own don't; their values may be secrets."""
+    listed = ", ".join(dict.fromkeys(names))
+    return [f"the server sets for this login, and the load keeps: {listed}"] if listed else []
+
+
+def is_near(line: socket.socket) -> bool:
+    """Whether a connection ends on this machine, though what answers there may only pass it on."""
+    return line.family == socket.AF_UNIX or ip_address(line.getpeername()[0].partition("%")[0]).is_loopback
+
+
+def holds_other_end(process: Path, line: socket.socket) -> bool:
+    """Whether a process, by its folder in /proc, holds the other end of a connection. If this user may not see its
+    files, the owner of that end stands for it.
+    """
+    if line.family == socket.AF_UNIX:
+        pid, *_ = _CREDENTIALS.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        return process.name == str(pid)
+    for owner, inode in _other_ends(line):
+        try:
+            return any(os.readlink(file) == f"socket:[{inode}]" for file in (process / "fd").iterdir())
+        except OSError:
+            return str((owner_of(process) or ("?",))[0]) == owner
+    return False
+
+
+_CREDENTIALS = struct.Struct("3i")
+"""The kernel's struct ucred: pid, uid, gid."""
+
+
+def _other_ends(line: socket.socket) -> Iterator[tuple[str, str]]:
+    """The owner and the inode of the other end of a TCP connection, if it is on this machine."""
+    theirs, ours = (
+        "".join(f"{word:08X}" for (word,) in struct.iter_unpack("=I", ip_address(address).packed)) + f":{port:04X}"
+        for address, port, *_ in (line.getpeername(), line.getsockname())
+    )
+    for table in ("tcp", "tcp6"):  # IPv4 addresses are at the end of those of IPv6
+        with contextlib.suppress(OSError):
+            rows = map(str.split, Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines())
+            yield from ((row[7], row[9]) for row in rows if row[1].endswith(theirs) and row[2].endswith(ours))
+
+
+def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
+    """How long a process has run, by its folder in /proc. None if it has ended or has none of the names."""
+    try:
+        if (process / "comm").read_text(encoding="utf-8").strip() not in names:
+            return None
+        machine_up_s = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
+        return machine_up_s - int(stat_fields(process)[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def owner_of(process: Path) -> tuple[int, int] | None:
+    """The account (uid, gid) that a process runs as."""
+    try:
+        status = process.stat()
+    except OSError:
+        return None
+    return status.st_uid, status.st_gid
+
+
+@contextlib.contextmanager
+def quoting(
+    target: TargetConfig,
+    errors: type[Exception] | tuple[type[Exception], ...],
+    words: Callable[[BaseException], str],
+    problem: str = "the server says",
+    hint: str = "",
+) -> Iterator[None]:
+    """Turns a server's error into a PreflightError that quotes it."""
+    try:
+        yield
+    except errors as error:
+        raise PreflightError(f"{problem}: {hidden(words(error), target)}", key=key_of(target), hint=hint) from error
+
+
+def dropping_leftovers(
+    target: TargetConfig, errors: type[Exception], words: Callable[[BaseException], str], thing: str
+) -> contextlib.AbstractContextManager[None]:
+    problem = "can't drop what an earlier run left on the server"
+    return quoting(target, errors, words, problem, f"drop {thing} by hand, as its owner")
+
+
+def foreign(what: str, key: str = "target.dsn") -> PreflightError:
+    """Refuses something that is not storagelab's."""
+    return PreflightError(
+        f"on the server, {what} has a name that storagelab needs, but storagelab did not make it",
+        key=key,
+        hint="rename or drop it; storagelab drops only what it made itself",
+    )

@@ -1,0 +1,58 @@
+"""What is known of engines without their drivers, above all what survives a crash.
+
+Engines can be compared only if the same survives on each, and a plan says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+from storagelab.model.config import Config
+from storagelab.model.durability import Durability
+from storagelab.model.engines import ENGINES
+from storagelab.model.plan import Plan
+from storagelab.watching.wait_events import Known
+
+# --- known -----------------------------------------------------------------------------------------------------------
+#
+# What is known of engines without their drivers, for code that reads stored runs.
+
+
+def _known(folder: str) -> Known:
+    found: Known = import_module(f"storagelab.engines.{folder}.known").KNOWN
+    return found
+
+
+KNOWN = {name: _known(engine.folder) for name, engine in ENGINES.items() if engine.provenance == "measured"}
+BENIGN_LISTS = tuple(engine.benign for engine in KNOWN.values() if engine.benign is not None)
+BENIGN_WAITS = frozenset[str]().union(*(one.wait_types for one in BENIGN_LISTS))
+
+
+def judged(environment: Mapping[str, object]) -> Durability | None:
+    """The engine's verdict on the server in a run's environment; None if the environment has no settings."""
+    server = environment.get("server")
+    if not isinstance(server, Mapping):
+        return None
+    engine, settings = KNOWN.get(str(server.get("engine"))), server.get("settings")
+    if engine is None or not isinstance(settings, Mapping) or not settings:
+        return None
+    return engine.judge(
+        {str(name): str(value) for name, value in settings.items()}, str(server.get("version_text", ""))
+    )
+
+
+def compared(
+    plan: Plan, of_engine: Callable[[Config], Callable[[Config], Durability] | None]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What each compared engine promises, one line each, and a warning if the promises differ."""
+    if len({cell.config.target.engine for cell in plan.cells}) < 2:
+        return (), ()
+    # A server that already runs has to be asked, so each target is asked only once.
+    targets = {cell.config.target.model_dump_json(): cell.config for cell in plan.cells}
+    items = (judge(config) for config in targets.values() if (judge := of_engine(config)) is not None)
+    found = list({item.text: item for item in items}.values())
+    lines = tuple(one.text for one in found)
+    if len({one.promise for one in found}) == 1:
+        return lines, ()
+    return lines, ("these engines do not promise the same after a crash, so their times can't be compared fairly",)

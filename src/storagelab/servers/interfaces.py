@@ -1,0 +1,248 @@
+"""The parts of a run, and what only a database system itself knows.
+
+A run has a server, the sessions of a load, and a watcher; `composed` puts them together. `System` is what each engine
+adds. `Reach` is how sessions and client programs get to one server, private or attached.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check
+from storagelab.servers.private import PrivateServer
+from storagelab.servers.starting import Starter
+from storagelab.servers.steps import Done
+from storagelab.volumes import places
+from storagelab.volumes.folders import Folders, Site
+from storagelab.watching.clocks import Clocks, Loop
+from storagelab.watching.counters import Counters
+from storagelab.watching.sampler import Seen, SessionSampler
+
+OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
+"""Errors that fail a run, in addition to the driver's."""
+C = TypeVar("C")
+"""A connection of the engine's driver."""
+Columns = Callable[[], Mapping[str, float]]
+"""Reads cumulative counters for the time series, units last in their names."""
+
+
+class Reach(ABC, Generic[C]):
+    """How sessions get to one server, and what may be asked of it."""
+
+    def __init__(self, config: Config, site: Site) -> None:
+        self.config, self.site = config, site
+
+    @abstractmethod
+    def connect(self) -> C: ...
+
+    @property
+    def for_set_up(self) -> Mapping[str, str]:
+        """Settings of the client programs that make tables, whatever the server or the role sets."""
+        return {}
+
+    @abstractmethod
+    def connect_worker(self) -> C:
+        """Opens a session of the load, with the settings that the spec asks for."""
+
+    def process(self, own: C) -> int | None:
+        """The server's process, the parent of its other processes, if this machine's kernel can be asked about it."""
+        return None
+
+    @property
+    def may_write_out(self) -> bool:
+        return True
+
+    @abstractmethod
+    def check_settings(self, own: C, worker: C) -> list[Check]:
+        """Compares the settings asked for with what the server shows to a session of the load."""
+
+    def check_log_place(self, own: C) -> list[Check]:
+        """Checks whether a private server's log is where it should be."""
+        return []
+
+
+class Sessions(ABC, Generic[C]):
+    """The sessions of a load in one run. Call in order: `open`, `gather`, `release`, `wait`, `settle`, `done`,
+    `close`.
+    """
+
+    @property
+    def in_turns(self) -> bool:
+        """Whether the load tells when each piece of its work was done, and lasts so long that it is watched in
+        turns.
+        """
+        return False
+
+    @property
+    @abstractmethod
+    def first(self) -> C:
+        """A session that has the load's settings."""
+
+    @property
+    @abstractmethod
+    def ids(self) -> list[int]:
+        """The server's ids of the sessions: process ids, or the server's own numbers."""
+
+    @abstractmethod
+    def open(self) -> None: ...
+
+    @abstractmethod
+    def gather(self) -> None:
+        """Return once all sessions are ready to begin."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Open the gate: from now on, work counts."""
+
+    @abstractmethod
+    def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
+        """Wait for the end, and call `on_poll` a few times a second."""
+
+    def settle(self) -> None:
+        """Make each session's counters known to the server."""
+
+    def so_far(self, reported: int) -> int:
+        """The work done so far. `reported` is what the sessions have reported to the sampler."""
+        return reported
+
+    @abstractmethod
+    def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Done:
+        """What the sessions did. Raises RunFailed if they did something else than they should."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Never raises, since it is also called after errors."""
+
+
+class Table(Protocol[C]):
+    """The tables of one cell's load, made by its engine on the layout."""
+
+    def make_folders(self, owner: tuple[int, int] | None = None) -> None: ...
+
+    def make(self, own: C, reach: Any) -> None:
+        """Make the data files and the tables, and fill the tables that are to be full when a run begins."""
+
+    def sessions(self, own: C, reach: Any, seed: int) -> Sessions[C]: ...
+
+    def read_back(self, connection: C) -> list[Check]:
+        """Checks what the server really made, and where."""
+        ...
+
+    def check_after(self, connection: C) -> list[Check]:
+        """Checks the tables after the load."""
+        ...
+
+
+def tables_of(config: Config) -> Any:
+    """The class that makes the tables of the cell's load. Each engine has one module for each load."""
+    return import_module(f"storagelab.engines.{config.kind.folder}.loads.{config.database_load.module}").Tables
+
+
+class System(ABC, Generic[C]):
+    """What only one database system knows of a cell's run."""
+
+    name: ClassVar[str]
+    starter: ClassVar[Starter[Any]]
+    foreign_errors: ClassVar[tuple[type[BaseException], ...]]
+    """Errors that fail one run: it is stored as failed and the next runs go on. Any other error is a bug."""
+    counts_this_machine: ClassVar[bool] = True
+    """Whether this machine's drives and CPUs say something about a run."""
+    mounts_from: ClassVar[str]
+    """Where the server reports its file systems."""
+    log_tells_of_sessions: ClassVar[bool]
+    """Whether the server's log says why a session was lost, even if the server lives on."""
+    layout: Table[C]
+    facts: Any = None
+    """Facts about the attached server; empty until it has been asked."""
+
+    def __init__(self, config: Config, site: Site) -> None:
+        self.config, self.site = config, site
+        self.volumes = site.volume_paths(config)
+        self.folders = Folders(site, self.volumes)
+
+    # --- servers -----------------------------------------------------------------------------------------------------
+
+    def reach_private(self, process: PrivateServer[Any], expected: Mapping[str, str]) -> Reach[C]:
+        """How to get to a private server, if the engine has any. `expected` holds the settings as the server's own
+        parser reads them.
+        """
+        raise RunFailed(f"storagelab starts no {self.name}")
+
+    @abstractmethod
+    def reach_attached(self) -> Reach[C]:
+        """How to get to the attached server."""
+
+    @abstractmethod
+    def meet(self) -> None:
+        """Ask the attached server for its facts, drop what an earlier run left there, and make what the run needs
+        first.
+        """
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Drop what was made on the attached server, over a connection of its own: the run's connection may be lost."""
+
+    @abstractmethod
+    def close(self, connection: C) -> None: ...
+
+    # --- words -------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def message_of(self, error: BaseException) -> str:
+        """The server's message, from the driver's error."""
+
+    def is_away(self, error: BaseException) -> bool:
+        """Whether the server may be coming up, so that another try soon makes sense."""
+        return False
+
+    # --- asked of the server -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def facts_of(self, connection: C) -> dict[str, object]:
+        """The server in a run's environment."""
+
+    def data_folder(self, connection: C) -> Path | None:
+        """Where a server on this machine keeps its files, if it says so and this user may see them."""
+        return None
+
+    def mounts(self, connection: C) -> list[places.Mount]:
+        """The file systems of the server's machine, as far as it reports them."""
+        return []
+
+    def remote_volumes(self, connection: C) -> dict[str, dict[str, object]]:
+        """What is known of the volumes on the server's machine."""
+        return places.facts(self.config, self._remote_mounts(connection))
+
+    def check_remote_volumes(self, connection: C) -> list[Check]:
+        return places.checks(self.config, self._remote_mounts(connection), self.mounts_from)
+
+    def _remote_mounts(self, connection: C) -> list[places.Mount]:
+        return self.mounts(connection) if places.remote_paths(self.config) else []
+
+    @abstractmethod
+    def time_s(self, connection: C) -> float:
+        """The server's clock as its loops read it, in seconds since the epoch."""
+
+    @abstractmethod
+    def page_bytes(self, connection: C) -> int:
+        """The size of the server's pages."""
+
+    @abstractmethod
+    def write_out(self, connection: C) -> None:
+        """Make the server write out what it holds in memory."""
+
+    # --- watched -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def sampler(self, own: C, reach: Any, sessions: Sessions[C], columns: Columns) -> SessionSampler: ...
+
+    @abstractmethod
+    def count(self, own: C, reach: Any, sessions: Sessions[C]) -> Callable[[], Counters]:
+        """Read the server's counters; the function returned reads them again and gives the difference."""

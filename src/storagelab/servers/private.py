@@ -1,0 +1,300 @@
+"""Makes, starts and stops private servers of any engine. Each has its own process, and its socket in a folder with a
+short path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Generic, NamedTuple, TypeVar
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine import descriptors, marks, temporary
+from storagelab.machine.processes import STOP_TIMEOUT_S, Kills, until
+from storagelab.machine.unprivileged import as_server, make_folder
+from storagelab.model.values import Scalar
+from storagelab.servers.programs import Programs, environment, run
+from storagelab.stopping import uninterrupted
+
+START_TIMEOUT_S = 60.0
+SHUT_DOWN_TIMEOUT_S = 900.0
+"""How long a server may write out what it holds in memory."""
+_LONGEST_PID_FILE_BYTES = 4096
+
+Settings = Mapping[str, Scalar]
+P = TypeVar("P", bound=Programs)
+
+
+class StartFailed(RunFailed):
+    """The server did not start on its new (perhaps incomplete) database with the settings asked for."""
+
+
+class Refusal(NamedTuple):
+    """Why a connection was refused, in the driver's words. `by_server`: the server is up and refused it itself, so
+    waiting does not help.
+    """
+
+    words: str
+    by_server: bool
+
+
+def refuse_own(settings: Settings, is_own: Callable[[str], bool]) -> None:
+    """Refuses settings that storagelab needs to keep a private server and its files private. Raises PreflightError."""
+    for name in filter(is_own, settings):
+        raise PreflightError(
+            "storagelab itself sets it on a private server",
+            key=f"target.settings.{name}",
+            hint="leave it out, or attach to a server of your own with target.dsn",
+        )
+
+
+def changes(of: Sequence[Settings], text: Callable[[Scalar], str]) -> Iterator[tuple[str, str]]:
+    """The settings of several servers one after the other; for each server, those that differ from the server
+    before.
+    """
+    now: dict[str, str] = {}
+    for settings in of:
+        for name, value in settings.items():
+            if now.get(name) != text(value):
+                now[name] = text(value)
+                yield name, now[name]
+
+
+class PrivateServer(ABC, Generic[P]):
+    """One private server. `start` makes the database from nothing; `stop` leaves its folders to their maker."""
+
+    trouble: ClassVar[re.Pattern[str]]
+    """Matches the lines of the server's log that report trouble."""
+    telling_lines: ClassVar[int]
+    """How many of these lines explain why it did not start."""
+    stop_signal: ClassVar[signal.Signals]
+    """The signal that ends the server at once. Its data is removed anyway, so a clean shutdown would only cost time."""
+    shut_down_signal: ClassVar[signal.Signals]
+    """The signal that makes the server write everything out and end."""
+
+    def __init__(
+        self,
+        programs: P,
+        *,
+        data_folder: Path,
+        log_folder: Path,
+        settings: Settings,
+        volumes: Sequence[Path] = (),
+        temporary_folder: Path | None = None,
+        waits: bool = True,
+    ) -> None:
+        """`data_folder` and `log_folder` (for the write-ahead log) must not exist yet; their parents must. `volumes`
+        are further folders for its files, `temporary_folder` one for temporary files, if the engine takes one.
+        `waits`: whether to switch on the timing of waits, if the engine needs that.
+        """
+        self.programs, self.settings, self.waits = programs, settings, waits
+        self.data_folder, self.log_folder, self._volumes = data_folder, log_folder, volumes
+        self._temporary_folder = temporary_folder
+        self.server_log = data_folder.with_name(data_folder.name + ".log")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket_folder: Path | None = None
+        self._mark = marks.new()
+        self._kills = Kills("the server was started")
+
+    @abstractmethod
+    def _make_database(self) -> None:
+        """Make the database in the existing folders. Raises StartFailed or RunFailed."""
+
+    def _write_settings(self) -> None:
+        """Write the settings into the database's own file, if the engine does not take all of them on its command
+        line.
+        """
+
+    @abstractmethod
+    def _command(self) -> list[str]:
+        """The command that starts the server."""
+
+    @abstractmethod
+    def _refusal(self) -> Refusal | None:
+        """Why the server refuses connections; None once it takes them."""
+
+    @abstractmethod
+    def _own_words(self, log: str) -> str:
+        """The messages in a server log, without time stamps."""
+
+    def start(self) -> None:
+        """Starts the server. Raises StartFailed with the end of its log if it does not come up, and RunFailed for
+        anything else.
+        """
+        for folder in self._folders():
+            make_folder(folder)
+        self._make_socket_folder()
+        self._make_database()
+        self._write_settings()
+        self._launch()
+
+    def start_again(self) -> None:
+        """Starts the server on the folders of another server like it that was shut down. Raises as `start` does."""
+        self._make_socket_folder()
+        self._write_settings()
+        self._launch()
+
+    def _folders(self) -> tuple[Path, ...]:
+        """The folders that the server needs before there is a database."""
+        return (self.data_folder, self.log_folder)
+
+    def shut_down(self) -> None:
+        """Stop once everything is written out, so that the folders can be copied. Raises RunFailed."""
+        process = self._process
+        assert process is not None, "the server is not started"
+        process.send_signal(self.shut_down_signal)
+        try:
+            code = process.wait(SHUT_DOWN_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise self._failed(f"the server did not shut down within {SHUT_DOWN_TIMEOUT_S:.0f} s") from None
+        if code != 0:
+            raise self._failed(f"the server did not shut down in order (exit code {code})")
+        self._process = None
+        marks.end(self._mark)
+        self._remove_socket_folder()
+        self.server_log.unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """Stop at once, with every program that the server's SQL or settings have started."""
+        process, self._process = self._process, None
+        if process is not None:
+            if process.poll() is None:
+                process.send_signal(self.stop_signal)
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._stop_sessions()
+        marks.end(self._mark)
+        self._remove_socket_folder()
+
+    def _stop_sessions(self) -> None:
+        """Stop the processes that outlive a killed server."""
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def died(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    @property
+    def killed(self) -> str:
+        """How the server's process was killed, such as "killed by signal 9 (SIGKILL)", and why; empty if it was not."""
+        return self._kills.words(self._process.poll()) if self._process is not None else ""
+
+    def _make_socket_folder(self) -> None:
+        self._socket_folder = temporary.short_path("socket")  # written down before it exists, for the clean-up
+        temporary.prepare(self._socket_folder)
+        make_folder(self._socket_folder)
+
+    def _remove_socket_folder(self) -> None:
+        if self._socket_folder is not None:
+            temporary.remove(self._socket_folder)
+            self._socket_folder = None
+
+    @abstractmethod
+    def _reach(self) -> tuple[Path, ...]:
+        """The folders that its programs must reach, in addition to those of every private server."""
+
+    def _in_child(self) -> Callable[[], None] | None:
+        """The `preexec_fn` of the server's programs."""
+        own = [self.data_folder, self.log_folder, *self._volumes]
+        return as_server(*own, *([self._socket_folder] if self._socket_folder else []), *self._reach())
+
+    def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a program that makes the database. Raises RunFailed if it is killed."""
+        kills = Kills("it was started")
+        output = run(command, self._in_child(), environment=environment())
+        if killed := kills.words(output.returncode):
+            raise RunFailed(f"{Path(command[0]).name} was {killed}")
+        return output
+
+    def _launch(self) -> None:
+        """Start the server's process and wait until the server answers."""
+        self._kills = Kills("the server was started")
+        with descriptors.appending(self.server_log) as log, uninterrupted():  # otherwise it could run unnoticed
+            self._process = subprocess.Popen(
+                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.data_folder,
+                env={**environment(), marks.VARIABLE: self._mark}, start_new_session=True, preexec_fn=self._in_child(),
+            )  # fmt: skip
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while (refusal := self._refusal()) is not None:
+            if self.died():
+                raise self._failed(f"the server did not start: {self._why_ended()}")
+            if refusal.by_server:
+                raise self._failed(f"the server has started, and refuses connections: {refusal.words}")
+            if time.monotonic() > deadline:
+                raise self._failed(f"the server takes no connections after {START_TIMEOUT_S:.0f} s: {refusal.words}")
+            time.sleep(0.01)
+
+    def _why_ended(self) -> str:
+        if self.killed:
+            return f"it was {self.killed}"
+        code = self._process.returncode if self._process is not None else None
+        output = self._own_words(self.log_of_trouble(self.telling_lines))
+        return output or f"it ended with exit code {code}, and its log does not say why"
+
+    def _failed(self, reason: str) -> StartFailed:
+        return StartFailed(f"{reason}\nits log ends with:\n{self.log_tail()}")
+
+    def log_tail(self, lines: int = 8) -> str:
+        """The last lines of the server's log, or why there are none."""
+        try:
+            text = descriptors.read_file(self.server_log).decode("utf-8", "replace")
+        except OSError as error:
+            return f"(no log: {error})"
+        return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
+
+    def log_of_trouble(self, lines: int = 8) -> str:
+        """The first lines of the log that report trouble, since later trouble follows from it; without any, the last
+        lines.
+        """
+        wanted = [line for line in self.log_tail(lines=10_000).splitlines() if self.trouble.search(line)]
+        return "\n".join(wanted[:lines]) or self.log_tail(lines)
+
+
+def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
+    """Stop the server that a killed storagelab left, found by the server's PID file, if its process was started with
+    `argument`. True if there was one.
+
+    The folder's owner may have written any number into the file, so only processes of that user are stopped.
+    """
+    try:
+        with descriptors.folder(pid_file.parent) as folder:
+            owner = os.fstat(folder).st_uid
+            pid = int(descriptors.read(pid_file.name, folder, _LONGEST_PID_FILE_BYTES).split(maxsplit=1)[0])
+    except (OSError, ValueError, IndexError):
+        return False
+    if not (runs_as(pid, owner) and _runs_with(pid, argument)):
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, how)
+    until(lambda: not _runs_with(pid, argument), STOP_TIMEOUT_S)
+    return True
+
+
+def runs_as(pid: int, user: int) -> bool:
+    """Whether a process has only this user id."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    ids = next((line.split()[1:] for line in status.splitlines() if line.startswith("Uid:")), [])
+    return set(ids) == {str(user)}
+
+
+def _runs_with(pid: int, argument: str) -> bool:
+    """Whether this process was started with exactly this argument: another process may have its number by now."""
+    try:
+        return os.fsencode(argument) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False

@@ -1,0 +1,214 @@
+"""The server of one run: a private one, a private one with a template's data, or an attached one.
+
+`open` makes it reachable, `prepare` makes the run's data, `close` removes everything that was made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Generic
+
+from storagelab.errors import RunFailed
+from storagelab.machine.processes import until
+from storagelab.model import prepared
+from storagelab.model.objects import TEMPORARY
+from storagelab.servers.interfaces import C, Reach, System
+from storagelab.servers.private import PrivateServer
+from storagelab.servers.redact import hidden
+from storagelab.servers.templates import Restored, Template
+
+_RECOVERY_S = 20.0
+"""How long to wait for an attached server that restarts after a crash."""
+_DIES_WITHIN_S = 1.0
+
+
+class Server(ABC, Generic[C]):
+    """The server of one run, with its own connection."""
+
+    how: ClassVar[str]
+    origin = ""
+    """The server's programs, if storagelab started it."""
+    elsewhere = False
+    """Whether the server runs on another machine."""
+    restored: Restored | None = None
+    """What was copied from a template, if the run began with one."""
+    reach: Reach[C]
+
+    def __init__(self, system: System[C]) -> None:
+        self.system = system
+        self._own: C | None = None
+
+    @property
+    def own(self) -> C:
+        assert self._own is not None, "the server is not open"
+        return self._own
+
+    @abstractmethod
+    def open(self) -> None: ...
+
+    def prepare(self) -> None:
+        self.system.layout.make(self.own, self.reach)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the server, even after an incomplete set-up. Raises RunFailed if something could not be removed."""
+
+    def _connect(self) -> None:
+        self._own = self.reach.connect()
+
+    def _disconnect(self) -> None:
+        connection, self._own = self._own, None
+        if connection is not None:
+            self.system.close(connection)
+
+    def volumes(self) -> Mapping[str, Path]:
+        """The volumes whose drives are watched."""
+        return self.system.volumes
+
+    def refuse_if_dead(self) -> None:
+        """Raises RunFailed if no session can work any more; some sessions may not have noticed."""
+
+    def with_log(self, words: str) -> str:
+        """The server's message. If a connection was lost, its log as well, since the log says why."""
+        return words
+
+    def whole_log(self) -> tuple[str, Path | None]:
+        """The server's log and its data folder, if storagelab may read them."""
+        return "", None
+
+
+class Private(Server[C]):
+    """A server that storagelab makes for the run, with a new database."""
+
+    how = "private"
+    process: PrivateServer[Any] | None = None
+
+    def open(self) -> None:
+        self.system.folders.make()
+        self.process = self._made()
+        self.reach = self.system.reach_private(self.process, self._expected)
+
+    def _made(self) -> PrivateServer[Any]:
+        config, starter, folders = self.system.config, self.system.starter, self.system.folders
+        assert config.log_volume is not None
+        programs, settings = starter.programs(config, self.system.site), starter.settings(config)
+        self.origin, self._expected = programs.origin, starter.check(programs, settings)
+        temporary = config.placed.get(TEMPORARY)
+        server: PrivateServer[Any] = starter.server(
+            programs, data_folder=folders[config.data_volumes[0]] / "server",
+            log_folder=folders[config.log_volume] / "log", settings=settings, volumes=folders.paths,
+            temporary_folder=None if temporary is None else folders[temporary] / TEMPORARY, waits=config.measure.waits,
+        )  # fmt: skip
+        return server
+
+    @property
+    def running(self) -> PrivateServer[Any]:
+        assert self.process is not None, "the server is not open"
+        return self.process
+
+    def prepare(self) -> None:
+        self.running.start()
+        self.system.layout.make_folders()
+        self._connect()
+        super().prepare()
+
+    def close(self) -> None:
+        with contextlib.ExitStack() as steps:  # do each, even if one before it fails
+            steps.callback(self.system.folders.remove)
+            if self.process is not None:
+                steps.callback(self.process.stop)
+            steps.callback(self._disconnect)
+
+    def refuse_if_dead(self) -> None:
+        if self.running.died():
+            raise RunFailed("all connections lost their server")
+
+    def with_log(self, words: str) -> str:
+        server = self.process
+        if server is None or "connection" not in words.lower():
+            return words
+        if not until(server.died, _DIES_WITHIN_S) and not self.system.log_tells_of_sessions:
+            return words
+        how = f"it was {server.killed}; " if server.killed else ""
+        died = f"the server died: {how}" if server.died() else ""
+        return f"{died}{words}\nthe server's log says:\n{server.log_of_trouble()}"
+
+    def whole_log(self) -> tuple[str, Path | None]:
+        return self.running.log_tail(lines=10_000), self.running.data_folder
+
+
+class FromTemplate(Private[C]):
+    """A private server that begins with a copy of files that were prepared once."""
+
+    def prepare(self) -> None:
+        template = Template(self.system.config, self.system.site)
+        if not template.exists:
+            super().prepare()
+            self._disconnect()
+            self.running.shut_down()
+            template.keep()
+        self.restored = template.restore()
+        self.running.start_again()
+        self._connect()
+
+
+class Attached(Server[C]):
+    """A server that already runs, on this machine or another."""
+
+    how = "attached"
+
+    def open(self) -> None:
+        self.system.meet()
+        facts = self.system.facts
+        self.elsewhere = not facts.on_this_machine
+        self.reach = self.system.reach_attached()
+        self.system.folders.remove()  # the run before may have left them because the server was away
+        self.system.folders.make()
+        self._make_folders(facts.process_owner)
+        self._connect()
+
+    def _make_folders(self, owner: tuple[int, int] | None) -> None:
+        """Make the folders of data files on the server's volumes, for its account `owner`."""
+        self.system.layout.make_folders(owner)
+
+    def close(self) -> None:
+        self._disconnect()
+        if self.system.facts is None:  # there was no connection: the server may still use an earlier run's folders
+            return
+        self._drop()
+        self.system.folders.remove()
+
+    def _drop(self) -> None:
+        """Raises RunFailed if that fails. The folders then stay, because a server whose files vanish may stop for
+        good.
+        """
+        system, deadline = self.system, time.monotonic() + _RECOVERY_S
+        while True:
+            try:
+                system.drop()
+                return
+            except system.foreign_errors as error:
+                if not system.is_away(error) or time.monotonic() > deadline:
+                    words = hidden(next(iter(system.message_of(error).splitlines()), ""), system.config.target)
+                    raise RunFailed(
+                        f"can't drop what was made on the server: {words}; storagelab tries again before the next run"
+                    ) from error
+            time.sleep(0.2)
+
+    def volumes(self) -> Mapping[str, Path]:
+        """The spec's volumes. If it has none: where a server of this machine keeps its files, if that is known."""
+        if self.system.config.volumes or self.elsewhere:
+            return self.system.volumes
+        folder = self.system.data_folder(self.own)
+        return {"server": folder} if folder is not None else {}
+
+
+def server_of(system: System[C]) -> Server[C]:
+    """The server that the cell asks for."""
+    if system.config.target.attached:
+        return Attached(system)
+    return FromTemplate(system) if prepared.wanted(system.config) else Private(system)

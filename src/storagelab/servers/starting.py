@@ -1,0 +1,262 @@
+"""Finds, checks, tries and makes private servers, in the same way for every engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine import doctor, temporary
+from storagelab.machine.doctor import Ability, ability
+from storagelab.machine.unprivileged import check_may_enter, unprivileged
+from storagelab.model.config import Config
+from storagelab.model.plan import Plan
+from storagelab.model.target import each, step
+from storagelab.model.values import Scalar
+from storagelab.servers.private import P, PrivateServer, Settings, StartFailed
+from storagelab.servers.programs import Programs, asked_folder
+from storagelab.servers.steps import check_connections
+from storagelab.servers.volume_checks import check_server_may_enter
+from storagelab.stopping import uninterrupted
+from storagelab.volumes.folders import Site
+
+# --- extremes --------------------------------------------------------------------------------------------------------
+#
+# Picks a few servers that represent all, among many whose settings differ in numbers alone.
+#
+# A server refuses what is too little or too much: a lock table that does not fit into memory, more connections than
+# files that it may open, fewer than it keeps for superusers. So if it accepts the least and the most of each number, it
+# accepts those between them. Words, such as "on" or "fsync", and numbers in different units have no order: each
+# combination of them is tried by itself.
+
+
+_NUMBER = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
+
+_T = TypeVar("_T")
+Texts = Mapping[str, str]
+"""Settings as the server reads them."""
+
+
+def standing_for(items: Sequence[_T], texts_of: Callable[[_T], Texts]) -> list[_T]:
+    """The items, in their order, whose settings represent all others."""
+    alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    numbers = []
+    for position, item in enumerate(items):
+        words, amounts = _parted(texts_of(item))
+        numbers.append(amounts)
+        alike.setdefault(words, []).append(position)
+    chosen: set[int] = set()
+    for group in alike.values():
+        chosen |= _extremes(group, numbers)
+    return [items[position] for position in sorted(chosen)]
+
+
+def _extremes(group: Sequence[int], numbers: Sequence[Mapping[str, float]]) -> set[int]:
+    """For each number that differs, the first item with the least and with the most of it. Among equals, the item
+    with the least or the most of the other numbers, too: their sum counts as well.
+    """
+    differing = [name for name in numbers[group[0]] if len({numbers[position][name] for position in group}) > 1]
+    found = set() if differing else {group[0]}
+    for name in differing:
+        names = [name, *(other for other in differing if other != name)]
+        by_amounts = {position: [numbers[position][one] for one in names] for position in group}
+        found |= {min(group, key=by_amounts.__getitem__), max(group, key=by_amounts.__getitem__)}
+    return found
+
+
+def _parted(texts: Texts) -> tuple[tuple[tuple[str, str], ...], dict[str, float]]:
+    """The parts of the settings that must be the same (words, and the units of numbers), and the numbers."""
+    words, numbers = [], {}
+    for name, text in sorted(texts.items()):
+        number = _NUMBER.fullmatch(text.strip())
+        if number is None:
+            words.append((name, text))
+        else:
+            words.append((name, f"a number of {number[2]}"))
+            numbers[name] = float(number[1])
+    return tuple(words), numbers
+
+
+# --- trial -----------------------------------------------------------------------------------------------------------
+#
+# Tries whether a server starts with these settings. Its parser checks each setting by itself; only a start shows that
+# they work together.
+
+
+MOST_TRIALS = 8
+"""A start takes about half a second. If there are more kinds of server than this, not counting those that differ in
+numbers alone, only the first ones are tried.
+"""
+
+
+class Startable(Protocol):
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Kind(NamedTuple):
+    """One kind of server: `name` with version and origin, `settings` as in the spec, `texts` of all settings of its
+    `programs`, and `make` to make one with its files in a folder.
+    """
+
+    name: str
+    settings: tuple[str, ...]
+    programs: Programs
+    texts: tuple[tuple[str, str], ...]
+    make: Callable[[Path], Startable]
+
+
+def try_kinds(kinds: Iterable[Kind]) -> None:
+    """Start each kind of private server for a moment, in the system's temporary folder, and remove it. Of kinds that
+    differ in numbers alone, only those with the least and the most are started.
+
+    Raises PreflightError with the server's own message and the end of its log for the first that does not start.
+    """
+    for kind in each(_to_try(kinds), "starting each kind of server for a moment"):
+        try:
+            # Tries one kind. Leaves nothing behind, even when interrupted
+            place = temporary.path("trial")
+            server = kind.make(place)
+            try:
+                temporary.prepare(place)
+                place.mkdir()
+                place.chmod(0o711)  # despite the umask
+                check_may_enter(place)
+                server.start()
+            finally:
+                with uninterrupted():
+                    server.stop()
+                    temporary.remove(place)
+        except RunFailed as error:
+            full = "No space left on device" in str(error)
+            if full and "shared memory" in str(error):
+                problem = f"{kind.name} does not start: {doctor.SHARED_MEMORY} is full"
+                raise PreflightError(problem, key="target", hint=doctor.MORE_SHARED_MEMORY) from error
+            if full or not isinstance(error, StartFailed):
+                continue  # the temporary folder may differ from the volumes of the runs
+            raise PreflightError(
+                str(error),
+                key="target.settings" if kind.settings else "target",
+                hint=f"{kind.name} was tried with {', '.join(kind.settings) or 'its default settings'}; "
+                "nothing was stored",
+            ) from error
+        except (PreflightError, OSError):
+            continue  # an inaccessible temporary folder says nothing about the settings
+
+
+def _to_try(kinds: Iterable[Kind]) -> list[Kind]:
+    distinct: dict[tuple[Programs, object], Kind] = {}
+    for kind in kinds:
+        distinct.setdefault((kind.programs, kind.texts), kind)
+    by_programs: dict[Programs, list[Kind]] = {}
+    for kind in distinct.values():
+        by_programs.setdefault(kind.programs, []).append(kind)
+    found = [kind for alike in by_programs.values() for kind in standing_for(alike, lambda one: dict(one.texts))]
+    return found[:MOST_TRIALS]
+
+
+_AT_ONCE = 100
+"""This many cells' settings fit onto one command line."""
+
+
+@dataclass(frozen=True)
+class Starter(Generic[P]):
+    """What an engine knows about its private servers: `find` locates its programs in a folder or on this machine,
+    `settings` are those of a cell's server, `text` is the text of a setting's value, `check` returns how the
+    programs read settings, `accepts` says whether they take all of these one after the other, and `server` makes
+    one.
+    """
+
+    title: str
+    find: Callable[[str | None], P]
+    settings: Callable[[Config], dict[str, Scalar]]
+    text: Callable[[Scalar], str]
+    check: Callable[[P, Settings], dict[str, str]]
+    accepts: Callable[[P, Sequence[Settings]], bool]
+    server: type[PrivateServer[P]]
+
+    def programs(self, config: Config, site: Site) -> P:
+        """The programs that a cell asks for. Raises PreflightError."""
+        return self.find(asked_folder(config, site))
+
+    def ability(self) -> Ability:
+        """What this machine can start, for the doctor."""
+        return ability(
+            f"private {self.title}",
+            lambda: self.find(None),
+            lambda found: f"{self.title} {found.version} from {found.origin}",
+        )
+
+    def check_cells(self, configs: Sequence[Config], site: Site) -> list[str]:
+        """Describes each cell's server. Raises PreflightError for the first that would not run."""
+        found: dict[str, None] = {}
+        by_programs: dict[P, list[Config]] = {}
+        for config in configs:
+            by_programs.setdefault(self.programs(config, site), []).append(config)
+        for programs, sharing in by_programs.items():
+            self._check_settings(programs, sharing)
+            found[f"{self.title} {programs.version} ({programs.origin}), private, started {unprivileged().how}"] = None
+        for name, path in sorted({item for config in configs for item in site.volume_paths(config).items()}):
+            check_server_may_enter(path, f"volumes.{name}.path")
+        return list(found)
+
+    def _check_settings(self, programs: P, configs: Sequence[Config]) -> None:
+        """Checks all cells' settings. Checking one cell takes several starts of a program, so one start checks many
+        cells. Only if something is refused, the cell is searched for. Combinations of settings are tried with the
+        representative cells only.
+        """
+        neediest: dict[tuple[tuple[str, str], ...], Config] = {}
+        """Cells with the same settings -> the cell with the most connections."""
+        for config in configs:
+            key = tuple(self._texts(config).items())
+            known = neediest.setdefault(key, config)
+            if config.database_load.connections > known.database_load.connections:
+                neediest[key] = config
+        kinds = list(neediest.values())
+        parts = [kinds[start : start + _AT_ONCE] for start in range(0, len(kinds), _AT_ONCE)][::-1]
+        done = 0
+        while parts:
+            step("checking settings", done, len(kinds))
+            part = parts.pop()
+            if len(part) > 1 and not self.accepts(programs, [self.settings(config) for config in part]):
+                middle = len(part) // 2
+                parts += [part[middle:], part[:middle]]
+                continue
+            if len(part) == 1:
+                self._check_cell(programs, part[0])
+            done += len(part)
+        for config in kinds:
+            asked = str(self.settings(config)["max_connections"])
+            if asked.isdecimal():
+                check_connections(config, int(asked))
+            else:  # the server may parse the value in its own way
+                self._check_cell(programs, config)
+        for config in each(standing_for(kinds, self._texts), "checking how settings go together"):
+            self._check_cell(programs, config)
+
+    def _check_cell(self, programs: P, config: Config) -> None:
+        expected = self.check(programs, self.settings(config))
+        check_connections(config, int(expected["max_connections"]))
+
+    def _texts(self, config: Config) -> dict[str, str]:
+        return {name: self.text(value) for name, value in self.settings(config).items()}
+
+    def kinds(self, plan: Plan, site: Site) -> Iterator[Kind]:
+        """Every kind of private server that a plan needs, for a trial start: one for each cell, in the plan's order."""
+        for config in (cell.config for cell in plan.cells if not cell.config.target.attached):
+            programs, settings = self.programs(config, site), self.settings(config)
+            yield Kind(
+                name=f"{self.title} {programs.version} from {programs.origin}",
+                settings=tuple(f"{name} = {self.text(value)}" for name, value in config.target.settings.items()),
+                programs=programs,
+                texts=tuple(sorted(self._texts(config).items())),
+                make=partial(self._in_folder, programs, settings),
+            )
+
+    def _in_folder(self, programs: P, settings: Settings, place: Path) -> PrivateServer[P]:
+        return self.server(programs, data_folder=place / "server", log_folder=place / "log", settings=settings)

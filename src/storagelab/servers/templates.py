@@ -1,0 +1,243 @@
+"""Templates: a private server's prepared data, kept for a campaign and copied for each run.
+
+A server fills its folders once and is shut down. Its folders are then moved aside on their volumes, and every run gets
+a copy at the original paths, since the server's files contain paths. The first run gets a copy, too, so that all begin
+alike. A template lives as long as its campaign: `sweep` removes those of an earlier one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from storagelab.errors import RunFailed
+from storagelab.machine import descriptors, doctor, host
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check
+from storagelab.model.prepared import distinct, name_of, wanted
+from storagelab.servers.steps import check_same
+from storagelab.volumes.folders import Folders, Site
+
+# --- copying ---------------------------------------------------------------------------------------------------------
+#
+# Copies folders of a stopped server. Where the file system can do it, the copy shares the files' blocks, as with `cp
+# --reflink=auto`. Such a copy takes no time, and no space until one of the two changes.
+
+
+_FICLONE = 0x40049409
+"""Linux: the `ioctl` that makes one file share all blocks of another (linux/fs.h)."""
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_DEEPEST = 64
+"""No server nests its folders so deeply; each level keeps two descriptors open."""
+
+
+class Content(NamedTuple):
+    """What a folder contains: the number of files below it, and their bytes."""
+
+    files: int
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.bytes:,} bytes in {self.files:,} files"
+
+
+def content_of(folder: int) -> Content:
+    """Counts the content of a folder, given by its descriptor."""
+    sizes = [facts.st_size for facts in descriptors.content_of(folder) if not stat.S_ISLNK(facts.st_mode)]
+    return Content(len(sizes), sum(sizes))
+
+
+def together(contents: Iterable[Content]) -> Content:
+    return Content(*(sum(figures) for figures in zip(Content(0, 0), *contents, strict=True)))
+
+
+def copy_folder(name: str, source: int, copy: int, depth: int = 0) -> int:
+    """Copy a folder with owners, modes and symbolic links; both are given by descriptors. Returns how many bytes
+    share their blocks.
+
+    Until the copy is whole, only this user can reach it. Raises OSError, also for anything but plain files of the
+    server, folders and links.
+    """
+    with descriptors.folder(name, source) as original:
+        os.mkdir(name, 0o700, dir_fd=copy)
+        with descriptors.folder(name, copy) as made:
+            shared = sum(_copy_entry(entry, original, made, depth) for entry in sorted(os.listdir(original)))
+            _give_same_rights(os.fstat(original), made)
+    return shared
+
+
+def _copy_entry(name: str, source: int, copy: int, depth: int) -> int:
+    facts = os.stat(name, dir_fd=source, follow_symlinks=False)
+    if stat.S_ISLNK(facts.st_mode):
+        os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=copy)
+        if os.geteuid() == 0:
+            os.chown(name, facts.st_uid, facts.st_gid, dir_fd=copy, follow_symlinks=False)
+        return 0
+    if not stat.S_ISDIR(facts.st_mode):
+        return _copy_file(name, source, copy)
+    if depth >= _DEEPEST:
+        raise OSError(errno.ENAMETOOLONG, f"folders are nested more than {_DEEPEST} deep", name)
+    return copy_folder(name, source, copy, depth + 1)
+
+
+def _copy_file(name: str, source: int, copy: int) -> int:
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with (
+        open(descriptors.open_file(name, source), "rb") as original,
+        open(descriptors.open_file(name, copy, new), "wb") as made,
+    ):
+        facts = os.fstat(original.fileno())
+        shared = facts.st_size
+        try:
+            fcntl.ioctl(made.fileno(), _FICLONE, original.fileno())
+        except OSError as error:
+            if error.errno in _NO_SPACE:
+                raise
+            shared = 0
+            shutil.copyfileobj(original, made, 2**20)
+            with contextlib.suppress(
+                OSError, AttributeError
+            ):  # the original must not crowd the copy out of the page cache
+                os.posix_fadvise(original.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        _give_same_rights(facts, made.fileno())
+    return shared
+
+
+def _give_same_rights(facts: os.stat_result, copy: int) -> None:
+    if os.geteuid() == 0:
+        os.fchown(copy, facts.st_uid, facts.st_gid)
+    os.fchmod(copy, facts.st_mode & 0o7777)
+
+
+NOTE = (
+    "data is prepared {times}, and copied for each run from a template that stays on its volumes until "
+    "the campaign ends; {how}"
+)
+_BY_US = "a copy shares its blocks where the file system can do that (XFS, Btrfs), else it takes time and space"
+_BY_SERVER = "the server that already runs makes the copies, file by file, which takes time and space"
+
+
+def folders_of(site: Site, volumes: Mapping[str, Path]) -> Folders:
+    """Where the templates of an experiment are kept, beside the folders of its runs."""
+    return Folders(site, volumes, purpose="templates")
+
+
+def notes(configs: Iterable[Config]) -> list[str]:
+    """What `plan` says about the templates of these cells."""
+    kept = distinct(configs)
+    times = "once" if len(kept) == 1 else f"{len(kept)} times, once for each layout, data and settings"
+    how = "; ".join(sorted({_BY_SERVER if one.target.attached else _BY_US for one in kept}))
+    return [NOTE.format(times=times, how=how)] if kept else []
+
+
+BytesOn = Callable[[Config, str], int]
+"""The most disk space that one run of a cell takes on a volume, by the volume's name."""
+
+
+def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_bytes_on: BytesOn) -> BytesOn:
+    """The disk space that a run takes on a volume, and all templates beside it. The run that makes a template is its
+    own template until it is moved aside; every other begins as a copy."""
+    kept = [(one, site.volume_paths(one)) for one in distinct(configs)]
+
+    def both(config: Config, volume: str) -> int:
+        path = site.volume_paths(config).get(volume)
+        beside = sum(kept_bytes_on(one, volume) for one, paths in kept if paths.get(volume) == path)
+        if not wanted(config):
+            return bytes_on(config, volume) + beside
+        own = kept_bytes_on(config, volume)
+        return beside + max(own, bytes_on(config, volume) - own)
+
+    return both if kept else bytes_on
+
+
+class Restored(NamedTuple):
+    """What was copied for a run, by storagelab or by the server: what the template and the copy hold, and `how`."""
+
+    asked: str
+    got: str
+    how: str
+    read_from: str
+
+    def checks(self) -> list[Check]:
+        return [check_same("data restored from a template", self.asked, self.got, self.read_from)]
+
+
+class Template:
+    """The template of one cell."""
+
+    def __init__(self, config: Config, site: Site) -> None:
+        volumes = site.volume_paths(config)
+        self._runs, self._kept = Folders(site, volumes), folders_of(site, volumes)
+        self._name = name_of(config)
+        self._places = {self._runs[name]: self._kept[name] / self._name for name in volumes}
+        """A run's folder -> the folder that keeps its content; two volumes may share a path."""
+
+    @property
+    def exists(self) -> bool:
+        return all(self._is_kept(place) for place in self._places.values())
+
+    def _is_kept(self, place: Path) -> bool:
+        with contextlib.suppress(OSError), self._kept.held(place.parent) as kept:
+            return place.name in os.listdir(kept)
+        return False
+
+    def keep(self) -> None:
+        """Move the content of the run's folders aside; its server must be shut down. Raises OSError."""
+        self._kept.make(again=True)
+        for folder, place in self._places.items():
+            unfinished = _unfinished(place)
+            with self._kept.held(place.parent) as kept, self._runs.held(folder) as run:
+                for name in (place.name, unfinished):
+                    descriptors.remove(name, kept)  # from an attempt that failed midway
+                os.mkdir(unfinished, 0o700, dir_fd=kept)
+                with descriptors.folder(unfinished, kept) as aside:
+                    for name in self._runs.content(run):
+                        os.rename(name, name, src_dir_fd=run, dst_dir_fd=aside)
+        for place in self._places.values():
+            with self._kept.held(place.parent) as kept:
+                os.rename(_unfinished(place), place.name, src_dir_fd=kept, dst_dir_fd=kept)
+
+    def restore(self) -> Restored:
+        """Copy the template into the run's empty folders and write it to the drives. Raises RunFailed if that fails."""
+        shared, asked, got = 0, list[Content](), list[Content]()
+        for folder, place in self._places.items():
+            try:
+                with (
+                    self._kept.held(place.parent) as kept,
+                    descriptors.folder(place.name, kept) as template,
+                    self._runs.held(folder) as run,
+                ):
+                    asked.append(content_of(template))
+                    for name in sorted(os.listdir(template)):
+                        shared += copy_folder(name, template, run)
+                        with descriptors.folder(name, run) as copy:
+                            got.append(content_of(copy))
+                host.sync_filesystem(folder)
+            except OSError as error:
+                raise RunFailed(_no_copy(error, folder, asked[-1] if asked else None)) from error
+        whole = together(asked)
+        how = "copied" if not shared else "reflinked" if shared == whole.bytes else "partly reflinked, partly copied"
+        return Restored(str(whole), str(together(got)), how, "the file system")
+
+
+def _unfinished(place: Path) -> str:
+    return f"{place.name}.unfinished"
+
+
+def _no_copy(error: OSError, folder: Path, kept: Content | None) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) and kept is not None:
+        size, free = kept.bytes / 2**30, host.free_bytes(folder.parent) / 2**30
+        lacks = "is at its user's quota, too small" if error.errno == errno.EDQUOT else "lacks space"
+        lacks = "has no inode left" if error.errno == errno.ENOSPC and doctor.lacks_inodes(folder.parent) else lacks
+        return (
+            f"{folder.parent} {lacks} to restore the data from its template ({size:.2f} GiB; {free:.2f} GiB are left): "
+            'free some, or set between_runs.data = "rebuild"'
+        )
+    return f"can't restore the data from its template: {error.filename or folder}: {error.strerror}"

@@ -1,1 +1,0 @@
-"""What is measured: servers, raw I/O and simulated drives."""

@@ -1,0 +1,315 @@
+"""Whole drives of this machine: what each is, what it holds, and who uses it. Changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine import disks
+from storagelab.machine.disks import HERE, Kernel, read_text
+from storagelab.model.values import Frozen
+from storagelab.volumes import nvme
+from storagelab.volumes.programs import said
+from storagelab.words.numbers import bytes_
+
+PROGRAMS = ("wipefs", "blkdiscard")
+STABLE_NAMES = "/dev/disk/by-id/"
+UNKNOWN_DATA = "data of an unknown kind"
+_OF_THE_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/usr", "/var", "/home"})
+_NO_DRIVES = re.compile(r"(loop|ram|zram|dm-|md)\d+")
+_LOOKED_AT_BYTES = 2**20
+_SCAN_S = 60.0
+HELD = "another program holds it"
+
+
+class Drive(Frozen):
+    """A drive as it is now. `id` is its stable name, `name` the kernel's, which may be another drive's tomorrow."""
+
+    id: str
+    name: str
+    serial: str
+    wwid: str = ""
+    """A name of this namespace or unit alone, in the whole world; namespaces of one controller share their serial. "" =
+    unknown."""
+    model: str = ""
+    firmware: str = ""
+    size_bytes: int
+    sector_bytes: int = 512
+    holds: tuple[str, ...] | None = ()
+    """What lies on it: partition tables, file systems, parts of a RAID. None = only root can read it."""
+    used_by: tuple[str, ...] = ()
+    of_the_system: bool = False
+    part_of: str = ""
+    """The drive that this is only a partition of."""
+    made_of_others: bool = False
+    """Whether it is no drive: a RAID, a logical volume, a file, memory."""
+    read_only: bool = False
+    discards: bool = True
+    shared_name: bool = False
+    """Whether `id` is the name of every namespace of its controller."""
+
+    @property
+    def key(self) -> str:
+        """The last part of its stable name."""
+        return Path(self.id).name
+
+    @property
+    def nvme(self) -> bool:
+        return self.name.startswith("nvme")
+
+    @property
+    def text(self) -> str:
+        """The drive in words, with what lies on it."""
+        lies = "what lies on it only root can read" if self.holds is None else f"holds {listed(self.holds)}"
+        return f"{self.name} ({self.model or 'no model'}, serial {self.serial}, {bytes_(self.size_bytes)}): {lies}"
+
+    def is_same_as(self, other: Drive) -> bool:
+        alike = (self.serial, self.model, self.size_bytes) == (other.serial, other.model, other.size_bytes)
+        return alike and (self.wwid == other.wwid or "" in (self.wwid, other.wwid))
+
+
+def listed(holds: Sequence[str]) -> str:
+    return ", ".join(holds) if holds else "nothing that storagelab knows"
+
+
+def look(device: str, key: str, kernel: Kernel = HERE) -> Drive:
+    """The drive with this stable name. Raises PreflightError if there is none."""
+    hint = f"ls -l {STABLE_NAMES}"
+    try:
+        real = os.path.realpath(device, strict=True)
+        if not stat.S_ISBLK(os.stat(real).st_mode):
+            raise PreflightError(
+                f"{device} is no drive: it may be a controller, and formatting one formats all its drives", key=key,
+                hint=f"name the drive itself (of an NVMe controller: a namespace): {hint}",
+            )  # fmt: skip
+    except OSError as error:
+        raise PreflightError(f"{device} is not there: {error.strerror}", key=key, hint=hint) from error
+    return describe(device, Path(real).name, kernel)
+
+
+def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
+    """The drive that the kernel calls `name`."""
+    node = disks.node_of(name, kernel)
+    disk = disks.describe_disk(name, kernel)
+    system, used = _users(name, kernel)
+    # udev names a namespace by its controller's model and serial number, and a second time with the namespace's
+    # number.
+    of_the_controller = device.endswith("_" + serial_of(name, kernel).replace(" ", "_"))
+    return Drive(
+        id=device,
+        name=name,
+        serial=serial_of(name, kernel),
+        wwid=read_text(node / "wwid") or read_text(node / "device" / "wwid"),
+        model=str(disk["model"]),
+        firmware=str(disk["firmware"]),
+        size_bytes=int(read_text(node / "size") or 0) * 512,
+        sector_bytes=int(read_text(node / "queue" / "logical_block_size") or 512),
+        holds=_holds(name, kernel),
+        used_by=used or _held_exclusively(f"/dev/{name}"),
+        of_the_system=system,
+        part_of=node.resolve().parent.name if (node / "partition").exists() else "",
+        made_of_others=bool(_NO_DRIVES.fullmatch(name)) or bool(_names(node / "slaves")),
+        read_only=read_text(node / "ro") == "1",
+        discards=int(read_text(node / "queue" / "discard_max_bytes") or 0) > 0,
+        shared_name=name.startswith("nvme") and of_the_controller and nvme.namespaces_beside(name, kernel) > 1,
+    )
+
+
+def serial_of(name: str, kernel: Kernel = HERE) -> str:
+    """The serial number that the drive tells the kernel; "" if it tells none."""
+    node = disks.node_of(name, kernel)
+    for file in (node / "device" / "serial", node / "serial"):
+        if text := read_text(file):
+            return text
+    with contextlib.suppress(OSError):  # SCSI and SATA: page 0x80 of the drive's data, after a header of four bytes
+        return (node / "device" / "vpd_pg80").read_bytes()[4:].decode("ascii", "replace").strip(" \0")
+    return ""
+
+
+def partitions_of(name: str, kernel: Kernel = HERE) -> tuple[str, ...]:
+    node = disks.node_of(name, kernel).resolve()
+    return tuple(sorted(file.parent.name for file in node.glob("*/partition")))
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
+    """Whether the system itself lies on the drive, and everything that the kernel shows to use it."""
+    own = {name, *partitions_of(name, kernel)}
+    users: dict[str, None] = {}
+    system = False
+    for place in mounted_from(name, kernel):
+        users[f"it is mounted at {place}"] = None
+        system |= place in _OF_THE_SYSTEM
+    for line in read_text(kernel.proc / "swaps").splitlines()[1:]:
+        swap = Path(os.path.realpath(line.split()[0])).name
+        if own & set(disks.device_stack([swap], kernel)):
+            users["the kernel swaps to it"] = None
+            system = True
+    for part in sorted(own):
+        for holder in _names(disks.node_of(part, kernel) / "holders"):
+            users[f"{_kind_of(holder, kernel)} {holder} is made of it"] = None
+    return system, tuple(users)
+
+
+def _kind_of(holder: str, kernel: Kernel) -> str:
+    if holder.startswith("md"):
+        return "the RAID"
+    uuid = read_text(disks.node_of(holder, kernel) / "dm" / "uuid")
+    return {"LVM": "the logical volume", "CRYPT": "the encrypted volume"}.get(uuid.split("-")[0], "the device")
+
+
+def _held_exclusively(node: str) -> tuple[str, ...]:
+    """Whether a program or the kernel holds the drive for itself, such as ZFS."""
+    try:
+        os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        return (HELD,) if error.errno == errno.EBUSY else ()
+    return ()
+
+
+def _holds(name: str, kernel: Kernel) -> tuple[str, ...] | None:
+    if os.geteuid() != 0:
+        return None
+    found: dict[str, None] = {}
+    for part in (name, *partitions_of(name, kernel)):
+        found.update(dict.fromkeys(_signatures(f"/dev/{part}")))
+    if not found and not is_blank(f"/dev/{name}"):
+        found[UNKNOWN_DATA] = None
+    return tuple(found)
+
+
+def uuids_on(name: str) -> frozenset[str]:
+    """The UUIDs of all that wipefs finds on the drive and its partitions. Raises RunFailed."""
+    return frozenset(uuid for part in (name, *partitions_of(name)) for uuid in uuids_of(part))
+
+
+def uuids_of(part: str) -> set[str]:
+    return {str(one["uuid"]) for one in _found_on(part) if one.get("uuid")}
+
+
+def without_uuid(name: str) -> list[str]:
+    """The kinds of what wipefs finds on the drive and its partitions that has no UUID. Raises RunFailed."""
+    return [
+        str(one.get("type")) for part in (name, *partitions_of(name)) for one in _found_on(part) if not one.get("uuid")
+    ]
+
+
+def _found_on(part: str) -> list[dict[str, object]]:
+    return list(json.loads(said("wipefs", "--json", f"/dev/{part}") or "{}").get("signatures", []))
+
+
+def table_uuid(drive: Drive) -> set[str]:
+    """The UUID of the drive's partition table, if it has a GPT: bytes 56 to 71 of its second sector."""
+    with open(f"/dev/{drive.name}", "rb") as opened:
+        opened.seek(drive.sector_bytes)
+        header = opened.read(72)
+    return {str(UUID(bytes_le=header[56:72]))} if header.startswith(b"EFI PART") else set()
+
+
+def contents(drive: Drive) -> str:
+    """What lies on the drive, for somebody who must say whether it may be destroyed."""
+    with open(f"/dev/{drive.name}", "rb") as opened:
+        first = opened.read(16)
+    return f"{drive.text}; its first bytes: {first.hex(' ')}"
+
+
+# --- the mark --------------------------------------------------------------------------------------------------------
+#
+# While a drive holds nothing of storagelab's with a UUID, its first MiB is full of the claim's token. Whoever uses the
+# drive writes there: a file system, a partition table, a database or an archive.
+
+
+def mark(name: str, token: str) -> None:
+    """Fills the first MiB of a drive or a partition. Raises RunFailed."""
+    _write_first(name, _mark_of(token))
+
+
+def is_marked(name: str, token: str) -> bool:
+    with open(f"/dev/{name}", "rb") as drive:
+        first = drive.read(_LOOKED_AT_BYTES)
+    return bool(token and first) and _mark_of(token).startswith(first)
+
+
+def unmark(name: str, token: str) -> None:
+    """Removes the mark, if it is still there. Raises RunFailed."""
+    if is_marked(name, token):
+        _write_first(name, bytes(_LOOKED_AT_BYTES))
+
+
+def _mark_of(token: str) -> bytes:
+    line = f"storagelab {token}".ljust(63).encode() + b"\n"
+    return line * (_LOOKED_AT_BYTES // len(line))
+
+
+def _write_first(name: str, content: bytes) -> None:
+    try:
+        with open(f"/dev/{name}", "r+b", buffering=0) as drive:
+            size = drive.seek(0, os.SEEK_END)
+            drive.seek(0)
+            drive.write(content[:size])
+            os.fsync(drive.fileno())
+    except OSError as error:
+        raise RunFailed(f"/dev/{name} can't be written: {error.strerror}") from error
+
+
+def mounted_from(name: str, kernel: Kernel = HERE) -> Iterator[str]:
+    """Where the drive, its partitions, or what is made of them are mounted."""
+    own = {name, *partitions_of(name, kernel)}
+    for mount in disks.mounts_here(kernel):
+        if own & set(disks.device_stack(disks.block_devices_of(mount, kernel), kernel)):
+            yield mount.mount_point
+
+
+def _signatures(node: str) -> Iterator[str]:
+    """What wipefs finds on the device, in words. A drive that can't be read holds something unknown."""
+    try:
+        text = said("wipefs", "--json", node)
+    except RunFailed:
+        yield UNKNOWN_DATA
+        return
+    yield from signatures_in(text, node)
+
+
+def signatures_in(text: str, node: str) -> Iterator[str]:
+    """The signatures in what `wipefs --json` printed, which is nothing if there are none."""
+    for found in json.loads(text or "{}").get("signatures", []):
+        label = f' "{found["label"]}"' if found.get("label") else ""
+        kind = str(found.get("type", "unknown"))
+        what = "a partition table" if kind in ("gpt", "dos", "PMBR", "mac", "sun", "bsd") else kind
+        yield f"{what}{label} ({Path(node).name})"
+
+
+def is_blank(node: str, *, whole: bool = False) -> bool:
+    """Whether the first and the last MiB hold nothing but zeros or ones, as after a discard; or the `whole` of it, if
+    that can be read within a minute: else nobody knows.
+    """
+    until_s = time.monotonic() + _SCAN_S
+    try:
+        with open(node, "rb", buffering=0) as drive:
+            size = drive.seek(0, os.SEEK_END)
+            places = range(0, size, _LOOKED_AT_BYTES) if whole else (0, max(0, size - _LOOKED_AT_BYTES))
+            for place in places:
+                drive.seek(place)
+                content = drive.read(_LOOKED_AT_BYTES)
+                if content.count(0) != len(content) and content.count(0xFF) != len(content):
+                    return False
+                if time.monotonic() > until_s:
+                    return False
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,225 @@
+"""Makes, recognises and removes storagelab's own folders on the user's volumes, and touches nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine import descriptors
+from storagelab.machine.processes import JUST_STOPPED_S
+from storagelab.model.config import Config
+from storagelab.model.hints import shown
+from storagelab.model.values import Frozen
+
+if TYPE_CHECKING:
+    from storagelab.profiles import Shelf
+
+_MARKER = ".storagelab.json"
+_LONGEST_MARKER_BYTES = 4096
+
+
+class Site(Frozen):
+    """One experiment's place on this machine.
+
+    `identity` distinguishes experiments that have the same name and keep their results in different folders. Relative
+    volume paths start at `spec_folder`.
+    """
+
+    experiment: str
+    identity: str
+    spec_folder: Path
+    despite_space: bool = False
+    """Whether runs are made although a volume may lack space for them."""
+    results: Path | None = None
+    """The folder of the experiment's results; None where runs are not stored."""
+    texts: dict[str, str] | None = None
+    """The user's own drive profiles, by their names in the spec, for a machine that lacks the spec's folder."""
+
+    @property
+    def profiles(self) -> Shelf:
+        return self.spec_folder if self.texts is None else self.texts
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of every name that storagelab makes."""
+        return f"storagelab_{self.identity}"
+
+    def volume_paths(self, config: Config) -> dict[str, Path]:
+        """The absolute paths of the volumes' own folders. Simulated drives have none, and remote volumes have none
+        on this machine.
+        """
+        return {
+            name: self.place(volume.path, f"volumes.{name}.path")
+            for name, volume in config.volumes.items()
+            if volume.path is not None and not volume.remote
+        }
+
+    def place(self, path: str, key: str) -> Path:
+        """The absolute form of a path in the spec. Raises PreflightError for the home of a user who does not exist."""
+        try:
+            place = (self.spec_folder / Path(path).expanduser()).resolve()
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                place.stat()  # a name that is too long for a folder
+        except (RuntimeError, OSError) as error:
+            problem = f"{shown(path)}: {getattr(error, 'strerror', None) or error}"
+            raise PreflightError(problem, key=key, hint="write the folder's whole path") from error
+        return place
+
+
+class Folders:
+    """One folder on each volume, named after the experiment. A marker inside says whose it is. Folders that are not
+    for runs have their `purpose` in their names.
+    """
+
+    def __init__(self, site: Site, volumes: Mapping[str, Path], purpose: str = "") -> None:
+        self.site = site
+        own = "-".join(filter(None, ("storagelab", site.experiment, site.identity, purpose)))
+        self._folders = {name: path / own for name, path in volumes.items()}
+
+    def __getitem__(self, volume: str) -> Path:
+        return self._folders[volume]
+
+    def inside(self, name: str) -> dict[str, Path]:
+        """The folder of this name inside each, by the volume's name."""
+        return {volume: folder / name for volume, folder in self._folders.items()}
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return tuple(sorted(set(self._folders.values())))
+
+    @contextlib.contextmanager
+    def held(self, folder: Path) -> Iterator[int]:
+        """The descriptor of one of the folders. Raises OSError unless this experiment made it: others may have put a
+        folder or a link there.
+        """
+        with descriptors.folder(folder) as opened:
+            if not _is_ours(opened, self.site):
+                raise FileExistsError(errno.EEXIST, "this experiment did not make it", str(folder))
+            yield opened
+
+    def content(self, folder: int) -> list[str]:
+        """The names of what lies in a folder opened with `held`."""
+        return sorted(name for name in os.listdir(folder) if name != _MARKER)
+
+    def make(self, *, again: bool = False) -> None:
+        """Make the folders; two volumes with one path share one. `again`: some may exist already. First removes what
+        an earlier failed run could not remove. Raises RunFailed, with the cause, if a folder can't be made.
+        """
+        if not again:
+            self._remove_what_is_left()
+        for folder in set(self._folders.values()):
+            try:
+                with contextlib.suppress(*([FileExistsError] if again else [])):
+                    folder.mkdir(mode=0o700)
+                with self.held(folder) as made:
+                    os.fchmod(made, 0o711)  # despite the umask: a server without root's rights passes through it
+                    marker = {
+                        "experiment": self.site.experiment,
+                        "identity": self.site.identity,
+                        "made_by": "storagelab",
+                    }
+                    descriptors.write(_MARKER, made, json.dumps(marker).encode())
+            except OSError as error:
+                raise RunFailed(f"can't make {folder}: {error.strerror}") from error  # e.g. the disk is full
+
+    def _remove_what_is_left(self) -> None:
+        left = " and ".join(str(folder) for folder in self.paths if os.path.lexists(folder))
+        try:
+            if left:
+                self.remove()
+        except RunFailed as error:
+            raise RunFailed(f"{left}: left from an earlier run, and it can't be removed: {error}") from error
+
+    def leftovers(self) -> list[Path]:
+        """The folders that an earlier, killed run of this experiment left behind.
+
+        Raises PreflightError if something has such a name and is not storagelab's.
+        """
+        found = []
+        for folder in sorted(set(self._folders.values())):
+            if not os.path.lexists(folder):
+                continue
+            try:
+                with self.held(folder):
+                    found.append(folder)
+            except OSError as error:
+                raise PreflightError(
+                    f"{folder} is in the way, and this experiment did not make it",
+                    hint="move it away; storagelab removes only what it made itself",
+                ) from error
+        return found
+
+    def leftover_bytes(self) -> dict[int, int]:
+        """Disk space that `leftovers` take, by file system (st_dev). Raises as `leftovers` does."""
+        held: dict[int, int] = {}
+        for folder in self.leftovers():
+            with contextlib.suppress(OSError), self.held(folder) as opened:
+                for facts in descriptors.content_of(opened):
+                    held[facts.st_dev] = held.get(facts.st_dev, 0) + facts.st_blocks * 512
+        return held
+
+    def remove(self) -> None:
+        """Remove what `make` made, on every volume. Raises RunFailed at the end if some of it could not be removed."""
+        problems = []
+        for folder in sorted(set(self._folders.values())):
+            try:
+                with descriptors.folder(folder) as opened:
+                    if _is_ours(opened, self.site):
+                        _remove_patiently(folder, opened)
+            except (FileNotFoundError, NotADirectoryError):
+                pass  # there is none; a link that another user made is not ours to remove
+            except OSError as error:
+                problems.append(f"can't remove {error.filename or folder}: {error.strerror}")
+        if problems:
+            raise RunFailed("; ".join(problems))
+
+
+def _remove_patiently(folder: Path, opened: int) -> None:
+    """Removes a folder, and tries again for a while: a program that was just stopped may still write its last file."""
+    deadline = math.inf
+    while True:
+        try:
+            # Removes a folder, its marker last, so that an interrupted removal is recognised and resumed
+            descriptors.empty(opened, but=(_MARKER,))
+            descriptors.empty(opened)
+            folder.rmdir()
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or time.monotonic() > deadline:
+                raise
+        deadline = min(deadline, time.monotonic() + JUST_STOPPED_S)  # many files: the first try may take long
+        time.sleep(0.05)
+
+
+def _is_ours(folder: int, site: Site) -> bool:
+    """Whether this experiment made the folder. An empty one counts, too: making or removing it was interrupted.
+
+    A folder of another user does not count, whatever its marker says, unless it belongs to the volume's owner.
+    """
+    if os.fstat(folder).st_uid not in (os.geteuid(), os.stat("..", dir_fd=folder).st_uid):
+        return False
+    try:
+        marker = json.loads(descriptors.read(_MARKER, folder, _LONGEST_MARKER_BYTES))
+    except (FileNotFoundError, ValueError):
+        return set(os.listdir(folder)) <= {_MARKER}
+    except OSError:
+        return False
+    theirs = marker if isinstance(marker, dict) else {}
+    return bool(theirs.get("made_by") == "storagelab" and theirs.get("identity") == site.identity)
+
+
+def experiments_on(volume: Path) -> list[str]:
+    """The experiments that have folders on a volume now, as far as this user can see them."""
+    found = set()
+    for place in volume.glob("storagelab-*") if volume.is_dir() else ():
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError), descriptors.folder(place) as folder:
+            found.add(str(json.loads(descriptors.read(_MARKER, folder, _LONGEST_MARKER_BYTES))["experiment"]))
+    return sorted(found)

@@ -1,0 +1,283 @@
+"""The journal of what storagelab does to drives, written before it is done, so that a killed run can be undone.
+
+It lies in the results folder of its experiment, a line for each event. A drive that is claimed has a file in
+/var/lib/storagelab, too, which names the results folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from pydantic import Field, ValidationError, model_validator
+
+from storagelab.errors import RunFailed
+from storagelab.model.values import Frozen
+from storagelab.volumes import programs
+from storagelab.volumes.drives import Drive
+
+FILE = "drives.jsonl"
+REGISTRY = Path("/var/lib/storagelab")
+_LONGEST_LINE_BYTES = 2**18
+_BY_HAND = (
+    "to get drives back by hand: storagelab volumes lists them; unmount what lies on each, wipefs --all it if nobody "
+    f"needs that, delete its .json file in {REGISTRY}, and begin a new campaign: --results FOLDER"
+)
+
+
+class Claim(Frozen):
+    """A drive that an experiment uses: as it was before, and the index of its LBA format then. `token` is drawn for
+    the claim; the registry and the journal must have the same. `made` = the UUIDs that may lie on the drive: of what it
+    held, and of what storagelab makes. Claims of earlier versions have neither.
+    """
+
+    drive: Drive
+    results: str
+    lba_format: int | None = Field(None, ge=0, lt=64)
+    token: str = ""
+    made: tuple[str, ...] = ()
+
+
+class _Event(Frozen):
+    """A line of the journal. `uuids` are those of earlier versions, which nothing relies on."""
+
+    at: str = ""
+    event: Literal["confirmed", "claimed", "step", "made", "queue", "released"]
+    device: str = Field(pattern=r"^/[^\x00-\x1f\x7f]+$", max_length=4096)
+    drive: Drive | None = None
+    claim: Claim | None = None
+    what: str | None = None
+    before: dict[Literal["scheduler", "read_ahead_bytes"], str | int] | None = None
+    uuids: tuple[str, ...] | None = None
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> _Event:
+        needed = {"confirmed": "drive", "claimed": "claim", "step": "what", "queue": "before"}.get(self.event, "event")
+        drive = self.drive or (self.claim and self.claim.drive)
+        if getattr(self, needed) is None:
+            raise ValueError(f"it lacks {needed}")
+        if drive and drive.id != self.device:
+            raise ValueError("it names two drives")
+        return self
+
+
+class History(NamedTuple):
+    """What the journal says about one drive: as it was last confirmed or given back, the claim that is not given back
+    yet, the steps begun since, and whether it was given back before. `queue` = its queue's settings before.
+    """
+
+    confirmed: Drive | None = None
+    claim: Claim | None = None
+    steps: tuple[str, ...] = ()
+    released: bool = False
+    queue: Mapping[str, str | int] = MappingProxyType({})
+
+
+class Journal:
+    def __init__(self, results: Path) -> None:
+        self.results = Path(os.path.realpath(results))
+        self._file = self.results / FILE
+
+    def confirmed(self, drive: Drive) -> None:
+        """The user has confirmed that everything on the drive may be destroyed."""
+        self._append("confirmed", drive.id, drive=drive.model_dump())
+
+    def claimed(self, drive: Drive, lba_format: int | None, uuids: Iterable[str] = ()) -> Claim:
+        """`uuids` are those of what it holds, and of what will be made on it. Raises RunFailed if another experiment
+        has claimed the drive.
+        """
+        token = secrets.token_hex(16)
+        claim = Claim(drive=drive, results=str(self.results), lba_format=lba_format, token=token, made=tuple(uuids))
+        self.refuse_claimed_by_others(drive)
+        _write_whole(REGISTRY / f"{drive.key}.json", claim.model_dump_json())
+        self._append("claimed", drive.id, claim=claim.model_dump())
+        return claim
+
+    def refuse_claimed_by_others(self, drive: Drive) -> None:
+        """Raises RunFailed if another experiment has the drive."""
+        for claim in claims():
+            if claim.drive.is_same_as(drive) and claim.results != str(self.results):
+                raise RunFailed(
+                    f"{drive.id} was not given back by the runs whose results are in {claim.results}\n"
+                    f"  if they have ended: storagelab volumes undo {claim.results}"
+                )
+
+    def step(self, drive: Drive, what: str) -> None:
+        """Is written to the medium before it is done."""
+        self._append("step", drive.id, what=what)
+
+    def made(self, drive: Drive, uuids: Iterable[str]) -> None:
+        """The volume is made; these are the UUIDs of what lies on its drive."""
+        for claim in claims():
+            if claim.drive.id == drive.id:
+                known = claim.model_copy(update={"made": (*claim.made, *uuids)})
+                _write_whole(REGISTRY / f"{drive.key}.json", known.model_dump_json())
+
+    def queue(self, drive: Drive, before: Mapping[str, str | int]) -> None:
+        """These settings of its queue are changed next."""
+        self._append("queue", drive.id, before=dict(before))
+
+    def released(self, drive: Drive) -> None:
+        self._append("released", drive.id)
+        (REGISTRY / f"{drive.key}.json").unlink(missing_ok=True)
+
+    def of(self, device: str) -> History:
+        """What it says about the drive with this stable name. Raises RunFailed."""
+        history = History()
+        for number, event in self._events():
+            if event.device != device:
+                continue
+            match event.event:
+                case "confirmed":
+                    history = history._replace(confirmed=event.drive)
+                case "claimed":
+                    if history.claim is not None:
+                        raise self._damaged(number, "the drive is claimed a second time, and was not given back")
+                    history = history._replace(claim=event.claim, steps=(), queue={})
+                case "step":
+                    history = history._replace(steps=(*history.steps, event.what or ""))
+                case "queue":
+                    history = history._replace(queue={str(key): value for key, value in (event.before or {}).items()})
+                case "released":
+                    blank = history.confirmed and history.confirmed.model_copy(update={"holds": ()})
+                    history = History(confirmed=blank, released=True)
+        return history
+
+    def left(self) -> list[tuple[Claim, bool]]:
+        """The drives that were not given back, and whether root's registry has each claim, too: with this folder of
+        results, and the same token. A claim that only one of them knows is no reason to destroy anything unasked:
+        others may write the journal, and a kill may have come before anything was done.
+        """
+        registered = {one.drive.id: one for one in claims() if one.results == str(self.results)}
+        devices = dict.fromkeys([*(event.device for _, event in self._events()), *registered])
+        found = []
+        for device in devices:
+            ours, theirs = self.of(device).claim, registered.get(device)
+            if ours is not None or theirs is not None:
+                is_known = bool(ours and theirs and ours.token and ours.token == theirs.token)
+                found.append((theirs or ours, is_known))
+        return [(claim, is_known) for claim, is_known in found if claim is not None]
+
+    def _events(self) -> Iterator[tuple[int, _Event]]:
+        """The lines with their numbers. The last one may have been cut off by a kill: then what it announces was not
+        begun. Raises RunFailed.
+        """
+        try:
+            opened = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise RunFailed(f"{self._file} can't be read: {error.strerror}") from error
+        with os.fdopen(opened, "rb") as lines:
+            if not stat.S_ISREG(os.fstat(opened).st_mode):
+                raise RunFailed(f"{self._file} is no regular file\n  {_BY_HAND}")
+            for number in itertools.count(1):
+                line = lines.readline(_LONGEST_LINE_BYTES)
+                if not line or (not line.endswith(b"\n") and len(line) < _LONGEST_LINE_BYTES):
+                    return
+                try:
+                    yield number, _Event.model_validate_json(line)
+                except ValidationError as error:
+                    first = error.errors()[0]
+                    key = ".".join(map(str, first["loc"]))
+                    raise self._damaged(number, f"{key}: {first['msg']}" if key else first["msg"]) from None
+
+    def _damaged(self, number: int, why: str) -> RunFailed:
+        return RunFailed(
+            f"{self._file}: line {number} is damaged ({why[:200]}); nothing is done to a drive\n  {_BY_HAND}"
+        )
+
+    def _append(self, event: str, device: str, **facts: object) -> None:
+        line = json.dumps(
+            {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "event": event, "device": device, **facts}
+        )
+        try:
+            self.results.mkdir(parents=True, exist_ok=True)
+            is_new = not self._file.exists()
+            opened = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            try:
+                begin = os.fstat(opened).st_size
+                cut_off = begin > 0 and os.pread(opened, 1, begin - 1) != b"\n"
+                if cut_off:
+                    os.ftruncate(opened, os.pread(opened, begin, 0).rfind(b"\n") + 1)
+                os.write(opened, f"{line}\n".encode())
+                os.fsync(opened)
+            finally:
+                os.close(opened)
+            if is_new:
+                _sync_folder(self.results)
+        except OSError as error:
+            raise RunFailed(
+                f"{self._file} can't be written, so nothing is done to a drive: {error.strerror}"
+            ) from error
+
+
+@contextlib.contextmanager
+def locked(drive: Drive) -> Iterator[None]:
+    """Keeps the drive to this process until it ends, and to the programs that it starts until they end. First waits for
+    those that a killed process left at work. Raises RunFailed if a process of storagelab has the drive.
+    """
+    with _lock_file(drive, "lock") as own, _lock_file(drive, "programs"):
+        try:
+            fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunFailed(f"{drive.id} is in use by a campaign that runs") from None
+        with programs.alone_at(REGISTRY / f"{drive.key}.programs"):
+            yield
+
+
+@contextlib.contextmanager
+def _lock_file(drive: Drive, what: str) -> Iterator[int]:
+    file = REGISTRY / f"{drive.key}.{what}"
+    try:
+        REGISTRY.mkdir(parents=True, exist_ok=True)
+        opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise RunFailed(f"{file} can't be written, so nothing is done to a drive: {error.strerror}") from error
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def claims() -> list[Claim]:
+    """Every drive that an experiment on this machine has claimed and not given back."""
+    found, file = [], REGISTRY
+    try:
+        for file in sorted(REGISTRY.glob("*.json")):
+            found.append(Claim.model_validate_json(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise RunFailed(f"{file} can't be read, so nothing is done to a drive\n  {_BY_HAND}") from error
+    return found
+
+
+def _write_whole(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside = file.with_suffix(".new")
+        with beside.open("w", encoding="utf-8") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())
+        beside.replace(file)
+        _sync_folder(file.parent)
+    except OSError as error:
+        raise RunFailed(f"{file} can't be written, so nothing is done to a drive: {error.strerror}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

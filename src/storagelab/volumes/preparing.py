@@ -1,0 +1,484 @@
+"""Prepares drives for a volume, and gives them back: each step is in the journal before it is done, and just before
+each step that destroys something, the drive's serial number is read again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.disks import node_of, read_text
+from storagelab.machine.processes import holders_text, until
+from storagelab.model.config import VolumeConfig
+from storagelab.model.measurement import Check
+from storagelab.volumes import drives, layers, nvme, programs, queues, refusals, stacks
+from storagelab.volumes.drives import Drive, partitions_of
+from storagelab.volumes.journal import REGISTRY, Claim, Journal, locked
+from storagelab.volumes.programs import path_of, said
+from storagelab.volumes.refusals import Known
+from storagelab.words.numbers import bytes_
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+# A partition that uses a share of a drive; and the kernel's and udev's knowledge of partitions.
+
+PROGRAMS = ("sfdisk",)
+_ALIGNED_BYTES = 2**20
+_BUSY_S = 20.0
+"""How long somebody may look at a partition, such as udev: meanwhile, the kernel keeps what it knows of the drive's
+table.
+"""
+_SETTLES_S = 60
+_BLKRRPART = 0x125F
+"""Lets the kernel read the partition table again (linux/fs.h)."""
+
+
+def size_for(size_bytes: int, share: float) -> int:
+    """How large the partition is that, with the table before it, uses this share of a drive."""
+    return (int(size_bytes * share) // _ALIGNED_BYTES - 1) * _ALIGNED_BYTES
+
+
+def make(drive: str, size_bytes: int, sector_bytes: int, table: UUID) -> None:
+    """Makes a partition, the only one on the drive, in a table with this UUID. Raises RunFailed."""
+    start, size = _ALIGNED_BYTES // sector_bytes, size_bytes // sector_bytes
+    said(
+        "sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", f"/dev/{drive}",
+        given=f'label: gpt\nlabel-id: {table}\nstart={start}, size={size}, name="storagelab"\n',
+    )  # fmt: skip
+
+
+def only_one(drive: str) -> str:
+    """The kernel's name of the drive's only partition, once it is there, and nobody looks at it as a new one. Raises
+    RunFailed.
+    """
+
+    def is_there() -> bool:
+        found = partitions_of(drive)
+        if len(found) != 1:
+            _read_again(drive)
+        return len(found) == 1 and Path(f"/dev/{found[0]}").exists()
+
+    if not until(is_there, _BUSY_S, pause_s=0.1):
+        raise RunFailed(f"the kernel does not show the new partition on /dev/{drive}{_users(drive)}")
+    settle()
+    return partitions_of(drive)[0]
+
+
+def forget(drive: str) -> None:
+    """Lets the kernel forget the partitions of a drive whose table is gone. sfdisk would not tell whether it does.
+    Raises RunFailed.
+    """
+
+    def is_done() -> bool:
+        _read_again(drive)
+        return not partitions_of(drive)
+
+    if not until(is_done, _BUSY_S, pause_s=0.1):
+        kept = ", ".join(partitions_of(drive))
+        raise RunFailed(f"the kernel keeps {kept}, though /dev/{drive} has no partitions any more{_users(drive)}")
+
+
+def _read_again(drive: str) -> None:
+    """The kernel refuses it while somebody uses a partition."""
+    opened = os.open(f"/dev/{drive}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(opened, _BLKRRPART)
+    finally:
+        os.close(opened)
+
+
+def _users(drive: str) -> str:
+    found = [words for name in partitions_of(drive) if (words := holders_text(Path(f"/dev/{name}")))]
+    return (f": {', '.join(found)} has it open" if found else "") + "\n  close what uses it, then do this again"
+
+
+def settle() -> None:
+    """Waits until udev has ended its work on what changed, if the machine has udev. When a table changes, udev sees
+    each partition go and come back, and has mdadm take one that is gone out of its RAID: late, it would be the new
+    one's. Raises RunFailed.
+    """
+    if path_of("udevadm") is not None:
+        said("udevadm", "settle", f"--timeout={_SETTLES_S}")
+
+
+# --- volumes ----------------------------------------------------------------------------------------------------------
+
+_RENAMED_S = 5.0
+"""How long a stable name may be missing after a drive was formatted or partitioned: udev makes it anew."""
+_DISCARDS_S = 3600.0
+
+# --- before anything runs ---------------------------------------------------------------------------------------------
+
+
+def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Drive, ...]:
+    """The drives of the volume. Raises PreflightError for the first that can't be used. Changes nothing."""
+    key = f"volumes.{name}"
+    found = tuple(drives.look(device, f"{key}.devices") for device in volume.devices or ())
+    needed = [*drives.PROGRAMS, *(PROGRAMS if volume.share < 1 else ())]
+    formatted = [drive for drive in found if _is_to_be_formatted(drive, volume)]
+    programs.check([*needed, *(nvme.PROGRAMS if any(drive.nvme for drive in formatted) else ())], key)
+    for drive in found:
+        known = Known() if journal is None else _known_to(drive, journal)
+        if known is not None:
+            _refuse(drive, volume, key, known)
+    refusals.refuse_twice(found, key)
+    if volume.raid_level is not None:
+        refusals.refuse_unequal(_as_formatted(found, volume), key)
+    return found
+
+
+def _known_to(drive: Drive, journal: Journal) -> Known | None:
+    """What the journal knows of the drive; None if an interrupted run still has it, and the next one gives it back."""
+    try:
+        history = journal.of(drive.id)
+        journal.refuse_claimed_by_others(drive)
+    except RunFailed as error:
+        raise PreflightError(str(error), key="volumes") from error
+    return None if history.claim is not None else Known(history.confirmed, history.released)
+
+
+def _refuse(drive: Drive, volume: VolumeConfig, key: str, known: Known) -> None:
+    refusals.refuse(drive, volume, key, known)
+    if _is_to_be_formatted(drive, volume) and drive.nvme and os.geteuid() == 0:
+        try:
+            formats = nvme.formats(drive.name)
+        except RunFailed as error:
+            raise PreflightError(str(error), key=f"{key}.sector_bytes", hint="leave it out") from error
+        refusals.refuse(drive, volume, key, known._replace(formats=formats))
+
+
+def _is_to_be_formatted(drive: Drive, volume: VolumeConfig) -> bool:
+    return volume.sector_bytes is not None and volume.sector_bytes != drive.sector_bytes
+
+
+def _as_formatted(found: Sequence[Drive], volume: VolumeConfig) -> list[Drive]:
+    return [drive.model_copy(update={"sector_bytes": volume.sector_bytes or drive.sector_bytes}) for drive in found]
+
+
+def steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
+    """What is done to each drive, in words."""
+    for drive in found:
+        yield f"destroy everything on {drive.text}"
+        if _is_to_be_formatted(drive, volume):
+            yield f"{drive.name}: format it from sectors of {drive.sector_bytes} B to {volume.sector_bytes} B"
+        yield f"{drive.name}: " + (
+            "discard all of it" if drive.discards else "it can't discard, so it keeps what it has mapped"
+        )
+        if volume.share < 1:
+            size = size_for(drive.size_bytes, volume.share)
+            yield f"{drive.name}: one partition of {bytes_(size)} ({volume.capacity} of the drive)"
+
+
+def put_back_steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
+    """What is done to each drive at the end, in words."""
+    for drive in found:
+        format_ = f", and format it to sectors of {drive.sector_bytes} B" if _is_to_be_formatted(drive, volume) else ""
+        yield f"{drive.name}: at the end, remove what storagelab made{format_}; it is then blank"
+
+
+# --- a preparation ----------------------------------------------------------------------------------------------------
+
+
+class Held:
+    """A drive that is kept open, so that the kernel can't give its number to another one."""
+
+    def __init__(self, drive: Drive, opened: int) -> None:
+        self.drive, self._opened = drive, opened
+
+    def refuse_another(self) -> None:
+        """Raises RunFailed if the names no longer lead to the drive that is open, or if that is another one."""
+        number = os.fstat(self._opened).st_rdev
+        node = f"/dev/{self.drive.name}"
+        for name in (self.drive.id, node):
+            if not until(partial(os.path.exists, name), _RENAMED_S, pause_s=0.05):
+                raise RunFailed(f"{name} is gone; nothing more is done to it")
+            facts = os.stat(name)
+            if not stat.S_ISBLK(facts.st_mode) or facts.st_rdev != number:
+                raise RunFailed(f"{name} is now another drive; nothing is done to it")
+        serial = drives.serial_of(self.drive.name)
+        shown = read_text(node_of(self.drive.name) / "dev")
+        size = int(read_text(node_of(self.drive.name) / "size") or 0) * 512
+        if (serial, shown) != (self.drive.serial, f"{os.major(number)}:{os.minor(number)}") or size == 0:
+            raise RunFailed(
+                f"{self.drive.id} has serial {serial or 'none'} and {size:,} bytes now, and was confirmed as serial "
+                f"{self.drive.serial}; nothing is done to it"
+            )
+
+
+@contextlib.contextmanager
+def held(drive: Drive) -> Iterator[Held]:
+    """Keeps the drive open, and to this process and the programs that it starts. Raises RunFailed."""
+    with locked(drive):
+        try:
+            opened = os.open(f"/dev/{drive.name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise RunFailed(f"{drive.id} can't be opened: {error.strerror}") from error
+        try:
+            yield Held(drive, opened)
+        finally:
+            os.close(opened)
+
+
+@contextlib.contextmanager
+def prepared(
+    name: str, volume: VolumeConfig, journal: Journal, uuids: Sequence[UUID]
+) -> Iterator[list[tuple[Drive, str]]]:
+    """The volume's drives, blank and as asked for, each with the device to use on it. `uuids` are those of what will be
+    made on them. Leaving gives them back. Raises RunFailed.
+    """
+    with contextlib.ExitStack() as undo:
+        yield [undo.enter_context(_one(name, volume, device, journal, uuids)) for device in volume.devices or ()]
+
+
+@contextlib.contextmanager
+def _one(
+    name: str, volume: VolumeConfig, device: str, journal: Journal, uuids: Sequence[UUID]
+) -> Iterator[tuple[Drive, str]]:
+    key = f"volumes.{name}"
+    try:
+        drive = drives.look(device, f"{key}.devices")
+        history = journal.of(device)
+        if history.confirmed is None:
+            raise RunFailed(f"{device}: nobody has confirmed that everything on it may be destroyed")
+        if history.claim is not None:
+            raise RunFailed(f"{device} was not given back by an earlier run: storagelab volumes undo {journal.results}")
+        _refuse(drive, volume, key, Known(history.confirmed, history.released))
+        # Raises RunFailed if the drive holds what the user was not shown
+        seen = (*(history.confirmed.holds or ()), drives.UNKNOWN_DATA)
+        new = [one for one in drive.holds or () if one not in seen]
+        if new:
+            raise RunFailed(f"{drive.id} holds {drives.listed(new)} since it was confirmed; nothing is done to it")
+    except PreflightError as error:
+        raise RunFailed(str(error)) from error
+    lba_format = nvme.formats(drive.name).now.number if drive.nvme and _is_to_be_formatted(drive, volume) else None
+    with held(drive) as own:
+        own.refuse_another()
+        table, before = uuid4(), drives.uuids_on(drive.name) | drives.table_uuid(drive)
+        claim = journal.claimed(drive, lba_format, before | set(map(str, (*uuids, table))))
+        try:
+            yield drive, _prepare(own, volume, journal, claim, table)
+        finally:
+            _give_back(own, claim, journal)
+
+
+def _prepare(held: Held, volume: VolumeConfig, journal: Journal, claim: Claim, table: UUID) -> str:
+    """Makes the drive blank and formats and partitions it. The kernel's name of the device to use, which nobody takes
+    for a former one any more.
+    """
+    drive = held.drive
+    _clear(held, journal, claim.token)
+    if _is_to_be_formatted(drive, volume):
+        chosen = nvme.formats(drive.name).with_sectors(volume.sector_bytes or 0)
+        if chosen is None:
+            raise RunFailed(f"{drive.id} has no format with sectors of {volume.sector_bytes} B")
+        _do(held, journal, f"nvme format --lbaf={chosen.number}", partial(nvme.format_to, drive.name, chosen.number))
+    _discard(held, journal)
+    _do(held, journal, f"mark {drive.name}", partial(drives.mark, drive.name, claim.token))
+    if volume.share == 1:
+        settle()
+        return drive.name
+    size = size_for(drive.size_bytes, volume.share)
+    sector = int(read_text(node_of(drive.name) / "queue" / "logical_block_size") or 512)
+    _do(held, journal, f"partition of {size} bytes", partial(make, drive.name, size, sector, table))
+    return only_one(drive.name)
+
+
+def _do(held: Held, journal: Journal, what: str, step: Callable[[], None]) -> None:
+    journal.step(held.drive, what)
+    held.refuse_another()
+    step()
+
+
+def _clear(held: Held, journal: Journal, token: str) -> None:
+    """Removes partitions and signatures, so that no program takes the drive for what it was. The mark comes first: it
+    tells what is left of them, if this is killed, from what others may write there later. A drive that is marked has no
+    partition table any more, so its partitions come before it.
+    """
+    name = held.drive.name
+    for device in (*drives.partitions_of(name), name):
+        _do(held, journal, f"mark {device}", partial(drives.mark, device, token))
+        _do(held, journal, f"wipefs --all {device}", partial(_wipe, device))
+    if drives.partitions_of(name):
+        _do(held, journal, "forget the partitions", partial(forget, name))
+
+
+def _wipe(name: str) -> None:
+    programs.said("wipefs", "--all", "--force", f"/dev/{name}")
+
+
+def _discard(held: Held, journal: Journal) -> None:
+    if held.drive.discards:
+        _do(held, journal, "blkdiscard", partial(_discard_all, held.drive.name))
+
+
+def _discard_all(name: str) -> None:
+    programs.said("blkdiscard", "--force", f"/dev/{name}", patience_s=_DISCARDS_S)
+
+
+# --- giving back ------------------------------------------------------------------------------------------------------
+
+
+def _give_back(held: Held, claim: Claim, journal: Journal) -> None:
+    drive = held.drive
+    held.refuse_another()
+    for part in (*drives.partitions_of(drive.name), drive.name):
+        layers.take_down(part)
+    _clear(held, journal, claim.token)
+    if claim.lba_format is not None and nvme.formats(drive.name).now.number != claim.lba_format:
+        step = partial(nvme.format_to, drive.name, claim.lba_format)
+        _do(held, journal, f"nvme format --lbaf={claim.lba_format}", step)
+    _discard(held, journal)
+    drives.unmark(drive.name, claim.token)  # a drive that can't discard
+    journal.released(drive)
+
+
+def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
+    """Gives back the drives that a killed run left claimed. What was done, in words. Drives with these serial numbers
+    may be wiped whatever they hold; others only if that is storagelab's. Raises RunFailed.
+    """
+    done, problems = [], []
+    if (left := journal.left()) and os.geteuid() != 0:
+        raise RunFailed(f"only root may give drives back\n  as root: storagelab volumes undo {journal.results}")
+    for claim, is_known in left:
+        try:
+            found = drives.look(claim.drive.id, "devices")
+            if not found.model_copy(update={"size_bytes": claim.drive.size_bytes}).is_same_as(claim.drive):
+                raise RunFailed(f"{claim.drive.id} is now another drive, serial {found.serial}; nothing is done to it")
+            # The kernel may have given it another name since.
+            with held(claim.drive.model_copy(update={"name": found.name})) as own:
+                found = drives.look(claim.drive.id, "devices")  # what a killed run's programs did has ended now
+                journal.refuse_claimed_by_others(found)
+                _refuse_used(found, claim)
+                others = _of_others(found, claim, is_known)
+                if is_known:
+                    queues.restore(found.name, journal.of(claim.drive.id).queue)
+                if others is None:
+                    journal.released(own.drive)
+                    done.append(f"{claim.drive.id} is given back as it is: nothing of storagelab's lies on it")
+                    continue
+                if others and found.serial not in may_wipe:
+                    raise RunFailed(
+                        f"{claim.drive.id} may hold what storagelab did not make; nothing is done to it\n  {others}\n"
+                        f"  if nobody needs that: storagelab volumes undo {journal.results} --yes-wipe {found.serial}\n"
+                        f"  to keep it: delete {REGISTRY / found.key}.json, and begin a new campaign: --results FOLDER"
+                    )
+                _give_back(own, claim, journal)
+        except (PreflightError, RunFailed) as error:
+            problems.append(str(error))
+            continue
+        done.append(f"{claim.drive.id} is blank again: the run that used it had not given it back")
+    if problems:
+        again = f"once that is mended, give the drives back: storagelab volumes undo {journal.results}"
+        raise RunFailed("\n".join([*problems, f"  {again}"]))
+    return done
+
+
+def _refuse_used(drive: Drive, claim: Claim) -> None:
+    """Raises RunFailed or PreflightError for each reason for which `run` refuses a drive, but for what storagelab
+    made.
+    """
+    places = drives.mounted_from(drive.name)
+    strange = [f"it is mounted at {one}" for one in places if "/storagelab-" not in one]
+    parts = (drive.name, *drives.partitions_of(drive.name))
+    for holder in (one for part in parts for one in stacks.holders(part)):
+        mapped = read_text(node_of(holder) / "dm" / "name")
+        if mapped and not mapped.startswith("storagelab-"):
+            strange.append(f"{mapped} is made of it")
+        elif not mapped and not _known(drives.uuids_on(drive.name), claim):
+            strange.append(f"{holder} is made of it")
+    if not strange and (drive.of_the_system or drives.HELD in drive.used_by):
+        strange = list(drive.used_by)
+    if strange:
+        raise RunFailed(
+            f"{drive.id} was put to another use after the killed run: {', '.join(strange)}; nothing is done to it\n  "
+            f"end that use, if nobody needs it; to keep it, delete {REGISTRY / drive.key}.json and begin a new "
+            "campaign: --results FOLDER"
+        )
+    for error in refusals.refusals(drive.model_copy(update={"used_by": (), "holds": ()}), VolumeConfig(), "volumes"):
+        raise error
+
+
+def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
+    """What the drive holds that may be others', in words; "" if all is storagelab's; None if nothing has to be
+    removed.
+    """
+    parts = drives.partitions_of(drive.name)
+    formatted = claim.lba_format is not None and nvme.formats(drive.name).now.number != claim.lba_format
+    found = drives.contents(drive)
+    if not is_known:
+        return None if drive.holds == claim.drive.holds and not formatted else found
+    uuids, table = drives.uuids_on(drive.name), drives.table_uuid(drive)
+    if drives.is_marked(drive.name, claim.token):
+        return "" if _known(uuids, claim, or_none=True) else found
+    if drive.holds == () and not parts and (not formatted or drives.is_blank(f"/dev/{drive.name}", whole=True)):
+        return "" if formatted else None
+    if drive.holds == claim.drive.holds and not _known({*uuids, *table}, claim):
+        return None  # as it was when it was claimed, so nothing was done to it
+    own = _known(uuids, claim) or (_known(table, claim) and _known(uuids, claim, or_none=True))
+    without = [one for one in drives.without_uuid(drive.name) if not (_known(table, claim) and one in ("gpt", "PMBR"))]
+    return "" if own and not without else found
+
+
+def _known(uuids: Collection[str], claim: Claim, *, or_none: bool = False) -> bool:
+    """Whether all of these are of the claim; LVM writes them in other groups."""
+    made = {one.replace("-", "").lower() for one in claim.made}
+    return (or_none or bool(uuids)) and all(one.replace("-", "").lower() in made for one in uuids)
+
+
+# --- what is read back ------------------------------------------------------------------------------------------------
+
+
+def checks(name: str, volume: VolumeConfig, used: Sequence[tuple[Drive, str]]) -> Iterator[Check]:
+    """Compares the drives with what was asked for."""
+    for drive, device in used:
+        got = drives.serial_of(drive.name)
+        yield _check(f"serial of volume {name}", drive.serial, got)
+        if volume.share < 1:
+            asked = size_for(drive.size_bytes, volume.share)
+            yield _check(f"size of volume {name}", str(asked), str(int(read_text(node_of(device) / "size") or 0) * 512))
+        if volume.sector_bytes is not None:
+            sector = read_text(node_of(drive.name) / "queue" / "logical_block_size")
+            yield _check(f"sector of volume {name}", str(volume.sector_bytes), sector)
+
+
+def _check(name: str, asked: str, got: str) -> Check:
+    return Check(name=name, asked=asked, got=got, ok=asked == got, read_from="/sys/class/block")
+
+
+def facts(used: Sequence[tuple[Drive, str]]) -> list[dict[str, object]]:
+    """What is stored of the drives with a run: what each is, and what was written to it in its life so far."""
+    return [
+        {
+            "id": drive.id, "serial": drive.serial, "model": drive.model, "firmware": drive.firmware,
+            "size_bytes": drive.size_bytes, "device": device,
+            "written_in_its_life_bytes": _life(drive),
+        }
+        for drive, device in used
+    ]  # fmt: skip
+
+
+def with_life(facts_before: object, used: Sequence[Drive]) -> list[dict[str, object]]:
+    """The same facts with what the drives' own counters say now: an earlier run may have used the same volume."""
+    before = facts_before if isinstance(facts_before, list) else []
+    return [{**fact, "written_in_its_life_bytes": _life(drive)} for fact, drive in zip(before, used, strict=True)]
+
+
+def with_written(before: Sequence[dict[str, object]], used: Sequence[Drive]) -> list[dict[str, object]]:
+    """The same facts after a run, with what the drives' own counters say was written."""
+    found = []
+    for fact, drive in zip(before, used, strict=True):
+        now, was = _life(drive), fact.get("written_in_its_life_bytes")
+        written = {"written_by_the_run_bytes": now - was} if now is not None and isinstance(was, int) else {}
+        found.append({**fact, **written})
+    return found
+
+
+def _life(drive: Drive) -> int | None:
+    return nvme.written_bytes(drive.name) if drive.nvme else None

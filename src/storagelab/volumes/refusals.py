@@ -1,0 +1,139 @@
+"""Which drives storagelab refuses to touch, and why: decided from what a drive is, without looking at it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from storagelab.errors import PreflightError
+from storagelab.model.config import VolumeConfig
+from storagelab.volumes.drives import STABLE_NAMES, UNKNOWN_DATA, Drive, listed
+from storagelab.volumes.nvme import Formats
+from storagelab.words.numbers import bytes_
+
+_UNEQUAL = 0.01
+"""Drives of a RAID may differ in size by this share: makers round."""
+
+
+class Known(NamedTuple):
+    """What is known of a drive besides itself. `confirmed` is the drive as the user last confirmed it. `released`:
+    this experiment used it before and left it blank. `formats` are those of an NVMe drive that is to be formatted."""
+
+    confirmed: Drive | None = None
+    released: bool = False
+    formats: Formats | None = None
+
+
+NOTHING_KNOWN = Known()
+
+
+def refuse(drive: Drive, volume: VolumeConfig, key: str, known: Known = NOTHING_KNOWN) -> None:
+    """Raises PreflightError for the first reason not to touch the drive. `key` is that of the volume."""
+    for error in refusals(drive, volume, key, known):
+        raise error
+
+
+def refusals(drive: Drive, volume: VolumeConfig, key: str, known: Known = NOTHING_KNOWN) -> Iterator[PreflightError]:
+    """Each reason not to touch the drive."""
+    devices = f"{key}.devices"
+
+    def no(problem: str, hint: str, at: str = devices) -> PreflightError:
+        return PreflightError(f"{drive.id}: {problem}", key=at, hint=hint)
+
+    for problem, hint in _uncertain(drive):
+        yield no(problem, hint)
+    if drive.read_only:
+        yield no("is read-only", "allow writes to it, or name another drive")
+    if drive.of_the_system:
+        yield no(f"is the system's own drive: {listed(drive.used_by)}", "name another drive; this one stays as it is")
+    elif drive.used_by:
+        yield no(f"is in use: {listed(drive.used_by)}", "unmount, stop or close that first, if nobody needs it")
+    if known.confirmed is not None and not drive.is_same_as(known.confirmed):
+        yield no(
+            f"is another drive than this campaign began with: {_short(drive)}, not {_short(known.confirmed)}",
+            "connect the first one again, or begin a new campaign: --results FOLDER",
+        )
+    held = [one for one in drive.holds or () if not (known.released and one == UNKNOWN_DATA)]
+    if held and drive.serial not in volume.may_wipe:
+        detail = f'if nobody needs it: wipe = "{drive.serial}"'
+        yield no(f"holds {listed(held)}, which would be destroyed", detail, f"{key}.wipe")
+    yield from _sector_refusals(drive, volume, key, known)
+
+
+def _uncertain(drive: Drive) -> Iterator[tuple[str, str]]:
+    """Why the name may not be that of one drive, today and tomorrow, each with what to do."""
+    if str(Path(drive.id).parent) + "/" != STABLE_NAMES:
+        yield "is no stable name, and may be another drive's tomorrow", f"name it by its identity: ls -l {STABLE_NAMES}"
+    if drive.part_of:
+        yield f"is a partition of {drive.part_of}", "name the whole drive; capacity makes it smaller"
+    if drive.made_of_others:
+        yield f"is no drive: {drive.name} is made of others", "name the drives below it"
+    if not drive.serial:
+        yield "tells no serial number, so it can't be told from another drive", "use a drive that tells one"
+    if drive.shared_name:
+        yield (
+            "is the name of every namespace of its controller, and may lead to another one tomorrow",
+            f"name one namespace, by the name that ends with its number, such as {drive.id}_1",
+        )
+
+
+def _short(drive: Drive) -> str:
+    return f"{drive.model or 'no model'}, serial {drive.serial or 'unknown'}, {drive.size_bytes:,} bytes"
+
+
+def _sector_refusals(drive: Drive, volume: VolumeConfig, key: str, known: Known) -> Iterator[PreflightError]:
+    asked, at = volume.sector_bytes, f"{key}.sector_bytes"
+    if asked is None or asked == drive.sector_bytes:
+        return
+    if not drive.nvme:
+        yield PreflightError(
+            f"{drive.id} has sectors of {drive.sector_bytes} B, and only NVMe drives can be formatted to others",
+            key=at,
+            hint=f"leave it out, or set {drive.sector_bytes}",
+        )  # fmt: skip
+        return
+    if known.formats is None:
+        return
+    if known.formats.with_sectors(asked) is None:
+        has = sorted({one.sector_bytes for one in known.formats.formats if not one.metadata_bytes})
+        yield PreflightError(
+            f"{drive.id} has no format with sectors of {asked} B", key=at, hint=f"it has {' and '.join(map(str, has))}"
+        )
+    if known.formats.all_at_once and known.formats.namespaces > 1:
+        yield PreflightError(
+            f"{drive.id} is one of {known.formats.namespaces} namespaces, and the drive formats all of them at once",
+            key=at,
+            hint="leave it out, or keep the drive to one namespace",
+        )  # fmt: skip
+    now = known.formats.now
+    if (now.metadata_bytes or known.formats.protection) and drive.serial not in volume.may_wipe:
+        yield PreflightError(
+            f"{drive.id} has a format that storagelab can't put back: {now.metadata_bytes} B of metadata a sector",
+            key=at, hint=f'to give that format up: wipe = "{drive.serial}"',
+        )  # fmt: skip
+
+
+def refuse_twice(drives: Sequence[Drive], key: str) -> None:
+    """Raises PreflightError if two of the names are one drive's: udev gives a drive several."""
+    seen: dict[str, Drive] = {}
+    for drive in drives:
+        if drive.name in seen:
+            raise PreflightError(
+                f"{seen[drive.name].id} and {drive.id} are one drive", key=f"{key}.devices", hint="name each drive once"
+            )
+        seen[drive.name] = drive
+
+
+def refuse_unequal(drives: Sequence[Drive], key: str) -> None:
+    """Raises PreflightError if drives of a RAID differ in size: it would use only the smallest's size of each."""
+    sizes = [drive.size_bytes for drive in drives]
+    if sizes and max(sizes) - min(sizes) > _UNEQUAL * max(sizes):
+        each = ", ".join(f"{drive.name} {bytes_(drive.size_bytes)}" for drive in drives)
+        raise PreflightError(f"names drives of unequal size: {each}", key=f"{key}.devices", hint="name equal drives")
+    sectors = {drive.sector_bytes for drive in drives}
+    if len(sectors) > 1:
+        raise PreflightError(
+            f"names drives with sectors of {' and '.join(map(str, sorted(sectors)))} B", key=f"{key}.devices",
+            hint="set sector_bytes for all of them (NVMe), or name drives with equal sectors",
+        )  # fmt: skip

@@ -1,0 +1,385 @@
+"""A volume of one run, put together from its parts, and what was read back of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model.config import VolumeConfig
+from storagelab.model.limits import LimitConfig, effective
+from storagelab.model.measurement import Check
+from storagelab.volumes import (
+    by_hand,
+    cloud_disks,
+    file_systems,
+    layers,
+    limits,
+    loop_devices,
+    preparing,
+    programs,
+    queues,
+)
+from storagelab.volumes.drives import Drive, uuids_on
+from storagelab.volumes.journal import Journal
+from storagelab.words.numbers import bytes_
+
+_IMAGE, PLACE = "drive", "mounted"
+
+
+@dataclass
+class MadeVolume:
+    """A volume that was made: where it is, and what was read back of it. `facts` go into the run's environment."""
+
+    name: str
+    config: VolumeConfig
+    path: Path
+    drive: limits.Limited | None = None
+    limit: LimitConfig | None = None
+    facts: dict[str, object] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)
+    drives: Sequence[Drive] = ()
+    read_back: Callable[[], Iterable[Check]] = tuple
+    """Looks again how it is."""
+    begin: Callable[[], None] = lambda: None
+    """To be called as the load of a run begins."""
+    at_the_end: Callable[[], Iterable[Check]] = tuple
+    """Looks at what may have changed during a run: a RAID goes on without a drive that fails."""
+    written_before: int = 0
+    """What the drive of a made volume had written before it was made: the kernel goes on counting."""
+
+    def for_a_run(self) -> MadeVolume:
+        """The same volume for one of several runs, as it is now."""
+        return replace(self, facts=dict(self.facts), checks=list(self.read_back()))
+
+    def written_bytes(self) -> int | None:
+        """What was written to its drive since it was made, if it has one of its own."""
+        device = self.facts.get("device")
+        return None if not self.config.has_own_drive else loop_devices.written_bytes(str(device)) - self.written_before
+
+    @contextlib.contextmanager
+    def loaded(self) -> Iterator[None]:
+        """Limits the volume while the context lasts, as setting it up is not what is measured; and notes what was
+        written to its drives. Raises RunFailed."""
+        before = preparing.with_life(self.facts.get("drives"), self.drives)
+        with self._limited():
+            yield
+        self.checks += [
+            one.model_copy(update={"name": f"{one.name}, at the end"}) for one in self.at_the_end() if not one.ok
+        ]
+        if self.drives:
+            self.facts["drives"] = preparing.with_written(before, self.drives)
+
+    @contextlib.contextmanager
+    def _limited(self) -> Iterator[None]:
+        if self.drive is None or self.limit is None:
+            yield
+            return
+        asked, burst = cloud_disks.rates(self.limit), self.limit.burst
+        if burst is None:
+            self.drive.set(asked)
+            self.checks += limits.checks(self.name, asked, self.drive.read())
+            try:
+                yield
+            finally:
+                self.drive.set({})  # the volume may be kept for further runs
+            return
+        bucket = limits.Bucket(self.drive, asked, burst)
+        self.begin = bucket.begin
+        try:
+            with bucket:
+                self.checks += limits.checks(self.name, bucket.rates, self.drive.read())
+                yield
+        finally:
+            self.drive.set({})
+        self.facts["burst"] = {"credits_left": round(bucket.credits), "empty_after_s": bucket.emptied_after_s}
+
+
+# --- before anything runs ---------------------------------------------------------------------------------------------
+
+
+def check(name: str, volume: VolumeConfig, results: Path | None = None) -> tuple[Drive, ...]:
+    """Everything that making the volume needs of this machine, but the rights. The drives that it is made of; `results`
+    is the experiment's folder, which tells what it did to them. Changes nothing. Raises PreflightError.
+    """
+    key = f"volumes.{name}"
+    if not volume.has_own_drive:
+        return ()
+    filesystem = volume.filesystem or file_systems.DEFAULT
+    own = loop_devices.PROGRAMS if volume.devices is None else ()
+    programs.check((*own, *file_systems.PROGRAMS, file_systems.maker(filesystem)), key)
+    layers.check(volume, key)
+    found = preparing.check(name, volume, None if results is None else Journal(results))
+    size = volume.file_bytes or _smallest(volume, found)
+    file_systems.check(filesystem, size, f"{key}.file" if volume.devices is None else f"{key}.devices")
+    if volume.limit is not None:
+        limits.check(f"{key}.limit")
+        _limit(name, volume, found)
+    return found
+
+
+def _smallest(volume: VolumeConfig, found: Sequence[Drive]) -> int:
+    return int(volume.share * min(drive.size_bytes for drive in found))
+
+
+def check_rights(name: str, volume: VolumeConfig) -> None:
+    """Raises PreflightError unless this user may make the volume."""
+    if volume.has_own_drive and os.geteuid() != 0:
+        raise PreflightError(
+            "only root may make drives and file systems",
+            key=f"volumes.{name}.{'devices' if volume.devices else 'file'}",
+            hint="run storagelab as root; or name a folder on a drive that was prepared by hand",
+        )  # fmt: skip
+
+
+def steps(name: str, volume: VolumeConfig, found: Sequence[Drive] = ()) -> Iterator[str]:
+    """What is done to make the volume, in words, for `plan`. `found` are its drives."""
+    plain, name = name, f"{name}, once for each block" if volume.kept_for_block else name
+    if volume.by_hand:
+        keys = ", ".join(f"{key} = {value}" for key, value in by_hand.asked(volume).items())
+        yield f"{name}: wait until you have prepared it" + (f": {keys}" if keys else "")
+    elif volume.prepare is not None:
+        yield f"{name}: run the command {volume.prepare!r}"
+    if volume.has_own_drive:
+        yield from (f"{name}: {step}{_for_root()}" for step in _steps(name, volume, found))
+    if volume.check is not None:
+        yield f"{plain}: run the command {volume.check!r}, and store what it prints"
+
+
+def _for_root() -> str:
+    return "" if os.geteuid() == 0 else " (only root may do this)"
+
+
+def _steps(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
+    filesystem = volume.filesystem or file_systems.DEFAULT
+    if volume.file_bytes is not None:
+        sector = f" with sectors of {volume.sector_bytes} B" if volume.sector_bytes else ""
+        yield f"make a drive of {bytes_(volume.file_bytes)} from a new file in {volume.path}{sector}"
+    yield from preparing.steps(volume, found)
+    yield from layers.steps(volume)
+    options = f" {volume.mkfs_options}" if volume.mkfs_options else ""
+    mounted = file_systems.with_trim(volume.mount_options, volume.trim) or "its defaults"
+    yield f"{file_systems.maker(filesystem)}{options}, mounted with {mounted}"
+    yield from (f"{key} = {value}" for key, value in queues.asked_of(volume).items())
+    if (limit := _limit(name, volume, found)) is not None:
+        yield f"limited to {_limit_text(limit)}"
+    yield from preparing.put_back_steps(volume, found)
+
+
+def _limit(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> LimitConfig | None:
+    """The volume's limit with its figures."""
+    if volume.limit is None:
+        return None
+    return cloud_disks.resolved(volume.limit, volume.file_bytes or _smallest(volume, found), f"volumes.{name}.limit")
+
+
+def warnings(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
+    """What is given up by the volume's keys, or does not hold as it is written."""
+    yield from file_systems.warnings(name, volume.mount_options)
+    if volume.has_own_drive and (limit := _limit(name, volume, found)) is not None:
+        yield from limits.warnings(name, cloud_disks.rates(limit))
+
+
+def _limit_text(limit: LimitConfig) -> str:
+    parts = []
+    for what in ("read", "write"):
+        iops, rate = getattr(limit, f"{what}_iops"), getattr(limit, f"{what}_bytes_per_s")
+        parts += [f"{effective(f'{what}_iops', iops):,.10g} {what}s/s"] if iops else []
+        parts += [f"{bytes_(rate)}/s of {what}s"] if rate else []
+    if limit.burst is not None:
+        parts.append(
+            f"bursts to {limit.burst.iops:,}/s with {limit.burst.credits:,} credits, {limit.burst.start} at first"
+        )
+    return ", ".join(parts) or "nothing"
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def made(
+    name: str, volume: VolumeConfig, folder: Path, spec_folder: Path, levels: Mapping[str, object],
+    results: Path | None = None,
+) -> Iterator[MadeVolume]:  # fmt: skip
+    """Makes the volume. `folder` is the experiment's own on the volume's path, empty; `results` holds its results.
+    Raises RunFailed.
+    """
+    variables = by_hand.environment(name, by_hand.keys_of(volume), levels)
+    facts: dict[str, object] = {}
+    if volume.prepare is not None and not volume.by_hand:
+        facts["prepare"] = by_hand.run(volume.prepare, spec_folder, variables, f"volumes.{name}.prepare")
+    with contextlib.ExitStack() as undo:
+        one = MadeVolume(name, volume, (spec_folder / (volume.path or "")).expanduser(), facts=facts)
+        if volume.has_own_drive:
+            one = _on_own_drive(undo, name, volume, folder, facts, results)
+        as_made = one.read_back
+        variables["STORAGELAB_PATH"] = str(one.path)
+
+        def read_back() -> Iterator[Check]:
+            yield from by_hand.checks(name, volume, one.path) if volume.by_hand else as_made()
+            if volume.check is not None:
+                yield _told(name, volume.check, spec_folder, variables, one.facts)
+
+        one.read_back = read_back
+        one.checks = list(read_back())
+        yield one
+
+
+def _told(name: str, command: str, folder: Path, variables: Mapping[str, str], facts: dict[str, object]) -> Check:
+    """What the user's command says about the volume; it says how the volume is, not whether that is right."""
+    what = f"check of volume {name}"
+    try:
+        facts["check"] = by_hand.run(command, folder, variables, f"volumes.{name}.check")
+    except RunFailed as error:
+        return Check(name=what, asked="exit code 0", got=str(error), ok=False, read_from="the command")
+    return Check(name=what, asked="exit code 0", got="0", ok=True, read_from="the command")
+
+
+@dataclass
+class _Base:
+    """What layers and the file system lie on: the kernel's names of the devices, and how they are read back."""
+
+    devices: list[str]
+    read_back: Callable[[], Iterable[Check]]
+    uuids: Sequence[UUID]
+    """What is made on each device itself gets its UUID."""
+    drives: Sequence[Drive] = ()
+    journal: Journal | None = None
+
+    def note_queues(self, asked: Mapping[str, str | int]) -> None:
+        """Writes into the journal of the drives which settings of their queues are changed."""
+        for drive in self.drives:
+            if self.journal is not None and asked:
+                self.journal.queue(drive, queues.now(drive.name, asked))
+
+    def note_made(self) -> None:
+        """Writes into the journal of the drives what lies on them now."""
+        for drive in self.drives:
+            if self.journal is not None:
+                self.journal.made(drive, uuids_on(drive.name))
+
+    def announce(self, what: str) -> None:
+        """Writes what is done next into the journal of the drives."""
+        for drive in self.drives:
+            if self.journal is not None:
+                self.journal.step(drive, what)
+
+
+def _on_own_drive(
+    undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, object],
+    results: Path | None,
+) -> MadeVolume:  # fmt: skip
+    """The drive or the drives, then the layers, the file system, the queue and the limit."""
+    undo.enter_context(programs.alone_at(folder))
+    base = (_file if volume.file_bytes is not None else _drives)(undo, name, volume, folder, facts, results)
+    for step in layers.steps(volume):
+        base.announce(step)
+    stack = undo.enter_context(layers.stacked(name, volume, base.devices, base.uuids))
+    device, filesystem = stack.device, volume.filesystem or file_systems.DEFAULT
+    whole = queues.disk_of(device)
+    disks = dict.fromkeys(map(queues.disk_of, base.devices))
+    base.note_queues(queues.asked_of(volume))
+    for disk in disks:
+        undo.enter_context(queues.set_to(disk, queues.asked_of(volume)))
+    base.announce(file_systems.maker(filesystem))
+    written = loop_devices.written_bytes(device)
+    is_lowest = volume.raid_level is None and volume.encryption is None  # a device that delays shows what lies on it
+    with _naming(f"volumes.{name}.mkfs_options", volume.mkfs_options):
+        file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options, base.uuids[0] if is_lowest else None)
+    base.note_made()
+    place, options = folder / PLACE, file_systems.with_trim(volume.mount_options, volume.trim)
+    with _naming(f"volumes.{name}.mount_options", volume.mount_options):
+        undo.enter_context(file_systems.mounted(f"/dev/{device}", place, filesystem, options))
+    drive = limit = None
+    if volume.limit is not None:
+        drive = undo.enter_context(limits.limited(whole))  # left first: the last writes need no limit
+        limit = cloud_disks.resolved(volume.limit, loop_devices.size_bytes(device), f"volumes.{name}.limit")
+        facts["limit"] = limit.model_dump(exclude_none=True)
+    facts |= {"device": device, "mkfs_options": volume.mkfs_options or "", **stack.facts}
+
+    def read_back() -> Iterator[Check]:
+        yield from base.read_back()
+        yield from stack.read_back()
+        for disk in disks:
+            yield from queues.checks(name, disk, queues.asked_of(volume))
+        yield from file_systems.checks(name, place, filesystem, volume.mount_options, volume.trim)
+
+    return MadeVolume(
+        name, volume, place, drive, limit, facts, drives=base.drives, read_back=read_back, at_the_end=stack.read_back,
+        written_before=written,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _naming(key: str, value: str | None) -> Iterator[None]:
+    """Adds to a program's own words the key whose value it may refuse."""
+    try:
+        yield
+    except RunFailed as error:
+        if value is None:
+            raise
+        raise RunFailed(f"{error}\n  {key} = {value!r} may be what it refuses: change it, or leave it out") from error
+
+
+def _file(
+    undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, object], _: Path | None
+) -> _Base:
+    assert volume.file_bytes is not None
+    device = undo.enter_context(loop_devices.attached(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
+    facts["file_bytes"] = loop_devices.size_bytes(device)
+    return _Base([device], partial(_file_checks, name, volume, device), [uuid4()])
+
+
+def _drives(
+    undo: contextlib.ExitStack, name: str, volume: VolumeConfig, _: Path, facts: dict[str, object], results: Path | None
+) -> _Base:
+    if results is None:
+        raise RunFailed(f"volumes.{name}.devices: without a folder of results, storagelab keeps no journal of drives")
+    journal = Journal(results)
+    uuids = [uuid4() for _ in volume.devices or ()]
+    used = undo.enter_context(preparing.prepared(name, volume, journal, uuids))
+    facts["drives"] = preparing.facts(used)
+    drives = [drive for drive, _ in used]
+    return _Base([device for _, device in used], partial(preparing.checks, name, volume, used), uuids, drives, journal)
+
+
+def _file_checks(name: str, volume: VolumeConfig, device: str) -> Iterator[Check]:
+    compared = {
+        "size": (volume.file_bytes, loop_devices.size_bytes(device)),
+        "direct I/O": (True, loop_devices.is_direct(device)),
+        "sector": (volume.sector_bytes, queues.sector_bytes(device)),
+    }
+    for what, (asked, got) in compared.items():
+        if asked is not None:
+            check_name = f"{what} of volume {name}"
+            yield Check(name=check_name, asked=str(asked), got=str(got), ok=asked == got, read_from="/sys/class/block")
+
+
+def remove_left(folders: Sequence[Path]) -> None:
+    """Unmounts and detaches what a killed run left in these folders, once its programs have ended. Raises RunFailed."""
+    for folder in (one for one in folders if one.is_dir()):
+        with programs.alone_at(folder):
+            for place in file_systems.left_in(folder):
+                file_systems.unmount(place)
+            for device in loop_devices.left_in(folder):
+                if limits.groups() is not None:
+                    limits.Limited(device).set({})
+                programs.said("losetup", "--detach", f"/dev/{device}")
+
+
+def confirm(name: str, volume: VolumeConfig, results: Path) -> None:
+    """Notes that the user confirmed each of the volume's drives, as it is now. Raises PreflightError."""
+    for drive in check(name, volume, results):
+        Journal(results).confirmed(drive)
+
+
+def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
+    """Gives back the drives that a killed run of the experiment left claimed. What was done, in words. Raises
+    RunFailed.
+    """
+    return preparing.put_back(Journal(results), may_wipe)

@@ -1,0 +1,330 @@
+"""What a watcher of a run needs on any engine: a pace that limits its own cost, a series once a second, a few
+moments of waits, and how often each wait was seen.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from storagelab.machine.processes import stat_fields
+from storagelab.machine.procfs import GONE, RUNNABLE
+from storagelab.model.measurement import WATCHED, Check, ObserverCost, TimeSeries
+from storagelab.model.waits import EventTicks
+from storagelab.watching.wait_events import Event
+
+LONGEST_BLIND_S = 0.5
+LARGEST_BLIND_SHARE = 0.005
+"""A run that was unseen, or stood still, for less than this counts as watched."""
+LATE_S = 1.0
+"""A run is looked at every 0.2 s. If a look is so late, a busy machine alone can't be the reason."""
+LOOKS_PER_CHECK = 5
+CHECK_INTERVAL_S = 0.2
+"""The cost is checked after this many looks and this much time: soon enough to prevent many expensive looks."""
+BLIND_AFTER_S = 0.25
+"""If a look is later than this, a busy machine alone can't be the reason: something stood still."""
+SERIES_HZ = 1.0
+SERIES_TOLERANCE_S = 0.01
+ENOUGH_LOOKS = 3
+"""So many looks that all see no session at work are no chance."""
+SHORTEST_INTERVAL_S = 0.2
+"""A last interval of the series that is shorter than this would show noise, so it is merged into the one before."""
+
+
+class Standstill:
+    """For how long a run stood still, of any load: looks came late, or a process was stopped by force. `processes`
+    lists those of the load and of its server at each look.
+    """
+
+    def __init__(self, processes: Callable[[], Iterable[int]]) -> None:
+        self._processes, self._looked_s = processes, time.monotonic()
+        self.seconds = 0.0
+
+    def look(self) -> None:
+        passed_s = time.monotonic() - self._looked_s
+        self._looked_s += passed_s
+        states = (stat_fields(Path(f"/proc/{one}"))[:1] for one in self._processes())
+        if passed_s > LATE_S or any(state in (["T"], ["t"]) for state in states):
+            self.seconds += passed_s
+
+
+def check_watching(
+    error: str, observer: ObserverCost | None, elapsed_s: float, passes: int | None = None, stood_s: float = 0.0
+) -> list[Check]:
+    """A check that fails if only part of a run was watched: its waits must not pass for the whole run's, nor a
+    standstill for work.
+
+    `error` is empty unless watching stopped early. `passes` are the looks that saw a session of the load, where waits
+    are sampled. `observer` is None where no sampler watches; `stood_s` is the time of `Standstill`.
+    """
+    got, blind_s = error, min(elapsed_s, max(stood_s, observer.blind_s if observer else 0.0))
+    if not got and passes == 0 and observer and observer.ticks >= ENOUGH_LOOKS and elapsed_s >= LONGEST_BLIND_S:
+        got = f"no session of the load in {observer.ticks} looks: those that were to be watched had ended"
+    if not got and blind_s > max(LONGEST_BLIND_S, LARGEST_BLIND_SHARE * elapsed_s):
+        got = (
+            f"nothing for {blind_s:.1f} s of {elapsed_s:.1f} s, in which the load, its server or storagelab stood "
+            "still (stopped, suspended, or without a CPU)"
+        )
+    read_from = "the sampler" if observer else "the states of processes"
+    return [Check(name=WATCHED, asked="the whole run", got=got, ok=False, read_from=read_from)] if got else []
+
+
+class Pace:
+    """Decides when the next look is due, and measures what looks cost.
+
+    With `at_random`, looks come at random within their interval, so that they can't coincide with the kernel's clock
+    tick. When they cost more of a core than `budget`, they become rarer; when they cost less again, they return to
+    `hz`. `in_turns` leaves out the looks of every unwatched stretch (`turns`): at its end only counters are read.
+    """
+
+    resting = False
+    """Whether what is due next is the end of an unwatched stretch, and no look."""
+
+    def __init__(self, hz: float, budget: float, *, at_random: bool, in_turns: bool = False) -> None:
+        self._shortest_s = self._interval_s = 1 / hz
+        self._budget, self._at_random, self._in_turns = budget, at_random, in_turns
+        self._random = random.Random(0)
+        self._session_cpu_s: Callable[[], float | None] = lambda: None
+        self._sampler_start_s = 0.0
+        self._session_start_s: float | None = None
+        self._checked = (0.0, 0.0)
+        self._looks_checked = 0
+        self._slot_s = self._due_s = self._looked_s = 0.0
+        self._ticks = self._late = 0
+        self._began_s = 0.0
+        self._blind: list[tuple[float, float]] = []
+        """The blind intervals, from when to when, in seconds since the beginning."""
+        self.rests: list[tuple[float, float]] = []
+        """The unwatched stretches, from when to when, by the monotonic clock."""
+        self._spent: tuple[float, float | None] = (0.0, None)
+
+    def begin(self, session_cpu_s: Callable[[], float | None]) -> None:
+        self._session_cpu_s = session_cpu_s
+        self._sampler_start_s = time.thread_time()
+        self._session_start_s = session_cpu_s()
+        now_s = self._began_s = time.monotonic()
+        self._checked = (now_s, 0.0)
+        self._slot_s = now_s - self._interval_s
+        self._looked_s = now_s
+        self._schedule(now_s)
+
+    def delay_s(self) -> float:
+        return max(0.0, self._due_s - time.monotonic())
+
+    def ticked(self) -> None:
+        """Counts a look that was just made and plans the next. The look is late if it ended a whole interval after
+        it was due.
+        """
+        now_s = time.monotonic()
+        if self.resting:
+            self._rest_until(self._due_s)
+            self._notice_gap(now_s)
+            self._slot_s = now_s - self._interval_s
+            self._schedule(now_s)
+            return
+        self._ticks += 1
+        self._late += now_s > self._due_s + self._interval_s
+        self._notice_gap(now_s)
+        self._looked_s = now_s
+        checked_s, spent_s = self._checked
+        if now_s - checked_s >= CHECK_INTERVAL_S and self._ticks >= self._looks_checked + LOOKS_PER_CHECK:
+            total_s = self._spend()
+            share = (total_s - spent_s) / (now_s - checked_s)
+            self._interval_s = max(self._shortest_s, self._interval_s * share / self._budget)
+            self._checked, self._looks_checked = (now_s, total_s), self._ticks
+        self._schedule(now_s)
+
+    def _schedule(self, now_s: float) -> None:
+        self._slot_s += self._interval_s
+        if self._slot_s < now_s - self._interval_s:  # looks that were missed are not made later
+            self._slot_s = now_s
+        self._due_s = self._slot_s + (self._random.random() * self._interval_s if self._at_random else 0.0)
+        due_s = self._due_s - self._began_s
+        self.resting = self._in_turns and not is_watched(due_s)
+        if self.resting:
+            # The end of the stretch at this moment.
+            self._due_s = self._began_s + ((math.floor(due_s / STRETCH_S) + 1) * STRETCH_S)
+
+    def _rest_until(self, ends_s: float) -> None:
+        begins_s = max(self._looked_s, self._due_s - STRETCH_S)
+        if begins_s < ends_s:
+            self.rests.append((begins_s, ends_s))
+            checked_s, spent_s = self._checked
+            self._checked = (checked_s + ends_s - begins_s, spent_s)  # rests must not make room for dearer looks
+
+    def saw_stopped(self) -> None:
+        """Notes that this look found a working session stopped by force: nothing since the last look counts as seen."""
+        self._saw_nothing(self._looked_s, time.monotonic())
+
+    def halt(self) -> None:
+        """Ends the looks. If one is long overdue, it counts as missed."""
+        now_s = time.monotonic()
+        if self.resting:
+            self._rest_until(min(now_s, self._due_s))
+        self._notice_gap(now_s)
+
+    def _notice_gap(self, now_s: float) -> None:
+        if now_s - self._due_s > BLIND_AFTER_S:
+            self._saw_nothing(self._due_s, now_s)
+
+    def _saw_nothing(self, since_s: float, now_s: float) -> None:
+        """Adds a blind interval. No moment counts twice, even if a look is late and also finds a stopped session."""
+        since_s, to_s = since_s - self._began_s, now_s - self._began_s
+        if self._blind:
+            since_s = max(since_s, self._blind[-1][1])
+        if since_s < to_s:
+            self._blind.append((since_s, to_s))
+
+    def _spend(self) -> float:
+        """CPU seconds so far of the thread and its session; a session that can't be read is assumed to cost as much
+        as the thread.
+        """
+        sampler_s = time.thread_time() - self._sampler_start_s
+        now_s = self._session_cpu_s()
+        session_s = None if now_s is None or self._session_start_s is None else now_s - self._session_start_s
+        self._spent = (sampler_s, session_s)
+        return sampler_s + (sampler_s if session_s is None else session_s)
+
+    def end(self) -> None:
+        """Notes the final cost. Call it from the thread, since only the thread can read its own CPU time."""
+        self._spend()
+
+    def blind_s(self, run_s: float) -> float:
+        """For how long nothing was seen of the first `run_s` seconds. The last look may come long after a run has
+        ended.
+        """
+        return sum(max(0.0, min(to_s, run_s) - since_s) for since_s, to_s in self._blind)
+
+    def cost(self) -> ObserverCost:
+        sampler_s, session_s = self._spent
+        return ObserverCost(
+            sampler_cpu_s=sampler_s, session_cpu_s=session_s, ticks=self._ticks, late_ticks=self._late,
+            blind_s=self.blind_s(math.inf),
+        )  # fmt: skip
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class Series:
+    """Cumulative counters, read about once a second, which become rates over the intervals between readings."""
+
+    readings: list[tuple[float, dict[str, float]]] = field(default_factory=list)
+
+    def due(self, at_s: float) -> bool:
+        return not self.readings or at_s > self.readings[0][0] + len(self.readings) / SERIES_HZ - SERIES_TOLERANCE_S
+
+    def add(self, at_s: float, counters: dict[str, float], *, last: bool) -> None:
+        if last and len(self.readings) > 1 and at_s - self.readings[-1][0] < SHORTEST_INTERVAL_S:
+            self.readings.pop()
+        self.readings.append((at_s, counters))
+
+    def frozen(self) -> TimeSeries:
+        if len(self.readings) < 2:
+            return TimeSeries()
+        names = list(self.readings[0][1])
+        pairs = list(zip(self.readings, self.readings[1:], strict=False))
+        return TimeSeries(
+            at_s=tuple(at_s for at_s, _ in self.readings[1:]),
+            columns={f"{name}_per_s": tuple(_rate(before, after, name) for before, after in pairs) for name in names},
+        )
+
+
+def _rate(before: tuple[float, dict[str, float]], after: tuple[float, dict[str, float]], name: str) -> float | None:
+    length_s = after[0] - before[0]
+    if length_s <= 0 or name not in before[1] or name not in after[1]:
+        return None
+    return (after[1][name] - before[1][name]) / length_s
+
+
+class Moments(Generic[T]):
+    """Keeps a run's moments few: when there are too many, it drops every second one and accepts half as many."""
+
+    def __init__(self, interval_s: float, limit: int) -> None:
+        self.interval_s = interval_s
+        self._limit = limit
+        self.kept: list[tuple[T, ...]] = []
+        self._due_s = 0.0
+
+    def due(self, at_s: float) -> bool:
+        return at_s >= self._due_s
+
+    def add(self, at_s: float, tasks: tuple[T, ...]) -> None:
+        self._due_s = at_s + self.interval_s
+        self.kept.append(tasks)
+        while len(self.kept) > 1 and sum(map(len, self.kept)) > self._limit:
+            self.kept = self.kept[::2]
+            self.interval_s *= 2
+            self._due_s = at_s + self.interval_s
+
+    @property
+    def tasks(self) -> tuple[T, ...]:
+        return tuple(task for moment in self.kept for task in moment)
+
+
+@dataclass
+class _Tally:
+    blocked: int = 0
+    runnable: int = 0
+    unknown: int = 0
+    timeslices: int = 0
+
+
+class Tallies:
+    """How often sessions were seen in each wait, by the kernel's state of the session; `EventTicks` is the frozen
+    form.
+    """
+
+    def __init__(self) -> None:
+        self._of_type: dict[str, _Tally] = {}
+
+    def count(self, wait_type: str, state: str, timeslices: int = 0) -> None:
+        """Counts one session at one look. `timeslices`: how often it has been put on a CPU since the last look."""
+        tally = self._of_type.get(wait_type)
+        if tally is None:
+            tally = self._of_type[wait_type] = _Tally()
+        if state == GONE:
+            tally.unknown += 1
+        elif state == RUNNABLE:
+            tally.runnable += 1
+        else:
+            tally.blocked += 1
+        tally.timeslices += timeslices
+
+    def frozen(self, meaning_of: Callable[[str], Event]) -> tuple[EventTicks, ...]:
+        events = []
+        for wait_type, tally in sorted(self._of_type.items()):
+            known = meaning_of(wait_type)
+            event = EventTicks(
+                wait_type=wait_type, analogue=known.analogue, category=known.category, in_io=known.in_io,
+                blocked=tally.blocked, runnable=tally.runnable, unknown=tally.unknown, timeslices=tally.timeslices,
+            )  # fmt: skip
+            events.append(event)
+        return tuple(events)
+
+
+# --- watched and unwatched stretches ---------------------------------------------------------------------------------
+#
+# Watched and unwatched stretches of a run in turns, so that what watching costs can be told from what it watches.
+#
+# Stretches are short, since whatever else disturbs a machine lasts longer and so hits both kinds alike: with other
+# programs on all CPUs, the ratio of both kinds scatters by 4 % from one run of 16 s to the next, and by 15 % with
+# stretches of a second. Yet they last longer than most transactions, since one that ends in another stretch than it
+# began in is neither. The order is that of Thue and Morse (watched, not, not, watched, not, watched, watched, not ...):
+# neither a trend nor a period of the load hits one kind more than the other.
+
+
+STRETCH_S = 0.25
+SHORTEST_S = 4.0
+"""A shorter run has too few stretches: it is watched throughout."""
+
+
+def is_watched(at_s: float) -> bool:
+    """Whether the stretch at this moment, in seconds since the beginning, is watched."""
+    return max(0, math.floor(at_s / STRETCH_S)).bit_count() % 2 == 0

@@ -1,0 +1,325 @@
+"""The sampler of one run on any engine: a thread that looks at the sessions, the kernel's accounts of them, and the
+results (how often each wait was seen, a few moments, and a series once a second).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from storagelab.machine.host import usable_cpus
+from storagelab.machine.procfs import GONE, SchedStat, Switches, TaskView
+from storagelab.model.config import MeasureConfig
+from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
+from storagelab.model.waits import NS, CountedWaits, EventTicks, SampledWaits
+from storagelab.watching.pace import SERIES_HZ, Moments, Pace, Series, Tallies
+from storagelab.watching.wait_events import WaitEvents
+
+
+class Totals(NamedTuple):
+    """What all sessions together spent in the run."""
+
+    cpu_s: float
+    runqueue_s: float
+    switches: Switches
+
+
+_Reading = tuple[SchedStat, Switches]
+
+
+class Accounts:
+    """The kernel's accounts of one run's sessions. Call in order: `open`, `begin` while the sessions sleep at the
+    gate, `end`, `totals`, `close`.
+
+    If they were not opened, there are no states and no totals, and `reason` says why.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        self.reason = reason
+        self._views: dict[int, TaskView] = {}
+        self._own: TaskView | None = None
+        self._began: list[_Reading | None] = []
+        self._ended: list[_Reading | None] = []
+
+    def open(self, views: Mapping[int, TaskView], own: TaskView | None) -> None:
+        """Opens the kernel's views: `views` are the sessions', by the server's ids; `own` is the sampler's."""
+        self._views, self._own = dict(views), own
+
+    def states(self) -> dict[int, str]:
+        """The state of each session, as the kernel's letter."""
+        return {session: view.state() for session, view in self._views.items()}
+
+    def turns(self) -> dict[int, int]:
+        """How often each session has been put on a CPU so far."""
+        scheds = {session: view.sched() for session, view in self._views.items()}
+        return {session: sched.timeslices for session, sched in scheds.items() if sched is not None}
+
+    def own_cpu_s(self) -> float | None:
+        """CPU time of the sampler's own session so far."""
+        sched = self._own.sched() if self._own else None
+        return None if sched is None else sched.cpu_ns * NS
+
+    def begin(self) -> None:
+        self._began = self._read()
+
+    def end(self) -> None:
+        self._ended = self._read()
+
+    def _read(self) -> list[_Reading | None]:
+        readings = ((view.sched(), view.switches()) for view in self._views.values())
+        return [None if sched is None or switches is None else (sched, switches) for sched, switches in readings]
+
+    def totals(self) -> Totals | None:
+        """The totals of all sessions together; None, with the reason noted, if those of one session are missing."""
+        if not self._views:
+            return None
+        cpu_ns = runqueue_ns = voluntary = involuntary = 0
+        for began, ended in zip(self._began or [None], self._ended, strict=False):
+            if began is None or ended is None:
+                self.reason = "a session ended before its totals could be read from the kernel"
+                return None
+            cpu_ns += ended[0].cpu_ns - began[0].cpu_ns
+            runqueue_ns += ended[0].runqueue_ns - began[0].runqueue_ns
+            voluntary += ended[1].voluntary - began[1].voluntary
+            involuntary += ended[1].involuntary - began[1].involuntary
+        self.reason = ""
+        return Totals(cpu_ns * NS, runqueue_ns * NS, Switches(voluntary, involuntary))
+
+    def close(self) -> None:
+        for view in (*([self._own] if self._own else []), *self._views.values()):
+            view.close()
+
+
+# --- watch -----------------------------------------------------------------------------------------------------------
+#
+# The thread that looks at a run whenever its pace says so. An error in the thread ends only the watching.
+
+
+class Looks(NamedTuple):
+    """What the thread does: `first` and `last` once, `tick` whenever the pace says so."""
+
+    first: Callable[[], None]
+    tick: Callable[[], None]
+    last: Callable[[], None]
+
+
+class Watch:
+    """The watching thread. Call `start`, then `end`. `error` is empty unless watching stopped in between. `words`
+    describes an exception; `session_cpu_s` reads the CPU time of the session on the server (None = unknown).
+    """
+
+    def __init__(
+        self,
+        pace: Pace,
+        looks: Looks,
+        words: Callable[[BaseException], str],
+        session_cpu_s: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        self._pace, self._looks, self._words, self._session_cpu_s = pace, looks, words, session_cpu_s
+        self.error = ""
+        self._thread: threading.Thread | None = None
+        self._runs, self._stop = threading.Event(), threading.Event()
+        self._started_s = 0.0
+
+    @property
+    def at_s(self) -> float:
+        """Seconds since `start`."""
+        return time.monotonic() - self._started_s
+
+    @property
+    def ending(self) -> bool:
+        return self._stop.is_set()
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the thread still runs although it should have ended. Then nothing else may use its resources."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="storagelab-sampler", daemon=True)
+        self._started_s = time.monotonic()
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._runs.set()
+        try:
+            self._pace.begin(self._session_cpu_s)
+            self._looks.first()
+            while not self._stop.wait(self._pace.delay_s()):
+                self._looks.tick()
+                self._pace.ticked()
+            self._pace.halt()
+            self._looks.last()
+        except Exception as error:  # noqa: BLE001 - the run must go on, and its report say that watching stopped
+            self.error = f"sampling stopped early: {self._words(error)}"
+        finally:
+            self._pace.end()
+
+    def end(self, patience_s: float) -> None:
+        """Never raises."""
+        self._stop.set()
+        # An interruption during the thread's start leaves a thread that is about to run: wait for it, too.
+        if self._thread is not None and self._runs.wait(patience_s):
+            self._thread.join(patience_s)
+            if self._thread.is_alive():
+                self.error = self.error or "sampling stopped early: the server did not answer"
+
+
+# --- recording -------------------------------------------------------------------------------------------------------
+#
+# What a sampler saw of one run: a series once a second, a few moments, and how often each wait was seen.
+
+
+MOMENT_INTERVAL_S = 0.5
+MOST_TASKS = 400
+
+
+RawWaitsOf = Callable[["Seen", float, float, int], SampledWaits | CountedWaits]
+"""Makes an engine's raw waits from what was seen, `elapsed_s`, `busy_s` and the number of connections."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of one run. `totals` come from the kernel; `error` is empty unless sampling stopped before the
+    end.
+    """
+
+    events: tuple[EventTicks, ...]
+    passes: int
+    totals: Totals | None
+    no_split_reason: str
+    waiting_tasks: tuple[WaitingTask, ...]
+    series: TimeSeries
+    observer: ObserverCost
+    rows_done: int
+    raw_waits: RawWaitsOf | None = None
+    error: str = ""
+    blind_s: Callable[[float], float] = lambda _: 0.0
+    """For how many seconds nothing was seen of a run of this length."""
+    unwatched: tuple[tuple[float, float], ...] = ()
+    """The stretches in which nothing looked at the sessions, from when to when, by the monotonic clock."""
+
+    def observed(self, elapsed_s: float) -> ObserverCost:
+        """The cost of watching, and what was not seen of the run. Watching ends after the run does."""
+        return self.observer.model_copy(update={"blind_s": self.blind_s(elapsed_s)})
+
+    def waits(self, elapsed_s: float, busy_s: float, connections: int) -> SampledWaits | CountedWaits | None:
+        """The raw waits, with times by the server's clock; None if waits were not watched. `busy_s` is the time from
+        start to finish, summed over connections.
+        """
+        return None if self.raw_waits is None else self.raw_waits(self, elapsed_s, busy_s, connections)
+
+    @property
+    def cpus(self) -> int | None:
+        """CPUs of the server's machine, if the sampler runs on it."""
+        return usable_cpus() if self.totals is not None else None
+
+
+class SessionSampler(Watch, ABC):
+    """Watches the sessions of one run through its own connection: waits, a series once a second, and a few moments.
+
+    Call in order: `prepare`, `baseline` while all sessions wait at the gate, `start` as it opens, `stop` when the last
+    session is done but all are still connected. Errors while watching are not raised; `Seen.error` has them.
+    """
+
+    event_of: ClassVar[WaitEvents]
+    budget: ClassVar[float] = 0.02
+    """The share of one core that the sampler and its session may use. Above it, looks become rarer."""
+    most_hz: ClassVar[float] = math.inf
+    hz_without_waits: ClassVar[float] = SERIES_HZ
+    stop_timeout_s: ClassVar[float] = 5.0
+
+    def __init__(
+        self, measure: MeasureConfig, words: Callable[[BaseException], str], unseen: str = "", *, in_turns: bool = False
+    ) -> None:
+        """`words` describes an exception; `unseen` says why the kernel can't be asked about the sessions, if so. With
+        `in_turns`, waits are watched in every second stretch only.
+        """
+        self.accounts = Accounts(unseen)
+        self.sample_waits = measure.waits
+        hz = min(measure.sample_hz, self.most_hz) if measure.waits else self.hz_without_waits
+        self.pace = Pace(hz, self.budget, at_random=measure.waits, in_turns=in_turns and measure.waits)
+        self.series = Series()
+        self.moments = Moments[WaitingTask](MOMENT_INTERVAL_S, MOST_TASKS)
+        self.passes = 0
+        self._tallies = Tallies()
+        self._rows_done: dict[int, int] = {}
+        looks = Looks(self._take_series, self._look_or_rest, self._last_look)
+        super().__init__(self.pace, looks, words, self.accounts.own_cpu_s)
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Connects. Raises the connection's errors."""
+
+    def baseline(self) -> None:
+        """Reads the kernel's totals of all sessions; call it while they sleep at the gate."""
+        self.accounts.begin()
+
+    # All methods from here to `progress` run in the sampler's thread.
+
+    def _look_or_rest(self) -> None:
+        if self.pace.resting:
+            self._take_series()
+        else:
+            self._tick()
+
+    @abstractmethod
+    def _tick(self) -> None:
+        """Looks at the sessions."""
+
+    @abstractmethod
+    def _last_look(self) -> None:
+        """Looks once more when the last session is done."""
+
+    @abstractmethod
+    def _columns(self) -> Mapping[str, float]:
+        """Reads cumulative counters for the series; their names end with the unit."""
+
+    def _take_series(self, *, last: bool = False) -> None:
+        if last or self.series.due(self.at_s):
+            at_s = self.at_s
+            self.series.add(at_s, dict(self._columns()), last=last)
+
+    def _count(self, session: int, wait_type: str, states: Mapping[int, str], timeslices: int = 0) -> str:
+        """Counts one session at one look; returns the kernel's letter for its state."""
+        state = states.get(session, GONE)
+        self._tallies.count(wait_type, state, timeslices)
+        return state
+
+    # --- and this in any thread --------------------------------------------------------------------------------------
+
+    def progress(self) -> int:
+        """Rows that all sessions together have reported as done."""
+        return sum(self._rows_done.values())
+
+    def stop(self) -> Seen:
+        """Reads the kernel's totals, ends the thread and the connection, and returns what was seen. Never raises."""
+        self.accounts.end()
+        self.end(self.stop_timeout_s)
+        raw_waits = self._raw_waits()
+        if not self.stuck:  # two threads must not use one connection at once
+            with contextlib.suppress(Exception):
+                self._disconnect()
+        totals = self.accounts.totals()
+        self.accounts.close()
+        return Seen(
+            events=self._tallies.frozen(self.event_of), passes=self.passes, totals=totals,
+            no_split_reason=self.accounts.reason, waiting_tasks=self._waiting_tasks(), series=self.series.frozen(),
+            observer=self.pace.cost(), rows_done=self.progress(), raw_waits=raw_waits if self.sample_waits else None,
+            error=self.error, blind_s=self.pace.blind_s, unwatched=tuple(self.pace.rests),
+        )  # fmt: skip
+
+    @abstractmethod
+    def _disconnect(self) -> None: ...
+
+    @abstractmethod
+    def _raw_waits(self) -> RawWaitsOf: ...
+
+    def _waiting_tasks(self) -> tuple[WaitingTask, ...]:
+        return self.moments.tasks
