@@ -4,7 +4,7 @@ checkpoint comes every 60 s in every second layout and every 120 s in the others
     python -m bench.drawn_cycles [EXPERIMENTS]      prints the table, and puts it into docs/records/monte-carlo.md
 
 *Before*: the part that counts begins when throughput has settled, and lasts as long as the spec says. *After*: it holds
-whole cycles (`targets.generators.cycles`), or the layout is not compared (`findings.cycles`). Each run has 3 % noise,
+whole cycles (`loads.cycles`), or the layout is not compared (`findings.cycles`). Each run has 3 % noise,
 and each second as much again.
 """
 
