@@ -137,7 +137,9 @@ def _rows(file: Path, kind: type[_Row], row_of: Callable[[list[str]], _Row], *, 
         except (ValueError, IndexError) as error:
             if not complete and number == len(rest) + 1:
                 break
-            raise StoreError(f"{file}: line {number}: can't be read: {error}\n  {_AGAIN}") from None
+            first = error.errors()[0] if isinstance(error, ValidationError) else None
+            why = f"{first['msg']}, not {str(first['input'])[:60]!r}" if first else error
+            raise StoreError(f"{file}: line {number}: can't be read: {why}\n  {_AGAIN}") from None
     return tuple(found)
 
 
