@@ -137,8 +137,9 @@ def _rows(file: Path, kind: type[_Row], row_of: Callable[[list[str]], _Row], *, 
         except (ValueError, IndexError) as error:
             if not complete and number == len(rest) + 1:
                 break
-            first = error.errors()[0] if isinstance(error, ValidationError) else None
-            why = f"{first['msg']}, not {str(first['input'])[:60]!r}" if first else error
+            why = str(error)
+            if isinstance(error, ValidationError):
+                why = f"{error.errors()[0]['msg']}, not {str(error.errors()[0]['input'])[:60]!r}"
             raise StoreError(f"{file}: line {number}: can't be read: {why}\n  {_AGAIN}") from None
     return tuple(found)
 
