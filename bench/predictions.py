@@ -36,7 +36,7 @@ from storagelab.predicting.prediction import Prediction
 from storagelab.predicting.reckoning import predict
 from storagelab.run import contract
 from storagelab.run.engine import engine_in, open_block
-from storagelab.run.states import Carried
+from storagelab.run.scheduling import Carried
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import load
 from storagelab.volumes.folders import Site

@@ -13,8 +13,8 @@ from storagelab.engines.mariadb.engine import opened
 from storagelab.engines.mariadb.server import Server
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import temporary
+from storagelab.run.engine import preflight, sweep, try_starting
 from storagelab.run.one_run import Composed
-from storagelab.run.targets import preflight, sweep, try_starting
 
 pytestmark = needs_mariadb
 needs_another_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

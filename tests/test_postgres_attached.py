@@ -30,8 +30,8 @@ from storagelab.engines.postgres.preflight import check
 from storagelab.engines.postgres.server import Server
 from storagelab.errors import PreflightError
 from storagelab.model.waits import normalise
+from storagelab.run.engine import sweep
 from storagelab.run.one_run import Composed
-from storagelab.run.targets import sweep
 
 PASSWORD = "tr0ub4dor-and-3"
 SCHEMA = "storagelab_0badcafe"

@@ -10,9 +10,9 @@ from simulated_specs import ONE_BLOCK, SMALL, planned
 
 from storagelab import profiles
 from storagelab.model.measurement import Run
-from storagelab.run import loop, states
+from storagelab.run import loop, scheduling
 from storagelab.run.engine import open_block
-from storagelab.run.states import Carried, InFile
+from storagelab.run.scheduling import Carried, InFile
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 
@@ -56,7 +56,7 @@ def test_a_state_that_somebody_else_put_there_is_read_only_if_it_is_a_small_file
     with pytest.raises(OSError, match="it leads out of"):
         state.write([b"theirs"])
     state.path.unlink()
-    monkeypatch.setattr(states, "_MOST_BYTES", 2**20)
+    monkeypatch.setattr(scheduling, "_MOST_BYTES", 2**20)
     state.path.write_bytes(zlib.compress(bytes(2**24), level=1))
     assert state.path.stat().st_size < 2**18
     assert state.read() == b""

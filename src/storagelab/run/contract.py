@@ -18,8 +18,7 @@ from storagelab.model.config import Config, TargetConfig, VolumeConfig
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
 from storagelab.model.promises import Outcome, Promise
 from storagelab.model.values import JsonValue, Scalar
-from storagelab.run.engine import engine_in, open_target
-from storagelab.run.targets import preflight, sweep
+from storagelab.run.engine import engine_in, open_target, preflight, sweep
 from storagelab.servers.attached import Decoys
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site

@@ -23,13 +23,11 @@ from storagelab.errors import DataRefused, RunFailed, StoreError
 from storagelab.model.measurement import NO_TIME, Measurement, Run, Status
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.target import Preflight, Progress, Target
-from storagelab.run.engine import open_block
+from storagelab.run.engine import open_block, remove_templates
 from storagelab.run.estimate import estimate, learned
 from storagelab.run.executors import Executor, Here, Processes
-from storagelab.run.scheduling import Batch, Schedule, pending
-from storagelab.run.states import Carried, InFile, Kept, drives_lost
+from storagelab.run.scheduling import Batch, Carried, InFile, Kept, Schedule, drives_lost, pending
 from storagelab.run.store import Store
-from storagelab.run.targets import remove_templates
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site
 

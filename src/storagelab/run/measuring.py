@@ -22,7 +22,7 @@ from storagelab.loads.raw_outcome import Place, check_direct, sector_bytes
 from storagelab.machine import host
 from storagelab.machine.outputs import write_whole
 from storagelab.model.target import Tell
-from storagelab.run.targets import sweep_temporary
+from storagelab.run.engine import sweep_temporary
 from storagelab.spec.given_files import text_of
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Folders, Site

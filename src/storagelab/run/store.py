@@ -23,8 +23,8 @@ from storagelab.machine import processes
 from storagelab.machine.outputs import open_to_append
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
-from storagelab.run import opening
-from storagelab.run.damage import Shared, damaged, experiment_of_today, read_run, reason_of
+from storagelab.run import store_file
+from storagelab.run.store_file import Shared, damaged, experiment_of_today, read_run, reason_of
 from storagelab.spec import foreign, named_files, reading
 from storagelab.version import __version__
 
@@ -50,7 +50,7 @@ _MOST_S = 1e9
 class Store:
     """An open store. Get one by `reading` or `writing`."""
 
-    def __init__(self, folder: Path, connection: opening.Connection, set_aside: Path | None = None) -> None:
+    def __init__(self, folder: Path, connection: store_file.Connection, set_aside: Path | None = None) -> None:
         """`set_aside` is the new place of a store that belonged to another spec and held no usable run."""
         self.folder, self._connection, self.set_aside = folder, connection, set_aside
 
@@ -72,11 +72,11 @@ class Store:
         if not os.path.lexists(file):
             raise NothingStored(folder)
         # Not opened read-only: after a kill during a write, the first reader must repair the file.
-        with contextlib.closing(opening.connect(file, "rw")) as connection:
-            if opening.is_empty(connection, file):
+        with contextlib.closing(store_file.connect(file, "rw")) as connection:
+            if store_file.is_empty(connection, file):
                 raise NothingStored(folder)
-            opening.check_made_by_us(connection, file)
-            opening.ask(connection, file, "PRAGMA query_only = ON")
+            store_file.check_made_by_us(connection, file)
+            store_file.ask(connection, file, "PRAGMA query_only = ON")
             yield cls(folder, connection)
 
     @classmethod
@@ -92,18 +92,18 @@ class Store:
             raise StoreError(f"{folder} can't be created: {error.strerror}\n  {_ELSEWHERE}") from error
         with _exclusive(folder):
             set_aside = _set_aside_failure(folder / FILE_NAME, experiment)
-            with contextlib.closing(opening.connect(folder / FILE_NAME, "rwc")) as connection:
+            with contextlib.closing(store_file.connect(folder / FILE_NAME, "rwc")) as connection:
                 file = folder / FILE_NAME
-                if opening.is_empty(connection, file):
-                    with opening.plain_errors(file):
+                if store_file.is_empty(connection, file):
+                    with store_file.plain_errors(file):
                         _make(connection, experiment)
-                opening.check_made_by_us(connection, file)
+                store_file.check_made_by_us(connection, file)
                 _refuse_another(connection, file, experiment)
                 yield cls(folder, connection, set_aside)
 
     def check_whole(self) -> None:
         """Raises StoreError if SQLite finds a damaged page."""
-        opening.check_whole(self._connection, self.folder / FILE_NAME)
+        store_file.check_whole(self._connection, self.folder / FILE_NAME)
 
     # --- using -------------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Store:
 
     def append(self, *runs: Run) -> None:
         """Write runs, all in one transaction. Raises StoreError if that fails or one of them is already stored."""
-        with opening.plain_errors(self.folder / FILE_NAME), self._connection:
+        with store_file.plain_errors(self.folder / FILE_NAME), self._connection:
             for run in runs:
                 measurement = run.measurement
                 values = {
@@ -135,7 +135,7 @@ class Store:
         Time series and waiting tasks make up most of a run; only the first `in_detail` repetitions include them.
         """
         shared: Shared = {}
-        with self._as_bytes(), opening.plain_errors(self.folder / FILE_NAME):
+        with self._as_bytes(), store_file.plain_errors(self.folder / FILE_NAME):
             rows = self._connection.execute(f"SELECT {_READ} FROM run ORDER BY rowid", [in_detail])
             read = [read_run(_RUN_COLUMNS, row, shared) for row in rows]
         if lost := [one for one in read if isinstance(one, str)]:
@@ -216,7 +216,7 @@ class Store:
         _refuse_another(self._connection, self.folder / FILE_NAME, experiment)
 
     def _rows(self, statement: str) -> list[Any]:
-        return opening.ask(self._connection, self.folder / FILE_NAME, statement)
+        return store_file.ask(self._connection, self.folder / FILE_NAME, statement)
 
 
 # --- the file --------------------------------------------------------------------------------------------------------
@@ -250,11 +250,11 @@ def _set_aside_failure(file: Path, experiment: Experiment) -> Path | None:
     """Move a store of another spec that has no usable run to the first free `FILE.failed-N`; returns where it is."""
     if not file.is_file():
         return None
-    with contextlib.closing(opening.connect(file, "rw")) as connection:
-        if opening.is_empty(connection, file):
+    with contextlib.closing(store_file.connect(file, "rw")) as connection:
+        if store_file.is_empty(connection, file):
             return None
-        opening.check_made_by_us(connection, file)
-        opening.check_whole(connection, file)
+        store_file.check_made_by_us(connection, file)
+        store_file.check_whole(connection, file)
         if not _is_failure_of_another(connection, file, experiment):
             return None
     numbers = itertools.count(1)
@@ -266,14 +266,14 @@ def _set_aside_failure(file: Path, experiment: Experiment) -> Path | None:
     return place
 
 
-def _is_failure_of_another(connection: opening.Connection, file: Path, experiment: Experiment) -> bool:
-    ((usable,),) = opening.ask(connection, file, "SELECT count(*) FROM run WHERE status <> 'failed'")
+def _is_failure_of_another(connection: store_file.Connection, file: Path, experiment: Experiment) -> bool:
+    ((usable,),) = store_file.ask(connection, file, "SELECT count(*) FROM run WHERE status <> 'failed'")
     stored = _experiment(connection, file)
     same = (stored.sha256, stored.race) == (experiment.sha256, experiment.race)
     return usable == 0 and not (same and not named_files.differences(stored.files, experiment.files))
 
 
-def _refuse_another(connection: opening.Connection, file: Path, experiment: Experiment) -> None:
+def _refuse_another(connection: store_file.Connection, file: Path, experiment: Experiment) -> None:
     stored = _experiment(connection, file)
     if stored.sha256 != experiment.sha256 or named_files.differences(stored.files, experiment.files):
         raise StoreChanged(file, stored, experiment)
@@ -296,7 +296,7 @@ def _kind_and_options(experiment: Experiment) -> tuple[str, str]:
     return f"a race with a margin of {margin} %", f" --find-best --within {margin}%"
 
 
-def _experiment(connection: opening.Connection, file: Path) -> Experiment:
+def _experiment(connection: store_file.Connection, file: Path) -> Experiment:
     text = _only_row(connection, file, "experiment")
     try:
         return _checked(Experiment.model_validate(experiment_of_today(json.loads(text))))
@@ -349,8 +349,8 @@ def _are_texts(values: list[object]) -> bool:
     return all(isinstance(value, str) for value in values)
 
 
-def _only_row(connection: opening.Connection, file: Path, column: str) -> Any:
-    rows = opening.ask(connection, file, f"SELECT {column} FROM experiment")
+def _only_row(connection: store_file.Connection, file: Path, column: str) -> Any:
+    rows = store_file.ask(connection, file, f"SELECT {column} FROM experiment")
     if len(rows) != 1:
         raise damaged(file, [f"its experiment: is stored {len(rows)} times"], None)
     return rows[0][0]
@@ -377,14 +377,14 @@ class StoreChanged(StoreError):
         )
 
 
-def _make(connection: opening.Connection, experiment: Experiment) -> None:
+def _make(connection: store_file.Connection, experiment: Experiment) -> None:
     """Writes the schema and the experiment in one transaction: a store is complete or absent."""
     connection.isolation_level = None
     connection.execute("BEGIN EXCLUSIVE")
-    for statement in opening.schema_statements():
+    for statement in store_file.schema_statements():
         connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {opening.SCHEMA_VERSION}")
-    connection.execute(f"PRAGMA application_id = {opening.APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {store_file.SCHEMA_VERSION}")
+    connection.execute(f"PRAGMA application_id = {store_file.APPLICATION_ID}")
     connection.execute(
         "INSERT INTO experiment VALUES (1, ?, ?, ?, ?, ?, ?)",
         [

@@ -14,8 +14,8 @@ from storagelab.findings.raced import ROUNDS_OF_A_BUDGET, RaceState, race_state
 from storagelab.findings.times import TimedRun, timed
 from storagelab.model.measurement import Run, host_of
 from storagelab.model.plan import MOST_REPETITIONS, Experiment, Plan
-from storagelab.run.damage import damaged, reason_of
 from storagelab.run.store import FILE_NAME, Store
+from storagelab.run.store_file import damaged, reason_of
 from storagelab.spec import matrix, named_files, reading
 
 

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from storagelab import screen
 from storagelab.capture import folder, taking
-from storagelab.capture.cost import cost_percent
-from storagelab.capture.model import Capture
+from storagelab.capture.folder import Capture
+from storagelab.capture.taking import cost_percent
 from storagelab.errors import SpecError
 from storagelab.machine.outputs import write_whole
 from storagelab.model.engines import ENGINES
