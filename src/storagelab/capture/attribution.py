@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -52,17 +53,16 @@ class Files:
         self._known = {}
         places = {name: os.path.realpath(folder) for name, folder in self._watched.folders().items()}
         self._folders = list(dict.fromkeys(folder for name, folder in places.items() if name != TEMPORARY))
-        found = [entry for folder in self._folders for entry in _files_below(folder)]
+        walks = [walk for folder in self._folders for walk in os.walk(folder)]
         # What lies in folders below that of temporary files, such as /tmp, is of other programs.
-        found += _files_below(places[TEMPORARY], deep=False) if TEMPORARY in places else ()
-        for entry in found:
-            try:
-                facts = entry.stat(follow_symlinks=False)
-            except OSError:
-                continue
-            inode = kernel_device(facts.st_dev), facts.st_ino
-            self._devices.add(inode[0])
-            self._keep(inode, File(entry.path, self._watched.thing_of(entry.path)))
+        walks += itertools.islice(os.walk(places[TEMPORARY]), 1) if TEMPORARY in places else ()
+        for path in (os.path.join(place, name) for place, _, names in walks for name in names):
+            with contextlib.suppress(OSError):
+                facts = os.lstat(path)
+                if stat.S_ISREG(facts.st_mode):
+                    inode = kernel_device(facts.st_dev), facts.st_ino
+                    self._devices.add(inode[0])
+                    self._keep(inode, File(path, self._watched.thing_of(path)))
         self._foreign.clear()
         self._listed_at = time.monotonic()
         self._listing_s = self._listed_at - began
@@ -143,28 +143,13 @@ def kernel_device(number: int) -> int:
     return os.major(number) << 20 | os.minor(number)
 
 
-def _files_below(folder: str, *, deep: bool = True) -> Iterator[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _files_below(entry.path) if deep else ()
-                elif entry.is_file(follow_symlinks=False):
-                    yield entry
-    except OSError:
-        return
-
-
 def _open_file(thread: int, inode: _Inode) -> str | None:
     """The path of the file with this number among those that the thread has open."""
-    try:
-        with os.scandir(f"/proc/{thread}/fd") as entries:
-            for entry in entries:
-                facts = os.stat(entry.path)
-                if (kernel_device(facts.st_dev), facts.st_ino) == inode:
-                    return str(Path(entry.path).readlink())
-    except OSError:
-        return None
+    with contextlib.suppress(OSError):
+        for place in Path(f"/proc/{thread}/fd").iterdir():
+            facts = place.stat()
+            if (kernel_device(facts.st_dev), facts.st_ino) == inode:
+                return str(place.readlink())
     return None
 
 
@@ -175,8 +160,6 @@ class Requested(NamedTuple):
     requests: Records
     which: Column
     files: list[File | None]
-    foreign: int
-    """Requests to files of other servers."""
 
     @property
     def things(self) -> dict[str, Thing]:
@@ -195,10 +178,12 @@ class Attribution:
         self._ends: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.waiting: list[tuple[File, IoRow]] = []
         """Rows of files whose object is not known yet, such as those of a table that is being made."""
+        self._open: Records | None = None
+        """Requests that have not ended yet."""
 
     def of(self, requests: Records) -> Requested:
         if not len(requests):
-            return Requested([], requests, np.empty(0, int), [], 0)
+            return Requested([], requests, np.empty(0, int), [])
         firsts, which = _distinct(requests["device"], requests["inode"])
         inodes = list(zip(requests["device"][firsts].tolist(), requests["inode"][firsts].tolist(), strict=True))
         threads = [partial(_threads, requests, which, number) for number in range(len(inodes))]
@@ -209,13 +194,9 @@ class Attribution:
             for number in np.flatnonzero(~ours).tolist():
                 found[number] = self._files.unknown(inodes[number], threads[number], self._seen)
                 ours[number] = found[number] is not None
-        ours = ours[which]
-        foreign = int(np.count_nonzero(~ours))
-        if foreign:
-            requests, which = requests[ours], which[ours]
+            requests, which = requests[ours[which]], which[ours[which]]
         in_order = self._in_order(requests, which, inodes)
-        rows = list(self._rows(requests, which, in_order, found))
-        return Requested(rows, requests, which, found, foreign)
+        return Requested(list(self._rows(requests, which, in_order, found)), requests, which, found)
 
     def _in_order(self, requests: Records, which: Column, inodes: list[_Inode]) -> Column:
         """Which requests go on where the last one to the same file did: they begin in it or at its end, and end further
@@ -245,8 +226,7 @@ class Attribution:
         kinds = [self._watched.by(one) for one in threads.tolist()]
         names = sorted(set(kinds))
         by = np.array([names.index(kind) for kind in kinds], "i8")[thread]
-        since_ns = requests["time_ns"].astype("i8") - self._begin_ns
-        interval = np.maximum(0, since_ns // round(self._interval_s * 1e9))
+        interval = self._interval(requests)
         firsts, group = _distinct(interval, which, requests["operation"], by)
         counts, sizes, ordered = (
             np.bincount(group, weights).tolist() for weights in (None, requests["bytes"], in_order)
@@ -265,6 +245,33 @@ class Attribution:
             else:
                 yield row
 
+    def times(self, requests: Records, ends: Records) -> Iterator[IoRow]:
+        """Rows without requests, which have the time of those that ended, in the intervals in which they did.
+
+        A thread waits for one request at a time, so an end belongs to its last request: of direct I/O, or its last
+        sync. Ends of requests that a thread doesn't wait for are not traced, nor those of buffered I/O, nor of syncs on
+        XFS.
+        """
+        if not len(ends):
+            return
+        pairs, self._open = paired(requests if self._open is None else np.concatenate([self._open, requests]), ends)
+        columns = (pairs[name].astype("i8") for name in ("device", "inode", "operation", "pid"))
+        groups, group = np.unique(np.stack([self._interval(pairs), *columns], axis=1), axis=0, return_inverse=True)
+        seconds = np.bincount(group.reshape(-1), pairs["bytes"], len(groups)) / 1e9
+        for (number, device, inode, operation, pid), of_group in zip(groups.tolist(), seconds.tolist(), strict=True):
+            file = self._files.get((device, inode), partial(np.array, [pid]))
+            if file is not None and file.thing is not None:
+                yield IoRow(
+                    number * self._interval_s, file.thing.id,
+                    OPERATIONS[operation], self._watched.by(pid),  # type: ignore[arg-type]
+                    0, 0, None if operation == SYNC else 0, of_group,
+                )  # fmt: skip
+
+    def _interval(self, requests: Records) -> Column:
+        """The number of the interval of each."""
+        since_ns = requests["time_ns"].astype("i8") - self._begin_ns
+        return np.asarray(np.maximum(0, since_ns // round(self._interval_s * 1e9)))
+
     def known_by_now(self) -> list[IoRow]:
         """The rows whose objects have become known."""
         found, self.waiting, waiting = [], [], self.waiting
@@ -275,6 +282,9 @@ class Attribution:
             else:
                 found.append(row._replace(object=thing.id))
         return found
+
+
+# --- how long requests took -------------------------------------------------------------------------------------------
 
 
 _FEW = 16
@@ -291,35 +301,6 @@ def log_files(watched: Watched) -> list[int]:
                 with contextlib.suppress(OSError):
                     found.append(path.stat().st_ino)
     return found if len(found) <= _FEW else []
-
-
-class Waits:
-    """Pairs requests with their ends. It remembers those that have not ended yet."""
-
-    def __init__(self, watched: Watched, files: Files, begin_ns: int, interval_s: float) -> None:
-        self._watched, self._files = watched, files
-        self._begin_ns, self._interval_s = begin_ns, interval_s
-        self._open: Records | None = None
-
-    def of(self, requests: Records, ends: Records) -> Iterator[IoRow]:
-        """Rows without requests, which have the time of those that ended, in the intervals in which they did."""
-        if not len(ends):
-            return
-        pairs, self._open = paired(requests if self._open is None else np.concatenate([self._open, requests]), ends)
-        interval = np.maximum(0, (pairs["time_ns"].astype("i8") - self._begin_ns) / 1e9 // self._interval_s)
-        names = ("device", "inode", "operation", "pid")
-        keys = np.stack([interval.astype("i8"), *(pairs[name].astype("i8") for name in names)], axis=1)
-        groups, group = np.unique(keys, axis=0, return_inverse=True)
-        seconds = np.bincount(group.reshape(-1), pairs["bytes"], len(groups)) / 1e9
-        files, by = self._files, self._watched.by
-        for (number, device, inode, operation, pid), of_group in zip(groups.tolist(), seconds.tolist(), strict=True):
-            file = files.get((device, inode), partial(np.array, [pid]))
-            if file is not None and file.thing is not None:
-                yield IoRow(
-                    number * self._interval_s, file.thing.id,
-                    OPERATIONS[operation], by(pid),  # type: ignore[arg-type]
-                    0, 0, None if operation == SYNC else 0, of_group,
-                )  # fmt: skip
 
 
 def paired(requests: Records, ends: Records) -> tuple[Records, Records]:
@@ -344,6 +325,9 @@ def paired(requests: Records, ends: Records) -> tuple[Records, Records]:
     return found, some[last & ~is_end]
 
 
+# --- requests in order ------------------------------------------------------------------------------------------------
+
+
 HEADER = b"fio version 3 iolog\n"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.#-]+")
 _SINGLE = ("table", "index", "toast")
@@ -351,7 +335,12 @@ _SINGLE = ("table", "index", "toast")
 
 
 class Iolog:
-    """The log, written as requests come."""
+    """A capture's requests as a log that fio plays back, written as they come: version 3, whose times are microseconds
+    from the start.
+
+    Files are named by object (`public.orders`), not by the server's paths. It holds what was asked for and when, as a
+    queue sees it; not how long it took.
+    """
 
     def __init__(self, file: BinaryIO, watched: Watched, begin_ns: int) -> None:
         self._file, self._watched, self._begin_ns = file, watched, begin_ns
@@ -392,7 +381,7 @@ class Iolog:
                 self._given.setdefault(key, of if of not in self._taken else "")
             # Characters that are replaced must not make one file of two.
             self._given[key] = self._given.get(key) or next(
-                name for n in count(1) if (name := of + form.format(n)) not in self._taken
+                name for n in itertools.count(1) if (name := of + form.format(n)) not in self._taken
             )
             self._taken.add(self._given[key])
             self._names[file] = self._given[key], begin
@@ -402,6 +391,9 @@ class Iolog:
         """Closes the files of the log, and the log."""
         self._file.write("".join(f"{self._last_us} {name} close\n" for name in sorted(self._opened)).encode())
         self._file.close()
+
+
+# --- whether the load changed in the middle ---------------------------------------------------------------------------
 
 
 _FEWEST = 20
@@ -427,7 +419,11 @@ class LoadChange(NamedTuple):
 
 
 def load_change(rates: Sequence[float]) -> LoadChange | None:
-    """The largest change of a rate by interval; None if noise explains it."""
+    """The largest change of a rate by interval; None if noise explains it.
+
+    The rate is split where its two sides differ most. That is a change if the sides differ by more than noise as slow
+    as that of the rate itself would make them, and by an amount that matters.
+    """
     rate = np.asarray(rates, float)
     n = len(rate)
     if n < _FEWEST or not rate.any():

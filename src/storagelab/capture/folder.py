@@ -214,15 +214,11 @@ class Capture:
     devices: tuple[DeviceRow, ...]
 
 
-# --- the JSON schema of a capture's manifest --------------------------------------------------------------------------
-#
-# It comes from the same models that read it.
-
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def capture_schema() -> dict[str, Any]:
-    """The schema, in JSON Schema's draft 2020-12."""
+    """The schema of a capture's manifest, in JSON Schema's draft 2020-12, from the same models that read it."""
     return {"$schema": DIALECT, **Manifest.model_json_schema(by_alias=True), "title": "A capture of storagelab"}
 
 
@@ -365,6 +361,9 @@ def _device_row(line: list[str]) -> DeviceRow:
         _figure(second), volume, operation, _count(requests), _count(bytes_),  # type: ignore[arg-type]
         _figure(seconds) if seconds else None,
     )  # fmt: skip
+
+
+# --- the server that a capture watches --------------------------------------------------------------------------------
 
 
 OTHER_FILES = "other files"

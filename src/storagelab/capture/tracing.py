@@ -19,7 +19,7 @@ import os
 import platform
 import re
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ _CLOSE_ON_EXEC = 1
 _FIELD = re.compile(
     r"field:(?P<declared>[^;]+);\s*offset:(?P<offset>\d+);\s*size:(?P<size>\d+);\s*signed:(?P<signed>\d)"
 )
+_TYPES = {"0": "u", "1": "i"}
 _PID_OFFSET = 4
 """Where every event has the number of its thread (`common_pid`)."""
 
@@ -79,23 +80,20 @@ def open_tracefs() -> int:
 
 def event(root: int, name: str) -> Event | None:
     """The trace point `group/name`; None if this kernel lacks it."""
+    folder = Path(f"/proc/self/fd/{root}/events/{name}")
     try:
-        number, text = (_read(root, f"events/{name}/{file}") for file in ("id", "format"))
+        number, text = ((folder / file).read_text("ascii") for file in ("id", "format"))
     except OSError:
         return None
-    found = {}
-    for match in _FIELD.finditer(text):
-        name_of = match["declared"].split()[-1]
-        kind = ("i" if match["signed"] == "1" else "u") + match["size"]
-        found[name_of] = Field(int(match["offset"]), kind)
+    fields = {
+        match["declared"].split()[-1]: Field(int(match["offset"]), _TYPES[match["signed"]] + match["size"])
+        for match in _FIELD.finditer(text)
+    }
     flags = {flag: 1 << int(bit) for bit, flag in re.findall(r'\(1 << (\d+)\), "([A-Z_]+)"', text)}
-    return Event(name, int(number), {**found, "pid": Field(_PID_OFFSET, "i4")}, flags)
+    return Event(name, int(number), {**fields, "pid": Field(_PID_OFFSET, "i4")}, flags)
 
 
-def _read(root: int, path: str) -> str:
-    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=root)
-    with os.fdopen(number, encoding="ascii") as file:
-        return file.read()
+# --- records, through rings -------------------------------------------------------------------------------------------
 
 
 Records = np.ndarray[Any, np.dtype[Any]]
@@ -135,9 +133,8 @@ class Rings:
 
     def _open(self, cpu: int, filtered: str) -> None:
         kinds = _ATTRIBUTE.pack(
-            _TRACEPOINT, _ATTRIBUTE.size, self._event.number, 1, _TIME | _RAW, 0, _DISABLED | _USE_CLOCKID, 0, 0, 0, 0,
-            0,
-            0, 0, _MONOTONIC, 0, 0, 0, 0,
+            _TRACEPOINT, _ATTRIBUTE.size, self._event.number, 1, _TIME | _RAW, 0, _DISABLED | _USE_CLOCKID,
+            0, 0, 0, 0, 0, 0, 0, _MONOTONIC, 0, 0, 0, 0,
         )  # fmt: skip
         call = _CALLS.get(platform.machine())
         if call is None:
@@ -200,7 +197,11 @@ class Rings:
     def _form(self, names: Sequence[str], length: int) -> np.dtype[Any]:
         """The form of a record of this length."""
         if (names, length) not in self._forms:
-            self._forms[names, length] = _form(self._event, names, length)
+            fields = {name: (self._event.fields[name].type, _DATA + self._event.fields[name].offset) for name in names}
+            whole = {"record_kind": ("u4", 0), "record_bytes": ("u2", 6), "time_ns": ("u8", 8), **fields}
+            kinds, offsets = zip(*whole.values(), strict=True)
+            form = {"names": [*whole], "formats": kinds, "offsets": offsets, "itemsize": length or max(offsets) + 8}
+            self._forms[names, length] = np.dtype(form)  # type: ignore[call-overload]
         return self._forms[names, length]
 
     def close(self) -> None:
@@ -211,24 +212,14 @@ class Rings:
             os.close(number)
 
 
-def _form(event: Event, names: Sequence[str], length: int) -> np.dtype[Any]:
-    fields = {name: (event.fields[name].type, _DATA + event.fields[name].offset) for name in names}
-    whole = {"record_kind": ("u4", 0), "record_bytes": ("u2", 6), "time_ns": ("u8", 8), **fields}
-    return np.dtype(
-        {
-            "names": list(whole),
-            "formats": [kind for kind, _ in whole.values()],
-            "offsets": [offset for _, offset in whole.values()],
-            "itemsize": length or max(offset + 8 for _, offset in whole.values()),
-        }
-    )
-
-
 def _cpus() -> list[int]:
     """The numbers of the CPUs that run."""
     with open("/sys/devices/system/cpu/online", encoding="ascii") as file:
         parts = [part.partition("-") for part in file.read().strip().split(",")]
     return [cpu for first, _, last in parts for cpu in range(int(first), int(last or first) + 1)]
+
+
+# --- a server's requests, and which thread asked for which bytes ------------------------------------------------------
 
 
 READ, WRITE, SYNC = 0, 1, 2
@@ -242,67 +233,80 @@ _FORM = np.dtype(
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class _Point(NamedTuple):
-    """How a trace point's fields become requests. `on`: the file systems whose requests it shows."""
-
-    name: str
-    on: Collection[str]
-    inode: str
-    device: str
-    span: Callable[[Records, Event], tuple[Column | int, Column | int]]
-    operation: Callable[[Records, Event], Column | int]
-    fields: tuple[str, ...]
-    only: str = ""
-    """Which of its events count, in the language of the kernel's filters; flags by their names."""
-
-
-def _pages(some: Records, _: Event) -> tuple[Column, Column]:
-    begin = some["index"].astype("i8")
-    return begin * _PAGE, (some["last_index"].astype("i8") - begin + 1) * _PAGE
-
-
-def _bytes(offset: str, count: str) -> Callable[[Records, Event], tuple[Column, Column]]:
-    return lambda some, _: (some[offset], some[count].astype("i8"))
-
-
-def _always(operation: int) -> Callable[[Records, Event], int]:
-    return lambda *_: operation
-
-
-def _by_flag(some: Records, of: Event) -> Column:
-    return np.where(some["flags"] & of.flags["WRITE"], WRITE, READ)
-
-
-def _nothing(*_: object) -> tuple[int, int]:
-    return 0, 0
-
-
-_EXT4, _XFS = ("ext4",), ("xfs",)
-_POINTS = (
-    _Point("filemap/mm_filemap_get_pages", _EXT4, "i_ino", "s_dev", _pages, _always(READ), ("index", "last_index")),
-    _Point("iomap/iomap_iter", _EXT4, "ino", "dev", _bytes("pos", "length"), _by_flag, ("pos", "length", "flags"),
-           only="length > 0 && flags & {DIRECT}"),  # its last step has no length
-    _Point("ext4/ext4_da_write_begin", _EXT4, "ino", "dev", _bytes("pos", "len"), _always(WRITE), ("pos", "len")),
-    _Point("ext4/ext4_write_begin", _EXT4, "ino", "dev", _bytes("pos", "len"), _always(WRITE), ("pos", "len")),
-    _Point("ext4/ext4_sync_file_enter", _EXT4, "ino", "dev", _nothing, _always(SYNC), ()),
-    *(
-        _Point(f"xfs/xfs_file_{way}_{verb}", _XFS, "ino", "dev", _bytes("offset", "count"), _always(kind),
-               ("offset", "count"))
-        for way in ("buffered", "direct") for verb, kind in (("read", READ), ("write", WRITE))
-    ),
-    _Point("xfs/xfs_file_fsync", _XFS, "ino", "dev", _nothing, _always(SYNC), ()),
-)  # fmt: skip
-_ENDS = (
-    _Point("ext4/ext4_sync_file_exit", _EXT4, "ino", "dev", _nothing, _always(SYNC), ()),
-    # Of direct I/O that its thread waits for; of few files, as each event costs time.
-    _Point("iomap/iomap_dio_complete", _EXT4, "ino", "dev", _nothing, _always(WRITE), (), only="aio == 0 && ({files})"),
-)  # fmt: skip
-"""The ends of requests. XFS tells none of its syncs."""
-TRACED = ("ext4", "xfs")
+_EXT4, _XFS = "ext4", "xfs"
+TRACED = (_EXT4, _XFS)
 """The file systems whose reads and writes are traced by file."""
 
 
-class Tracer:
+class _Point(NamedTuple):
+    """A trace point of requests, on one of the file systems. `operation`: None if the request's flags tell it."""
+
+    name: str
+    on: str
+    operation: int | None
+    span: tuple[str, ...] = ()
+    """The fields of its first byte and its length, or of its first and last page; none for a request without bytes."""
+    only: str = ""
+    """Which of its events count, in the language of the kernel's filters; flags by their names."""
+    inode: str = "ino"
+    device: str = "dev"
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.inode, self.device, *self.span, *(("flags",) if self.operation is None else ())
+
+
+_POINTS = (
+    _Point("filemap/mm_filemap_get_pages", _EXT4, READ, ("index", "last_index"), inode="i_ino", device="s_dev"),
+    # Its last step has no length.
+    _Point("iomap/iomap_iter", _EXT4, None, ("pos", "length"), only="length > 0 && flags & {DIRECT}"),
+    _Point("ext4/ext4_da_write_begin", _EXT4, WRITE, ("pos", "len")),
+    _Point("ext4/ext4_write_begin", _EXT4, WRITE, ("pos", "len")),
+    _Point("ext4/ext4_sync_file_enter", _EXT4, SYNC),
+    *(
+        _Point(f"xfs/xfs_file_{way}_{verb}", _XFS, kind, ("offset", "count"))
+        for way in ("buffered", "direct")
+        for verb, kind in (("read", READ), ("write", WRITE))
+    ),
+    _Point("xfs/xfs_file_fsync", _XFS, SYNC),
+)
+_ENDS = (
+    _Point("ext4/ext4_sync_file_exit", _EXT4, SYNC),
+    # Of direct I/O that its thread waits for; of few files, as each event costs time.
+    _Point("iomap/iomap_dio_complete", _EXT4, WRITE, only="aio == 0 && ({files})"),
+)
+"""The ends of requests. XFS tells none of its syncs."""
+
+
+class Traces:
+    """Rings of several events, which go on and rest together."""
+
+    def __init__(self) -> None:
+        self.rings: list[Rings] = []
+
+    @contextlib.contextmanager
+    def _opening(self) -> Iterator[int]:
+        """tracefs' root, while rings are opened; all are closed if one fails. Raises NoTracing."""
+        root = open_tracefs()
+        try:
+            yield root
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(root)
+
+    def run(self, *, on: bool) -> None:
+        """Goes on with the trace, or rests."""
+        for rings in self.rings:
+            rings.run(on=on)
+
+    def close(self) -> None:
+        while self.rings:
+            self.rings.pop().close()
+
+
+class Tracer(Traces):
     """Requests of threads with these names (`postgres`, or patterns such as `iou-wrk*`), by the kernel's trace
     points.
     """
@@ -313,60 +317,50 @@ class Tracer:
         self.missing: tuple[str, ...] = ()
         self.ended = np.empty(0, _FORM)
         """The ends of requests."""
-        self._rings: list[tuple[_Point, Event, Rings]] = []
-        root = open_tracefs()
+        super().__init__()
+        self._traced: list[tuple[_Point, Event]] = []
         filtered = " || ".join(f'comm ~ "{name}"' for name in threads)
         files = " || ".join(f"ino == {number}" for number in timed) or "ino == 0"
-        try:
-            wanted = [point for point in (*_POINTS, *_ENDS) if set(point.on) & set(filesystems)]
-            found = [(point, event(root, point.name)) for point in wanted]
-            for point, one in found:
-                if one is None or not ({point.inode, point.device, *point.fields} <= one.fields.keys()):
+        with self._opening() as root:
+            for point in (point for point in (*_POINTS, *_ENDS) if point.on in filesystems):
+                one = event(root, point.name)
+                if one is None or not set(point.fields) <= one.fields.keys():
                     self.missing += () if point in _ENDS else (point.name,)
                 else:
                     only = f"({filtered}) && {point.only.format(files=files, **one.flags)}" if point.only else filtered
-                    self._rings.append((point, one, Rings(one, only)))
+                    self.rings.append(Rings(one, only))
+                    self._traced.append((point, one))
                     self.points += (point.name,)
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            os.close(root)
         if not {point.name for point in _POINTS} & set(self.points):
             raise NoTracing(f"no trace points for {', '.join(sorted(filesystems)) or 'this file system'}")
 
     @property
     def lost(self) -> int:
         """The events that came while a ring was full."""
-        return sum(rings.lost for _, _, rings in self._rings)
-
-    def run(self, *, on: bool) -> None:
-        """Goes on with the trace, or rests."""
-        for _, _, rings in self._rings:
-            rings.run(on=on)
+        return sum(rings.lost for rings in self.rings)
 
     def drain(self) -> Records:
         """The requests since the last call, by time. What ended since then is in `ended`."""
         parts, of_ends = [np.empty(0, _FORM)], [np.empty(0, _FORM)]
         # Ends are taken first, so that each one's request is there.
-        for number, (point, one, rings) in reversed(list(enumerate(self._rings))):
-            if len(some := rings.drain((point.inode, point.device, *point.fields))):
+        for number, ((point, one), rings) in reversed(list(enumerate(zip(self._traced, self.rings, strict=True)))):
+            if len(some := rings.drain(point.fields)):
                 (of_ends if point in _ENDS else parts).append(_requests(number, point, one, some))
         self.ended = np.concatenate(of_ends)
         whole = np.concatenate(parts)
         return put_together(whole[np.argsort(whole["time_ns"], kind="stable")])
-
-    def close(self) -> None:
-        while self._rings:
-            self._rings.pop()[2].close()
 
 
 def _requests(number: int, point: _Point, one: Event, some: Records) -> Records:
     found = np.empty(len(some), _FORM)
     found["time_ns"], found["pid"], found["source"] = some["time_ns"], some["pid"], number
     found["device"], found["inode"] = some[point.device], some[point.inode]
-    found["offset"], found["bytes"] = point.span(some, one)
-    found["operation"] = point.operation(some, one)
+    found["offset"], found["bytes"] = (some[name].astype("i8") for name in point.span) if point.span else (0, 0)
+    if "last_index" in point.span:
+        found["bytes"] = (found["bytes"] - found["offset"] + 1) * _PAGE
+        found["offset"] *= _PAGE
+    by_flag = point.operation is None
+    found["operation"] = np.where(some["flags"] & one.flags["WRITE"], WRITE, READ) if by_flag else point.operation
     return found
 
 
@@ -390,6 +384,9 @@ def put_together(some: Records) -> Records:
     return some[keep]
 
 
+# --- what file systems write on their own account: journal, metadata, and flushes without data ------------------------
+
+
 _RING_BYTES = 1 << 20
 _SECTOR_BYTES = 512
 _OF_METADATA = 'rwbs ~ "*W*M*"'
@@ -406,63 +403,48 @@ class OwnWrites(NamedTuple):
     """Writes without data."""
 
 
-class FileSystems:
-    """Counts the own writes of the file systems on these devices (name -> device, as in /sys/class/block)."""
+class FileSystems(Traces):
+    """Counts the own writes of the file systems on these devices (name -> device, as in /sys/class/block).
+
+    The kernel counts a flush that a file system asks for as a write without bytes, beside its count of flushes. So a
+    device has more writes than a server asked for.
+    """
 
     def __init__(self, devices: Mapping[str, str]) -> None:
         """Raises NoTracing."""
-        self._rings: dict[tuple[str, int], Rings] = {}
-        self._counts = dict.fromkeys(devices, OwnWrites(0, 0, 0))
-        root = open_tracefs()
-        try:
-            for name, device in devices.items():
+        super().__init__()
+        self.counts = dict.fromkeys(devices, OwnWrites(0, 0, 0))
+        with self._opening() as root:
+            for device in devices.values():
                 place = (_BLOCK / device).resolve()
                 # A stacked device has no requests of its own: the kernel counts what is sent to it.
                 stacked = any((place / kind).is_dir() for kind in ("dm", "md"))
                 point = event(root, "block/block_bio_queue" if stacked else "block/block_rq_complete")
                 if point is None or "nr_sector" not in point.fields:
                     raise NoTracing("this kernel lacks the trace points of block devices")
-                here, of_disk = _places(place)
+                try:
+                    here, of_disk = _places(place)
+                except OSError as error:
+                    raise NoTracing(f"a device can't be read ({error.strerror})") from error
                 filters = (
                     f"{here} && nr_sector > 0 && {_OF_METADATA}",
                     f"{of_disk} && nr_sector == 0 && {_WRITE} && !({_OF_METADATA})",
                 )
-                for number, one in enumerate(filters):
-                    self._rings[name, number] = Rings(point, one, _RING_BYTES)
-        except OSError as error:
-            self.close()
-            raise NoTracing(f"a device can't be read ({error.strerror})") from error
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            os.close(root)
-
-    def run(self, *, on: bool) -> None:
-        """Goes on with the trace, or rests."""
-        for rings in self._rings.values():
-            rings.run(on=on)
+                for one in filters:
+                    self.rings.append(Rings(point, one, _RING_BYTES))
 
     def drain(self) -> None:
         """Takes what the rings hold."""
-        for name, known in self._counts.items():
-            own, empty = (self._rings[name, number].drain(("nr_sector",))["nr_sector"] for number in (0, 1))
-            self._counts[name] = OwnWrites(
+        for (name, known), *pair in zip(self.counts.items(), self.rings[::2], self.rings[1::2], strict=True):
+            own, empty = (rings.drain(("nr_sector",))["nr_sector"] for rings in pair)
+            self.counts[name] = OwnWrites(
                 known.requests + len(own), known.bytes + int(own.sum()) * _SECTOR_BYTES, known.flushes + len(empty)
             )
 
     def begin(self) -> None:
         """Counts from now on."""
         self.drain()
-        self._counts = dict.fromkeys(self._counts, OwnWrites(0, 0, 0))
-
-    @property
-    def counts(self) -> Mapping[str, OwnWrites]:
-        return self._counts
-
-    def close(self) -> None:
-        while self._rings:
-            self._rings.popitem()[1].close()
+        self.counts = dict.fromkeys(self.counts, OwnWrites(0, 0, 0))
 
 
 def _places(device: Path) -> tuple[str, str]:
@@ -479,11 +461,3 @@ def _number(device: Path) -> int:
     """The device's number as trace points show it."""
     major, minor = (device / "dev").read_text("ascii").split(":")
     return int(major) << 20 | int(minor)
-
-
-def told(volume: str, own: OwnWrites, writes: int) -> str:
-    """What they are of all writes at the volume's device."""
-    return (
-        f"Of {writes:,} writes at the device of volume {volume}, {own.flushes:,} were flushes without data, and "
-        f"{own.requests:,} were the file system's own (journal and metadata)."
-    )
