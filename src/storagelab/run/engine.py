@@ -21,7 +21,7 @@ from storagelab.model.durability import Durability
 from storagelab.model.engines import KINDS_OF_ENGINE
 from storagelab.model.plan import Experiment, Plan, PlannedBlock, PlannedRun
 from storagelab.model.prepared import distinct
-from storagelab.model.target import Block, Preflight, State, Target, Tell, VolumeNeed, reporting_to
+from storagelab.model.target import Block, Preflight, State, Target, Tell, reporting_to
 from storagelab.model.values import Scalar
 from storagelab.servers import objects, templates
 from storagelab.servers.durability import compared
@@ -34,7 +34,7 @@ from storagelab.volumes.folders import Folders, Site
 from storagelab.volumes.for_block import KeptVolumes
 
 
-class Independent:
+class _Independent:
     """A block of independent runs: each has its own server or schema."""
 
     def __init__(self, block: PlannedBlock, site: Site, volumes: KeptVolumes) -> None:
@@ -51,7 +51,7 @@ class Independent:
 def independent(block: PlannedBlock, site: Site, state: State) -> Iterator[Block]:
     """Opens a block that keeps nothing but volumes that are made for blocks."""
     with kept_volumes.kept(block, site, state) as volumes:
-        yield Independent(block, site, volumes)
+        yield _Independent(block, site, volumes)
 
 
 class Engine(NamedTuple):
@@ -123,7 +123,7 @@ def preflight(
     receives the progress of the checks.
     """
     with reporting_to(tell):
-        return check(plan, site, allow_commands=allow_commands)
+        return _checked(plan, site, allow_commands=allow_commands)
 
 
 def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
@@ -134,7 +134,7 @@ def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
     """
     with reporting_to(tell):
         made_volumes.try_making(plan, site)
-        try_kinds(kinds(plan, site))
+        try_kinds(kind for engine, part in _by_engine(plan) for kind in engine.kinds(part, site))
 
 
 def remove_templates(plan: Plan, site: Site) -> None:
@@ -161,7 +161,7 @@ def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
         yield engine_in(kind.folder), Plan(cells=tuple(cells.values()), runs=runs)
 
 
-def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
+def _checked(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     """The results of all engines' checks of their own cells. Raises PreflightError for the first that fails."""
     kinds_there = {cell.config.kind for cell in plan.cells}
     # Raw I/O is the same test everywhere, so its tables may stand side by side; blocks keep real and simulated runs
@@ -175,16 +175,21 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
         refuse(beyond)
     making = made_volumes.check(plan, site)
     found = [engine.check(part, site) for engine, part in _by_engine(plan)]
-    lacking = [need.lacks for one in found for need in one.volumes if need.lacks]
+    needs = [need for one in found for need in one.volumes]
+    # Each volume once, with the most that any cell needs: cells run one after the other.
+    most = [
+        max((need for need in needs if (need.name, need.path) == volume), key=lambda need: need.needed_bytes or 0)
+        for volume in dict.fromkeys((need.name, need.path) for need in needs)
+    ]
     promises, warnings = compared(plan, lambda config: engine_of(config).durability)
     return Preflight(
         server="; ".join(one.server for one in found),
-        volumes=_most_needed([need for one in found for need in one.volumes]),
+        volumes=tuple(most),
         notes=(
             *(privilege.text for privilege in beyond),
-            *dict.fromkeys(lacking),
+            *dict.fromkeys(need.lacks for need in needs if need.lacks),
             *(note for one in found for note in one.notes),
-            *notes([cell.config for cell in plan.cells], site),
+            *_placement_notes([cell.config for cell in plan.cells], site),
             *warnings,
             *making.warnings,
         ),
@@ -197,21 +202,6 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
         log_rooms={cell_id: room for one in found for cell_id, room in one.log_rooms.items()},
         least_s={cell_id: seconds for one in found for cell_id, seconds in one.least_s.items()},
     )
-
-
-def kinds(plan: Plan, site: Site) -> Iterator[Kind]:
-    for engine, part in _by_engine(plan):
-        yield from engine.kinds(part, site)
-
-
-def _most_needed(needs: list[VolumeNeed]) -> tuple[VolumeNeed, ...]:
-    """Each volume once, with the most that any cell needs: cells run one after the other."""
-    hungriest: dict[tuple[str, str], VolumeNeed] = {}
-    for need in needs:
-        known = hungriest.get((need.name, need.path))
-        if known is None or (need.needed_bytes or 0) > (known.needed_bytes or 0):
-            hungriest[need.name, need.path] = need
-    return tuple(hungriest.values())
 
 
 # --- sweeping --------------------------------------------------------------------------------------------------------
@@ -264,36 +254,24 @@ def sweep(plan: Plan, site: Site) -> list[str]:
     return removed
 
 
-# --- notes for `plan` on experiments that move files between volumes --------------------------------------------------
-#
-# Where such a move separates nothing.
-
-
-def notes(configs: Sequence[Config], site: Site) -> Iterator[str]:
+def _placement_notes(configs: Sequence[Config], site: Site) -> Iterator[str]:
     """What a comparison of placements can't show on this machine, before hours are spent on it."""
-    if len({_placement(config, site) for config in configs}) > 1:
-        yield from _on_one_device(configs, site)
-    if any(config.target.attached and config.volumes and not config.kind.log_per_database for config in configs):
-        yield "the log of a server that runs already stays where it is: only data files are placed on the volumes"
-
-
-def _placement(config: Config, site: Site) -> tuple[object, ...]:
-    """Where a cell's data, log and other parts lie."""
-    paths = site.volume_paths(config)
-    parts = (*config.data_volumes, f"log {config.log_volume}", *config.placed.items())
-    return (*parts, *sorted((name, str(path)) for name, path in paths.items() if name in config.volumes_used))
-
-
-def _on_one_device(configs: Sequence[Config], site: Site) -> Iterator[str]:
-    sharing: dict[str, dict[str, None]] = defaultdict(dict)
+    used, placements = list[tuple[Config, str, Path]](), set()
     for config in configs:
-        for name, path in site.volume_paths(config).items():
-            device = host.describe_volume(path)["device"]
-            if device and name in config.volumes_used and config.volumes[name].limit is None:
-                sharing[str(device)][f"{name} ({path})"] = None
-    for device, names in sharing.items():
+        paths = [(name, path) for name, path in site.volume_paths(config).items() if name in config.volumes_used]
+        used += [(config, name, path) for name, path in paths]
+        parts = (*config.data_volumes, f"log {config.log_volume}", *config.placed.items())
+        placements.add((*parts, *sorted((name, str(path)) for name, path in paths)))
+    devices: dict[str, dict[str, None]] = defaultdict(dict)
+    for config, name, path in used if len(placements) > 1 else ():
+        device = host.describe_volume(path)["device"]
+        if device and config.volumes[name].limit is None:
+            devices[str(device)][f"{name} ({path})"] = None
+    for device, names in devices.items():
         if len(names) > 1:
             yield (
                 f"volumes {', '.join(names)} are on one device ({device}): a layout that moves files from one to "
                 "another separates nothing, so it shows no gain of more drives"
             )
+    if any(config.target.attached and config.volumes and not config.kind.log_per_database for config in configs):
+        yield "the log of a server that runs already stays where it is: only data files are placed on the volumes"

@@ -82,8 +82,9 @@ def time_limit_s(plan: Plan, finished: Iterable[tuple[str, float]], run_s: float
     estimate of the longest run: machines differ, and a run that hangs costs hardly more than this time.
     """
     if run_s is None:
-        seconds_of, of_cell = learned(plan, finished), {planned.cell_id: planned for planned in plan.runs}
-        run_s = max(_LEAST_LIMIT_S, _TIMES_ESTIMATED * max(map(seconds_of, of_cell.values()), default=0.0))
+        of_cell = {planned.cell_id: planned for planned in plan.runs}
+        longest_s = max(map(learned(plan, finished), of_cell.values()), default=0.0)
+        run_s = max(_LEAST_LIMIT_S, _TIMES_ESTIMATED * longest_s)
     return _BUDGET_S + run_s
 
 
@@ -104,7 +105,6 @@ def run_all(
     Then make the runs of each further round of a race (`rounds`), until there is none.
     """
     todo = batches(plan, store.attempts(), site, store.folder, again=again)
-    at_once = min(jobs, len(todo)) if portable(plan) else 1
     if not todo and rounds is None:
         elsewhere = None  # no need to wait for a worker
     executor: Executor[Batch, Report] = elsewhere or Here(make_batch)
@@ -118,9 +118,9 @@ def run_all(
         except OSError as error:
             hint = "storagelab saves drives there: move away what has that name"
             raise StoreError(f"{folder} can't be created: {error.strerror}\n  {hint}") from None
-    if portable(plan):
-        runs = [batch.block.runs[position] for batch in todo for position in batch.wanted]
-        if elsewhere is None and (at_once > 1 or estimate(plan, runs, store.durations()).seconds >= _WORTH_A_PROCESS_S):
+    if portable(plan) and elsewhere is None:
+        at_once, runs = min(jobs, len(todo)), [batch.block.runs[place] for batch in todo for place in batch.wanted]
+        if at_once > 1 or estimate(plan, runs, store.durations()).seconds >= _WORTH_A_PROCESS_S:
             executor = Processes(make_batch, at_once)
     _remove_states(store.folder, but={_state_file(store.folder, batch.number) for batch in todo})
     try:
@@ -163,7 +163,7 @@ class _Campaign:
     def __init__(self, plan: Plan, store: Store, site: Site, listener: RunProgress, rounds: Racing | None) -> None:
         self._plan, self._store, self._site = plan, store, site
         self._listener, self._rounds = listener, rounds
-        self._cells = {cell.cell_id: cell for cell in plan.cells}
+        self._cells = plan.cells_by_id
 
     def make(self, todo: Sequence[Batch], executor: Executor[Batch, Report], *, carried: bool) -> None:
         """`carried`: each batch takes the drives' state along and brings it back with its runs."""
@@ -214,24 +214,17 @@ class _Campaign:
         its drives.
         """
         logging.getLogger("storagelab").info("block %d: %s", task.number, why)
-        given_up = self._schedule.lost(task)
-        if given_up is None:
+        if (given_up := self._schedule.lost(task)) is None:
             return
         reason = f"{why}; this was the third process that ended during this run"
         for position, attempt in given_up.wanted.items():
             planned = given_up.block.runs[position]
-            # A run that could not even begin.
             self.reported(_Beginning().ended(planned, self._cells[planned.cell_id], attempt, None, reason))
             reason = drives_lost(why)
 
 
-def _runs_of(reports: Report) -> tuple[Run, ...]:
-    match reports:
-        case Run():
-            return (reports,)
-        case Made(runs):
-            return runs
-    return ()
+def _runs_of(report: Report) -> tuple[Run, ...]:
+    return report.runs if isinstance(report, Made) else (report,) if isinstance(report, Run) else ()
 
 
 def make_batch(work: Batch, tell: Tell) -> None:
@@ -242,7 +235,7 @@ def make_batch(work: Batch, tell: Tell) -> None:
             if made and time.monotonic() - began > work.budget_s:
                 return
             planned = work.block.runs[position]
-            cell, progress = work.block.cell_of(planned), partial(_tell_done, tell, planned)
+            cell, progress = work.block.cell_of(planned), lambda amount, of=planned: tell(Done(of, amount))
             if position not in work.wanted:
                 with suppress(RunFailed), block.open(planned) as target:  # stored, as measured or as failed
                     target.run(cell, planned.repetition, planned.seed, progress)
@@ -259,13 +252,9 @@ def make_elsewhere(work: Batch, tell: Tell) -> None:
     """Does the same as `make_batch`, on another machine, and reports only at the end."""
     reports: list[Report] = []
     make_batch(work, reports.append)
-    runs = tuple(reports for reports in reports if isinstance(reports, Run))
+    runs = tuple(report for report in reports if isinstance(report, Run))
     at_end = any(run.sequence == work.block.runs[-1].sequence for run in runs)
     tell(Made(runs, work.number, Carried() if at_end else work.state))
-
-
-def _tell_done(tell: Tell, planned: PlannedRun, amount: int) -> None:
-    tell(Done(planned, amount))
 
 
 def _profiles_of(plan: Plan, site: Site) -> dict[str, str]:
@@ -308,16 +297,6 @@ class MeasuredThenStopped(KeyboardInterrupt):
         self.run = run
 
 
-def make_run(planned: PlannedRun, cell: Cell, attempt: int, opening: Opening, progress: Progress) -> Run:
-    """Set up, measure, clean up. Raises MeasuredThenStopped."""
-    began = _Beginning()
-    measurement, reason, stopped = _measure(planned, cell, opening, progress)
-    run = began.ended(planned, cell, attempt, measurement, reason)
-    if stopped:
-        raise MeasuredThenStopped(run)
-    return run
-
-
 class _Beginning:
     """When a run began."""
 
@@ -327,25 +306,16 @@ class _Beginning:
     def ended(self, planned: PlannedRun, cell: Cell, attempt: int, measurement: Measurement | None, reason: str) -> Run:
         status, reason = _judge(measurement, reason)
         return Run(
-            **planned.model_dump(exclude={"cell_id"}),
-            cell_id=cell.cell_id,
-            attempt=attempt,
-            status=status,
-            reason=reason,
-            started_at=self._at,
-            finished_at=_now(),
-            wall_s=time.perf_counter() - self._counter_s,
-            levels=cell.levels,
-            config=cell.config,
+            **planned.model_dump(), attempt=attempt, status=status, reason=reason, started_at=self._at,
+            finished_at=_now(), wall_s=time.perf_counter() - self._counter_s, levels=cell.levels, config=cell.config,
             measurement=measurement,
-        )
+        )  # fmt: skip
 
 
-def _measure(
-    planned: PlannedRun, cell: Cell, opening: Opening, progress: Progress
-) -> tuple[Measurement | None, str, bool]:
-    """What was measured, what went wrong, and whether the user asked to stop after the measurement."""
-    measurement, reasons, finished, stopped = None, [], 0.0, False
+def make_run(planned: PlannedRun, cell: Cell, attempt: int, opening: Opening, progress: Progress) -> Run:
+    """Set up, measure, clean up. Raises MeasuredThenStopped."""
+    began, stopped = _Beginning(), False
+    measurement, reasons, finished = None, [], 0.0
     try:
         with opening() as target:
             try:
@@ -353,8 +323,7 @@ def _measure(
             except RunFailed as failure:
                 reasons.append(str(failure))
             except ValidationError as error:
-                # The reason for a failed run if a server's broken clock or counters give impossible
-                # figures.
+                # A server's broken clock or counters.
                 figures = (f"{'.'.join(map(str, one['loc']))} = {one['input']}" for one in error.errors())
                 reasons.append(f"the measured figures are impossible: {', '.join(figures)}")
             finished = time.perf_counter()
@@ -369,7 +338,10 @@ def _measure(
         stopped = True
     if measurement is not None:
         measurement = measurement.model_copy(update={"teardown_s": time.perf_counter() - finished})
-    return measurement, "\n".join(reasons), stopped
+    run = began.ended(planned, cell, attempt, measurement, "\n".join(reasons))
+    if stopped:
+        raise MeasuredThenStopped(run)
+    return run
 
 
 def _judge(measurement: Measurement | None, reason: str) -> tuple[Status, str]:

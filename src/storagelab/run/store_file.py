@@ -29,6 +29,236 @@ from storagelab.model.values import MOST
 from storagelab.model.workload import KINDS
 from storagelab.servers.durability import judged
 
+SCHEMA_VERSION = 3
+_READABLE = (1, 2, SCHEMA_VERSION)
+"""Version 1 judged every repetition: its table allows none below 1. `earlier` reads the runs of versions 1 and 2."""
+APPLICATION_ID = 0x736C6162  # "slab"
+_BUSY_TIMEOUT_S = 15.0
+_MOVE_IT = "move it away and run again"
+_ELSEWHERE = "keep the results in another folder with --results"
+_NOT_OURS = "something else changed it; if it is somebody else's store, ask them for an export"
+_TABLES = ("experiment", "run")
+
+_STEPS_A_CALL = 10_000
+_FEWEST_STEPS = 1_000_000
+"""The steps that SQLite may take for a statement, in addition to one for each byte of the file. A row takes some
+hundred, and has a thousand bytes.
+"""
+_LONGEST_VALUE_BYTES = 2**28
+_LONGEST_STATEMENT_BYTES = 100_000
+_SMALL_BYTES, _MOST_HOLLOW = 2**26, 100
+_JOURNAL_OF_SEVERAL = bytes.fromhex("d9d505f920a163d7")
+"""The end of a journal that names another file, which SQLite would read and delete. Transactions of a single store
+never need one.
+"""
+_SETTINGS = ("DEFENSIVE", True), ("TRUSTED_SCHEMA", False), ("ENABLE_VIEW", False), ("ENABLE_LOAD_EXTENSION", False)
+
+
+class Connection(sqlite3.Connection):
+    """A connection on which every statement ends."""
+
+    file: Path | None = None
+    """The store, once its schema is known to be ours; then its size limits how long a statement may take."""
+    _steps_left = 0
+
+    def execute(self, *statement: Any) -> sqlite3.Cursor:
+        self._steps_left = _FEWEST_STEPS + (self.file.stat().st_size if self.file is not None else 0)
+        return super().execute(*statement)
+
+    def take_steps(self) -> bool:
+        """SQLite calls this; it returns whether to interrupt the statement."""
+        self._steps_left -= _STEPS_A_CALL
+        return self._steps_left < 0
+
+
+def connect(file: Path, mode: str) -> Connection:
+    """Raises StoreError, also for anything but a regular file."""
+    _refuse_odd_file(file, mode)
+    with plain_errors(file):
+        uri = f"{file.absolute().as_uri()}?mode={mode}"
+        connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S, factory=Connection)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _LONGEST_STATEMENT_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        connection.set_progress_handler(connection.take_steps, _STEPS_A_CALL)
+        for name, on in _SETTINGS:
+            if (number := getattr(sqlite3, f"SQLITE_DBCONFIG_{name}", None)) is not None:  # Python 3.12 and later
+                getattr(connection, "setconfig")(number, on)  # noqa: B009 - the types are those of 3.11
+        for setting in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0", "temp_store = MEMORY"):
+            connection.execute(f"PRAGMA {setting}").close()
+        return connection
+
+
+def _refuse_odd_file(file: Path, mode: str) -> None:
+    """Raises StoreError for anything but a regular file, for a file that consists mostly of holes, and for a file
+    that SQLite would take for its journal.
+    """
+    try:
+        facts = file.stat()
+    except FileNotFoundError:
+        if file.is_symlink():
+            raise _unreadable(file) from None
+        return
+    except OSError:
+        raise _unreadable(file) from None
+    if not stat.S_ISREG(facts.st_mode):
+        raise _unreadable(file)
+    if mode == "rwc" and file.is_symlink():
+        raise StoreError(
+            f"{file} is a link, to {os.path.realpath(file)}\n"
+            "  storagelab adds no runs through a link: name the folder of that file, or of its own, with --results"
+        )
+    if facts.st_size > _SMALL_BYTES and facts.st_blocks * 512 < facts.st_size // _MOST_HOLLOW:
+        raise StoreError(f"{file} is not a storagelab store: nearly all of it is holes\n  {_MOVE_IT}")
+    for journal in (file.with_name(f"{file.name}{end}") for end in ("-journal", "-wal", "-shm")):
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(journal.lstat().st_mode):
+                raise StoreError(f"{journal} is no regular file, as SQLite's journals are\n  {_MOVE_IT}")
+            with journal.open("rb") as content:
+                content.seek(max(0, os.fstat(content.fileno()).st_size - len(_JOURNAL_OF_SEVERAL)))
+                if content.read() == _JOURNAL_OF_SEVERAL:
+                    raise StoreError(f"{journal} names another file, which SQLite would delete\n  {_NOT_OURS}")
+
+
+def _unreadable(file: Path) -> StoreError:
+    return StoreError(f"{file} is not a readable file\n  {_MOVE_IT}")
+
+
+@contextlib.contextmanager
+def plain_errors(file: Path) -> Iterator[None]:
+    """Turns SQLite's errors into StoreErrors."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise StoreError(f"{file}: {error}\n  stored runs never change, and each run is stored only once") from error
+    except sqlite3.Error as error:
+        raise StoreError(f"{file}: {_plain_text(error, file)}") from error
+
+
+def _plain_text(error: sqlite3.Error, file: Path) -> str:
+    """SQLite's message, and what to do. The lowest byte of the code is the kind of error."""
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            holder = processes.holders_text(file) or "a process that can't be seen from here"
+            return f"{error}\n  {holder} holds its lock: wait for it, or end it, and do this again"
+        case sqlite3.SQLITE_FULL:
+            return f"{error}\n  make room on its disk, or {_ELSEWHERE}"
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+            return f"{error}\n  check that you may read and write it, and make files in its folder; or {_ELSEWHERE}"
+        case sqlite3.SQLITE_TOOBIG:
+            return f"{error}: a value has more than {_LONGEST_VALUE_BYTES:,} bytes\n  {_NOT_OURS}"
+        case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_AUTH:
+            return f"is not as storagelab makes it: {error}\n  {_NOT_OURS}"
+    return f"{error}\n  is the disk full, or the file damaged or not writable?"
+
+
+def ask(connection: sqlite3.Connection, file: Path, statement: str) -> list[Any]:
+    """Raises StoreError."""
+    with plain_errors(file):
+        return connection.execute(statement).fetchall()
+
+
+def is_empty(connection: sqlite3.Connection, file: Path) -> bool:
+    """Whether there is no store yet, or only one that was not made completely. Raises StoreError if the file is not
+    a database.
+    """
+    with plain_errors(file):
+        try:
+            return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            with file.open("rb") as content:  # the application number in its header survives most damage
+                if content.read(72)[68:] == APPLICATION_ID.to_bytes(4, "big"):
+                    raise damaged(file, [str(error)], None) from error
+            raise StoreError(f"{file} is not a storagelab store: {error}\n  {_MOVE_IT}") from error
+
+
+def check_made_by_us(connection: Connection, file: Path) -> None:
+    """Raises StoreError for a store of another program or version, and for one with anything that storagelab didn't
+    make. From then on SQLite allows only what storagelab asks.
+    """
+    ((version,),) = ask(connection, file, "PRAGMA user_version")
+    ((application,),) = ask(connection, file, "PRAGMA application_id")
+    if application != APPLICATION_ID:
+        raise StoreError(f"{file} is not a storagelab store\n  {_MOVE_IT}")
+    if version not in _READABLE:
+        raise StoreError(
+            f"{file} was written with schema version {version}; this storagelab reads version {SCHEMA_VERSION}\n"
+            "  use the storagelab that wrote it, or keep new results elsewhere with --results"
+        )
+    found = ask(connection, file, "SELECT type, name, tbl_name, sql FROM sqlite_schema")
+    for kind, name, table, sql in found:
+        if not _is_ours(kind, name, table, sql):
+            what = f"{str(kind)[:20]} {str(name)[:60]!r}"
+            raise StoreError(f"{file} is not as storagelab makes it: {what}\n  {_NOT_OURS}")
+    tables = {name for kind, name, _, _ in found if kind == "table"}
+    if lost := [name for name in _TABLES if name not in tables]:
+        raise StoreError(f"{file} is not as storagelab makes it: it has no table {lost[0]!r}\n  {_NOT_OURS}")
+    connection.file = file
+    connection.set_authorizer(_allowed)
+
+
+def _is_ours(kind: object, name: object, table: object, sql: object) -> bool:
+    if sql is None:  # the index of a primary key
+        return kind == "index" and table in _TABLES and str(name).startswith("sqlite_autoindex_")
+    return isinstance(sql, str) and _bare(sql) in _our_statements()
+
+
+@cache
+def _our_statements() -> frozenset[str]:
+    """What each version of the schema may contain, without comments and blanks."""
+    ours = {_bare(statement.rstrip().removesuffix(";")) for statement in schema_statements()}
+    today, first = "repetition INTEGER NOT NULL,", "repetition INTEGER NOT NULL CHECK (repetition >= 1),"
+    return frozenset(ours | {one.replace(today, first) for one in ours})
+
+
+def _bare(statement: str) -> str:
+    return " ".join(re.sub(r"--[^\n]*", " ", statement).split())
+
+
+def schema_statements() -> Iterator[str]:
+    """The statements of the schema one by one: SQLite's own function for scripts would commit in between."""
+    statement = ""
+    for line in resources.files("storagelab.run").joinpath("schema.sql").read_text("utf-8").splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+_ALLOWED = {
+    sqlite3.SQLITE_READ: (0, {*_TABLES, "sqlite_master", "sqlite_schema"}),
+    sqlite3.SQLITE_INSERT: (0, {"run"}),
+    sqlite3.SQLITE_FUNCTION: (1, {"coalesce", "count", "iif", "json_remove", "json_valid", "max", "sum"}),
+    sqlite3.SQLITE_PRAGMA: (0, {"query_only", "quick_check"}),
+}
+"""What a statement may do, with which names: those in the first or second place of what SQLite says of it."""
+
+
+def _allowed(action: int, *names: str | None) -> int:
+    """SQLite asks this about everything that a statement would do, when the statement is prepared."""
+    place, known = _ALLOWED.get(action, (0, set()))
+    ok = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_TRANSACTION) or names[place] in known
+    return sqlite3.SQLITE_OK if ok else sqlite3.SQLITE_DENY
+
+
+def check_whole(connection: sqlite3.Connection, file: Path) -> None:
+    """Runs SQLite's own check of every page: 0.4 s for half a gigabyte. Raises StoreError."""
+    try:
+        found = connection.execute("PRAGMA quick_check(5)").fetchall()
+    except sqlite3.OperationalError:
+        with plain_errors(file):
+            raise
+    except sqlite3.DatabaseError as error:
+        raise damaged(file, [str(error)], None) from error
+    if found != [("ok",)]:
+        raise damaged(file, [line for (problem,) in found for line in str(problem).splitlines()], None)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
 _LISTED = 5
 _SHOWN = 60
 _OUT_OF_BOUNDS = "is out of range"
@@ -38,13 +268,16 @@ Shared = dict[object, Any]
 """The configurations and levels of cells, and environments, by their texts: many runs share them."""
 
 
-def read_run(columns: Sequence[str], row: Sequence[Any], shared: Shared) -> Run | str:
+RUN_COLUMNS = tuple(Run.model_fields)
+
+
+def read_run(row: Sequence[Any], shared: Shared) -> Run | str:
     """A stored row (texts as text or bytes) as a value; or which run can't be read, and why.
 
     A run in which no time passed counts as failed: nothing can be divided by it. All rows of one store use the same
     `shared`.
     """
-    fields = dict(zip(columns, row, strict=True))
+    fields = dict(zip(RUN_COLUMNS, row, strict=True))
     try:
         texts = {name: value.decode() if isinstance(value, bytes) else value for name, value in fields.items()}
         run = _run_of(texts, shared)
@@ -59,12 +292,8 @@ def read_run(columns: Sequence[str], row: Sequence[Any], shared: Shared) -> Run 
 def _run_of(row: Mapping[str, Any], shared: Shared) -> Run:
     key = row["config"], row["levels"]
     config, levels = shared.get(key) or (_config(row["config"]), json.loads(row["levels"]))
-    run = Run(
-        **{name: value for name, value in row.items() if name not in ("levels", "config", "measurement")},
-        levels=levels,
-        config=config,
-        measurement=_measurement(row["measurement"], config, shared) if row["measurement"] else None,
-    )
+    measurement = _measurement(row["measurement"], config, shared) if row["measurement"] else None
+    run = Run(**{**row, "levels": levels, "config": config, "measurement": measurement})
     shared[key] = run.config, run.levels
     return run
 
@@ -168,246 +397,3 @@ def experiment_of_today(experiment: Any) -> Any:
             kept = {name: value for name, value in race.items() if name not in ("small", "goal")}
             return {**experiment, "race": kept}
     return experiment
-
-
-SCHEMA_VERSION = 3
-_READABLE = (1, 2, SCHEMA_VERSION)
-"""Version 1 judged every repetition: its table allows none below 1. `earlier` reads the runs of versions 1 and 2."""
-APPLICATION_ID = 0x736C6162  # "slab"
-_BUSY_TIMEOUT_S = 15.0
-_MOVE_IT = "move it away and run again"
-_ELSEWHERE = "keep the results in another folder with --results"
-_NOT_OURS = "something else changed it; if it is somebody else's store, ask them for an export"
-_TABLES = ("experiment", "run")
-
-_STEPS_A_CALL = 10_000
-_FEWEST_STEPS = 1_000_000
-"""The steps that SQLite may take for a statement, in addition to one for each byte of the file. A row takes some
-hundred, and has a thousand bytes.
-"""
-_LONGEST_VALUE_BYTES = 2**28
-_LONGEST_STATEMENT_BYTES = 100_000
-_SMALL_BYTES, _MOST_HOLLOW = 2**26, 100
-_JOURNAL_OF_SEVERAL = bytes.fromhex("d9d505f920a163d7")
-"""The end of a journal that names another file, which SQLite would read and delete. Transactions of a single store
-never need one.
-"""
-_SETTINGS = ("DEFENSIVE", True), ("TRUSTED_SCHEMA", False), ("ENABLE_VIEW", False), ("ENABLE_LOAD_EXTENSION", False)
-
-
-class Connection(sqlite3.Connection):
-    """A connection on which every statement ends."""
-
-    file: Path | None = None
-    """The store, once its schema is known to be ours; then its size limits how long a statement may take."""
-    _steps_left = 0
-
-    def execute(self, *statement: Any) -> sqlite3.Cursor:
-        self._steps_left = _FEWEST_STEPS + (self.file.stat().st_size if self.file is not None else 0)
-        return super().execute(*statement)
-
-    def take_steps(self) -> bool:
-        """SQLite calls this; it returns whether to interrupt the statement."""
-        self._steps_left -= _STEPS_A_CALL
-        return self._steps_left < 0
-
-
-def connect(file: Path, mode: str) -> Connection:
-    """Raises StoreError, also for anything but a regular file."""
-    _refuse_odd_file(file, mode)
-    with plain_errors(file):
-        uri = f"{file.absolute().as_uri()}?mode={mode}"
-        connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S, factory=Connection)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _LONGEST_STATEMENT_BYTES)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        connection.set_progress_handler(connection.take_steps, _STEPS_A_CALL)
-        for name, on in _SETTINGS:
-            number = getattr(sqlite3, f"SQLITE_DBCONFIG_{name}", None)
-            if number is not None:  # Python 3.12 and later
-                getattr(connection, "setconfig")(number, on)  # noqa: B009 - the types are those of 3.11
-        for setting in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0", "temp_store = MEMORY"):
-            connection.execute(f"PRAGMA {setting}").close()
-        return connection
-
-
-def _refuse_odd_file(file: Path, mode: str) -> None:
-    """Raises StoreError for anything but a regular file, for a file that consists mostly of holes, and for a file
-    that SQLite would take for its journal.
-    """
-    try:
-        facts = file.stat()
-    except FileNotFoundError:
-        if file.is_symlink():
-            raise _unreadable(file) from None
-        return
-    except OSError:
-        raise _unreadable(file) from None
-    if not stat.S_ISREG(facts.st_mode):
-        raise _unreadable(file)
-    if mode == "rwc" and file.is_symlink():
-        raise StoreError(
-            f"{file} is a link, to {os.path.realpath(file)}\n"
-            "  storagelab adds no runs through a link: name the folder of that file, or of its own, with --results"
-        )
-    if facts.st_size > _SMALL_BYTES and facts.st_blocks * 512 < facts.st_size // _MOST_HOLLOW:
-        raise StoreError(f"{file} is not a storagelab store: nearly all of it is holes\n  {_MOVE_IT}")
-    for beside in (file.with_name(f"{file.name}{end}") for end in ("-journal", "-wal", "-shm")):
-        _refuse_odd_journal(beside)
-
-
-def _refuse_odd_journal(file: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISREG(file.lstat().st_mode):
-            raise StoreError(f"{file} is no regular file, as SQLite's journals are\n  {_MOVE_IT}")
-        with file.open("rb") as content:
-            content.seek(max(0, os.fstat(content.fileno()).st_size - len(_JOURNAL_OF_SEVERAL)))
-            if content.read() == _JOURNAL_OF_SEVERAL:
-                raise StoreError(f"{file} names another file, which SQLite would delete\n  {_NOT_OURS}")
-
-
-def _unreadable(file: Path) -> StoreError:
-    return StoreError(f"{file} is not a readable file\n  {_MOVE_IT}")
-
-
-@contextlib.contextmanager
-def plain_errors(file: Path) -> Iterator[None]:
-    """Turns SQLite's errors into StoreErrors."""
-    try:
-        yield
-    except sqlite3.IntegrityError as error:
-        raise StoreError(f"{file}: {error}\n  stored runs never change, and each run is stored only once") from error
-    except sqlite3.Error as error:
-        raise StoreError(f"{file}: {_plain_text(error, file)}") from error
-
-
-def _plain_text(error: sqlite3.Error, file: Path) -> str:
-    """SQLite's message, and what to do. The lowest byte of the code is the kind of error."""
-    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            holder = processes.holders_text(file) or "a process that can't be seen from here"
-            return f"{error}\n  {holder} holds its lock: wait for it, or end it, and do this again"
-        case sqlite3.SQLITE_FULL:
-            return f"{error}\n  make room on its disk, or {_ELSEWHERE}"
-        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-            return f"{error}\n  check that you may read and write it, and make files in its folder; or {_ELSEWHERE}"
-        case sqlite3.SQLITE_TOOBIG:
-            return f"{error}: a value has more than {_LONGEST_VALUE_BYTES:,} bytes\n  {_NOT_OURS}"
-        case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_AUTH:
-            return f"is not as storagelab makes it: {error}\n  {_NOT_OURS}"
-    return f"{error}\n  is the disk full, or the file damaged or not writable?"
-
-
-def ask(connection: sqlite3.Connection, file: Path, statement: str) -> list[Any]:
-    """Raises StoreError."""
-    with plain_errors(file):
-        return connection.execute(statement).fetchall()
-
-
-def is_empty(connection: sqlite3.Connection, file: Path) -> bool:
-    """Whether there is no store yet, or only one that was not made completely. Raises StoreError if the file is not
-    a database.
-    """
-    with plain_errors(file):
-        try:
-            return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError as error:
-            if _begins_as_a_store(file):
-                raise damaged(file, [str(error)], None) from error
-            raise StoreError(f"{file} is not a storagelab store: {error}\n  {_MOVE_IT}") from error
-
-
-def _begins_as_a_store(file: Path) -> bool:
-    """Whether the file is a storagelab store, by the application number in its header, which survives most damage."""
-    with file.open("rb") as content:
-        return content.read(72)[68:] == APPLICATION_ID.to_bytes(4, "big")
-
-
-def check_made_by_us(connection: Connection, file: Path) -> None:
-    """Raises StoreError for a store of another program or version, and for one with anything that storagelab didn't
-    make. From then on SQLite allows only what storagelab asks.
-    """
-    ((version,),) = ask(connection, file, "PRAGMA user_version")
-    ((application,),) = ask(connection, file, "PRAGMA application_id")
-    if application != APPLICATION_ID:
-        raise StoreError(f"{file} is not a storagelab store\n  {_MOVE_IT}")
-    if version not in _READABLE:
-        raise StoreError(
-            f"{file} was written with schema version {version}; this storagelab reads version {SCHEMA_VERSION}\n"
-            "  use the storagelab that wrote it, or keep new results elsewhere with --results"
-        )
-    found = ask(connection, file, "SELECT type, name, tbl_name, sql FROM sqlite_schema")
-    for kind, name, table, sql in found:
-        if not _is_ours(kind, name, table, sql):
-            what = f"{str(kind)[:20]} {str(name)[:60]!r}"
-            raise StoreError(f"{file} is not as storagelab makes it: {what}\n  {_NOT_OURS}")
-    tables = {name for kind, name, _, _ in found if kind == "table"}
-    if lost := [name for name in _TABLES if name not in tables]:
-        raise StoreError(f"{file} is not as storagelab makes it: it has no table {lost[0]!r}\n  {_NOT_OURS}")
-    connection.file = file
-    connection.set_authorizer(_allowed)
-
-
-def _is_ours(kind: object, name: object, table: object, sql: object) -> bool:
-    if sql is None:  # the index of a primary key
-        return kind == "index" and table in _TABLES and str(name).startswith("sqlite_autoindex_")
-    return isinstance(sql, str) and _bare(sql) in _our_statements()
-
-
-@cache
-def _our_statements() -> frozenset[str]:
-    """What each version of the schema may contain, without comments and blanks."""
-    ours = {_bare(statement.rstrip().removesuffix(";")) for statement in schema_statements()}
-    today, first = "repetition INTEGER NOT NULL,", "repetition INTEGER NOT NULL CHECK (repetition >= 1),"
-    return frozenset(ours | {one.replace(today, first) for one in ours})
-
-
-def _bare(statement: str) -> str:
-    return " ".join(re.sub(r"--[^\n]*", " ", statement).split())
-
-
-def schema_statements() -> Iterator[str]:
-    """The statements of the schema one by one: SQLite's own function for scripts would commit in between."""
-    statement = ""
-    for line in resources.files("storagelab.run").joinpath("schema.sql").read_text("utf-8").splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
-_FUNCTIONS = {"coalesce", "count", "iif", "json_remove", "json_valid", "max", "sum"}
-_SETTINGS_ASKED = {"query_only", "quick_check"}
-
-
-def _allowed(action: int, one: str | None, other: str | None, *_: object) -> int:
-    """SQLite asks this about everything that a statement would do, when the statement is prepared."""
-    match action:
-        case sqlite3.SQLITE_SELECT | sqlite3.SQLITE_TRANSACTION:
-            ok = True
-        case sqlite3.SQLITE_READ:
-            ok = one in (*_TABLES, "sqlite_master", "sqlite_schema")
-        case sqlite3.SQLITE_INSERT:
-            ok = one == "run"
-        case sqlite3.SQLITE_FUNCTION:
-            ok = other in _FUNCTIONS
-        case sqlite3.SQLITE_PRAGMA:
-            ok = one in _SETTINGS_ASKED
-        case _:
-            ok = False
-    return sqlite3.SQLITE_OK if ok else sqlite3.SQLITE_DENY
-
-
-def check_whole(connection: sqlite3.Connection, file: Path) -> None:
-    """Runs SQLite's own check of every page: 0.4 s for half a gigabyte. Raises StoreError."""
-    try:
-        found = connection.execute("PRAGMA quick_check(5)").fetchall()
-    except sqlite3.OperationalError:
-        with plain_errors(file):
-            raise
-    except sqlite3.DatabaseError as error:
-        raise damaged(file, [str(error)], None) from error
-    if found != [("ok",)]:
-        raise damaged(file, [line for (problem,) in found for line in str(problem).splitlines()], None)

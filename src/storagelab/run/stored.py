@@ -14,9 +14,9 @@ from storagelab.findings.raced import ROUNDS_OF_A_BUDGET, RaceState, race_state
 from storagelab.findings.times import TimedRun, timed
 from storagelab.model.measurement import Run, host_of
 from storagelab.model.plan import MOST_REPETITIONS, Experiment, Plan
-from storagelab.run.store import FILE_NAME, Store
+from storagelab.run.store import FILE_NAME, Store, differences
 from storagelab.run.store_file import damaged, reason_of
-from storagelab.spec import matrix, named_files, reading
+from storagelab.spec import matrix, reading
 
 
 class Stored(NamedTuple):
@@ -108,12 +108,11 @@ def _plan(experiment: Experiment) -> Plan:
 
 
 def _experiment(store: Store, given: Path | None) -> tuple[Experiment, Plan, list[str]]:
-    lost: list[str] = []
     try:
         experiment = store.experiment()
-        return experiment, _plan(experiment), lost
+        return experiment, _plan(experiment), []
     except StoreError as error:
-        lost.append(" ".join(str(error).split("\n")[:2]))
+        lost = [" ".join(str(error).split("\n")[:2])]
     try:
         experiment = reading.parse(store.spec_text(), f"{store.folder.name}.toml")
         return experiment, matrix.expand(experiment), lost
@@ -127,9 +126,7 @@ def _experiment(store: Store, given: Path | None) -> tuple[Experiment, Plan, lis
 
 def as_run(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Plan:
     """The plan that these runs of an experiment followed; for a race, its rounds so far."""
-    if experiment.race is None:
-        return plan
-    return plan_of(experiment, runs)
+    return plan if experiment.race is None else plan_of(experiment, runs)
 
 
 def of_plan(file: Path, plan: Plan, runs: Sequence[Run]) -> tuple[Run, ...]:
@@ -143,10 +140,10 @@ def of_plan(file: Path, plan: Plan, runs: Sequence[Run]) -> tuple[Run, ...]:
 def _of_plan(plan: Plan, runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str]]:
     """The runs of the plan's cells, and a description of the runs that belong to none."""
     levels = {cell.cell_id: cell.levels for cell in plan.cells}
-    fitting = tuple(run for run in runs if levels.get(run.cell_id) == run.levels)
-    strange = [run for run in runs if levels.get(run.cell_id) != run.levels]
-    return fitting, [
-        f"run {run.cell_id[:40]}, repetition {run.repetition}: no cell of that name has its levels" for run in strange
+    return tuple(run for run in runs if levels.get(run.cell_id) == run.levels), [
+        f"run {run.cell_id[:40]}, repetition {run.repetition}: no cell of that name has its levels"
+        for run in runs
+        if levels.get(run.cell_id) != run.levels
     ]
 
 
@@ -166,10 +163,8 @@ def gathered(parts: Sequence[Stored]) -> Gathered:
     """
     first, *others = parts
     for other in others:
-        changes = reading.differences(first.experiment.canonical, other.experiment.canonical)
-        changes += named_files.differences(first.experiment.files, other.experiment.files)
-        listed = "".join(f"\n    {change}" for change in changes if not change.startswith("seed: "))
-        if listed:
+        changes = differences(first.experiment, other.experiment)
+        if listed := "".join(f"\n    {change}" for change in changes if not change.startswith("seed: ")):
             raise StoreError(
                 f"{other.folder} has another spec than {first.folder}:{listed}\n  only their seeds may differ"
             )
@@ -191,15 +186,9 @@ def gathered(parts: Sequence[Stored]) -> Gathered:
     runs: list[Run] = []
     before = length = burnt_in = 0
     for part in parts:
-        runs += [
-            run.model_copy(
-                update={
-                    "repetition": run.repetition - burnt_in if run.burn_in else run.repetition + before,
-                    "sequence": run.sequence + length,
-                }
-            )
-            for run in part.runs
-        ]
+        for run in part.runs:
+            repetition = run.repetition - burnt_in if run.burn_in else run.repetition + before
+            runs.append(run.model_copy(update={"repetition": repetition, "sequence": run.sequence + length}))
         before += part.experiment.repetitions
         length += len(part.plan.runs)
         burnt_in += max((1 - run.repetition for run in part.plan.runs), default=0)
@@ -208,27 +197,28 @@ def gathered(parts: Sequence[Stored]) -> Gathered:
 
 def _check(part: Stored) -> None:
     """Raises StoreError unless the part is a campaign of real servers that knows its host."""
+    measured = [run for run in part.runs if run.measurement is not None]
     if "/" in part.experiment.name:
-        raise StoreError(f"{part.folder} holds the small worlds of a race\n  gather measured campaigns")
-    if part.experiment.blocks > 1:
-        raise StoreError(
-            f"{part.folder} prepares levels several times, and hosts are not compared across preparations\n"
+        problem = "holds the small worlds of a race\n  gather measured campaigns"
+    elif part.experiment.blocks > 1:
+        problem = (
+            "prepares levels several times, and hosts are not compared across preparations\n"
             "  run each host's campaign by itself, with blocks left out"
         )
-    if part.experiment.race is not None:
-        raise StoreError(f"{part.folder} is a race, which is decided round by round on one host\n  run all repetitions")
-    measured = [run for run in part.runs if run.measurement is not None]
-    if any(run.config.simulated for run in part.runs):
-        raise StoreError(
-            f"{part.folder} is simulated: the same runs come out on every host\n  gather measured campaigns"
-        )
-    if not measured:
-        raise StoreError(f"{part.folder} has no run that was measured")
-    if not all(map(host_of, measured)):
-        raise StoreError(
-            f"{part.folder} doesn't say on which host it was made: a container has no permanent name\n"
+    elif part.experiment.race is not None:
+        problem = "is a race, which is decided round by round on one host\n  run all repetitions"
+    elif any(run.config.simulated for run in part.runs):
+        problem = "is simulated: the same runs come out on every host\n  gather measured campaigns"
+    elif not measured:
+        problem = "has no run that was measured"
+    elif not all(map(host_of, measured)):
+        problem = (
+            "doesn't say on which host it was made: a container has no permanent name\n"
             "  set STORAGELAB_HOST to the host's name before `storagelab run`"
         )
+    else:
+        return
+    raise StoreError(f"{part.folder} {problem}")
 
 
 # --- A race while it runs ---------------------------------------------------------------------------------------------
@@ -245,13 +235,14 @@ class Racing:
         tell: Callable[[RaceState], None] = lambda _: None,
     ) -> None:
         """Raises SpecError if the experiment can't be raced."""
-        hint = 'Set order = "randomised", or run it without a race.'
+        problem = ""
         if experiment.order == "cell-by-cell":
-            problem = "can't be raced: in the order cell-by-cell, layouts don't run in rounds, so none is ever behind"
-            raise SpecError(problem, file=experiment.source, key="order", hint=hint)
-        if experiment.order == "as-listed" and any(not cell.config.simulated for cell in whole(experiment, 1).cells):
-            problem = "can't be raced: measured layouts that run in the same order in every round are not judged"
-            raise SpecError(problem, file=experiment.source, key="order", hint=hint)
+            problem = "in the order cell-by-cell, layouts don't run in rounds, so none is ever behind"
+        elif experiment.order == "as-listed" and any(not cell.config.simulated for cell in whole(experiment, 1).cells):
+            problem = "measured layouts that run in the same order in every round are not judged"
+        if problem:
+            hint = 'Set order = "randomised", or run it without a race.'
+            raise SpecError(f"can't be raced: {problem}", file=experiment.source, key="order", hint=hint)
         self._experiment, self._budget_s, self.tell = experiment, budget_s, tell
         rounds = experiment.repetitions * (1 if budget_s is None else ROUNDS_OF_A_BUDGET)
         self._whole = whole(experiment, rounds)
