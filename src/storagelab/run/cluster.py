@@ -143,14 +143,14 @@ class Cluster(Generic[Task, Report]):
             else:
                 continue
             del self._sent[future]
-        if reports := [report for _, outcome in outcomes if not isinstance(outcome, str) for report in outcome]:
+        if reports := [report for _, outcome in outcomes if isinstance(outcome, list) for report in outcome]:
             jobs.reported(*reports)
         for task, outcome in outcomes:
-            if isinstance(outcome, str):
+            if isinstance(outcome, list):
+                jobs.ended(task)
+            else:
                 self._say(f"{outcome}; its batch is scheduled again")
                 jobs.lost(task, outcome)
-            else:
-                jobs.ended(task)
 
 
 def _outcome(future: Future) -> list[Any] | str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from storagelab.capture.folder import Watched
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.loads import raw_beside as beside
+from storagelab.loads import raw_beside
 from storagelab.machine import host, marks, temporary
 from storagelab.machine.doctor import Ability
 from storagelab.machine.privileged import privileged_settings, refuse
@@ -169,7 +169,7 @@ def _checked(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     if len({kind.provenance for kind in kinds_there}) > 1 and not all(kind.raw_io for kind in kinds_there):
         hint = "Write two specs: one series never mixes measured and simulated runs."
         raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
-    beside.check(plan, site)
+    raw_beside.check(plan, site)
     beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *made_volumes.commands(plan))
     if not allow_commands:
         refuse(beyond)
