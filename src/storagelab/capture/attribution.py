@@ -85,16 +85,14 @@ class Files:
             if known.thing is None:
                 known = self._known[inode] = File(known.path, self._watched.thing_of(known.path))
             return known
-        if inode in self._foreign:
+        paths = (_open_file(int(thread), inode) for thread in (threads() if inode not in self._foreign else ()))
+        if (path := next(filter(None, paths), None)) is None:
             return None
-        for thread in threads():
-            if (path := _open_file(int(thread), inode)) is not None:
-                thing = self._watched.thing_of(path)
-                if thing is None and not any(path.startswith(f"{folder}/") for folder in self._folders):
-                    self._foreign.add(inode)
-                    return None
-                return self._keep(inode, File(path, thing))
-        return None
+        thing = self._watched.thing_of(path)
+        if thing is None and not any(path.startswith(f"{folder}/") for folder in self._folders):
+            self._foreign.add(inode)
+            return None
+        return self._keep(inode, File(path, thing))
 
     def unknown(self, inode: _Inode, threads: Callable[[], Column], seen: Collection[int]) -> File | None:
         """One of the server's unknown files, if a thread of the server asked for it: `seen` asked for its other
@@ -274,14 +272,9 @@ class Attribution:
 
     def known_by_now(self) -> list[IoRow]:
         """The rows whose objects have become known."""
-        found, self.waiting, waiting = [], [], self.waiting
-        for file, row in waiting:
-            thing = self._watched.thing_of(file.path)
-            if thing is None:
-                self.waiting.append((file, row))
-            else:
-                found.append(row._replace(object=thing.id))
-        return found
+        looked = [(self._watched.thing_of(file.path), file, row) for file, row in self.waiting]
+        self.waiting = [(file, row) for thing, file, row in looked if thing is None]
+        return [row._replace(object=thing.id) for thing, _, row in looked if thing is not None]
 
 
 # --- how long requests took -------------------------------------------------------------------------------------------
@@ -294,12 +287,11 @@ _FEW = 16
 def log_files(watched: Watched) -> list[int]:
     """The numbers of the log's files, if they are few."""
     found: list[int] = []
-    for folder in dict.fromkeys(folder.resolve() for folder in watched.folders().values()):
-        for path in folder.glob("*"):
-            thing = watched.thing_of(str(path))
-            if thing is not None and thing.kind == "log":
-                with contextlib.suppress(OSError):
-                    found.append(path.stat().st_ino)
+    folders = dict.fromkeys(folder.resolve() for folder in watched.folders().values())
+    for path in (path for folder in folders for path in folder.glob("*")):
+        if (thing := watched.thing_of(str(path))) is not None and thing.kind == "log":
+            with contextlib.suppress(OSError):
+                found.append(path.stat().st_ino)
     return found if len(found) <= _FEW else []
 
 
@@ -362,10 +354,8 @@ class Iolog:
             if name not in self._opened:
                 self._opened.add(name)
                 lines += [f"{self._last_us} {name} add", f"{self._last_us} {name} open"]
-            if operation == SYNC:
-                lines.append(f"{self._last_us} {name} sync 0 0")
-            else:
-                lines.append(f"{self._last_us} {name} {OPERATIONS[operation]} {begin + offset} {size}")
+            span = "0 0" if operation == SYNC else f"{begin + offset} {size}"
+            lines.append(f"{self._last_us} {name} {OPERATIONS[operation]} {span}")
         self._file.write("".join(line + "\n" for line in lines).encode())
 
     def _name(self, file: File) -> tuple[str, int]:

@@ -200,10 +200,9 @@ class Taking:
         self.written.update({one.volume: one.requests for one in devices if one.operation == "write"})
         if self.file_systems is not None:
             self.file_systems.drain()
-        new = {row.object for row in rows} - self.seen
-        self.seen |= new
         folder.append(self.out, rows, devices)
-        if new:
+        if new := {row.object for row in rows} - self.seen:
+            self.seen |= new
             folder.write_manifest(self.out, self.manifest(self.gone_s, complete=False))
         # What the load asked for, and not this capture, which reads catalogs.
         others = _OTHERS.union(name for name, thing in self.ever.items() if thing.schema in self.system)
@@ -244,10 +243,8 @@ class Taking:
             return row
         thing = self.ever.get(row.object)
         key: folder.CountKey = (folder.LOG if thing and thing.kind == "log" else "data", row.operation, row.by)
-        (requests, seconds), (requests0, seconds0) = now.times.get(key, (0, 0.0)), self.last.times.get(key, (0, 0.0))
-        if requests <= requests0:
-            return row
-        return row._replace(seconds=row.requests * (seconds - seconds0) / (requests - requests0))
+        (before, before_s), (after, after_s) = (counters.times.get(key, (0, 0.0)) for counters in (self.last, now))
+        return row._replace(seconds=row.requests * (after_s - before_s) / (after - before)) if after > before else row
 
     def end(self) -> Manifest:
         seconds = self.gone_s

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from storagelab.capture.folder import Watched
 from storagelab.errors import PreflightError, RunFailed
@@ -84,8 +84,7 @@ class Engine(NamedTuple):
 @cache
 def engine_in(folder: str) -> Engine:
     """The engine in the folder of this name; `model.engines` lists the names."""
-    found: Engine = import_module(f"storagelab.engines.{folder}.engine").ENGINE
-    return found
+    return cast("Engine", import_module(f"storagelab.engines.{folder}.engine").ENGINE)
 
 
 def engine_of(config: Config) -> Engine:

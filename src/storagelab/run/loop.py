@@ -108,8 +108,9 @@ def run_all(
     if not todo and rounds is None:
         elsewhere = None  # no need to wait for a worker
     executor: Executor[Batch, Report] = elsewhere or Here(make_batch)
-    if portable(plan) or by_hand(plan):
-        # Make the folder before the first run: without it, every run would fail at its end
+    # What keeps state there: simulated drives, and volumes that a person prepares.
+    if portable(plan) or any(volume.by_hand for cell in plan.cells for volume in cell.config.volumes.values()):
+        # Made before the first run: without it, every run would fail at its end.
         folder = store.folder / STATE_FOLDER
         try:
             folder.mkdir(exist_ok=True)
@@ -133,11 +134,6 @@ def run_all(
 
 def portable(plan: Plan) -> bool:
     return all(cell.config.kind.portable for cell in plan.cells)
-
-
-def by_hand(plan: Plan) -> bool:
-    """Whether a person prepares volumes."""
-    return any(volume.by_hand for cell in plan.cells for volume in cell.config.volumes.values())
 
 
 def batches(
@@ -167,8 +163,9 @@ class _Campaign:
 
     def make(self, todo: Sequence[Batch], executor: Executor[Batch, Report], *, carried: bool) -> None:
         """`carried`: each batch takes the drives' state along and brings it back with its runs."""
-        self._schedule, self._executor = Schedule(todo, executor.at_once), executor
-        self._carried, self._texts = carried, _profiles_of(self._plan, self._site) if carried else None
+        self._schedule, self._executor, self._carried = Schedule(todo, executor.at_once), executor, carried
+        own = {drive.profile for cell in self._plan.cells for drive in cell.config.drives.values()} if carried else ()
+        self._texts = {name: profiles.text_of(name, self._site.spec_folder) for name in filter(profiles.is_own, sorted(own))}
         executor.execute(self)
 
     def assign(self) -> Batch | None:
@@ -255,12 +252,6 @@ def make_elsewhere(work: Batch, tell: Tell) -> None:
     runs = tuple(report for report in reports if isinstance(report, Run))
     at_end = any(run.sequence == work.block.runs[-1].sequence for run in runs)
     tell(Made(runs, work.number, Carried() if at_end else work.state))
-
-
-def _profiles_of(plan: Plan, site: Site) -> dict[str, str]:
-    """The texts of the user's own drive profiles."""
-    names = {drive.profile for cell in plan.cells for drive in cell.config.drives.values()}
-    return {name: profiles.text_of(name, site.spec_folder) for name in sorted(names) if profiles.is_own(name)}
 
 
 # --- what blocks keep of their drives between two batches -------------------------------------------------------------
