@@ -3,6 +3,10 @@
 An executor asks `Jobs` for tasks, does `work` on each, and passes on what `work` reports, in the calling process. A
 worker has one pipe, to its parent, and shares nothing with other workers: a worker that dies at any moment harms no
 other.
+
+The standard library's pools were tried, one of a single process for each worker, and are no shorter: they don't tell
+what a task reports before it ends, nor the exit code of a process that died; they can't kill a process at work before
+Python 3.14, as Ctrl-C must; and each has two threads, and leaves semaphores behind if it is killed.
 """
 
 from __future__ import annotations

@@ -163,9 +163,8 @@ class _Campaign:
 
     def make(self, todo: Sequence[Batch], executor: Executor[Batch, Report], *, carried: bool) -> None:
         """`carried`: each batch takes the drives' state along and brings it back with its runs."""
-        self._schedule, self._executor, self._carried = Schedule(todo, executor.at_once), executor, carried
-        own = {drive.profile for cell in self._plan.cells for drive in cell.config.drives.values()} if carried else ()
-        self._texts = {name: profiles.text_of(name, self._site.spec_folder) for name in filter(profiles.is_own, sorted(own))}
+        self._schedule, self._executor = Schedule(todo, executor.at_once), executor
+        self._carried, self._texts = carried, _profiles_of(self._plan, self._site) if carried else None
         executor.execute(self)
 
     def assign(self) -> Batch | None:
@@ -252,6 +251,12 @@ def make_elsewhere(work: Batch, tell: Tell) -> None:
     runs = tuple(report for report in reports if isinstance(report, Run))
     at_end = any(run.sequence == work.block.runs[-1].sequence for run in runs)
     tell(Made(runs, work.number, Carried() if at_end else work.state))
+
+
+def _profiles_of(plan: Plan, site: Site) -> dict[str, str]:
+    """The texts of the user's own drive profiles."""
+    names = {drive.profile for cell in plan.cells for drive in cell.config.drives.values()}
+    return {name: profiles.text_of(name, site.spec_folder) for name in sorted(names) if profiles.is_own(name)}
 
 
 # --- what blocks keep of their drives between two batches -------------------------------------------------------------

@@ -48,8 +48,8 @@ class Store:
 
     def __init__(self, folder: Path, connection: store_file.Connection, set_aside: Path | None = None) -> None:
         """`set_aside` is the new place of a store that belonged to another spec and held no usable run."""
-        self.folder, self._connection, self.set_aside = folder, connection, set_aside
-        self._file = folder / FILE_NAME
+        self.folder, self._file = folder, folder / FILE_NAME
+        self._connection, self.set_aside = connection, set_aside
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
@@ -224,10 +224,9 @@ class Store:
             return
         kind, options = "results of all repetitions, not of a race", ""
         if stored.race is not None:
-            margin = f"{100 * stored.race.within:g}"
-            kind, options = "a race without a margin", " --find-best"
-            if stored.race.within:
-                kind, options = f"a race with a margin of {margin} %", f"{options} --within {margin}%"
+            margin = f"{100 * stored.race.within:g}" if stored.race.within else ""
+            kind = f"a race with a margin of {margin} %" if margin else "a race without a margin"
+            options = " --find-best" + (f" --within {margin}%" if margin else "")
         raise StoreError(
             f"{self._file}: it holds {kind}\n  to continue it: storagelab run SPEC{options}\n  or keep the new results "
             "elsewhere with --results: a race is never mixed with all repetitions"
@@ -250,20 +249,18 @@ class Store:
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
     """Hold the folder's lock file. The kernel releases the lock when its holder dies, however it dies."""
+    lock = folder / LOCK_FILE
     try:
-        file = open_to_append(folder / LOCK_FILE, within=folder)
+        file = open_to_append(lock, within=folder)
     except OSError as error:
         raise StoreError(f"{folder} is not writable: {LOCK_FILE}: {error.strerror}\n  {_ELSEWHERE}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = (
-                processes.holders_text(folder / LOCK_FILE)
-                or "one that can't be seen from here, such as on another machine"
-            )
+            unseen = "one that can't be seen from here, such as on another machine"
             raise StoreError(
-                f"another storagelab is running this experiment in {folder}: {holder}\n"
+                f"another storagelab is running this experiment in {folder}: {processes.holders_text(lock) or unseen}\n"
                 "  wait for it to end, or keep these results elsewhere with --results"
             ) from error
         except OSError as error:
