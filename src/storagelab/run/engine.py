@@ -28,8 +28,7 @@ from storagelab.servers.durability import compared
 from storagelab.servers.found import Found
 from storagelab.servers.starting import Kind, try_kinds
 from storagelab.servers.steps import by_server, places_of
-from storagelab.volumes import for_block as kept_volumes
-from storagelab.volumes import for_run as made_volumes
+from storagelab.volumes import for_block, for_run
 from storagelab.volumes.folders import Folders, Site
 from storagelab.volumes.for_block import KeptVolumes
 
@@ -44,13 +43,13 @@ class _Independent:
         return sorted(wanted)
 
     def open(self, planned: PlannedRun) -> AbstractContextManager[Target]:
-        return kept_volumes.opened(self._block.cell_of(planned), self._site, open_target, self._volumes)
+        return for_block.opened(self._block.cell_of(planned), self._site, open_target, self._volumes)
 
 
 @contextmanager
 def independent(block: PlannedBlock, site: Site, state: State) -> Iterator[Block]:
     """Opens a block that keeps nothing but volumes that are made for blocks."""
-    with kept_volumes.kept(block, site, state) as volumes:
+    with for_block.kept(block, site, state) as volumes:
         yield _Independent(block, site, volumes)
 
 
@@ -132,7 +131,7 @@ def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
     Raises PreflightError with the server's own message for one that does not start.
     """
     with reporting_to(tell):
-        made_volumes.try_making(plan, site)
+        for_run.try_making(plan, site)
         try_kinds(kind for engine, part in _by_engine(plan) for kind in engine.kinds(part, site))
 
 
@@ -149,7 +148,7 @@ def remove_templates(plan: Plan, site: Site) -> None:
 
 def server_abilities() -> tuple[Ability, ...]:
     """The servers that this machine could start and the volumes that it could make, for the doctor."""
-    return (*(ability for engine in every_engine() for ability in engine.abilities()), *made_volumes.abilities())
+    return (*(ability for engine in every_engine() for ability in engine.abilities()), *for_run.abilities())
 
 
 def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
@@ -169,10 +168,10 @@ def _checked(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
         hint = "Write two specs: one series never mixes measured and simulated runs."
         raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
     raw_beside.check(plan, site)
-    beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *made_volumes.commands(plan))
+    beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *for_run.commands(plan))
     if not allow_commands:
         refuse(beyond)
-    making = made_volumes.check(plan, site)
+    making = for_run.check(plan, site)
     found = [engine.check(part, site) for engine, part in _by_engine(plan)]
     needs = [need for one in found for need in one.volumes]
     # Each volume once, with the most that any cell needs: cells run one after the other.
@@ -213,14 +212,18 @@ def _stop_orphan(data_folder: Path) -> bool:
     return any(engine.stop_orphan(data_folder) for engine in every_engine())
 
 
+def _stop_orphans(places: Iterable[Path]) -> list[str]:
+    stopped = [place for place in places if _stop_orphan(place / "server")]
+    return [f"stopped the server left running in {place}" for place in stopped]
+
+
 def sweep_temporary() -> list[str]:
     """End the programs that killed runs of any experiment left, and remove their things from the temporary folder.
     Returns what was done.
     """
     removed = marks.end_left_behind()
     for owned in temporary.left_behind():
-        stopped = [place for place in owned.iterdir() if _stop_orphan(place / "server")]
-        removed += [f"stopped the server left running in {place}" for place in stopped]
+        removed += _stop_orphans(owned.iterdir())
         if temporary.remove_left_behind(owned):
             removed.append(f"removed {owned}, left behind by a killed run")
     return removed
@@ -235,12 +238,11 @@ def sweep(plan: Plan, site: Site) -> list[str]:
     """
     removed = sweep_temporary()
     for config in {places_of(cell.config, site): cell.config for cell in plan.cells}.values():
-        removed += made_volumes.sweep(config, site, _stop_orphan)
+        removed += for_run.sweep(config, site, _stop_orphan)
         volumes = site.volume_paths(config)
         folders, kept = Folders(site, volumes), templates.folders_of(site, volumes)
         left = [*folders.leftovers(), *kept.leftovers()]
-        stopped = [folder for folder in left if _stop_orphan(folder / "server")]
-        removed += [f"stopped the server left running in {folder}" for folder in stopped]
+        removed += _stop_orphans(left)
         if config.target.attached:
             dropped = engine_of(config).drop_leftovers(config, site)
             removed += [f"dropped {name}, left on the server by a killed run" for name in dropped]

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from storagelab.machine.outputs import open_to_append
 from storagelab.model.measurement import Run
@@ -78,17 +78,14 @@ class RunProgress:
             TextColumn("{task.description}", markup=False),  # a level may contain brackets
             BarColumn(bar_width=24),
             TextColumn("{task.fields[count]}  {task.fields[eta]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task: TaskID | None = None
+            console=console, transient=True, disable=not console.is_terminal,
+        )  # fmt: skip
+        self._task = self._bar.add_task("", total=float(self.total), count="", eta="")
 
     # --- context -----------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         self._bar.start()
-        self._task = self._bar.add_task("", total=float(self.total), count="", eta="")
         return self
 
     def __exit__(
@@ -150,8 +147,7 @@ class RunProgress:
         done = self.done
         self._left, self._eta_until_s = {(run.cell_id, run.repetition): run for run in runs}, 0.0
         self.total = done + len(runs)
-        if self._task is not None:
-            self._bar.update(self._task, total=float(self.total))
+        self._bar.update(self._task, total=float(self.total))
 
     # --- showing -----------------------------------------------------------------------------------------------------
 
@@ -162,7 +158,7 @@ class RunProgress:
             self.console.print(line, soft_wrap=True)
 
     def _show(self) -> None:
-        if self._task is None or not self.console.is_terminal:
+        if not self.console.is_terminal:
             return
         self._bar.update(
             self._task,

@@ -30,12 +30,10 @@ def read(name: str, results: Path, *, whole: bool = False) -> Stored:
     """What is stored of an experiment, found by its name or its spec file. If there are very many runs, only some
     are `in_detail`, unless `whole`. Raises StoreError, also for a damaged store.
     """
-    folder = _folder(name, results)
+    folder, spec = _found(name, results)
     file = folder / FILE_NAME
     with Store.reading(folder) as store:
-        experiment = store.experiment()
-        if _is_spec(name):
-            experiment = judged_as_in(experiment, reading.load(Path(name)))
+        experiment = store.experiment() if spec is None else judged_as_in(store.experiment(), spec)
         try:
             plan = _plan(experiment)
         except StoreError as error:
@@ -51,10 +49,9 @@ def salvage(name: str, results: Path) -> tuple[Stored, list[str]]:
     If its experiment can't be read, use the stored text of the spec, else the file `name`. Raises StoreError if none of
     the three can be read.
     """
-    folder = _folder(name, results)
-    given = Path(name) if _is_spec(name) else None
+    folder, spec = _found(name, results)
     with Store.salvaging(folder) as store:
-        experiment, plan, lost = _experiment(store, given)
+        experiment, plan, lost = _experiment(store, spec)
         runs, lost_runs = store.salvage()
     fitting, strange = _of_plan(plan, runs)
     return Stored(folder, experiment, as_run(experiment, plan, fitting), fitting), [*lost, *lost_runs, *strange]
@@ -82,19 +79,17 @@ def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:
     return experiment.model_copy(update=update)
 
 
-def _is_spec(name: str) -> bool:
-    return name.endswith(".toml") and Path(name).exists()
-
-
-def _folder(name: str, results: Path) -> Path:
-    folder = results / (reading.load(Path(name)).name if _is_spec(name) else name)
+def _found(name: str, results: Path) -> tuple[Path, Experiment | None]:
+    """The folder of an experiment, and the spec if `name` is its file."""
+    spec = reading.load(Path(name)) if name.endswith(".toml") and Path(name).exists() else None
+    folder = results / (name if spec is None else spec.name)
     if not folder.is_dir():
         known = sorted(place.name for place in results.glob("*") if place.is_dir())
         raise StoreError(
             f"{folder} does not exist: no experiment {folder.name!r} has been run here\n"
             f"  {'experiments with results: ' + ', '.join(known) if known else 'run one: storagelab run SPEC'}"
         )
-    return folder
+    return folder, spec
 
 
 def _plan(experiment: Experiment) -> Plan:
@@ -107,7 +102,7 @@ def _plan(experiment: Experiment) -> Plan:
         raise StoreError(f"its experiment: {reason_of(error)}") from None
 
 
-def _experiment(store: Store, given: Path | None) -> tuple[Experiment, Plan, list[str]]:
+def _experiment(store: Store, spec: Experiment | None) -> tuple[Experiment, Plan, list[str]]:
     try:
         experiment = store.experiment()
         return experiment, _plan(experiment), []
@@ -117,11 +112,10 @@ def _experiment(store: Store, given: Path | None) -> tuple[Experiment, Plan, lis
         experiment = reading.parse(store.spec_text(), f"{store.folder.name}.toml")
         return experiment, matrix.expand(experiment), lost
     except (StoreError, SpecError):
-        if given is None:
+        if spec is None:
             hint = "name its spec file instead: storagelab export --salvage FILE.toml"
             raise StoreError(f"{store.folder / FILE_NAME}: its experiment can't be read\n  {hint}") from None
-    experiment = reading.load(given)
-    return experiment, matrix.expand(experiment), lost
+    return spec, matrix.expand(spec), lost
 
 
 def as_run(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Plan:
