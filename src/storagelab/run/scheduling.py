@@ -143,6 +143,11 @@ class Batch(NamedTuple):
     def number(self) -> int:
         return self.block.number
 
+    def split(self, runs: int) -> tuple[Batch, Batch]:
+        """The batch's first wanted `runs`, and the rest."""
+        wanted = sorted(self.wanted.items())
+        return self._replace(wanted=dict(wanted[:runs])), self._replace(wanted=dict(wanted[runs:]))
+
 
 class Schedule:
     """Picks the batch for a free process: the next few runs of the idle block with the most runs left.
@@ -173,10 +178,10 @@ class Schedule:
             return None
         chosen = self._left.pop(number)
         self._runs_left -= len(chosen.wanted)
-        wanted = sorted(chosen.wanted.items())
-        scheduled = self._begun(chosen._replace(wanted=dict(wanted[:runs])))
-        if rest := dict(wanted[runs:]):
-            self._put(chosen._replace(wanted=rest))
+        scheduled, rest = chosen.split(runs)
+        self._begun(scheduled)
+        if rest.wanted:
+            self._put(rest)
         return scheduled
 
     def _begun(self, scheduled: Batch) -> Batch:
