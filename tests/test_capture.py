@@ -67,7 +67,7 @@ def sums(capture):
 
 def taken(watched, out, seconds, told=lambda *_: None, **wanted):
     try:
-        taking.take(watched, out, taking.Wanted(seconds, **wanted), told)
+        taking.take(watched, out, taking.Window(seconds, **wanted), told)
     finally:
         watched.close()
     return folder.read(out)

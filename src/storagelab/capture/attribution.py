@@ -151,7 +151,7 @@ def _open_file(thread: int, inode: _Inode) -> str | None:
     return None
 
 
-class Requested(NamedTuple):
+class FileRequests(NamedTuple):
     """Requests to the server's own files: rows to keep; and each request with the place of its file among `files`."""
 
     rows: list[IoRow]
@@ -179,9 +179,9 @@ class Attribution:
         self._open: Records | None = None
         """Requests that have not ended yet."""
 
-    def of(self, requests: Records) -> Requested:
+    def of(self, requests: Records) -> FileRequests:
         if not len(requests):
-            return Requested([], requests, np.empty(0, int), [])
+            return FileRequests([], requests, np.empty(0, int), [])
         firsts, which = _distinct(requests["device"], requests["inode"])
         inodes = list(zip(requests["device"][firsts].tolist(), requests["inode"][firsts].tolist(), strict=True))
         threads = [partial(_threads, requests, which, number) for number in range(len(inodes))]
@@ -194,7 +194,7 @@ class Attribution:
                 ours[number] = found[number] is not None
             requests, which = requests[ours[which]], which[ours[which]]
         in_order = self._in_order(requests, which, inodes)
-        return Requested(list(self._rows(requests, which, in_order, found)), requests, which, found)
+        return FileRequests(list(self._rows(requests, which, in_order, found)), requests, which, found)
 
     def _in_order(self, requests: Records, which: Column, inodes: list[_Inode]) -> Column:
         """Which requests go on where the last one to the same file did: they begin in it or at its end, and end further

@@ -37,7 +37,7 @@ _UNNAMED = {folder.ALL_TABLES, folder.LOG, folder.TEMPORARY, folder.OTHER_FILES}
 _READ_AND_WRITE: tuple[folder.Operation, ...] = ("read", "write")
 
 
-class Wanted(NamedTuple):
+class Window(NamedTuple):
     """What is asked of a capture."""
 
     seconds: float
@@ -88,15 +88,15 @@ def volumes_of(watched: Watched) -> tuple[Volume, ...]:
 class Taking:
     """A capture that goes on."""
 
-    def __init__(self, watched: Watched, out: Path, wanted: Wanted) -> None:
-        self.watched, self.out, self.wanted = watched, out, wanted
+    def __init__(self, watched: Watched, out: Path, window: Window) -> None:
+        self.watched, self.out, self.window = watched, out, window
         self.notes, self.system = list(watched.notes), folder.SYSTEM_SCHEMAS[watched.engine]
         self.volumes = volumes_of(watched)
         self._places = {Path(volume.path).stat().st_dev: volume.name for volume in self.volumes if volume.device}
-        self.tracer = tracer_of(watched, self.notes, self.volumes) if wanted.trace else None
-        if not wanted.trace:
+        self.tracer = tracer_of(watched, self.notes, self.volumes) if window.trace else None
+        if not window.trace:
             self.notes.append("The kernel's trace points were not asked for: writes are not known by table.")
-        if wanted.requests and self.tracer is None:
+        if window.requests and self.tracer is None:
             raise StoragelabError(
                 f"--requests: the requests can't be traced here\n  {self.notes[-1]} Leave --requests out, or run as "
                 "root on the server's machine."
@@ -147,9 +147,9 @@ class Taking:
             self.file_systems.begin()
         self.begin_ns = time.monotonic_ns()
         if self.files is not None:
-            self.attribution = Attribution(self.watched, self.files, self.begin_ns, self.wanted.interval_s)
+            self.attribution = Attribution(self.watched, self.files, self.begin_ns, self.window.interval_s)
         folder.begin(self.out, self.manifest(0.0, complete=False))
-        if self.wanted.requests:
+        if self.window.requests:
             if self.iolog is not None:  # of the turn before
                 self.iolog.end()
             self.iolog = Iolog((self.out / folder.REQUESTS).open("wb"), self.watched, self.begin_ns)
@@ -208,7 +208,7 @@ class Taking:
         others = _OTHERS.union(name for name, thing in self.ever.items() if thing.schema in self.system)
         asked = [row for row in rows if row.by in ("session", "log") and row.object not in others]
         self.totals.append(sum(row.requests for row in asked))
-        return sum(row.requests for row in rows) / self.wanted.interval_s
+        return sum(row.requests for row in rows) / self.window.interval_s
 
     def _counted(self, second: float, now: Counters) -> list[IoRow]:
         """The rows by the server's own counters."""
@@ -266,8 +266,8 @@ class Taking:
         if self.iolog is not None:
             self.iolog.end()
         if (change := load_change(self.totals)) is not None:
-            begin = change.interval * self.wanted.interval_s
-            per_s = [numbers.round_figure(rate / self.wanted.interval_s) for rate in (change.before, change.after)]
+            begin = change.interval * self.window.interval_s
+            per_s = [numbers.round_figure(rate / self.window.interval_s) for rate in (change.before, change.after)]
             what = f"The load changed: {per_s[0]} requests/s before, {per_s[1]} requests/s after."
             self.changes.append(Change(second=begin, what=what))
         if not sum(self.totals):
@@ -297,7 +297,7 @@ class Taking:
         return Manifest(
             storagelab=__version__, engine=self.watched.engine,  # type: ignore[arg-type]
             server_version=self.watched.version,
-            started_at=self.started_at, seconds=seconds, interval_seconds=self.wanted.interval_s,
+            started_at=self.started_at, seconds=seconds, interval_seconds=self.window.interval_s,
             connections=statistics.fmean(self.working) if self.working else None, transactions=transactions,
             unit=counters.unit, write_transactions=writing,
             cpu_seconds=used.get("server_s"), machine=self._machine(used), idle_seconds=self._idle_s(),
@@ -312,7 +312,7 @@ class Taking:
         few = _HARDLY * statistics.fmean(self.ended or [0])
         idle = (not working and ended <= few for working, ended in zip(self.working, self.ended, strict=True))
         stretches = [len(list(stretch)) for is_idle, stretch in itertools.groupby(idle) if is_idle]
-        return max(stretches, default=0) * self.wanted.interval_s
+        return max(stretches, default=0) * self.window.interval_s
 
     def _used(self) -> dict[str, float]:
         """What the machine's CPUs did so far, and what the server's processes used; nothing that can't be seen."""
@@ -353,9 +353,9 @@ class Taking:
         self.devices.close()
 
 
-def take(watched: Watched, out: Path, wanted: Wanted, progress: Progress = lambda *_: None) -> Manifest:
+def take(watched: Watched, out: Path, window: Window, progress: Progress = lambda *_: None) -> Manifest:
     """Watches a server and writes a capture; Ctrl-C ends the window early. Raises StoragelabError."""
-    taking = Taking(watched, out, wanted)
+    taking = Taking(watched, out, window)
     try:
         taking.begin()
         try:
@@ -380,14 +380,14 @@ def take(watched: Watched, out: Path, wanted: Wanted, progress: Progress = lambd
 
 def watch(taking: Taking, progress: Progress = lambda *_: None) -> None:
     """Watches until the window ends."""
-    number, wanted = 0, taking.wanted
-    while number * wanted.interval_s < wanted.seconds - 1e-9:
-        ends = min((number + 1) * wanted.interval_s, wanted.seconds)
+    number, window = 0, taking.window
+    while number * window.interval_s < window.seconds - 1e-9:
+        ends = min((number + 1) * window.interval_s, window.seconds)
         while (left := ends - taking.gone_s) > 0:
             time.sleep(min(left, LOOK_S))
             taking.look()
-        asked_per_s = taking.interval(number * wanted.interval_s)
-        number = max(number + 1, int(taking.gone_s / wanted.interval_s))
+        asked_per_s = taking.interval(number * window.interval_s)
+        number = max(number + 1, int(taking.gone_s / window.interval_s))
         progress(taking.gone_s, asked_per_s)
 
 
@@ -439,14 +439,14 @@ class Cost(NamedTuple):
     words: str
 
 
-def cost_percent(watched: Watched, wanted: Wanted, turns: int, say: Callable[[str], None]) -> Cost:
+def cost_percent(watched: Watched, window: Window, turns: int, say: Callable[[str], None]) -> Cost:
     """Measures it in pairs of stretches, in turns, by the transactions that the server ends in each. The order within a
     pair changes, so that a trend favours neither.
     """
     say(f"measuring what capturing costs: {turns} pairs of {STRETCH_S:g} s")
     pairs = []
     with tempfile.TemporaryDirectory(prefix="storagelab-") as place:
-        taking = Taking(watched, Path(place), wanted._replace(seconds=STRETCH_S))
+        taking = Taking(watched, Path(place), window._replace(seconds=STRETCH_S))
         try:
             taking.run(on=False)
             for turn in range(turns):

@@ -26,7 +26,7 @@ from storagelab.model.target import Preflight, Progress, Target
 from storagelab.run.engine import open_block, remove_templates
 from storagelab.run.estimate import estimate, learned
 from storagelab.run.executors import Executor, Here, Processes
-from storagelab.run.scheduling import Batch, Carried, InFile, Kept, Schedule, drives_lost, pending
+from storagelab.run.scheduling import Batch, DriveState, InFile, InMemory, Schedule, drives_lost, pending
 from storagelab.run.store import Store
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site
@@ -47,25 +47,25 @@ run that uses up the memory ends that process and not storagelab.
 """
 
 
-class Began(NamedTuple):
+class RunStart(NamedTuple):
     planned: PlannedRun
 
 
-class Done(NamedTuple):
+class WorkSoFar(NamedTuple):
     planned: PlannedRun
     amount: int
 
 
-class Made(NamedTuple):
+class BatchResult(NamedTuple):
     """The runs of a batch that was made elsewhere, all at once, and the drives' state after them."""
 
     runs: tuple[Run, ...]
     number: int
     """The number of the block."""
-    state: Kept
+    state: DriveState
 
 
-Report = Began | Done | Run | Made
+Report = RunStart | WorkSoFar | Run | BatchResult
 Tell = Callable[[Report], None]
 
 
@@ -180,7 +180,7 @@ class _Campaign:
     def _packed(self, scheduled: Batch) -> Batch:
         """The batch with everything that a machine without our files needs."""
         site = scheduled.site.model_copy(update={"spec_folder": Path(), "texts": self._texts})
-        return scheduled._replace(site=site, state=Carried(scheduled.state.kept()), budget_s=_BUDGET_S)
+        return scheduled._replace(site=site, state=InMemory(scheduled.state.kept()), budget_s=_BUDGET_S)
 
     def reported(self, *reports: Report) -> None:
         """Stores all runs that came together before anything else, as a listener may stop the campaign."""
@@ -188,11 +188,11 @@ class _Campaign:
             self._store.append(*runs)
         for one in reports:
             match one:
-                case Began(planned):
+                case RunStart(planned):
                     self._listener.started(planned, self._cells[planned.cell_id])
-                case Done(planned, amount):
+                case WorkSoFar(planned, amount):
                     self._listener.work_done(planned, amount)
-                case Made(_, number, state):
+                case BatchResult(_, number, state):
                     # After the runs: a drives' state that is ahead of the store is of no use.
                     with suppress(OSError):  # a state that is lost is made again
                         InFile(_state_file(self._store.folder, number)).write([state.kept()])
@@ -220,7 +220,7 @@ class _Campaign:
 
 
 def _runs_of(report: Report) -> tuple[Run, ...]:
-    return report.runs if isinstance(report, Made) else (report,) if isinstance(report, Run) else ()
+    return report.runs if isinstance(report, BatchResult) else (report,) if isinstance(report, Run) else ()
 
 
 def make_batch(work: Batch, tell: Tell) -> None:
@@ -231,12 +231,12 @@ def make_batch(work: Batch, tell: Tell) -> None:
             if made and time.monotonic() - began > work.budget_s:
                 return
             planned = work.block.runs[position]
-            cell, progress = work.block.cell_of(planned), lambda amount, of=planned: tell(Done(of, amount))
+            cell, progress = work.block.cell_of(planned), lambda amount, of=planned: tell(WorkSoFar(of, amount))
             if position not in work.wanted:
                 with suppress(RunFailed), block.open(planned) as target:  # stored, as measured or as failed
                     target.run(cell, planned.repetition, planned.seed, progress)
                 continue
-            tell(Began(planned))
+            tell(RunStart(planned))
             try:
                 tell(make_run(planned, cell, work.wanted[position], partial(block.open, planned), progress))
             except MeasuredThenStopped as stop:
@@ -250,7 +250,7 @@ def make_elsewhere(work: Batch, tell: Tell) -> None:
     make_batch(work, reports.append)
     runs = tuple(report for report in reports if isinstance(report, Run))
     at_end = any(run.sequence == work.block.runs[-1].sequence for run in runs)
-    tell(Made(runs, work.number, Carried() if at_end else work.state))
+    tell(BatchResult(runs, work.number, InMemory() if at_end else work.state))
 
 
 def _profiles_of(plan: Plan, site: Site) -> dict[str, str]:

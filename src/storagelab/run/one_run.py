@@ -114,7 +114,7 @@ class Watcher(Generic[C]):
             return {}, [Check(name="raw I/O beside the load", asked=asked, got=str(error), ok=False, read_from="fio")]
 
 
-class Composed(Generic[C]):
+class OneRun(Generic[C]):
     """A context manager for one run. Entering raises RunFailed; leaving removes everything that was made."""
 
     def __init__(self, system: System[C], server: Server[C] | None = None) -> None:

@@ -58,7 +58,7 @@ class InFile(NamedTuple):
         return str(self.path)
 
 
-class Carried:
+class InMemory:
     """A state in memory, packed or not."""
 
     def __init__(self, kept: bytes = b"") -> None:
@@ -83,7 +83,7 @@ class Carried:
         return "memory"
 
 
-Kept = InFile | Carried
+DriveState = InFile | InMemory
 
 
 def is_packed(kept: bytes) -> bool:
@@ -134,7 +134,7 @@ class Batch(NamedTuple):
     wanted: dict[int, int]
     """Position in the block -> attempt."""
     site: Site
-    state: Kept
+    state: DriveState
     """Where the block may keep the state of its drives."""
     budget_s: float = math.inf
     """No further run begins after this time. At least one run is made."""

@@ -19,14 +19,14 @@ from storagelab.run.store_file import damaged, reason_of
 from storagelab.spec import matrix, reading
 
 
-class Stored(NamedTuple):
+class Results(NamedTuple):
     folder: Path
     experiment: Experiment
     plan: Plan
     runs: tuple[Run, ...]
 
 
-def read(name: str, results: Path, *, whole: bool = False) -> Stored:
+def read(name: str, results: Path, *, whole: bool = False) -> Results:
     """What is stored of an experiment, found by its name or its spec file. If there are very many runs, only some
     are `in_detail`, unless `whole`. Raises StoreError, also for a damaged store.
     """
@@ -39,10 +39,10 @@ def read(name: str, results: Path, *, whole: bool = False) -> Stored:
         except StoreError as error:
             raise damaged(file, [str(error)], len(store.runs())) from None
         fitting = of_plan(file, plan, store.runs(in_detail=math.inf if whole else plan.in_detail))
-    return Stored(folder, experiment, as_run(experiment, plan, fitting), fitting)
+    return Results(folder, experiment, as_run(experiment, plan, fitting), fitting)
 
 
-def salvage(name: str, results: Path) -> tuple[Stored, list[str]]:
+def salvage(name: str, results: Path) -> tuple[Results, list[str]]:
     """Reads what is left of a damaged store; returns it, with a description of what can't be read. Otherwise like
     `read`.
 
@@ -54,7 +54,7 @@ def salvage(name: str, results: Path) -> tuple[Stored, list[str]]:
         experiment, plan, lost = _experiment(store, spec)
         runs, lost_runs = store.salvage()
     fitting, strange = _of_plan(plan, runs)
-    return Stored(folder, experiment, as_run(experiment, plan, fitting), fitting), [*lost, *lost_runs, *strange]
+    return Results(folder, experiment, as_run(experiment, plan, fitting), fitting), [*lost, *lost_runs, *strange]
 
 
 def as_begun(experiment: Experiment, results: Path) -> Experiment:
@@ -144,14 +144,14 @@ def _of_plan(plan: Plan, runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str
 # --- campaigns of several hosts ---------------------------------------------------------------------------------------
 
 
-class Gathered(NamedTuple):
+class JointCampaign(NamedTuple):
     """One campaign, gathered from several; it has as many repetitions as all parts together."""
 
     experiment: Experiment
     runs: tuple[Run, ...]
 
 
-def gathered(parts: Sequence[Stored]) -> Gathered:
+def gathered(parts: Sequence[Results]) -> JointCampaign:
     """Joins parts into one campaign: the rounds of each part follow those of the part before. Raises StoreError if
     they can't be one campaign.
     """
@@ -186,10 +186,10 @@ def gathered(parts: Sequence[Stored]) -> Gathered:
         before += part.experiment.repetitions
         length += len(part.plan.runs)
         burnt_in += max((1 - run.repetition for run in part.plan.runs), default=0)
-    return Gathered(experiment, tuple(runs))
+    return JointCampaign(experiment, tuple(runs))
 
 
-def _check(part: Stored) -> None:
+def _check(part: Results) -> None:
     """Raises StoreError unless the part is a campaign of real servers that knows its host."""
     measured = [run for run in part.runs if run.measurement is not None]
     if "/" in part.experiment.name:

@@ -42,7 +42,7 @@ def capture(target: str, length: str, output: Path, *, requests: bool, trace: bo
         raise SpecError(f"{ENGINES[server.engine].title} can't be captured yet", key="TARGET")
     watched = watched_of(server)
     try:
-        wanted = taking.Wanted(seconds, requests=requests, trace=trace)
+        wanted = taking.Window(seconds, requests=requests, trace=trace)
         cost = cost_percent(watched, wanted, turns, screen.say) if turns else None
         with _progress(seconds) as progress:
             manifest = taking.take(watched, output, wanted, progress)
