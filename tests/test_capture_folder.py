@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from storagelab.capture import folder
-from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow, Manifest, Volume
+from storagelab.capture.folder import Capture, CapturedObject, DeviceRow, IoRow, Manifest, Volume
 from storagelab.errors import StoreError
 from storagelab.verbs.capture import capture_markdown
 

@@ -18,7 +18,7 @@ from storagelab.machine.processes import lives, until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.limits import BurstConfig, LimitConfig, effective
 from storagelab.model.measurement import RAW_IO
-from storagelab.run.targets import preflight, sweep
+from storagelab.run.engine import preflight, sweep
 from storagelab.spec.matrix import expand
 from storagelab.volumes import by_hand, cloud_disks, file_systems, limits, loop_devices, programs
 from storagelab.volumes import volume as volumes
