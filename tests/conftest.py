@@ -24,6 +24,10 @@ settings.register_profile("ci", deadline=None, print_blob=True)
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# What workers, and the programs that tests start, compile is kept for the next.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # A shell without job control starts background jobs that ignore Ctrl-C and Ctrl-\, and the programs that tests
 # interrupt inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
