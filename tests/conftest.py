@@ -45,9 +45,13 @@ SLOW_FIXTURES = {"attached", "browser", "drawn_charts", "guest", "quick_guest", 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    patience_s: dict[Path, float] = {}
     for item in items:
         if not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("slow")
+        limit = item.get_closest_marker("timeout")
+        patience_s[item.path] = max(patience_s.get(item.path, 0), limit.args[0] if limit else 0)
+    items.sort(key=lambda item: -patience_s[item.path])  # a file that may take long begins first, beside the others
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -146,7 +146,7 @@ def check_the_export(findings: Findings, found: Answer, document: dict[str, Any]
         assert of_choice["pick"]["cell_id"] == choice.pick.cell_id
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(shapes(most_runs=60))
 @example(
     Shape(
