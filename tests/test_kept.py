@@ -77,7 +77,7 @@ def test_what_a_killed_campaign_left_is_swept_and_a_template_of_others_is_not(sc
     with connect(attached) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
         with pytest.raises(PreflightError, match=f"database {name} has a name that storagelab needs"):
-            preflight(None, plan_of(config), site_at(scratch))
+            preflight(plan_of(config), site_at(scratch))
         with pytest.raises(PreflightError, match="storagelab did not make it"):
             sweep(plan_of(config), site_at(scratch))
         assert ask(connection, "SELECT count(*) FROM pg_database WHERE datname = %s", name) == 1

@@ -139,7 +139,7 @@ def test_a_volume_that_is_not_writable_is_refused_by_key(scratch):
     config = mariadb(scratch)
     (scratch / "a").chmod(0o500)
     with pytest.raises(PreflightError, match="is not writable") as caught:
-        preflight(None, plan_of(config), site_at(scratch))
+        preflight(plan_of(config), site_at(scratch))
     assert caught.value.key == "volumes.a.path"
 
 

@@ -13,7 +13,7 @@ pytestmark = needs_mariadb
 
 
 def found(scratch, *configs):
-    return preflight(None, plan_of(*configs), site_at(scratch))
+    return preflight(plan_of(*configs), site_at(scratch))
 
 
 def test_each_kind_of_server_is_named_and_nothing_is_touched(scratch):

@@ -19,8 +19,8 @@ from storagelab.machine import unprivileged
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
 from storagelab.model.target import Preflight
-from storagelab.run.engine import check as every_engine_check
 from storagelab.run.engine import open_target
+from storagelab.run.engine import preflight as preflight_of_all
 from storagelab.volumes.folders import Folders
 
 each_engine = pytest.mark.parametrize("engine", ["postgres", pytest.param("mariadb", marks=needs_mariadb)])
@@ -32,7 +32,7 @@ def found(scratch: Path, *configs: Config) -> Preflight:
 
 
 def of_all(scratch: Path, *configs: Config) -> Preflight:
-    return every_engine_check(plan_of(*configs), site_at(scratch), allow_commands=False)
+    return preflight_of_all(plan_of(*configs), site_at(scratch), allow_commands=False)
 
 
 def refused(scratch: Path, *configs: Config) -> PreflightError:
@@ -325,6 +325,6 @@ def test_runs_may_be_made_although_a_volume_seems_to_lack_space_and_the_plan_say
     error = refused(scratch, config)
     assert "--despite-space" in error.hint
     plan, site = plan_of(config), site_at(scratch)
-    report = every_engine_check(plan, site.model_copy(update={"despite_space": True}), allow_commands=False)
+    report = preflight_of_all(plan, site.model_copy(update={"despite_space": True}), allow_commands=False)
     assert report.volumes[0].needed_bytes > report.volumes[0].free_bytes
     assert any("lacks space" in note and "--despite-space" in note for note in report.notes)
