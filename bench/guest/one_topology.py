@@ -32,8 +32,8 @@ from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
 from storagelab.volumes import drives, stacks
 from storagelab.volumes import volume as volumes
+from storagelab.volumes.block_devices import sector_bytes
 from storagelab.volumes.journal import REGISTRY
-from storagelab.volumes.queues import sector_bytes
 
 _IDS = sorted(glob.glob("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_D?")) or sorted(glob.glob(user_mode.DRIVES))
 LINKS = dict(zip("ABCDE", _IDS, strict=True))

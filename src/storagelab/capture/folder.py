@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from storagelab.capture.model import SCHEMA, By, Capture, DeviceRow, IoRow, Manifest, Operation
 from storagelab.errors import StoreError
-from storagelab.machine.outputs import write_whole
+from storagelab.machine.descriptors import write_whole
 from storagelab.model.values import Amount, Seconds
 from storagelab.spec.given_files import json_of, opened
 

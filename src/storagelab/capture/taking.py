@@ -38,7 +38,7 @@ from storagelab.capture.server import (
 from storagelab.capture.tracefs import NoTracing
 from storagelab.capture.waits import Waits, log_files
 from storagelab.errors import StoragelabError
-from storagelab.machine import procfs
+from storagelab.machine import processes
 from storagelab.machine.devices import DeviceCounters, difference
 from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
 from storagelab.version import __version__
@@ -185,7 +185,7 @@ class Taking:
 
     def look(self) -> None:
         """Takes what the rings hold."""
-        self.runnable.append(procfs.run_queue())
+        self.runnable.append(processes.run_queue())
         if self.tracer is None or self.attribution is None or self.files is None:
             return
         requests = self.tracer.drain()
@@ -329,7 +329,7 @@ class Taking:
             )
 
     def manifest(self, seconds: float, *, complete: bool) -> Manifest:
-        counters, used = self.last, procfs.difference(self.used_before, self.used)
+        counters, used = self.last, processes.cpu_time_between(self.used_before, self.used)
         transactions = _since(self.first.transactions, counters.transactions)
         writing = _since(self.first.write_transactions, counters.write_transactions)
         if transactions is not None and writing is not None:
@@ -360,7 +360,7 @@ class Taking:
 
     def _used(self) -> dict[str, float]:
         """What the machine's CPUs did so far, and what the server's processes used; nothing that can't be seen."""
-        return {**procfs.read_cpu_time(None), **used_by(self.watched.processes())}
+        return {**processes.read_cpu_time(None), **used_by(self.watched.processes())}
 
     def _machine(self, used: dict[str, float]) -> Machine | None:
         if "others_s" not in used or not self.runnable:

@@ -19,12 +19,11 @@ from typing import Literal, TypeVar
 
 from storagelab.errors import PreflightError
 from storagelab.machine import host
-from storagelab.machine.control_groups import control_groups
+from storagelab.machine.control_groups import control_groups, read_group
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.disks import HERE, Kernel, mounts_here, nearest_existing, read_text
 from storagelab.machine.kubernetes import describe_claim
-from storagelab.machine.processes import until
-from storagelab.machine.procfs import TaskView, read_group
+from storagelab.machine.processes import TaskView, until
 from storagelab.model.values import Frozen
 
 State = Literal["yes", "no", "partly"]

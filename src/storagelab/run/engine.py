@@ -17,11 +17,11 @@ from storagelab.model.engines import KINDS_OF_ENGINE
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
 from storagelab.model.target import Block, Preflight, State, Target
 from storagelab.model.values import Scalar
-from storagelab.servers.found import Found
+from storagelab.servers.attached import Found
 from storagelab.servers.starting import Kind
-from storagelab.volumes import for_block as kept_volumes
+from storagelab.volumes import for_runs
 from storagelab.volumes.folders import Site
-from storagelab.volumes.for_block import KeptVolumes
+from storagelab.volumes.for_runs import KeptVolumes
 
 
 class Independent:
@@ -34,13 +34,13 @@ class Independent:
         return sorted(wanted)
 
     def open(self, planned: PlannedRun) -> AbstractContextManager[Target]:
-        return kept_volumes.opened(self._block.cell_of(planned), self._site, open_target, self._volumes)
+        return for_runs.opened(self._block.cell_of(planned), self._site, open_target, self._volumes)
 
 
 @contextmanager
 def independent(block: PlannedBlock, site: Site, state: State) -> Iterator[Block]:
     """Opens a block that keeps nothing but volumes that are made for blocks."""
-    with kept_volumes.kept(block, site, state) as volumes:
+    with for_runs.kept(block, site, state) as volumes:
         yield Independent(block, site, volumes)
 
 

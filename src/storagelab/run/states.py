@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from storagelab.machine.outputs import write_whole
+from storagelab.machine.descriptors import write_whole
 
 _PACKED = b"\x78\x01"
 """The first bytes of zlib's fastest level. No unpacked state begins with them: states begin as JSON."""

@@ -8,19 +8,19 @@ from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import raw_beside as beside
-from storagelab.machine import host, marks, temporary
+from storagelab.machine import host, temporary
 from storagelab.machine.doctor import Ability
-from storagelab.machine.privileged import privileged_settings, refuse
+from storagelab.machine.rights import privileged_settings, refuse_privileged
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.prepared import distinct
 from storagelab.model.target import Preflight, Tell, VolumeNeed, reporting_to
 from storagelab.run.engine import Engine, engine_in, engine_of, every_engine
-from storagelab.servers import objects, templates
+from storagelab.servers import places, templates
 from storagelab.servers.durability import compared
+from storagelab.servers.interfaces import by_server, places_of
 from storagelab.servers.starting import Kind, try_kinds
-from storagelab.servers.steps import by_server, places_of
-from storagelab.volumes import for_run as made_volumes
+from storagelab.volumes import for_runs
 from storagelab.volumes.folders import Folders, Site
 
 
@@ -48,7 +48,7 @@ def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
     Raises PreflightError with the server's own message for one that does not start.
     """
     with reporting_to(tell):
-        made_volumes.try_making(plan, site)
+        for_runs.try_making(plan, site)
         try_kinds(kinds(plan, site))
 
 
@@ -65,7 +65,7 @@ def remove_templates(plan: Plan, site: Site) -> None:
 
 def server_abilities() -> tuple[Ability, ...]:
     """The servers that this machine could start and the volumes that it could make, for the doctor."""
-    return (*(ability for engine in every_engine() for ability in engine.abilities()), *made_volumes.abilities())
+    return (*(ability for engine in every_engine() for ability in engine.abilities()), *for_runs.abilities())
 
 
 def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
@@ -85,10 +85,10 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
         hint = "Write two specs: one series never mixes measured and simulated runs."
         raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
     beside.check(plan, site)
-    beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *made_volumes.commands(plan))
+    beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *for_runs.commands(plan))
     if not allow_commands:
-        refuse(beyond)
-    making = made_volumes.check(plan, site)
+        refuse_privileged(beyond)
+    making = for_runs.check(plan, site)
     found = [engine.check(part, site) for engine, part in _by_engine(plan)]
     lacking = [need.lacks for one in found for need in one.volumes if need.lacks]
     promises, warnings = compared(plan, lambda config: engine_of(config).durability)
@@ -104,7 +104,7 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
             *making.warnings,
         ),
         steps=making.steps,
-        objects=objects.planned([cell.config for cell in plan.cells], site),
+        objects=places.planned([cell.config for cell in plan.cells], site),
         drives=making.drives,
         durability=promises,
         blocks_at_once=min((one.blocks_at_once for one in found if one.blocks_at_once is not None), default=None),
@@ -143,7 +143,7 @@ def sweep_temporary() -> list[str]:
     """End the programs that killed runs of any experiment left, and remove their things from the temporary folder.
     Returns what was done.
     """
-    removed = marks.end_left_behind()
+    removed = temporary.end_left_running()
     for owned in temporary.left_behind():
         stopped = [place for place in owned.iterdir() if _stop_orphan(place / "server")]
         removed += [f"stopped the server left running in {place}" for place in stopped]
@@ -161,7 +161,7 @@ def sweep(plan: Plan, site: Site) -> list[str]:
     """
     removed = sweep_temporary()
     for config in {places_of(cell.config, site): cell.config for cell in plan.cells}.values():
-        removed += made_volumes.sweep(config, site, _stop_orphan)
+        removed += for_runs.sweep(config, site, _stop_orphan)
         volumes = site.volume_paths(config)
         folders, kept = Folders(site, volumes), templates.folders_of(site, volumes)
         left = [*folders.leftovers(), *kept.leftovers()]

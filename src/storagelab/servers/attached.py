@@ -1,21 +1,23 @@
-"""Servers that already run, on any engine: where their DSN is given, what a login needs, and which processes are
-theirs.
+"""Servers that already run, on any engine: where their DSN is given, what a login needs, which processes are theirs,
+and what they show of their layout.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
+from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
-from storagelab.model.values import JsonValue
+from storagelab.model.values import JsonValue, Scalar
 from storagelab.servers.redact import hidden
 
 SPARE_CONNECTIONS = 4
@@ -164,3 +166,25 @@ def foreign(what: str, key: str = "target.dsn") -> PreflightError:
         key=key,
         hint="rename or drop it; storagelab drops only what it made itself",
     )
+
+
+# --- a start for a spec -----------------------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """A running server. `places` are the folders of its data, its log and its tablespaces, by names for volumes."""
+
+    title: str
+    settings: dict[str, Scalar]
+    """Settings that bear on storage and that its operator chose."""
+    places: dict[str, Path]
+    here: bool
+    """It runs on this machine."""
+    data_bytes: int
+    bin_dir: Path | None = None
+    """The folder of its programs, if it runs on this machine and they can be seen."""
+
+
+def volume_name(name: str) -> str:
+    """A name that a spec's volume can have, made of a tablespace's."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", name)[:31].lstrip("_-") or "tablespace"

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine import descriptors, marks, temporary
+from storagelab.machine import descriptors, temporary
 from storagelab.machine.processes import STOP_TIMEOUT_S, Kills, until
-from storagelab.machine.unprivileged import as_server, make_folder
+from storagelab.machine.rights import as_server, make_folder
 from storagelab.model.values import Scalar
 from storagelab.servers.programs import Programs, environment, run
 from storagelab.stopping import uninterrupted
@@ -100,7 +100,7 @@ class PrivateServer(ABC, Generic[P]):
         self.server_log = data_folder.with_name(data_folder.name + ".log")
         self._process: subprocess.Popen[bytes] | None = None
         self._socket_folder: Path | None = None
-        self._mark = marks.new()
+        self._mark = temporary.new_mark()
         self._kills = Kills("the server was started")
 
     @abstractmethod
@@ -157,7 +157,7 @@ class PrivateServer(ABC, Generic[P]):
         if code != 0:
             raise self._failed(f"the server did not shut down in order (exit code {code})")
         self._process = None
-        marks.end(self._mark)
+        temporary.end_marked(self._mark)
         self._remove_socket_folder()
         self.server_log.unlink(missing_ok=True)
 
@@ -173,7 +173,7 @@ class PrivateServer(ABC, Generic[P]):
                 process.kill()
                 process.wait()
         self._stop_sessions()
-        marks.end(self._mark)
+        temporary.end_marked(self._mark)
         self._remove_socket_folder()
 
     def _stop_sessions(self) -> None:
@@ -224,7 +224,8 @@ class PrivateServer(ABC, Generic[P]):
         with descriptors.appending(self.server_log) as log, uninterrupted():  # otherwise it could run unnoticed
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.data_folder,
-                env={**environment(), marks.VARIABLE: self._mark}, start_new_session=True, preexec_fn=self._in_child(),
+                env={**environment(), temporary.MARK_VARIABLE: self._mark}, start_new_session=True,
+                preexec_fn=self._in_child(),
             )  # fmt: skip
         deadline = time.monotonic() + START_TIMEOUT_S
         while (refusal := self._refusal()) is not None:

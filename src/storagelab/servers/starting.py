@@ -12,15 +12,14 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import doctor, temporary
 from storagelab.machine.doctor import Ability, ability
-from storagelab.machine.unprivileged import check_may_enter, unprivileged
+from storagelab.machine.rights import check_may_enter, unprivileged
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.model.target import each, step
 from storagelab.model.values import Scalar
 from storagelab.servers.private import P, PrivateServer, Settings, StartFailed
 from storagelab.servers.programs import Programs, asked_folder
-from storagelab.servers.steps import check_connections
-from storagelab.servers.volume_checks import check_server_may_enter
+from storagelab.servers.space import check_server_may_enter
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site
 
@@ -260,3 +259,19 @@ class Starter(Generic[P]):
 
     def _in_folder(self, programs: P, settings: Settings, place: Path) -> PrivateServer[P]:
         return self.server(programs, data_folder=place / "server", log_folder=place / "log", settings=settings)
+
+
+SPARE_CONNECTIONS = 8
+"""The connections that a private server has in addition to the workload's: for storagelab and for superusers."""
+
+
+def check_connections(config: Config, asked: int) -> None:
+    """Refuses a private server with fewer connections than the workload and storagelab need. Raises PreflightError."""
+    connections = config.database_load.connections
+    needed = connections + SPARE_CONNECTIONS
+    if asked < needed:
+        raise PreflightError(
+            f"{asked} is too few: {connections} connections and {SPARE_CONNECTIONS} spare ones are needed",
+            key="target.settings.max_connections",
+            hint=f"set at least {needed}, or leave it out",
+        )

@@ -22,7 +22,7 @@ from storagelab.machine import descriptors, doctor, host
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.prepared import distinct, name_of, wanted
-from storagelab.servers.steps import check_same
+from storagelab.servers.places import check_same
 from storagelab.volumes.folders import Folders, Site
 
 # --- copying ---------------------------------------------------------------------------------------------------------

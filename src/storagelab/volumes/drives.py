@@ -1,4 +1,4 @@
-"""Whole drives of this machine: what each is, what it holds, and who uses it. Changes nothing."""
+"""Whole drives of this machine: what each is, what it holds, and who uses it; and the formats of NVMe drives."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import disks
-from storagelab.machine.disks import HERE, Kernel, read_text
+from storagelab.machine.disks import HERE, Kernel, node_of, read_text
 from storagelab.model.values import Frozen
-from storagelab.volumes import nvme
 from storagelab.volumes.programs import said
 from storagelab.words.numbers import bytes_
 
@@ -120,7 +120,7 @@ def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
         made_of_others=bool(_NO_DRIVES.fullmatch(name)) or bool(_names(node / "slaves")),
         read_only=read_text(node / "ro") == "1",
         discards=int(read_text(node / "queue" / "discard_max_bytes") or 0) > 0,
-        shared_name=name.startswith("nvme") and of_the_controller and nvme.namespaces_beside(name, kernel) > 1,
+        shared_name=name.startswith("nvme") and of_the_controller and namespaces_beside(name, kernel) > 1,
     )
 
 
@@ -313,3 +313,90 @@ def is_blank(node: str, *, whole: bool = False) -> bool:
     except OSError:
         return False
     return True
+
+
+# --- NVMe: formats with other sectors, and counters of the whole life -------------------------------------------------
+
+NVME_PROGRAMS = ("nvme",)
+_UNIT_BYTES = 512_000
+"""Drives count what was written in thousands of 512 bytes (NVM Express base specification, SMART / health log)."""
+
+_FORMATS_S = 3600.0
+
+
+class Format(NamedTuple):
+    """One of a drive's LBA formats. `metadata_bytes` lie beside each sector."""
+
+    number: int
+    sector_bytes: int
+    metadata_bytes: int
+    in_use: bool
+
+
+class Formats(NamedTuple):
+    """The LBA formats of a namespace, and what formatting it does to others."""
+
+    formats: tuple[Format, ...]
+    protection: int
+    """The kind of protection information in use; 0 = none."""
+    all_at_once: bool
+    """Whether formatting one namespace formats all of the drive."""
+    namespaces: int
+
+    @property
+    def now(self) -> Format:
+        return next(one for one in self.formats if one.in_use)
+
+    def with_sectors(self, sector_bytes: int) -> Format | None:
+        """The plain format with such sectors; the one in use if that is one."""
+        fitting = [one for one in self.formats if one.sector_bytes == sector_bytes and not one.metadata_bytes]
+        return next((one for one in fitting if one.in_use), fitting[0] if fitting else None)
+
+
+def formats_in(namespace: Mapping[str, Any], controller: Mapping[str, Any], namespaces: int) -> Formats:
+    """Reads what `nvme id-ns` and `nvme id-ctrl` answer as JSON."""
+    flbas = int(namespace["flbas"])
+    now = (flbas & 0xF) | ((flbas >> 5 & 3) << 4)
+    found = tuple(
+        Format(number, 2 ** int(one["ds"]), int(one["ms"]), in_use=number == now)
+        for number, one in enumerate(namespace["lbafs"])
+        if int(one["ds"]) >= 9  # others are not available
+    )
+    return Formats(found, int(namespace.get("dps", 0)) & 7, bool(int(controller.get("fna", 0)) & 1), namespaces)
+
+
+def formats(name: str, kernel: Kernel = HERE) -> Formats:
+    """The formats of the drive that the kernel calls `name`. Raises RunFailed."""
+    node = f"/dev/{name}"
+    try:
+        found = formats_in(
+            json.loads(said("nvme", "id-ns", node, "--output-format=json")),
+            json.loads(said("nvme", "id-ctrl", node, "--output-format=json")),
+            namespaces_beside(name, kernel),
+        )
+        assert found.now
+    except (ValueError, KeyError, StopIteration) as error:
+        raise RunFailed(f"nvme id-ns {node} answered what storagelab can't read: {error}") from error
+    return found
+
+
+def namespaces_beside(name: str, kernel: Kernel = HERE) -> int:
+    """How many namespaces the drive has, this one among them."""
+    beside = node_of(name, kernel).resolve().parent
+    return sum(1 for one in beside.glob("nvme*n*") if (one / "size").exists())
+
+
+def format_to(name: str, number: int) -> None:
+    """Formats the namespace, which takes everything off it. Raises RunFailed with the drive's words."""
+    said("nvme", "format", f"/dev/{name}", f"--lbaf={number}", "--force", patience_s=_FORMATS_S)
+
+
+def written_in_its_life(name: str) -> int | None:
+    """Bytes that hosts have written to the drive in its life; None if it doesn't tell."""
+    if not Path(f"/dev/{name}").exists():
+        return None
+    try:
+        units = json.loads(said("nvme", "smart-log", f"/dev/{name}", "--output-format=json")).get("data_units_written")
+        return int(str(units).replace(",", "")) * _UNIT_BYTES if units is not None else None
+    except (RunFailed, ValueError):
+        return None

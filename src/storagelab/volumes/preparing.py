@@ -18,7 +18,7 @@ from storagelab.machine.disks import node_of, read_text
 from storagelab.machine.processes import holders_text, until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
-from storagelab.volumes import drives, layers, nvme, programs, queues, refusals, stacks
+from storagelab.volumes import block_devices, drives, layers, programs, refusals, stacks
 from storagelab.volumes.drives import Drive, partitions_of
 from storagelab.volumes.journal import REGISTRY, Claim, Journal, locked
 from storagelab.volumes.programs import path_of, said
@@ -123,7 +123,7 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
     found = tuple(drives.look(device, f"{key}.devices") for device in volume.devices or ())
     needed = [*drives.PROGRAMS, *(PROGRAMS if volume.share < 1 else ())]
     formatted = [drive for drive in found if _is_to_be_formatted(drive, volume)]
-    programs.check([*needed, *(nvme.PROGRAMS if any(drive.nvme for drive in formatted) else ())], key)
+    programs.check([*needed, *(drives.NVME_PROGRAMS if any(drive.nvme for drive in formatted) else ())], key)
     for drive in found:
         known = Known() if journal is None else _known_to(drive, journal)
         if known is not None:
@@ -148,7 +148,7 @@ def _refuse(drive: Drive, volume: VolumeConfig, key: str, known: Known) -> None:
     refusals.refuse(drive, volume, key, known)
     if _is_to_be_formatted(drive, volume) and drive.nvme and os.geteuid() == 0:
         try:
-            formats = nvme.formats(drive.name)
+            formats = drives.formats(drive.name)
         except RunFailed as error:
             raise PreflightError(str(error), key=f"{key}.sector_bytes", hint="leave it out") from error
         refusals.refuse(drive, volume, key, known._replace(formats=formats))
@@ -257,7 +257,7 @@ def _one(
             raise RunFailed(f"{drive.id} holds {drives.listed(new)} since it was confirmed; nothing is done to it")
     except PreflightError as error:
         raise RunFailed(str(error)) from error
-    lba_format = nvme.formats(drive.name).now.number if drive.nvme and _is_to_be_formatted(drive, volume) else None
+    lba_format = drives.formats(drive.name).now.number if drive.nvme and _is_to_be_formatted(drive, volume) else None
     with held(drive) as own:
         own.refuse_another()
         table, before = uuid4(), drives.uuids_on(drive.name) | drives.table_uuid(drive)
@@ -275,10 +275,10 @@ def _prepare(held: Held, volume: VolumeConfig, journal: Journal, claim: Claim, t
     drive = held.drive
     _clear(held, journal, claim.token)
     if _is_to_be_formatted(drive, volume):
-        chosen = nvme.formats(drive.name).with_sectors(volume.sector_bytes or 0)
+        chosen = drives.formats(drive.name).with_sectors(volume.sector_bytes or 0)
         if chosen is None:
             raise RunFailed(f"{drive.id} has no format with sectors of {volume.sector_bytes} B")
-        _do(held, journal, f"nvme format --lbaf={chosen.number}", partial(nvme.format_to, drive.name, chosen.number))
+        _do(held, journal, f"nvme format --lbaf={chosen.number}", partial(drives.format_to, drive.name, chosen.number))
     _discard(held, journal)
     _do(held, journal, f"mark {drive.name}", partial(drives.mark, drive.name, claim.token))
     if volume.share == 1:
@@ -331,8 +331,8 @@ def _give_back(held: Held, claim: Claim, journal: Journal) -> None:
     for part in (*drives.partitions_of(drive.name), drive.name):
         layers.take_down(part)
     _clear(held, journal, claim.token)
-    if claim.lba_format is not None and nvme.formats(drive.name).now.number != claim.lba_format:
-        step = partial(nvme.format_to, drive.name, claim.lba_format)
+    if claim.lba_format is not None and drives.formats(drive.name).now.number != claim.lba_format:
+        step = partial(drives.format_to, drive.name, claim.lba_format)
         _do(held, journal, f"nvme format --lbaf={claim.lba_format}", step)
     _discard(held, journal)
     drives.unmark(drive.name, claim.token)  # a drive that can't discard
@@ -358,7 +358,7 @@ def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
                 _refuse_used(found, claim)
                 others = _of_others(found, claim, is_known)
                 if is_known:
-                    queues.restore(found.name, journal.of(claim.drive.id).queue)
+                    block_devices.restore_queue(found.name, journal.of(claim.drive.id).queue)
                 if others is None:
                     journal.released(own.drive)
                     done.append(f"{claim.drive.id} is given back as it is: nothing of storagelab's lies on it")
@@ -410,7 +410,7 @@ def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
     removed.
     """
     parts = drives.partitions_of(drive.name)
-    formatted = claim.lba_format is not None and nvme.formats(drive.name).now.number != claim.lba_format
+    formatted = claim.lba_format is not None and drives.formats(drive.name).now.number != claim.lba_format
     found = drives.contents(drive)
     if not is_known:
         return None if drive.holds == claim.drive.holds and not formatted else found
@@ -481,4 +481,4 @@ def with_written(before: Sequence[dict[str, object]], used: Sequence[Drive]) -> 
 
 
 def _life(drive: Drive) -> int | None:
-    return nvme.written_bytes(drive.name) if drive.nvme else None
+    return drives.written_in_its_life(drive.name) if drive.nvme else None

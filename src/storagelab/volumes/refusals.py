@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import VolumeConfig
-from storagelab.volumes.drives import STABLE_NAMES, UNKNOWN_DATA, Drive, listed
-from storagelab.volumes.nvme import Formats
+from storagelab.volumes.drives import STABLE_NAMES, UNKNOWN_DATA, Drive, Formats, listed
 from storagelab.words.numbers import bytes_
 
 _UNEQUAL = 0.01

@@ -15,15 +15,13 @@ from storagelab.model.config import VolumeConfig
 from storagelab.model.limits import LimitConfig, effective
 from storagelab.model.measurement import Check
 from storagelab.volumes import (
+    block_devices,
     by_hand,
-    cloud_disks,
     file_systems,
     layers,
     limits,
-    loop_devices,
     preparing,
     programs,
-    queues,
 )
 from storagelab.volumes.drives import Drive, uuids_on
 from storagelab.volumes.journal import Journal
@@ -60,7 +58,7 @@ class MadeVolume:
     def written_bytes(self) -> int | None:
         """What was written to its drive since it was made, if it has one of its own."""
         device = self.facts.get("device")
-        return None if not self.config.has_own_drive else loop_devices.written_bytes(str(device)) - self.written_before
+        return None if not self.config.has_own_drive else block_devices.written_bytes(str(device)) - self.written_before
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
@@ -80,7 +78,7 @@ class MadeVolume:
         if self.drive is None or self.limit is None:
             yield
             return
-        asked, burst = cloud_disks.rates(self.limit), self.limit.burst
+        asked, burst = limits.rates(self.limit), self.limit.burst
         if burst is None:
             self.drive.set(asked)
             self.checks += limits.checks(self.name, asked, self.drive.read())
@@ -111,7 +109,7 @@ def check(name: str, volume: VolumeConfig, results: Path | None = None) -> tuple
     if not volume.has_own_drive:
         return ()
     filesystem = volume.filesystem or file_systems.DEFAULT
-    own = loop_devices.PROGRAMS if volume.devices is None else ()
+    own = block_devices.PROGRAMS if volume.devices is None else ()
     programs.check((*own, *file_systems.PROGRAMS, file_systems.maker(filesystem)), key)
     layers.check(volume, key)
     found = preparing.check(name, volume, None if results is None else Journal(results))
@@ -165,7 +163,7 @@ def _steps(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[
     options = f" {volume.mkfs_options}" if volume.mkfs_options else ""
     mounted = file_systems.with_trim(volume.mount_options, volume.trim) or "its defaults"
     yield f"{file_systems.maker(filesystem)}{options}, mounted with {mounted}"
-    yield from (f"{key} = {value}" for key, value in queues.asked_of(volume).items())
+    yield from (f"{key} = {value}" for key, value in block_devices.queue_asked(volume).items())
     if (limit := _limit(name, volume, found)) is not None:
         yield f"limited to {_limit_text(limit)}"
     yield from preparing.put_back_steps(volume, found)
@@ -175,14 +173,14 @@ def _limit(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> LimitConf
     """The volume's limit with its figures."""
     if volume.limit is None:
         return None
-    return cloud_disks.resolved(volume.limit, volume.file_bytes or _smallest(volume, found), f"volumes.{name}.limit")
+    return limits.resolved(volume.limit, volume.file_bytes or _smallest(volume, found), f"volumes.{name}.limit")
 
 
 def warnings(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
     """What is given up by the volume's keys, or does not hold as it is written."""
     yield from file_systems.warnings(name, volume.mount_options)
     if volume.has_own_drive and (limit := _limit(name, volume, found)) is not None:
-        yield from limits.warnings(name, cloud_disks.rates(limit))
+        yield from limits.warnings(name, limits.rates(limit))
 
 
 def _limit_text(limit: LimitConfig) -> str:
@@ -255,7 +253,7 @@ class _Base:
         """Writes into the journal of the drives which settings of their queues are changed."""
         for drive in self.drives:
             if self.journal is not None and asked:
-                self.journal.queue(drive, queues.now(drive.name, asked))
+                self.journal.queue(drive, block_devices.queue_now(drive.name, asked))
 
     def note_made(self) -> None:
         """Writes into the journal of the drives what lies on them now."""
@@ -281,13 +279,13 @@ def _on_own_drive(
         base.announce(step)
     stack = undo.enter_context(layers.stacked(name, volume, base.devices, base.uuids))
     device, filesystem = stack.device, volume.filesystem or file_systems.DEFAULT
-    whole = queues.disk_of(device)
-    disks = dict.fromkeys(map(queues.disk_of, base.devices))
-    base.note_queues(queues.asked_of(volume))
+    whole = block_devices.disk_of(device)
+    disks = dict.fromkeys(map(block_devices.disk_of, base.devices))
+    base.note_queues(block_devices.queue_asked(volume))
     for disk in disks:
-        undo.enter_context(queues.set_to(disk, queues.asked_of(volume)))
+        undo.enter_context(block_devices.queue_set_to(disk, block_devices.queue_asked(volume)))
     base.announce(file_systems.maker(filesystem))
-    written = loop_devices.written_bytes(device)
+    written = block_devices.written_bytes(device)
     is_lowest = volume.raid_level is None and volume.encryption is None  # a device that delays shows what lies on it
     with _naming(f"volumes.{name}.mkfs_options", volume.mkfs_options):
         file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options, base.uuids[0] if is_lowest else None)
@@ -298,7 +296,7 @@ def _on_own_drive(
     drive = limit = None
     if volume.limit is not None:
         drive = undo.enter_context(limits.limited(whole))  # left first: the last writes need no limit
-        limit = cloud_disks.resolved(volume.limit, loop_devices.size_bytes(device), f"volumes.{name}.limit")
+        limit = limits.resolved(volume.limit, block_devices.size_bytes(device), f"volumes.{name}.limit")
         facts["limit"] = limit.model_dump(exclude_none=True)
     facts |= {"device": device, "mkfs_options": volume.mkfs_options or "", **stack.facts}
 
@@ -306,7 +304,7 @@ def _on_own_drive(
         yield from base.read_back()
         yield from stack.read_back()
         for disk in disks:
-            yield from queues.checks(name, disk, queues.asked_of(volume))
+            yield from block_devices.queue_checks(name, disk, block_devices.queue_asked(volume))
         yield from file_systems.checks(name, place, filesystem, volume.mount_options, volume.trim)
 
     return MadeVolume(
@@ -330,8 +328,8 @@ def _file(
     undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, object], _: Path | None
 ) -> _Base:
     assert volume.file_bytes is not None
-    device = undo.enter_context(loop_devices.attached(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
-    facts["file_bytes"] = loop_devices.size_bytes(device)
+    device = undo.enter_context(block_devices.made_of_file(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
+    facts["file_bytes"] = block_devices.size_bytes(device)
     return _Base([device], partial(_file_checks, name, volume, device), [uuid4()])
 
 
@@ -350,9 +348,9 @@ def _drives(
 
 def _file_checks(name: str, volume: VolumeConfig, device: str) -> Iterator[Check]:
     compared = {
-        "size": (volume.file_bytes, loop_devices.size_bytes(device)),
-        "direct I/O": (True, loop_devices.is_direct(device)),
-        "sector": (volume.sector_bytes, queues.sector_bytes(device)),
+        "size": (volume.file_bytes, block_devices.size_bytes(device)),
+        "direct I/O": (True, block_devices.is_direct(device)),
+        "sector": (volume.sector_bytes, block_devices.sector_bytes(device)),
     }
     for what, (asked, got) in compared.items():
         if asked is not None:
@@ -366,7 +364,7 @@ def remove_left(folders: Sequence[Path]) -> None:
         with programs.alone_at(folder):
             for place in file_systems.left_in(folder):
                 file_systems.unmount(place)
-            for device in loop_devices.left_in(folder):
+            for device in block_devices.loop_devices_in(folder):
                 if limits.groups() is not None:
                     limits.Limited(device).set({})
                 programs.said("losetup", "--detach", f"/dev/{device}")

@@ -1,5 +1,5 @@
-"""Volumes that the runs of a block share: made when its first run needs them, or prepared by hand before; and what a
-run says of them.
+"""Volumes that are made for each run, or shared by the runs of a block: what they need of this machine, the target of a
+run on them, and what a killed run left of them.
 
 A block that was interrupted finds its volumes gone, except those prepared by hand. So they are made anew, and its other
 runs belong to another preparation, which has another id. A volume prepared by hand stays as it is, across a reboot as
@@ -10,24 +10,206 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from storagelab.errors import PreflightError, RunFailed, StoragelabError
-from storagelab.model.config import Config, VolumeConfig
+from storagelab.machine.doctor import Ability, ability
+from storagelab.machine.rights import Privilege
+from storagelab.model.config import BY_HAND, PRICE, Config, VolumeConfig
 from storagelab.model.hints import shown
 from storagelab.model.measurement import PREPARATION, Measurement
-from storagelab.model.plan import Cell, PlannedBlock
-from storagelab.model.target import Progress, State, Target
-from storagelab.volumes import by_hand
-from storagelab.volumes import for_run as made_volumes
-from storagelab.volumes.folders import Site
+from storagelab.model.plan import Cell, Plan, PlannedBlock
+from storagelab.model.target import ClaimedDrive, Progress, State, Target
+from storagelab.stopping import uninterrupted
+from storagelab.volumes import by_hand, limits, refusals
+from storagelab.volumes import volume as provisioned
+from storagelab.volumes.drives import Drive
+from storagelab.volumes.folders import Folders, Site
 from storagelab.volumes.volume import MadeVolume
 from storagelab.words.names import listed
+
+_RUNS_A_COMMAND = "runs a command on this machine, as the user who runs storagelab"
+
+
+def wanted(config: Config) -> dict[str, VolumeConfig]:
+    """The cell's volumes that are made before each of its runs."""
+    return {name: volume for name, volume in config.volumes.items() if volume.made and name in config.volumes_used}
+
+
+class Making(NamedTuple):
+    """What is done to make the plan's volumes, each step once; the drives whose content is destroyed; and warnings."""
+
+    steps: tuple[str, ...]
+    drives: tuple[ClaimedDrive, ...]
+    warnings: tuple[str, ...]
+
+
+def check(plan: Plan, site: Site) -> Making:
+    """Raises PreflightError."""
+    steps: dict[str, None] = {}
+    drives: dict[ClaimedDrive, None] = {}
+    warnings: dict[str, None] = {}
+    for config in (cell.config for cell in plan.cells):
+        of_cell: list[Drive] = []
+        for name, volume in wanted(config).items():
+            found = provisioned.check(name, volume, site.results)
+            of_cell += found
+            refusals.refuse_twice(of_cell, f"volumes.{name}")
+            steps.update(dict.fromkeys(provisioned.steps(name, volume, found)))
+            drives.update(dict.fromkeys(ClaimedDrive(serial=drive.serial, text=drive.text) for drive in found))
+            warnings.update(dict.fromkeys(provisioned.warnings(name, volume, found)))
+    if (
+        any(volume.has_own_drive for cell in plan.cells for volume in wanted(cell.config).values())
+        and os.geteuid() != 0
+    ):
+        warnings[
+            "only root may make volumes: without its rights, name folders on drives that were prepared by hand"
+        ] = None
+    return Making(tuple(steps), tuple(drives), tuple(warnings))
+
+
+def confirm(plan: Plan, site: Site) -> None:
+    """Notes that the user has confirmed the plan's drives as they are now. Raises PreflightError."""
+    done: set[tuple[str, ...]] = set()
+    for config in (cell.config for cell in plan.cells):
+        for name, volume in wanted(config).items():
+            if volume.devices is not None and volume.devices not in done and site.results is not None:
+                provisioned.confirm(name, volume, site.results)
+                done.add(volume.devices)
+
+
+def commands(plan: Plan) -> tuple[Privilege, ...]:
+    """The commands that volumes run, each once."""
+    found: dict[Privilege, None] = {}
+    for config in (cell.config for cell in plan.cells):
+        for name, volume in wanted(config).items():
+            for key, command in (("prepare", volume.prepare), ("check", volume.check)):
+                if command is not None and command != BY_HAND:
+                    found[Privilege(key=f"volumes.{name}.{key}", value=command, does=_RUNS_A_COMMAND)] = None
+    return tuple(found)
+
+
+def abilities() -> tuple[Ability, ...]:
+    """Whether this machine can make volumes and limit them, for the doctor."""
+    small = VolumeConfig(path=".", file_bytes=2**30)
+    return (
+        ability("volumes made for each run", partial(_check_all, "a", small), lambda _: "drives from files, ext4"),
+        ability(
+            "limits as cloud disks have them", partial(limits.check, "volumes.a.limit"), lambda _: "by control groups"
+        ),
+    )
+
+
+def _check_all(name: str, volume: VolumeConfig) -> None:
+    provisioned.check_rights(name, volume)
+    provisioned.check(name, volume)
+
+
+def try_making(plan: Plan, site: Site) -> None:
+    """Makes each kind of volume that the plan needs once, and removes it. Commands of the user's own are not run.
+    Raises PreflightError with the message of the program that refuses.
+    """
+    tried: set[str] = set()
+    for config in (cell.config for cell in plan.cells):
+        for name, volume in wanted(config).items():
+            plain = volume.model_copy(update={"prepare": None, "check": None, PRICE: None})
+            keys = plain.model_dump_json()
+            if not plain.has_own_drive or keys in tried:
+                continue
+            provisioned.check_rights(name, volume)
+            tried.add(keys)
+            try:
+                with made({name: plain}, config, site, {}) as found:
+                    refused = [one for one in found[0].checks if one.ok is not True]
+            except RunFailed as error:
+                raise PreflightError(f"can't be made: {error}", key=f"volumes.{name}") from error
+            for one in refused:
+                raise PreflightError(f"{one.name}: asked {one.asked}, got {one.got}", key=f"volumes.{name}")
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def made(
+    volumes: Mapping[str, VolumeConfig], config: Config, site: Site, levels: Mapping[str, object]
+) -> Iterator[list[MadeVolume]]:
+    """Volumes that are made, and removed at the end: it leaves nothing behind. If something can't be removed after a
+    failure, that is added to the failure's words; beside any other error, it goes to the log.
+    """
+    undo = contextlib.ExitStack()
+    try:
+        found = []
+        for name, volume in volumes.items():
+            folders = folders_of(site, config, name)
+            undo.callback(partial(_remove, folders))
+            folders.make()
+            one = provisioned.made(name, volume, folders[name], site.spec_folder, levels, site.results)
+            found.append(undo.enter_context(one))
+        yield found
+    except BaseException as error:
+        with uninterrupted():
+            try:
+                undo.close()
+            except RunFailed as failure:
+                if isinstance(error, RunFailed):
+                    raise type(error)(f"{error}\n  and not all was removed: {failure}") from error
+                logging.getLogger("storagelab").info("not all was removed: %s", failure)
+        raise
+    with uninterrupted():
+        undo.close()
+
+
+def folders_of(site: Site, config: Config, name: str) -> Folders:
+    """The experiment's own folder for one volume, below the volume's path."""
+    return Folders(site, {name: site.volume_paths(config)[name]}, purpose=f"volume-{name}")
+
+
+# --- what a killed run left -------------------------------------------------------------------------------------------
+
+
+def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> list[str]:
+    """Removes what killed runs left of the cell's volumes; returns what was removed. Raises PreflightError."""
+    removed = []
+    for name in wanted(config):
+        folders = folders_of(site, config, name)
+        for folder in folders.leftovers():
+            stopped = [place for place in folder.glob("*/storagelab-*") if stop_orphan(place / "server")]
+            removed += [f"stopped the server left running in {place}" for place in stopped]
+            try:
+                _remove(folders)
+            except RunFailed as error:
+                raise PreflightError(f"what an earlier run left is still there: {error}") from error
+            removed.append(f"removed {folder}, left behind by a killed run")
+    if site.results is not None and any(volume.devices for volume in wanted(config).values()):
+        removed += put_back(site.results)
+    return removed
+
+
+def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
+    """Gives back the drives that killed runs of an experiment left claimed; returns what was done. Raises
+    PreflightError.
+    """
+    try:
+        return provisioned.put_back(results, may_wipe)
+    except RunFailed as error:
+        raise PreflightError(f"not all drives could be given back: {error}") from error
+
+
+def _remove(folders: Folders) -> None:
+    provisioned.remove_left(folders.paths)
+    folders.remove()
+
+
+# --- a block ----------------------------------------------------------------------------------------------------------
 
 AWAITED = 4
 """The exit code of `run` while it waits for a volume that a person prepares."""
@@ -58,7 +240,7 @@ class KeptVolumes:
                 raise self._failed[name]
             if name not in self._made:
                 try:
-                    making = made_volumes.made({name: volume}, cell.config, self._site, cell.levels)
+                    making = made({name: volume}, cell.config, self._site, cell.levels)
                     self._made[name] = self._undo.enter_context(making)[0]
                 except RunFailed as error:
                     self._failed[name] = error
@@ -77,7 +259,7 @@ class KeptVolumes:
 
 
 def _kept(cell: Cell) -> dict[str, VolumeConfig]:
-    return {name: one for name, one in made_volumes.wanted(cell.config).items() if one.kept_for_block}
+    return {name: one for name, one in wanted(cell.config).items() if one.kept_for_block}
 
 
 # --- by hand ----------------------------------------------------------------------------------------------------------
@@ -152,8 +334,8 @@ def _asked(name: str, cell: Cell, place: Path) -> str:
 
 def _refuse_other_than_asked(name: str, cell: Cell, site: Site) -> None:
     volume = cell.config.volumes[name]
-    with made_volumes.made({name: volume}, cell.config, site, cell.levels) as made:
-        wrong = [f"{one.name}: asked {one.asked}, got {one.got}" for one in made[0].checks if one.ok is not True]
+    with made({name: volume}, cell.config, site, cell.levels) as (found,):
+        wrong = [f"{one.name}: asked {one.asked}, got {one.got}" for one in found.checks if one.ok is not True]
     if wrong:
         raise PreflightError("; ".join(wrong), key=f"volumes.{name}", hint="prepare it as asked, then confirm it again")
 
@@ -175,14 +357,14 @@ def opened(
     cell: Cell, site: Site, opening: Callable[[Config, Site], AbstractContextManager[Target]], kept: KeptVolumes
 ) -> Iterator[Target]:
     """The target of a run of the cell, on volumes that are made for it or `kept` for its block. Raises RunFailed."""
-    if not made_volumes.wanted(cell.config):
+    if not wanted(cell.config):
         with opening(cell.config, site) as target:
             yield target
         return
     began = time.perf_counter()
     shared = kept.of(cell)
-    anew = {name: one for name, one in made_volumes.wanted(cell.config).items() if not one.kept_for_block}
-    with made_volumes.made(anew, cell.config, site, cell.levels) as of_run:
+    anew = {name: one for name, one in wanted(cell.config).items() if not one.kept_for_block}
+    with made(anew, cell.config, site, cell.levels) as of_run:
         volumes, took_s = [*shared, *of_run], time.perf_counter() - began
         with opening(_placed(cell.config, volumes), site) as target:
             yield _OnMadeVolumes(target, volumes, kept.begin_run(), took_s)
