@@ -70,7 +70,7 @@ def test_what_a_killed_run_left_is_removed_before_the_next_campaign(scratch):
     code = (
         "import os, sys; sys.path[:0] = sys.argv[2:]\n"
         "from raw_io_specs import parsed, site_at; from pathlib import Path\n"
-        "from storagelab.spec.matrix import expand; from storagelab.volumes import for_run as made_volumes\n"
+        "from storagelab.spec.matrix import expand; from storagelab.volumes import for_runs as made_volumes\n"
         "scratch = Path(sys.argv[1]); cell = expand(parsed(scratch, (scratch / 'raw.toml').read_text())).cells[0]\n"
         "with made_volumes.made(made_volumes.wanted(cell.config), cell.config, site_at(scratch), {}) as made:\n"
         "    made[0].loaded().__enter__(); os.kill(os.getpid(), 9)\n"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from storagelab.machine.disks import HERE, Kernel, mounts_here, node_of, read_text
+from storagelab.machine.disks import HERE, Kernel, disk_of, mounts_here, node_of, read_text
 
 V1_LIMITS = {
     "read_iops": "blkio.throttle.read_iops_device", "write_iops": "blkio.throttle.write_iops_device",
@@ -79,9 +79,7 @@ def throttle(names: Iterable[str], kernel: Kernel = HERE, process: int | str = "
     own = tuple(names)
     if len(own) != 1:
         return None
-    node = node_of(own[0], kernel)
-    disk = node.resolve().parent.name if (node / "partition").exists() else own[0]
-    number = read_text(node_of(disk, kernel) / "dev")
+    number = read_text(node_of(disk_of(own[0], kernel), kernel) / "dev")
     for group in control_groups("blkio", kernel, process) if number else ():
         if limits := limits_of(number, group):
             return Throttle(group, number, limits)

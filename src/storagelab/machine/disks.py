@@ -161,8 +161,8 @@ def _below(name: str, kernel: Kernel) -> tuple[str, ...]:
     node = node_of(name, kernel)
     if slaves := _names_in(node / "slaves"):
         return slaves
-    if (node / "partition").exists():
-        return (node.resolve().parent.name,)
+    if (disk := disk_of(name, kernel)) != name:
+        return (disk,)
     if backing_file := read_text(node / "loop" / "backing_file"):
         mount = mount_of(backing_file, mounts_here(kernel))
         return block_devices_of(mount, kernel) if mount else ()
@@ -172,6 +172,17 @@ def _below(name: str, kernel: Kernel) -> tuple[str, ...]:
 def node_of(name: str, kernel: Kernel = HERE) -> Path:
     """Folder of /sys about one block device, whole or part."""
     return kernel.sys / "class" / "block" / name
+
+
+def disk_of(name: str, kernel: Kernel = HERE) -> str:
+    """The whole device: of a partition, its drive."""
+    node = node_of(name, kernel)
+    return node.resolve().parent.name if (node / "partition").exists() else name
+
+
+def size_bytes(name: str, kernel: Kernel = HERE) -> int:
+    """0 if it is unknown. The kernel counts in 512 bytes, whatever the drive's sectors are."""
+    return (integer_in(node_of(name, kernel) / "size") or 0) * 512
 
 
 def _names_in(folder: Path) -> tuple[str, ...]:
@@ -212,16 +223,16 @@ def describe_queue(name: str, kernel: Kernel = HERE) -> dict[str, object]:
     queue = node_of(name, kernel) / "queue"
     if not queue.is_dir():
         return {}
-    rotational, read_ahead_kib = _integer(queue / "rotational"), _integer(queue / "read_ahead_kb")
+    rotational, read_ahead_kib = integer_in(queue / "rotational"), integer_in(queue / "read_ahead_kb")
     return {
         "scheduler": chosen(read_text(queue / "scheduler")) or None,
         "write_cache": read_text(queue / "write_cache") or None,
         "rotational": None if rotational is None else bool(rotational),
-        "logical_block_bytes": _integer(queue / "logical_block_size"),
-        "physical_block_bytes": _integer(queue / "physical_block_size"),
-        "nr_requests": _integer(queue / "nr_requests"),
+        "logical_block_bytes": integer_in(queue / "logical_block_size"),
+        "physical_block_bytes": integer_in(queue / "physical_block_size"),
+        "nr_requests": integer_in(queue / "nr_requests"),
         "read_ahead_bytes": None if read_ahead_kib is None else read_ahead_kib * 1024,
-        "discard_max_bytes": _integer(queue / "discard_max_bytes"),
+        "discard_max_bytes": integer_in(queue / "discard_max_bytes"),
     }
 
 
@@ -231,7 +242,8 @@ def chosen(text: str) -> str:
     return match[1] if match else text
 
 
-def _integer(path: Path) -> int | None:
+def integer_in(path: Path) -> int | None:
+    """The number in a file of the kernel; None if it can't be read."""
     text = read_text(path)
     return int(text) if re.fullmatch(r"-?\d+", text) else None
 

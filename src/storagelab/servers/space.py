@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import doctor, host, temporary
-from storagelab.machine.disks import nearest_existing, node_of, read_text
+from storagelab.machine.disks import nearest_existing, size_bytes
 from storagelab.machine.rights import check_may_enter
 from storagelab.model import prepared
 from storagelab.model.config import Config, VolumeConfig
@@ -105,9 +105,7 @@ def _check_holds(volume: VolumeConfig, name: str, needed_bytes: int) -> None:
 
 def _bytes_of_drives(volume: VolumeConfig) -> float:
     """What the volume's drives hold together; infinite if it has none."""
-    sizes = [
-        int(read_text(node_of(Path(os.path.realpath(one)).name) / "size") or 0) * 512 for one in volume.devices or ()
-    ]
+    sizes = [size_bytes(Path(os.path.realpath(one)).name) for one in volume.devices or ()]
     if not sizes:
         return math.inf
     full = {"raid0": len(sizes), "striped": len(sizes), "raid5": len(sizes) - 1, "raid10": len(sizes) / 2}

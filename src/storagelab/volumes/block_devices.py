@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from storagelab.errors import RunFailed
-from storagelab.machine.disks import HERE, Kernel, chosen, node_of, read_text
+from storagelab.machine.disks import HERE, Kernel, describe_queue, integer_in, node_of, read_text
 from storagelab.machine.host import free_bytes
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
 from storagelab.volumes.programs import said
 
-PROGRAMS = ("losetup",)
+LOOP_PROGRAMS = ("losetup",)
 
 
 @contextlib.contextmanager
@@ -53,10 +53,6 @@ def loop_devices_in(folder: Path, kernel: Kernel = HERE) -> list[str]:
     return found
 
 
-def size_bytes(name: str, kernel: Kernel = HERE) -> int:
-    return int(read_text(node_of(name, kernel) / "size") or 0) * 512
-
-
 def written_bytes(name: str, kernel: Kernel = HERE) -> int:
     """What the kernel has counted as written to the device since it is there."""
     fields = read_text(node_of(name, kernel) / "stat").split()
@@ -71,70 +67,62 @@ def is_direct(name: str, kernel: Kernel = HERE) -> bool:
 # --- request queues ---------------------------------------------------------------------------------------------------
 
 _QUEUE_FILES = {"scheduler": "scheduler", "read_ahead_bytes": "read_ahead_kb"}
+Queue = Mapping[str, str | int]
+"""`scheduler` and `read_ahead_bytes` of a device, or one of them."""
 
 
-def restore_queue(device: str, before: Mapping[str, str | int], kernel: Kernel = HERE) -> None:
-    """Puts back what a killed run has changed. Raises RunFailed."""
-    for key, value in before.items():
-        _write_queue(device, key, value, kernel)
+def queue_asked(volume: VolumeConfig) -> Queue:
+    """The queue settings that the volume's keys ask for."""
+    return {key: value for key in _QUEUE_FILES if (value := getattr(volume, key)) is not None}
 
 
-def queue_now(device: str, asked: Mapping[str, str | int], kernel: Kernel = HERE) -> dict[str, str | int]:
+def queue_now(device: str, asked: Queue, kernel: Kernel = HERE) -> dict[str, str | int]:
     """The values that the keys of `asked` have, but for those that the kernel does not tell."""
-    read_back = {key: queue_value(device, key, kernel) for key in asked}
-    return {key: value for key, value in read_back.items() if value is not None}
+    now = describe_queue(device, kernel)
+    return {key: value for key in asked if isinstance(value := now.get(key), str | int)}
+
+
+def set_queue(device: str, asked: Queue, kernel: Kernel = HERE) -> None:
+    """Raises RunFailed with what the kernel offers."""
+    for key, value in asked.items():
+        file = node_of(device, kernel) / "queue" / _QUEUE_FILES[key]
+        try:
+            file.write_text(str(value if isinstance(value, str) else value // 1024))
+        except OSError as error:
+            offered = f"; the kernel offers {read_text(file)}" if key == "scheduler" else ""
+            raise RunFailed(f"{key} = {value} on {device}: {error.strerror}{offered}") from error
 
 
 @contextlib.contextmanager
-def queue_set_to(device: str, asked: Mapping[str, str | int], kernel: Kernel = HERE) -> Iterator[None]:
-    """Sets `scheduler` and `read_ahead_bytes` of the device with this name, and restores them: a loop device keeps
-    them for its next user. Raises RunFailed with what the kernel offers.
+def queue_set_to(device: str, asked: Queue, kernel: Kernel = HERE) -> Iterator[None]:
+    """Sets the queue of the device with this name, and restores it: a loop device keeps it for its next user. Raises
+    RunFailed with what the kernel offers.
     """
     with contextlib.ExitStack() as undo:
         for key, value in asked.items():
-            before = queue_value(device, key, kernel)
-            _write_queue(device, key, value, kernel)
-            if before is not None:
-                undo.callback(_write_queue, device, key, before, kernel)
+            before = queue_now(device, {key: value}, kernel)
+            set_queue(device, {key: value}, kernel)
+            undo.callback(set_queue, device, before, kernel)
         yield
 
 
-def disk_of(device: str, kernel: Kernel = HERE) -> str:
-    """The device with the queue: of a partition, its drive."""
-    node = node_of(device, kernel)
-    return node.resolve().parent.name if (node / "partition").exists() else device
-
-
-def queue_value(device: str, key: str, kernel: Kernel = HERE) -> str | int | None:
-    text = read_text(node_of(device, kernel) / "queue" / _QUEUE_FILES[key])
-    if key == "scheduler":
-        return chosen(text) or None
-    return int(text) * 1024 if text.isdigit() else None
-
-
-def queue_checks(name: str, device: str, asked: Mapping[str, str | int], kernel: Kernel = HERE) -> Iterator[Check]:
+def queue_checks(name: str, device: str, asked: Queue) -> Iterator[Check]:
     """Compares the queue with what was asked for."""
-    for key, value in asked.items():
-        got = queue_value(device, key, kernel)
-        what = f"{key.removesuffix('_bytes').replace('_', '-')} of volume {name}"
-        yield Check(name=what, asked=str(value), got=str(got), ok=got == value, read_from="/sys/class/block")
+    now = queue_now(device, asked)
+    pairs = {key.removesuffix("_bytes").replace("_", "-"): (value, now.get(key)) for key, value in asked.items()}
+    return compared(name, pairs, "/sys/class/block")
 
 
-def _write_queue(device: str, key: str, value: str | int, kernel: Kernel) -> None:
-    file = node_of(device, kernel) / "queue" / _QUEUE_FILES[key]
-    try:
-        file.write_text(str(value if isinstance(value, str) else value // 1024))
-    except OSError as error:
-        offered = f"; the kernel offers {read_text(file)}" if key == "scheduler" else ""
-        raise RunFailed(f"{key} = {value} on {device}: {error.strerror}{offered}") from error
+def sector_bytes(device: str) -> int | None:
+    return integer_in(node_of(device) / "queue" / "logical_block_size")
 
 
-def sector_bytes(device: str, kernel: Kernel = HERE) -> int | None:
-    text = read_text(node_of(device, kernel) / "queue" / "logical_block_size")
-    return int(text) if text.isdigit() else None
+# --- what was asked for -----------------------------------------------------------------------------------------------
 
 
-def queue_asked(volume: VolumeConfig) -> dict[str, str | int]:
-    """The queue settings that the volume's keys ask for."""
-    found = {"scheduler": volume.scheduler, "read_ahead_bytes": volume.read_ahead_bytes}
-    return {key: value for key, value in found.items() if value is not None}
+def compared(volume: str, pairs: Mapping[str, tuple[object, object]], read_from: str) -> Iterator[Check]:
+    """Compares what was asked of a volume with what it has, each pair by its words; None = not asked."""
+    for what, (asked, got) in pairs.items():
+        if asked is not None:
+            name = f"{what} of volume {volume}"
+            yield Check(name=name, asked=str(asked), got=str(got), ok=asked == got, read_from=read_from)

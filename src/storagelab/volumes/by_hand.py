@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from storagelab.errors import RunFailed
-from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
+from storagelab.machine.disks import block_devices_of, mount_of, mounts_here, size_bytes
 from storagelab.model.config import PRICE, VolumeConfig
 from storagelab.model.measurement import Check
 from storagelab.volumes import block_devices, file_systems
@@ -35,7 +35,7 @@ def checks(name: str, volume: VolumeConfig, place: Path) -> Iterator[Check]:
     device = next(iter(block_devices_of(mount)), "") if mount is not None else ""
     for what, wanted, got in (
         ("sector", volume.sector_bytes, block_devices.sector_bytes(device) if device else None),
-        ("size", volume.size_bytes, block_devices.size_bytes(device) if device else None),
+        ("size", volume.size_bytes, size_bytes(device) if device else None),
     ):
         if wanted is not None:
             near = got is not None and abs(got - wanted) <= (_SIZE_OFF * wanted if what == "size" else 0)

@@ -14,11 +14,12 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine.disks import node_of, read_text
+from storagelab.machine.disks import node_of, read_text, size_bytes
 from storagelab.machine.processes import holders_text, until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
-from storagelab.volumes import block_devices, drives, layers, programs, refusals, stacks
+from storagelab.volumes import drives, layers, programs, refusals
+from storagelab.volumes.block_devices import compared, sector_bytes, set_queue
 from storagelab.volumes.drives import Drive, partitions_of
 from storagelab.volumes.journal import REGISTRY, Claim, Journal, locked
 from storagelab.volumes.programs import path_of, said
@@ -130,7 +131,8 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
             _refuse(drive, volume, key, known)
     refusals.refuse_twice(found, key)
     if volume.raid_level is not None:
-        refusals.refuse_unequal(_as_formatted(found, volume), key)
+        as_formatted = {} if volume.sector_bytes is None else {"sector_bytes": volume.sector_bytes}
+        refusals.refuse_unequal([drive.model_copy(update=as_formatted) for drive in found], key)
     return found
 
 
@@ -156,10 +158,6 @@ def _refuse(drive: Drive, volume: VolumeConfig, key: str, known: Known) -> None:
 
 def _is_to_be_formatted(drive: Drive, volume: VolumeConfig) -> bool:
     return volume.sector_bytes is not None and volume.sector_bytes != drive.sector_bytes
-
-
-def _as_formatted(found: Sequence[Drive], volume: VolumeConfig) -> list[Drive]:
-    return [drive.model_copy(update={"sector_bytes": volume.sector_bytes or drive.sector_bytes}) for drive in found]
 
 
 def steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
@@ -203,8 +201,7 @@ class Held:
             if not stat.S_ISBLK(facts.st_mode) or facts.st_rdev != number:
                 raise RunFailed(f"{name} is now another drive; nothing is done to it")
         serial = drives.serial_of(self.drive.name)
-        shown = read_text(node_of(self.drive.name) / "dev")
-        size = int(read_text(node_of(self.drive.name) / "size") or 0) * 512
+        shown, size = read_text(node_of(self.drive.name) / "dev"), size_bytes(self.drive.name)
         if (serial, shown) != (self.drive.serial, f"{os.major(number)}:{os.minor(number)}") or size == 0:
             raise RunFailed(
                 f"{self.drive.id} has serial {serial or 'none'} and {size:,} bytes now, and was confirmed as serial "
@@ -285,12 +282,12 @@ def _prepare(held: Held, volume: VolumeConfig, journal: Journal, claim: Claim, t
         settle()
         return drive.name
     size = size_for(drive.size_bytes, volume.share)
-    sector = int(read_text(node_of(drive.name) / "queue" / "logical_block_size") or 512)
+    sector = sector_bytes(drive.name) or 512
     _do(held, journal, f"partition of {size} bytes", partial(make, drive.name, size, sector, table))
     return only_one(drive.name)
 
 
-def _do(held: Held, journal: Journal, what: str, step: Callable[[], None]) -> None:
+def _do(held: Held, journal: Journal, what: str, step: Callable[[], object]) -> None:
     journal.step(held.drive, what)
     held.refuse_another()
     step()
@@ -304,22 +301,15 @@ def _clear(held: Held, journal: Journal, token: str) -> None:
     name = held.drive.name
     for device in (*drives.partitions_of(name), name):
         _do(held, journal, f"mark {device}", partial(drives.mark, device, token))
-        _do(held, journal, f"wipefs --all {device}", partial(_wipe, device))
+        _do(held, journal, f"wipefs --all {device}", partial(said, "wipefs", "--all", "--force", f"/dev/{device}"))
     if drives.partitions_of(name):
         _do(held, journal, "forget the partitions", partial(forget, name))
 
 
-def _wipe(name: str) -> None:
-    programs.said("wipefs", "--all", "--force", f"/dev/{name}")
-
-
 def _discard(held: Held, journal: Journal) -> None:
     if held.drive.discards:
-        _do(held, journal, "blkdiscard", partial(_discard_all, held.drive.name))
-
-
-def _discard_all(name: str) -> None:
-    programs.said("blkdiscard", "--force", f"/dev/{name}", patience_s=_DISCARDS_S)
+        discard = partial(said, "blkdiscard", "--force", f"/dev/{held.drive.name}", patience_s=_DISCARDS_S)
+        _do(held, journal, "blkdiscard", discard)
 
 
 # --- giving back ------------------------------------------------------------------------------------------------------
@@ -358,7 +348,7 @@ def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
                 _refuse_used(found, claim)
                 others = _of_others(found, claim, is_known)
                 if is_known:
-                    block_devices.restore_queue(found.name, journal.of(claim.drive.id).queue)
+                    set_queue(found.name, journal.of(claim.drive.id).queue)
                 if others is None:
                     journal.released(own.drive)
                     done.append(f"{claim.drive.id} is given back as it is: nothing of storagelab's lies on it")
@@ -387,7 +377,7 @@ def _refuse_used(drive: Drive, claim: Claim) -> None:
     places = drives.mounted_from(drive.name)
     strange = [f"it is mounted at {one}" for one in places if "/storagelab-" not in one]
     parts = (drive.name, *drives.partitions_of(drive.name))
-    for holder in (one for part in parts for one in stacks.holders(part)):
+    for holder in (one for part in parts for one in layers.holders(part)):
         mapped = read_text(node_of(holder) / "dm" / "name")
         if mapped and not mapped.startswith("storagelab-"):
             strange.append(f"{mapped} is made of it")
@@ -438,47 +428,37 @@ def _known(uuids: Collection[str], claim: Claim, *, or_none: bool = False) -> bo
 def checks(name: str, volume: VolumeConfig, used: Sequence[tuple[Drive, str]]) -> Iterator[Check]:
     """Compares the drives with what was asked for."""
     for drive, device in used:
-        got = drives.serial_of(drive.name)
-        yield _check(f"serial of volume {name}", drive.serial, got)
-        if volume.share < 1:
-            asked = size_for(drive.size_bytes, volume.share)
-            yield _check(f"size of volume {name}", str(asked), str(int(read_text(node_of(device) / "size") or 0) * 512))
-        if volume.sector_bytes is not None:
-            sector = read_text(node_of(drive.name) / "queue" / "logical_block_size")
-            yield _check(f"sector of volume {name}", str(volume.sector_bytes), sector)
-
-
-def _check(name: str, asked: str, got: str) -> Check:
-    return Check(name=name, asked=asked, got=got, ok=asked == got, read_from="/sys/class/block")
+        size = size_for(drive.size_bytes, volume.share) if volume.share < 1 else None
+        pairs = {
+            "serial": (drive.serial, drives.serial_of(drive.name)), "size": (size, size_bytes(device)),
+            "sector": (volume.sector_bytes, sector_bytes(drive.name)),
+        }  # fmt: skip
+        yield from compared(name, pairs, "/sys/class/block")
 
 
 def facts(used: Sequence[tuple[Drive, str]]) -> list[dict[str, object]]:
     """What is stored of the drives with a run: what each is, and what was written to it in its life so far."""
+    of_drive = {"id", "serial", "model", "firmware", "size_bytes"}
     return [
-        {
-            "id": drive.id, "serial": drive.serial, "model": drive.model, "firmware": drive.firmware,
-            "size_bytes": drive.size_bytes, "device": device,
-            "written_in_its_life_bytes": _life(drive),
-        }
+        {**drive.model_dump(include=of_drive), "device": device, "written_in_its_life_bytes": written_in_life(drive)}
         for drive, device in used
-    ]  # fmt: skip
+    ]
 
 
-def with_life(facts_before: object, used: Sequence[Drive]) -> list[dict[str, object]]:
-    """The same facts with what the drives' own counters say now: an earlier run may have used the same volume."""
-    before = facts_before if isinstance(facts_before, list) else []
-    return [{**fact, "written_in_its_life_bytes": _life(drive)} for fact, drive in zip(before, used, strict=True)]
-
-
-def with_written(before: Sequence[dict[str, object]], used: Sequence[Drive]) -> list[dict[str, object]]:
-    """The same facts after a run, with what the drives' own counters say was written."""
+def with_written(
+    facts: Sequence[dict[str, object]], before: Sequence[int | None], used: Sequence[Drive]
+) -> list[dict[str, object]]:
+    """The same facts after a run, with what the drives' own counters say was written. They said `before` as it began:
+    an earlier run may have used the same volume.
+    """
     found = []
-    for fact, drive in zip(before, used, strict=True):
-        now, was = _life(drive), fact.get("written_in_its_life_bytes")
-        written = {"written_by_the_run_bytes": now - was} if now is not None and isinstance(was, int) else {}
-        found.append({**fact, **written})
+    for fact, was, drive in zip(facts, before, used, strict=True):
+        now = written_in_life(drive)
+        written = {} if now is None or was is None else {"written_by_the_run_bytes": now - was}
+        found.append({**fact, "written_in_its_life_bytes": was, **written})
     return found
 
 
-def _life(drive: Drive) -> int | None:
+def written_in_life(drive: Drive) -> int | None:
+    """Bytes, as the drive itself counts them; None if it does not tell."""
     return drives.written_in_its_life(drive.name) if drive.nvme else None

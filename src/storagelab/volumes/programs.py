@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
@@ -59,6 +59,22 @@ def said(program: str, *arguments: str, given: str = "", patience_s: float = _PA
         words_of_it = _last_words(done.stderr or done.stdout) or _without_words(done.returncode)
         raise RunFailed(f"{' '.join([program, *arguments])}: {words_of_it}")
     return done.stdout.strip()
+
+
+def patiently(step: Callable[[], object], within_s: float, pause_s: float = 0.2) -> None:
+    """Does the step, again while it fails for a while: something may still use the device. Raises RunFailed."""
+    problems: list[RunFailed] = []
+
+    def is_done() -> bool:
+        try:
+            step()
+        except RunFailed as error:
+            problems.append(error)
+            return False
+        return True
+
+    if not until(is_done, within_s, pause_s):
+        raise problems[-1]
 
 
 def _last_words(text: str) -> str:
