@@ -21,13 +21,13 @@ from storagelab.servers.attached import Found
 from storagelab.servers.starting import Kind
 from storagelab.volumes import for_runs
 from storagelab.volumes.folders import Site
-from storagelab.volumes.for_runs import KeptVolumes
+from storagelab.volumes.for_runs import BlockVolumes
 
 
 class Independent:
     """A block of independent runs: each has its own server or schema."""
 
-    def __init__(self, block: PlannedBlock, site: Site, volumes: KeptVolumes) -> None:
+    def __init__(self, block: PlannedBlock, site: Site, volumes: BlockVolumes) -> None:
         self._block, self._site, self._volumes = block, site, volumes
 
     def needed(self, wanted: Collection[int]) -> Sequence[int]:

@@ -33,15 +33,21 @@ from storagelab.volumes import by_hand, limits, refusals
 from storagelab.volumes import volume as provisioned
 from storagelab.volumes.drives import Drive
 from storagelab.volumes.folders import Folders, Site
-from storagelab.volumes.volume import MadeVolume
+from storagelab.volumes.volume import Volume
 from storagelab.words.names import listed
 
 _RUNS_A_COMMAND = "runs a command on this machine, as the user who runs storagelab"
+_ONLY_ROOT = "only root may make volumes: without its rights, name folders on drives that were prepared by hand"
 
 
 def wanted(config: Config) -> dict[str, VolumeConfig]:
     """The cell's volumes that are made before each of its runs."""
     return {name: volume for name, volume in config.volumes.items() if volume.made and name in config.volumes_used}
+
+
+def _of(plan: Plan) -> Iterator[tuple[Config, str, VolumeConfig]]:
+    """Every volume that is made for some cell, with the cell's configuration and the volume's name."""
+    return ((cell.config, name, volume) for cell in plan.cells for name, volume in wanted(cell.config).items())
 
 
 class Making(NamedTuple):
@@ -54,63 +60,54 @@ class Making(NamedTuple):
 
 def check(plan: Plan, site: Site) -> Making:
     """Raises PreflightError."""
-    steps: dict[str, None] = {}
-    drives: dict[ClaimedDrive, None] = {}
-    warnings: dict[str, None] = {}
-    for config in (cell.config for cell in plan.cells):
+    steps, drives, warnings = list[str](), list[ClaimedDrive](), list[str]()
+    for cell in plan.cells:
         of_cell: list[Drive] = []
-        for name, volume in wanted(config).items():
+        for name, volume in wanted(cell.config).items():
             found = provisioned.check(name, volume, site.results)
             of_cell += found
             refusals.refuse_twice(of_cell, f"volumes.{name}")
-            steps.update(dict.fromkeys(provisioned.steps(name, volume, found)))
-            drives.update(dict.fromkeys(ClaimedDrive(serial=drive.serial, text=drive.text) for drive in found))
-            warnings.update(dict.fromkeys(provisioned.warnings(name, volume, found)))
-    if (
-        any(volume.has_own_drive for cell in plan.cells for volume in wanted(cell.config).values())
-        and os.geteuid() != 0
-    ):
-        warnings[
-            "only root may make volumes: without its rights, name folders on drives that were prepared by hand"
-        ] = None
-    return Making(tuple(steps), tuple(drives), tuple(warnings))
+            steps += provisioned.steps(name, volume, found)
+            drives += [ClaimedDrive(serial=drive.serial, text=drive.text) for drive in found]
+            warnings += provisioned.warnings(name, volume, found)
+    if os.geteuid() != 0 and any(volume.has_own_drive for _, _, volume in _of(plan)):
+        warnings.append(_ONLY_ROOT)
+    return Making(tuple(dict.fromkeys(steps)), tuple(dict.fromkeys(drives)), tuple(dict.fromkeys(warnings)))
 
 
 def confirm(plan: Plan, site: Site) -> None:
     """Notes that the user has confirmed the plan's drives as they are now. Raises PreflightError."""
     done: set[tuple[str, ...]] = set()
-    for config in (cell.config for cell in plan.cells):
-        for name, volume in wanted(config).items():
-            if volume.devices is not None and volume.devices not in done and site.results is not None:
-                provisioned.confirm(name, volume, site.results)
-                done.add(volume.devices)
+    for _, name, volume in _of(plan):
+        if volume.devices is not None and volume.devices not in done and site.results is not None:
+            provisioned.confirm(name, volume, site.results)
+            done.add(volume.devices)
 
 
 def commands(plan: Plan) -> tuple[Privilege, ...]:
     """The commands that volumes run, each once."""
-    found: dict[Privilege, None] = {}
-    for config in (cell.config for cell in plan.cells):
-        for name, volume in wanted(config).items():
-            for key, command in (("prepare", volume.prepare), ("check", volume.check)):
-                if command is not None and command != BY_HAND:
-                    found[Privilege(key=f"volumes.{name}.{key}", value=command, does=_RUNS_A_COMMAND)] = None
-    return tuple(found)
+    asked = [
+        (f"volumes.{name}.{key}", command)
+        for _, name, volume in _of(plan) for key, command in (("prepare", volume.prepare), ("check", volume.check))
+        if command is not None and command != BY_HAND
+    ]  # fmt: skip
+    return tuple(Privilege(key=key, value=command, does=_RUNS_A_COMMAND) for key, command in dict.fromkeys(asked))
 
 
 def abilities() -> tuple[Ability, ...]:
     """Whether this machine can make volumes and limit them, for the doctor."""
     small = VolumeConfig(path=".", file_bytes=2**30)
+
+    def check_all() -> None:
+        provisioned.check_rights("a", small)
+        provisioned.check("a", small)
+
     return (
-        ability("volumes made for each run", partial(_check_all, "a", small), lambda _: "drives from files, ext4"),
+        ability("volumes made for each run", check_all, lambda _: "drives from files, ext4"),
         ability(
             "limits as cloud disks have them", partial(limits.check, "volumes.a.limit"), lambda _: "by control groups"
         ),
     )
-
-
-def _check_all(name: str, volume: VolumeConfig) -> None:
-    provisioned.check_rights(name, volume)
-    provisioned.check(name, volume)
 
 
 def try_making(plan: Plan, site: Site) -> None:
@@ -118,21 +115,25 @@ def try_making(plan: Plan, site: Site) -> None:
     Raises PreflightError with the message of the program that refuses.
     """
     tried: set[str] = set()
-    for config in (cell.config for cell in plan.cells):
-        for name, volume in wanted(config).items():
-            plain = volume.model_copy(update={"prepare": None, "check": None, PRICE: None})
-            keys = plain.model_dump_json()
-            if not plain.has_own_drive or keys in tried:
-                continue
-            provisioned.check_rights(name, volume)
-            tried.add(keys)
-            try:
-                with made({name: plain}, config, site, {}) as found:
-                    refused = [one for one in found[0].checks if one.ok is not True]
-            except RunFailed as error:
-                raise PreflightError(f"can't be made: {error}", key=f"volumes.{name}") from error
-            for one in refused:
-                raise PreflightError(f"{one.name}: asked {one.asked}, got {one.got}", key=f"volumes.{name}")
+    for config, name, volume in _of(plan):
+        plain = volume.model_copy(update={"prepare": None, "check": None, PRICE: None})
+        keys = plain.model_dump_json()
+        if not plain.has_own_drive or keys in tried:
+            continue
+        provisioned.check_rights(name, volume)
+        tried.add(keys)
+        try:
+            with made({name: plain}, config, site, {}) as (one,):
+                refused = _refused(one)
+        except RunFailed as error:
+            raise PreflightError(f"can't be made: {error}", key=f"volumes.{name}") from error
+        if refused:
+            raise PreflightError(refused[0], key=f"volumes.{name}")
+
+
+def _refused(volume: Volume) -> list[str]:
+    """What the volume has otherwise than asked, in words."""
+    return [f"{one.name}: asked {one.asked}, got {one.got}" for one in volume.checks if one.ok is not True]
 
 
 # --- a run ------------------------------------------------------------------------------------------------------------
@@ -141,7 +142,7 @@ def try_making(plan: Plan, site: Site) -> None:
 @contextlib.contextmanager
 def made(
     volumes: Mapping[str, VolumeConfig], config: Config, site: Site, levels: Mapping[str, object]
-) -> Iterator[list[MadeVolume]]:
+) -> Iterator[list[Volume]]:
     """Volumes that are made, and removed at the end: it leaves nothing behind. If something can't be removed after a
     failure, that is added to the failure's words; beside any other error, it goes to the log.
     """
@@ -215,14 +216,13 @@ AWAITED = 4
 """The exit code of `run` while it waits for a volume that a person prepares."""
 
 
-class KeptVolumes:
-    """The volumes that the runs of one block share. `close` removes what was made."""
+class BlockVolumes:
+    """The volumes that the runs of one block share; `undo` removes what was made."""
 
-    def __init__(self, block: PlannedBlock, site: Site, state: State) -> None:
-        self._block, self._site = block, site
-        self._made: dict[str, MadeVolume] = {}
+    def __init__(self, block: PlannedBlock, site: Site, state: State, undo: contextlib.ExitStack) -> None:
+        self._site, self._undo = site, undo
+        self._made: dict[str, Volume] = {}
         self._failed: dict[str, RunFailed] = {}
-        self._undo = contextlib.ExitStack()
         confirmed = _confirmed(state)
         by_hand = all(one.by_hand for cell in block.cells.values() for one in _kept(cell).values())
         self._id = str(confirmed.get("id") if by_hand and confirmed else uuid.uuid4().hex[:12])
@@ -230,32 +230,36 @@ class KeptVolumes:
         if (waits := _waiting(block, site, state, confirmed)) is not None:
             raise waits
 
-    def of(self, cell: Cell) -> list[MadeVolume]:
+    def of(self, cell: Cell) -> list[Volume]:
         """The cell's volumes, made if they are not there yet, and read back again. Raises RunFailed; what can't be
         prepared is not tried again in this block.
         """
-        found = []
         for name, volume in _kept(cell).items():
             if name in self._failed:
                 raise self._failed[name]
             if name not in self._made:
                 try:
-                    making = made({name: volume}, cell.config, self._site, cell.levels)
-                    self._made[name] = self._undo.enter_context(making)[0]
+                    (self._made[name],) = self._undo.enter_context(
+                        made({name: volume}, cell.config, self._site, cell.levels)
+                    )
                 except RunFailed as error:
                     self._failed[name] = error
                     raise
-            found.append(self._made[name].for_a_run())
-        return found
+        return [self._made[name].for_a_run() for name in _kept(cell)]
 
     def begin_run(self) -> dict[str, object]:
         """What the environment of the block's next run says of its preparation."""
         self._runs += 1
         return {PREPARATION: {"id": self._id, "run": self._runs}} if self._made else {}
 
-    def close(self) -> None:
-        """Raises RunFailed if some of it could not be removed."""
-        self._undo.close()
+
+@contextlib.contextmanager
+def kept(block: PlannedBlock, site: Site, state: State) -> Iterator[BlockVolumes]:
+    """The block's volumes, which leave nothing behind. Raises PreparationAwaited before anything is made, and RunFailed
+    if some of it could not be removed.
+    """
+    with contextlib.ExitStack() as undo:
+        yield BlockVolumes(block, site, state, undo)
 
 
 def _kept(cell: Cell) -> dict[str, VolumeConfig]:
@@ -291,15 +295,17 @@ def _waiting(block: PlannedBlock, site: Site, state: State, confirmed: dict[str,
     places = {name: site.volume_paths(cell.config)[name] for name, cell in cells.items()}
     if confirmed.get("places") == {name: _file_system(place) for name, place in places.items()}:
         return None
-    asked = [_asked(name, cell, places[name]) for name, cell in cells.items()]
 
     def confirm() -> None:
         for name, cell in cells.items():
-            _refuse_other_than_asked(name, cell, site)
+            with made({name: cell.config.volumes[name]}, cell.config, site, cell.levels) as (one,):
+                wrong = "; ".join(_refused(one))
+            if wrong:
+                raise PreflightError(wrong, key=f"volumes.{name}", hint="prepare it as asked, then confirm it again")
         found = {name: _file_system(place) for name, place in places.items()}
-        note = {"id": uuid.uuid4().hex[:12], "places": found}
-        state.write([json.dumps(note).encode()])
+        state.write([json.dumps({"id": uuid.uuid4().hex[:12], "places": found}).encode()])
 
+    asked = [_asked(name, cell, places[name]) for name, cell in cells.items()]
     return PreparationAwaited(list(cells), block.number, asked, confirm)
 
 
@@ -316,9 +322,8 @@ def _file_system(place: Path) -> str:
     try:
         return f"{os.statvfs(place).f_fsid:x}"
     except OSError as error:
-        raise PreflightError(
-            f"{place}: {error.strerror}", hint="make the folder, and mount the volume there"
-        ) from error
+        hint = "make the folder, and mount the volume there"
+        raise PreflightError(f"{place}: {error.strerror}", hint=hint) from error
 
 
 def _asked(name: str, cell: Cell, place: Path) -> str:
@@ -327,26 +332,8 @@ def _asked(name: str, cell: Cell, place: Path) -> str:
     levels = [
         f"{factor} = {shown(level)}" for factor, level in cell.levels.items() if factor.startswith(f"volumes.{name}")
     ]
-    what = listed(keys or levels) or "anew"
     own = f". {volume.prepare_text.strip()}" if volume.prepare_text else ""
-    return f"prepare volume {name} at {place}: {what}{own}"
-
-
-def _refuse_other_than_asked(name: str, cell: Cell, site: Site) -> None:
-    volume = cell.config.volumes[name]
-    with made({name: volume}, cell.config, site, cell.levels) as (found,):
-        wrong = [f"{one.name}: asked {one.asked}, got {one.got}" for one in found.checks if one.ok is not True]
-    if wrong:
-        raise PreflightError("; ".join(wrong), key=f"volumes.{name}", hint="prepare it as asked, then confirm it again")
-
-
-@contextlib.contextmanager
-def kept(block: PlannedBlock, site: Site, state: State) -> Iterator[KeptVolumes]:
-    """The block's volumes, which leave nothing behind. Raises PreparationAwaited before anything is made."""
-    volumes = KeptVolumes(block, site, state)
-    with contextlib.ExitStack() as undo:
-        undo.callback(volumes.close)
-        yield volumes
+    return f"prepare volume {name} at {place}: {listed(keys or levels) or 'anew'}{own}"
 
 
 # --- a run ------------------------------------------------------------------------------------------------------------
@@ -354,7 +341,7 @@ def kept(block: PlannedBlock, site: Site, state: State) -> Iterator[KeptVolumes]
 
 @contextlib.contextmanager
 def opened(
-    cell: Cell, site: Site, opening: Callable[[Config, Site], AbstractContextManager[Target]], kept: KeptVolumes
+    cell: Cell, site: Site, opening: Callable[[Config, Site], AbstractContextManager[Target]], kept: BlockVolumes
 ) -> Iterator[Target]:
     """The target of a run of the cell, on volumes that are made for it or `kept` for its block. Raises RunFailed."""
     if not wanted(cell.config):
@@ -367,25 +354,22 @@ def opened(
     with made(anew, cell.config, site, cell.levels) as of_run:
         volumes, took_s = [*shared, *of_run], time.perf_counter() - began
         with opening(_placed(cell.config, volumes), site) as target:
-            yield _OnMadeVolumes(target, volumes, kept.begin_run(), took_s)
+            yield _OnVolumes(target, volumes, kept.begin_run(), took_s)
 
 
-def _placed(config: Config, made: Sequence[MadeVolume]) -> Config:
+def _placed(config: Config, made: Sequence[Volume]) -> Config:
     """The configuration on the volumes that were made: each is a place like any other. Those that it does not use are
     not there.
     """
     places = {one.name: VolumeConfig(path=str(one.path)) for one in made}
-    others = {name: volume for name, volume in config.volumes.items() if not volume.made}
-    in_order = {name: (places | others)[name] for name in config.volumes if name in places | others}
-    return config.model_copy(update={"volumes": in_order})
+    places |= {name: volume for name, volume in config.volumes.items() if not volume.made}
+    return config.model_copy(update={"volumes": {name: places[name] for name in config.volumes if name in places}})
 
 
-class _OnMadeVolumes:
+class _OnVolumes:
     """A target whose volumes were made for its run, or for its block; `facts` = what the environment says of that."""
 
-    def __init__(
-        self, target: Target, volumes: Sequence[MadeVolume], facts: Mapping[str, object], took_s: float
-    ) -> None:
+    def __init__(self, target: Target, volumes: Sequence[Volume], facts: Mapping[str, object], took_s: float) -> None:
         self._target, self._made, self._facts, self._took_s = target, volumes, facts, took_s
 
     def describe(self) -> dict[str, object]:
@@ -408,14 +392,16 @@ class _OnMadeVolumes:
             for one in self._made:
                 limits.enter_context(one.loaded())
             measured = self._target.run(cell, repetition, seed, on_progress)
+        counters = dict(measured.counters)
+        if written:
+            counters["volumes"] = {**counters.get("volumes", {}), **written}
         return measured.model_copy(
             update={
                 "environment": self._with_facts(measured.environment),
                 "checks": (*measured.checks, *(check for one in self._made for check in one.checks)),
-                "counters": _with_written(measured.counters, written),
-                "setup_s": (measured.setup_s or 0.0) + self._took_s,
+                "counters": counters, "setup_s": (measured.setup_s or 0.0) + self._took_s,
             }
-        )
+        )  # fmt: skip
 
     def _with_facts(self, environment: dict[str, object]) -> dict[str, object]:
         described = environment.get("volumes")
@@ -423,7 +409,3 @@ class _OnMadeVolumes:
         for one in self._made:
             volumes[one.name] = {**volumes.get(one.name, {}), "made": one.facts}
         return {**environment, **self._facts, "volumes": volumes}
-
-
-def _with_written(counters: Mapping[str, Mapping[str, float]], written: Mapping[str, float]) -> dict[str, object]:
-    return {**counters, "volumes": {**counters.get("volumes", {}), **written}} if written else dict(counters)

@@ -45,7 +45,7 @@ _IMAGE, PLACE = "drive", "mounted"
 
 
 @dataclass
-class MadeVolume:
+class Volume:
     """A volume that was made: where it is, and what was read back of it. `facts` go into the run's environment."""
 
     name: str
@@ -65,7 +65,7 @@ class MadeVolume:
     written_before: int = 0
     """What the drive of a made volume had written before it was made: the kernel goes on counting."""
 
-    def for_a_run(self) -> MadeVolume:
+    def for_a_run(self) -> Volume:
         """The same volume for one of several runs, as it is now."""
         return replace(self, facts=dict(self.facts), checks=list(self.read_back()))
 
@@ -208,7 +208,7 @@ def _limit_text(limit: LimitConfig) -> str:
 def made(
     name: str, volume: VolumeConfig, folder: Path, spec_folder: Path, levels: Mapping[str, object],
     results: Path | None = None,
-) -> Iterator[MadeVolume]:  # fmt: skip
+) -> Iterator[Volume]:  # fmt: skip
     """Makes the volume. `folder` is the experiment's own on the volume's path, empty; `results` holds its results.
     Raises RunFailed.
     """
@@ -217,7 +217,7 @@ def made(
     if volume.prepare is not None and not volume.by_hand:
         facts["prepare"] = by_hand.run(volume.prepare, spec_folder, variables, f"volumes.{name}.prepare")
     with contextlib.ExitStack() as undo:
-        one = MadeVolume(name, volume, (spec_folder / (volume.path or "")).expanduser(), facts=facts)
+        one = Volume(name, volume, (spec_folder / (volume.path or "")).expanduser(), facts=facts)
         if volume.has_own_drive:
             one = _on_own_drive(undo, name, volume, folder, facts, results)
         as_made = one.read_back
@@ -268,7 +268,7 @@ class _Base:
 def _on_own_drive(
     undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, Any],
     results: Path | None,
-) -> MadeVolume:  # fmt: skip
+) -> Volume:  # fmt: skip
     """The drive or the drives, then the layers, the file system, the queue and the limit."""
     undo.enter_context(programs.alone_at(folder))
     base = (_file if volume.file_bytes is not None else _drives)(undo, name, volume, folder, facts, results)
@@ -304,7 +304,7 @@ def _on_own_drive(
             yield from queue_checks(name, disk, queue)
         yield from file_systems.checks(name, place, filesystem, volume.mount_options, volume.trim)
 
-    return MadeVolume(
+    return Volume(
         name, volume, place, drive, limit, facts, drives=base.drives, read_back=read_back, at_the_end=stack.read_back,
         written_before=written,
     )  # fmt: skip

@@ -24,7 +24,7 @@ from storagelab.stopping import uninterrupted
 from storagelab.version import __version__
 from storagelab.volumes import for_runs
 from storagelab.volumes.folders import Folders, Site
-from storagelab.volumes.for_runs import KeptVolumes
+from storagelab.volumes.for_runs import BlockVolumes
 from storagelab.watching.counters import MachineCounters
 from storagelab.watching.pace import check_watching
 
@@ -37,7 +37,7 @@ _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 class RawBlock:
     """All runs of one block. They don't depend on each other, except through the state of the drive."""
 
-    def __init__(self, block: PlannedBlock, site: Site, volumes: KeptVolumes) -> None:
+    def __init__(self, block: PlannedBlock, site: Site, volumes: BlockVolumes) -> None:
         self._block, self._site, self._volumes = block, site, volumes
         self._fio = fio.find()
         self._folders: dict[Path, Folders] = {}
