@@ -88,18 +88,12 @@ def throttle(names: Iterable[str], kernel: Kernel = HERE, process: int | str = "
 
 def limits_of(number: str, group: Path) -> dict[str, int]:
     """What a control group allows on the disk with this number ("major:minor") in a second."""
-    return dict(_limits(number, group))
-
-
-def _limits(number: str, group: Path) -> Iterator[tuple[str, int]]:
-    for key, file in V1_LIMITS.items():
-        for words in _lines(group / file):
-            if len(words) == 2 and words[0] == number and words[1].isdigit():
-                yield key, int(words[1])
+    found = {key: words[1:] for key, file in V1_LIMITS.items() for words in _lines(group / file) if words[0] == number}
+    limits = {key: int(words[0]) for key, words in found.items() if len(words) == 1 and words[0].isdigit()}
     for words in _lines(group / "io.max"):
-        for name, _, value in (word.partition("=") for word in words[1:] if words[0] == number):
-            if name in V2_LIMITS and value.isdigit():
-                yield V2_LIMITS[name], int(value)
+        pairs = (word.partition("=") for word in words[1:] if words[0] == number)
+        limits |= {V2_LIMITS[name]: int(value) for name, _, value in pairs if name in V2_LIMITS and value.isdigit()}
+    return limits
 
 
 def _lines(path: Path) -> list[list[str]]:

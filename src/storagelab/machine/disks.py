@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 
@@ -88,7 +88,7 @@ def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
     real = os.path.realpath(path)
     if os.path.exists(real) and stat.S_ISBLK((facts := os.stat(real)).st_mode):
         return Mount(real, f"{os.major(facts.st_rdev)}:{os.minor(facts.st_rdev)}", "", real, (), ())
-    above = [mount for mount in mounts if _is_under(real, mount.mount_point)]
+    above = [mount for mount in mounts if PurePath(real).is_relative_to(mount.mount_point)]
     numbers = device_numbers_of(real)
     candidates = [mount for mount in above if mount.device_numbers == numbers] or above
     # Of equal prefixes, the last mount covers the others; max() would keep the first.
@@ -108,10 +108,6 @@ def nearest_existing(path: str | Path) -> Path:
     """`path` itself, or the nearest existing folder above it."""
     real = Path(os.path.realpath(path))
     return next((folder for folder in (real, *real.parents) if os.path.lexists(folder)), Path(real.anchor))
-
-
-def _is_under(path: str, mount_point: str) -> bool:
-    return path == mount_point or path.startswith(mount_point.rstrip("/") + "/")
 
 
 def _unescape(text: str) -> str:
@@ -302,18 +298,14 @@ def virtual_disk(
         if re.fullmatch(pattern, mount.filesystem):
             return True, reason
     for name in stack:
-        if reason := _virtual_by_name_or_model(name, kernel):
-            return True, f"{name}: {reason}"
+        disk = describe_disk(name, kernel)
+        text = f"{disk['vendor']} {disk['model']}".lower()
+        reasons = [reason for pattern, reason in _NAMES.items() if re.fullmatch(pattern, name)]
+        reasons += [f"a virtual disk ({who}): {_CACHE}" for pattern, who in _MODELS.items() if re.search(pattern, text)]
+        if reasons:
+            return True, f"{name}: {reasons[0]}"
     if not stack:
         return None, "no block device is seen under it"
     if on_virtual_machine is not False:
         return None, f"{stack[-1]}: this may be a virtual machine, so the drive may be the host's or a virtual one"
     return False, ""
-
-
-def _virtual_by_name_or_model(name: str, kernel: Kernel) -> str:
-    disk = describe_disk(name, kernel)
-    text = f"{disk['vendor']} {disk['model']}".lower()
-    by_name = (reason for pattern, reason in _NAMES.items() if re.fullmatch(pattern, name))
-    by_model = (f"a virtual disk ({who}): {_CACHE}" for pattern, who in _MODELS.items() if re.search(pattern, text))
-    return next(by_name, "") or next(by_model, "")

@@ -179,10 +179,10 @@ def device_counters(places: Mapping[str, Path], kernel: Kernel = HERE) -> Abilit
         counted = counters.read()
     without = [place for place in places if f"volume.{place}.writes" not in counted]
     if not without:
-        return _yes(name, f"the kernel counts the I/O of {_listed(places)}")
+        return _yes(name, f"the kernel counts the I/O of {', '.join(places)}")
     lacking = _no if len(without) == len(places) else _partly
     mend = "use a folder on a disk's own file system (not tmpfs, overlay or a network); let a container see /sys"
-    return lacking(name, f"no disk is seen under {_listed(without)}: its I/O is not counted", mend)
+    return lacking(name, f"no disk is seen under {', '.join(without)}: its I/O is not counted", mend)
 
 
 def place(name: str, path: Path, kernel: Kernel = HERE) -> Ability:
@@ -225,7 +225,7 @@ def drives(places: Mapping[str, Path], kernel: Kernel = HERE) -> list[Ability]:
 
 def _drive(key: str, places: list[str], volume: Mapping[str, object]) -> Ability:
     name = f"drive {key}"
-    under = f"under {_listed(places)}"
+    under = f"under {', '.join(places)}"
     if volume["virtual"] is False:
         model = " ".join(str(volume[part]) for part in ("device_vendor", "device_model") if volume[part])
         return _yes(name, f"{under}: {model or 'a drive of this machine'}")
@@ -391,7 +391,7 @@ def optional_tools() -> Ability:
     tools = {"perf": "kernel traces", "iostat": "device load", "smartctl": "a drive's health"}
     found = [name for name in tools if shutil.which(name)]
     absent = [f"{name} ({use})" for name, use in tools.items() if name not in found]
-    parts = ["none is needed", f"found: {_listed(found) or 'none'}", f"absent: {_listed(absent) or 'none'}"]
+    parts = ["none is needed", f"found: {', '.join(found) or 'none'}", f"absent: {', '.join(absent) or 'none'}"]
     return _yes("optional tools", "; ".join(parts))
 
 
@@ -405,10 +405,6 @@ def _partly(name: str, detail: str, mend: str = "") -> Ability:
 
 def _no(name: str, detail: str, mend: str) -> Ability:
     return Ability(name=name, state="no", detail=detail, mend=mend)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
 
 
 def _count(number: int, noun: str) -> str:

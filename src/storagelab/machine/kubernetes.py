@@ -52,7 +52,7 @@ def describe_pod(ask: Ask | None = None) -> dict[str, object]:
         "pod": os.environ.get(Names.POD),
         "namespace": os.environ.get(Names.NAMESPACE),
         "cpu_limit": os.environ.get(Names.CPU_LIMIT),
-        "memory_limit_bytes": _number(os.environ.get(Names.MEMORY_LIMIT, "")),
+        "memory_limit_bytes": int(limit) if (limit := os.environ.get(Names.MEMORY_LIMIT, "")).isdigit() else None,
     }
     unknown: list[str] = []
     asked = _asked(ask, f"/api/v1/nodes/{node}", "zone, region and kind of machine", unknown)
@@ -113,10 +113,6 @@ def table_at(answer: Answer, *names: str) -> Answer:
         below = answer.get(name)
         answer = below if isinstance(below, dict) else {}
     return answer
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdigit() else None
 
 
 # --- the cluster's server --------------------------------------------------------------------------------------------

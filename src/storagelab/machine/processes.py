@@ -7,7 +7,6 @@ For the meaning of the files see proc_pid_stat(5), and scheduler/sched-stats.rst
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import signal
@@ -77,12 +76,8 @@ def _name(number: int) -> str:
 
 def _killed_for_memory() -> int | None:
     """How many processes the kernel has killed for lack of memory since boot; None if it doesn't say."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
-            name, _, count = line.partition(" ")
-            if name == "oom_kill":
-                return int(count)
-    return None
+    words = read_text(HERE.proc / "vmstat").partition("oom_kill ")[2].split()
+    return int(words[0]) if words else None
 
 
 # --- holders ---------------------------------------------------------------------------------------------------------
@@ -100,7 +95,8 @@ def holders_text(file: Path, kernel: Kernel = HERE) -> str:
     except OSError:
         return ""
     numbers = _that_lock(facts, kernel) or _that_have_open(facts, kernel)
-    return " and ".join(f"process {number} ({_name_of(number, kernel)})" for number in numbers)
+    names = {number: read_text(kernel.proc / str(number) / "comm") or "its name is hidden" for number in numbers}
+    return " and ".join(f"process {number} ({name})" for number, name in names.items())
 
 
 def _that_lock(facts: os.stat_result, kernel: Kernel) -> list[int]:
@@ -152,10 +148,6 @@ def _opened(process: Path, facts: os.stat_result, *, strict: bool = False) -> It
             yield os.path.samestat(link.stat(), facts)
         except OSError:
             continue  # closed meanwhile
-
-
-def _name_of(number: int, kernel: Kernel) -> str:
-    return read_text(kernel.proc / str(number) / "comm") or "its name is hidden"
 
 
 # --- CPU time ---------------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def _may_pass(folder: Path, uid: int, gid: int) -> bool:
 def may_cover() -> bool:
     """Whether this process may give a child its own view of the file system. In a container it usually may not."""
     try:
-        subprocess.run(["true"], check=True, preexec_fn=partial(_unshare))
+        subprocess.run(["true"], check=True, preexec_fn=_unshare)
     except (OSError, subprocess.SubprocessError):
         return False
     return True

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.machine import descriptors
+from storagelab.machine.disks import HERE, read_text
 from storagelab.machine.processes import JUST_STOPPED_S, stat_fields, until
 from storagelab.machine.rights import unprivileged
 from storagelab.stopping import uninterrupted
@@ -84,7 +85,9 @@ def left_behind() -> list[Path]:
     found = []
     for base in sorted({Path(tempfile.gettempdir()), _SHORT}):
         with contextlib.suppress(OSError):
-            found += [place for place in sorted(base.glob("storagelab-*")) if is_nobodys(place.name) and _is_own(place)]
+            for place in filter(lambda place: is_nobodys(place.name), sorted(base.glob("storagelab-*"))):
+                with contextlib.suppress(OSError), _own(place):
+                    found.append(place)
     return found
 
 
@@ -111,12 +114,6 @@ def _own(place: Path) -> Iterator[int]:
         yield opened
 
 
-def _is_own(place: Path) -> bool:
-    with contextlib.suppress(OSError), _own(place):
-        return True
-    return False
-
-
 def is_nobodys(name: str) -> bool:
     """Whether the process that this name stands for has ended, as far as it can be known from here."""
     owner = _OWNED.fullmatch(name)
@@ -138,19 +135,13 @@ def _name(pid: int) -> str:
     """The name of a process: its number, its start and its PID namespace. The start is 0 if there is no such
     process.
     """
-    return f"storagelab-{pid:x}-{_started(pid):x}-{_boot()}-{_world()}"
-
-
-def _started(pid: int) -> int:
-    """When the process started, in ticks since the machine started."""
     fields = stat_fields(Path(f"/proc/{pid}"))
-    return int(fields[19]) if fields and fields[0] not in "ZX" else 0
+    started_ticks = int(fields[19]) if fields and fields[0] not in "ZX" else 0
+    return f"storagelab-{pid:x}-{started_ticks:x}-{_boot()}-{_world()}"
 
 
 def _boot() -> str:
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
-    return "0" * 8
+    return read_text(HERE.proc / "sys/kernel/random/boot_id")[:8] or "0" * 8
 
 
 def _world() -> str:
@@ -229,17 +220,12 @@ def _environment_of(number: str) -> bytes:
     """Raises OSError. In a container, root may not read another user's process, but that user may."""
     file = f"/proc/{number}/environ"
     try:
-        return _content_of(file)
+        return Path(file).read_bytes()
     except PermissionError:
         if (owner := _servers_owner()) is None:
             raise
         with _eyes_of(owner):
-            return _content_of(file)
-
-
-def _content_of(file: str) -> bytes:
-    with open(file, "rb", buffering=0) as content:
-        return content.read()
+            return Path(file).read_bytes()
 
 
 def _servers_owner() -> tuple[int, int] | None:
