@@ -166,13 +166,16 @@ def as_server(*reach: Path) -> Callable[[], None] | None:
     return partial(_become, owner, ways)
 
 
-def check_may_enter(folder: Path) -> None:
-    """Tries whether a server can reach what will be made in this folder. Raises PreflightError that names the
-    obstructing folder.
+def check_may_enter(folder: Path, key: str | None = None) -> None:
+    """Tries whether a server can reach what will be made in this folder: root may go anywhere, but the server runs
+    without root's rights. Raises PreflightError that names the obstructing folder, and the spec's `key`.
     """
-    tried = subprocess.run(["test", "-x", str(folder)], check=False, preexec_fn=as_server(folder / "to be made"))
-    if tried.returncode != 0:
-        raise _closed(shut_out_at(folder) or folder)
+    try:
+        tried = subprocess.run(["test", "-x", str(folder)], check=False, preexec_fn=as_server(folder / "to be made"))
+        if tried.returncode != 0:
+            raise _closed(shut_out_at(folder) or folder)
+    except PreflightError as error:
+        raise PreflightError(error.problem, key=key, hint=error.hint) from error
 
 
 def shut_out_at(path: Path) -> Path | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
+from storagelab.machine.disks import HERE, read_text
 from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import JsonValue, Scalar
@@ -119,22 +120,17 @@ def _other_ends(line: socket.socket) -> Iterator[tuple[str, str]]:
 
 def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
     """How long a process has run, by its folder in /proc. None if it has ended or has none of the names."""
-    try:
-        if (process / "comm").read_text(encoding="utf-8").strip() not in names:
-            return None
-        machine_up_s = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
-        return machine_up_s - int(stat_fields(process)[19]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
+    if read_text(process / "comm") not in names or not (fields := stat_fields(process)):
         return None
+    machine_up_s = float(read_text(HERE.proc / "uptime").split()[0])
+    return machine_up_s - int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def owner_of(process: Path) -> tuple[int, int] | None:
     """The account (uid, gid) that a process runs as."""
-    try:
-        status = process.stat()
-    except OSError:
-        return None
-    return status.st_uid, status.st_gid
+    with contextlib.suppress(OSError):
+        return (status := process.stat()).st_uid, status.st_gid
+    return None
 
 
 @contextlib.contextmanager

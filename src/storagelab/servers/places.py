@@ -249,34 +249,26 @@ def planned(configs: Iterable[Config], site: Site) -> tuple[str, ...]:
         problem = None if known is None else config.placement.problem(known)
         if problem is not None:
             raise PreflightError(problem.problem, key=KEY, hint=problem.hint)
-        found = lying(config, known) if known is not None else _named(config)
+        # Of tables that are not known before they are made, what the layout names.
+        named = [
+            (Object((WORDS.get(what, what),), "table"), volume)
+            for what, volume in config.placed.items()
+            if what != TEMPORARY
+        ]
+        found = lying(config, known) if known is not None else named
         here = defaultdict[str, float](float)
         for one, volume in found:
-            volumes[_title(one)][volume or "the server's own folder"] = None
-            here[_title(one)] += one.bytes or 0
+            volumes[one.names[-1]][volume or "the server's own folder"] = None
+            here[one.names[-1]] += one.bytes or 0
         for title, size in here.items():
             sizes[title] = max(sizes[title], size)
         if TEMPORARY in config.placed:
             volumes["temporary files"][config.placed[TEMPORARY]] = None
     together = defaultdict[tuple[str, ...], list[str]](list)
     for title, there in volumes.items():
-        together[tuple(there)].append(f"{title}{_size(sizes[title])}")
+        about = f" (about {bytes_(round(sizes[title]))})" if sizes[title] >= _WORTH_TELLING_BYTES else ""
+        together[tuple(there)].append(title + about)
     return tuple(f"{', '.join(titles)}: on {' or '.join(there)}" for there, titles in together.items())
-
-
-def _named(config: Config) -> Iterator[tuple[Object, str]]:
-    """What the layout names, for tables that are not known before they are made."""
-    for what, volume in config.placed.items():
-        if what != TEMPORARY:
-            yield Object((WORDS.get(what, what),), "table"), volume
-
-
-def _title(one: Object) -> str:
-    return one.names[-1]
-
-
-def _size(size_bytes: float) -> str:
-    return f" (about {bytes_(round(size_bytes))})" if size_bytes >= _WORTH_TELLING_BYTES else ""
 
 
 def check_same(name: str, asked: str, got: str, read_from: str) -> Check:

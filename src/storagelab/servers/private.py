@@ -17,6 +17,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import descriptors, temporary
+from storagelab.machine.disks import HERE, read_text
 from storagelab.machine.processes import STOP_TIMEOUT_S, Kills, until
 from storagelab.machine.rights import as_server, make_folder
 from storagelab.model.values import Scalar
@@ -230,19 +231,16 @@ class PrivateServer(ABC, Generic[P]):
         deadline = time.monotonic() + START_TIMEOUT_S
         while (refusal := self._refusal()) is not None:
             if self.died():
-                raise self._failed(f"the server did not start: {self._why_ended()}")
+                ended = f"it ended with exit code {self._process.returncode}, and its log does not say why"
+                own_words = self._own_words(self.log_of_trouble(self.telling_lines))
+                raise self._failed(
+                    f"the server did not start: {f'it was {self.killed}' if self.killed else own_words or ended}"
+                )
             if refusal.by_server:
                 raise self._failed(f"the server has started, and refuses connections: {refusal.words}")
             if time.monotonic() > deadline:
                 raise self._failed(f"the server takes no connections after {START_TIMEOUT_S:.0f} s: {refusal.words}")
             time.sleep(0.01)
-
-    def _why_ended(self) -> str:
-        if self.killed:
-            return f"it was {self.killed}"
-        code = self._process.returncode if self._process is not None else None
-        output = self._own_words(self.log_of_trouble(self.telling_lines))
-        return output or f"it ended with exit code {code}, and its log does not say why"
 
     def _failed(self, reason: str) -> StartFailed:
         return StartFailed(f"{reason}\nits log ends with:\n{self.log_tail()}")
@@ -285,17 +283,13 @@ def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
 
 def runs_as(pid: int, user: int) -> bool:
     """Whether a process has only this user id."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    ids = next((line.split()[1:] for line in status.splitlines() if line.startswith("Uid:")), [])
+    status = read_text(HERE.proc / str(pid) / "status").splitlines()
+    ids = next((line.split()[1:] for line in status if line.startswith("Uid:")), [])
     return set(ids) == {str(user)}
 
 
 def _runs_with(pid: int, argument: str) -> bool:
     """Whether this process was started with exactly this argument: another process may have its number by now."""
-    try:
+    with contextlib.suppress(OSError):
         return os.fsencode(argument) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
+    return False

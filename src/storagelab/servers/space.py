@@ -6,7 +6,6 @@ written, so the space is free again. So storagelab watches the free space during
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import textwrap
@@ -14,13 +13,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import doctor, host, temporary
 from storagelab.machine.disks import nearest_existing, size_bytes
-from storagelab.machine.rights import check_may_enter
 from storagelab.model import prepared
 from storagelab.model.config import Config, VolumeConfig
 from storagelab.model.loads.base import GeneratedLoad
@@ -58,7 +55,7 @@ def volume_needs(
                 _check_usable(path, key)
             paths[name] = path
             own = name.split(" (")[0]
-            _check_holds(config.volumes[own], own, bytes_on(config, own))
+            _check_holds(config.volumes[own], f"volumes.{own}", bytes_on(config, own))
             needed[name] = max(needed.get(name, 0), on_path(config, own))
     leftover_bytes = _leftover_bytes(configs, site)
     lacking = {error.key: error for error in _lacking(configs, site, leftover_bytes, on_path, size_key)}
@@ -68,9 +65,8 @@ def volume_needs(
         VolumeNeed(
             name=name, path=str(path), device=_device_text(path), needed_bytes=needed[name],
             free_bytes=host.free_bytes(path) + leftover_bytes.get(os.stat(path).st_dev, 0),
-            lacks=next((f"{error.problem}: a run that fills it fails ({DESPITE_SPACE})" for key,
-            error in lacking.items()
-                        if f"{key} ".startswith(f"volumes.{name}.path ")), ""),
+            lacks=next((f"{error.problem}: a run that fills it fails ({DESPITE_SPACE})"
+                        for key, error in lacking.items() if f"{key} ".startswith(f"volumes.{name}.path ")), ""),
         )
         for name, path in paths.items()
     )  # fmt: skip
@@ -91,23 +87,23 @@ _OF_FILE_SYSTEM = 0.93
 """The share of a small drive that a file system leaves for files; ext4 takes most, 5 % of it for root."""
 
 
-def _check_holds(volume: VolumeConfig, name: str, needed_bytes: int) -> None:
+def _check_holds(volume: VolumeConfig, key: str, needed_bytes: int) -> None:
     """Raises PreflightError if a volume that storagelab makes is too small."""
+    if not volume.has_own_drive:
+        return
     room_bytes = _OF_FILE_SYSTEM * (volume.file_bytes or _bytes_of_drives(volume))
     if needed_bytes > room_bytes:
         raise PreflightError(
             f"is too small: about {needed_bytes / 2**30:.2f} GiB needed, and its file system has room for "
             f"{room_bytes / 2**30:.2f} GiB",
-            key=f"volumes.{name}.{'devices' if volume.devices else 'file'}",
+            key=f"{key}.{'devices' if volume.devices else 'file'}",
             hint="make the drive larger, or the load smaller",
         )  # fmt: skip
 
 
 def _bytes_of_drives(volume: VolumeConfig) -> float:
-    """What the volume's drives hold together; infinite if it has none."""
+    """What the volume's drives hold together."""
     sizes = [size_bytes(Path(os.path.realpath(one)).name) for one in volume.devices or ()]
-    if not sizes:
-        return math.inf
     full = {"raid0": len(sizes), "striped": len(sizes), "raid5": len(sizes) - 1, "raid10": len(sizes) / 2}
     return min(sizes) * volume.share * full.get(volume.raid_level or "", 1)
 
@@ -146,35 +142,22 @@ def _lacking(
     for device, (wanted, volumes, config) in hungriest.items():
         path = volumes[0][1]
         free = host.free_bytes(path) + leftover_bytes.get(device, 0)
+        less = "make the load's tables smaller" if config.generated else f"lower {size_key}"
+        if prepared.wanted(config):
+            less = 'set between_runs.data = "rebuild", which keeps no templates'
         if wanted > free:
             yield PreflightError(
                 f"{path} lacks space: about {wanted / 2**30:.2f} GiB needed, {free / 2**30:.2f} GiB free",
                 key=" and ".join(f"volumes.{name}.path" for name, _ in volumes),
-                hint=f"free some, name another volume, or {_less(config, size_key)}; or go on in spite of it "
+                hint=f"free some, name another volume, or {less}; or go on in spite of it "
                 f"({DESPITE_SPACE}): then a run that fills the volume fails, as may everything else that writes to it",
             )
 
 
-def _less(config: Config, size_key: str) -> str:
-    """The settings that make a cell take less space."""
-    if prepared.wanted(config):
-        return 'set between_runs.data = "rebuild", which keeps no templates'
-    return "make the load's tables smaller" if config.generated else f"lower {size_key}"
-
-
 def _device_text(path: Path) -> str:
     facts = host.describe_volume(path)
-    parts = [str(facts.get("filesystem") or ""), str(facts.get("device") or "")]
-    parts.append("virtual disk" if facts.get("virtual") else "")
-    return ", ".join(part for part in parts if part)
-
-
-def check_server_may_enter(path: Path, key: str) -> None:
-    """Checks whether the server itself can enter: root may go anywhere, but the server runs without root's rights."""
-    try:
-        check_may_enter(path)
-    except PreflightError as error:
-        raise PreflightError(error.problem, key=key, hint=error.hint) from error
+    parts = (facts["filesystem"], facts["device"], "virtual disk" if facts["virtual"] else "")
+    return ", ".join(str(part) for part in parts if part)
 
 
 def check_place_names(needs: Iterable[VolumeNeed], is_barred: Callable[[str], bool], problem: str) -> None:
@@ -219,8 +202,6 @@ def check_folder_for_server(owner: tuple[int, int] | None, volume: str, path: Pa
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
-
-# --- against memory --------------------------------------------------------------------------------------------------
 #
 # Notes for `plan`: how a load's data compares with the memory that may hold it.
 
@@ -268,14 +249,13 @@ def memory_note(load: GeneratedLoad, unit_bytes: int, memory: Memory, *, dropped
         return text
     if memory.machine_bytes is None:
         return f"{text}; how much memory the server's machine has for its page cache is not known"
-    if data < memory.machine_bytes:
-        if dropped:
-            return (
-                f"{text}: the page cache, which is dropped before a run, can hold it, so only "
-                "first reads reach the drive"
-            )
-        return f"{text}: the kernel's page cache can hold it, so few reads reach the drive"
-    return text
+    if data >= memory.machine_bytes:
+        return text
+    if dropped:
+        return (
+            f"{text}: the page cache, which is dropped before a run, can hold it, so only first reads reach the drive"
+        )
+    return f"{text}: the kernel's page cache can hold it, so few reads reach the drive"
 
 
 def _times(share: float, of: str) -> str:
@@ -284,8 +264,7 @@ def _times(share: float, of: str) -> str:
 
 def data_bytes(load: GeneratedLoad, unit_bytes: int) -> int | None:
     """The size of a generator's tables and indexes; None if the user's own files make them."""
-    units = load.data.units
-    return None if units is None else round(units * unit_bytes)
+    return None if load.data.units is None else round(load.data.units * unit_bytes)
 
 
 def _memory_size(size_bytes: int) -> str:
@@ -346,9 +325,7 @@ class Filling:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 
@@ -378,30 +355,21 @@ class Filling:
         """What was full, and the way out."""
         if "shared memory" in line:
             return f"filled shared memory ({_free_text(doctor.SHARED_MEMORY)})", doctor.MORE_SHARED_MEMORY
-        file = self._file(line, data_folder)
-        full = self._holding(file) if file is not None else None
-        if file is not None and full is None:
-            return f"filled {_elsewhere(file, on_this_machine=data_folder is not None)}", "free some there"
-        full = full or min(self._least, key=self._least.__getitem__, default=None)
+        full = min(self._least, key=self._least.__getitem__, default=None)
+        found = _FILE.search(line)
+        if found is not None and (data_folder is not None or found[1].startswith("/")):  # else its folder is unknown
+            file = ((data_folder or Path()) / found[1]).resolve()
+            holding = [name for name, path in self._volumes.items() if file.is_relative_to(path.resolve())]
+            if not holding:
+                return f"filled {_elsewhere(file, on_this_machine=data_folder is not None)}", "free some there"
+            # The deepest, as a volume may be mounted within another volume's folder.
+            full = max(holding, key=lambda name: len(str(self._volumes[name])))
         if "quota" in line:
             return f"used up its user's disk quota on {self._described(full)}", f"raise the quota, {_way_out(config)}"
         if full in self._no_inodes:
             way_out = "remove files, or name a volume whose file system was made with more inodes"
             return f"used up the inodes of {self._described(full)}", way_out
         return f"filled {self._described(full)}", _way_out(config)
-
-    @staticmethod
-    def _file(line: str, data_folder: Path | None) -> Path | None:
-        """The file that the server names, if its folder is known."""
-        found = _FILE.search(line)
-        if found is None or (data_folder is None and not found[1].startswith("/")):
-            return None
-        return ((data_folder or Path()) / found[1]).resolve()
-
-    def _holding(self, file: Path) -> str | None:
-        """The volume of a file; the deepest, as a volume may be mounted within another volume's folder."""
-        holding = [name for name, path in self._volumes.items() if file.is_relative_to(path.resolve())]
-        return max(holding, key=lambda name: len(str(self._volumes[name])), default=None)
 
     def _described(self, full: str | None) -> str:
         """A volume's name, place and size, with the other volumes on its file system, which share its space."""

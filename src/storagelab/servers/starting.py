@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import doctor, temporary
@@ -19,7 +19,6 @@ from storagelab.model.target import each, step
 from storagelab.model.values import Scalar
 from storagelab.servers.private import P, PrivateServer, Settings, StartFailed
 from storagelab.servers.programs import Programs, asked_folder
-from storagelab.servers.space import check_server_may_enter
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site
 
@@ -92,12 +91,6 @@ numbers alone, only the first ones are tried.
 """
 
 
-class Startable(Protocol):
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-
 class Kind(NamedTuple):
     """One kind of server: `name` with version and origin, `settings` as in the spec, `texts` of all settings of its
     `programs`, and `make` to make one with its files in a folder.
@@ -107,7 +100,7 @@ class Kind(NamedTuple):
     settings: tuple[str, ...]
     programs: Programs
     texts: tuple[tuple[str, str], ...]
-    make: Callable[[Path], Startable]
+    make: Callable[[Path], PrivateServer[Any]]
 
 
 def try_kinds(kinds: Iterable[Kind]) -> None:
@@ -201,7 +194,7 @@ class Starter(Generic[P]):
             self._check_settings(programs, sharing)
             found[f"{self.title} {programs.version} ({programs.origin}), private, started {unprivileged().how}"] = None
         for name, path in sorted({item for config in configs for item in site.volume_paths(config).items()}):
-            check_server_may_enter(path, f"volumes.{name}.path")
+            check_may_enter(path, f"volumes.{name}.path")
         return list(found)
 
     def _check_settings(self, programs: P, configs: Sequence[Config]) -> None:

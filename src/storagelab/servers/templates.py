@@ -102,9 +102,7 @@ def _copy_file(name: str, source: int, copy: int) -> int:
                 raise
             shared = 0
             shutil.copyfileobj(original, made, 2**20)
-            with contextlib.suppress(
-                OSError, AttributeError
-            ):  # the original must not crowd the copy out of the page cache
+            with contextlib.suppress(OSError, AttributeError):  # it must not crowd the copy out of the page cache
                 os.posix_fadvise(original.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         _give_same_rights(facts, made.fileno())
     return shared
@@ -181,11 +179,11 @@ class Template:
 
     @property
     def exists(self) -> bool:
-        return all(self._is_kept(place) for place in self._places.values())
-
-    def _is_kept(self, place: Path) -> bool:
-        with contextlib.suppress(OSError), self._kept.held(place.parent) as kept:
-            return place.name in os.listdir(kept)
+        with contextlib.suppress(OSError):
+            for place in self._places.values():
+                with self._kept.held(place.parent) as kept:
+                    os.stat(place.name, dir_fd=kept, follow_symlinks=False)
+            return True
         return False
 
     def keep(self) -> None:
@@ -232,7 +230,7 @@ def _unfinished(place: Path) -> str:
 
 
 def _no_copy(error: OSError, folder: Path, kept: Content | None) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT) and kept is not None:
+    if error.errno in _NO_SPACE and kept is not None:
         size, free = kept.bytes / 2**30, host.free_bytes(folder.parent) / 2**30
         lacks = "is at its user's quota, too small" if error.errno == errno.EDQUOT else "lacks space"
         lacks = "has no inode left" if error.errno == errno.ENOSPC and doctor.lacks_inodes(folder.parent) else lacks

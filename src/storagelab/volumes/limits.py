@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from pydantic import Field
@@ -194,9 +193,7 @@ class Bucket:
         """The load begins."""
         self._thread.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
