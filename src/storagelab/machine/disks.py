@@ -130,7 +130,7 @@ def block_devices_of(mount: Mount, kernel: Kernel = HERE) -> tuple[str, ...]:
     if not node_of(name, kernel).exists():
         return ()
     for pool in sorted((kernel.sys / "fs" / "btrfs").glob("*/devices")):
-        members = _names_in(pool)
+        members = names_in(pool)
         if name in members:
             return members
     return (name,)
@@ -155,7 +155,7 @@ def whole_disks(stack: Iterable[str], kernel: Kernel = HERE) -> tuple[str, ...]:
 
 def _below(name: str, kernel: Kernel) -> tuple[str, ...]:
     node = node_of(name, kernel)
-    if slaves := _names_in(node / "slaves"):
+    if slaves := names_in(node / "slaves"):
         return slaves
     if (disk := disk_of(name, kernel)) != name:
         return (disk,)
@@ -181,7 +181,8 @@ def size_bytes(name: str, kernel: Kernel = HERE) -> int:
     return (integer_in(node_of(name, kernel) / "size") or 0) * 512
 
 
-def _names_in(folder: Path) -> tuple[str, ...]:
+def names_in(folder: Path) -> tuple[str, ...]:
+    """What a folder holds, in order; nothing if it can't be read."""
     try:
         return tuple(sorted(os.listdir(folder)))
     except OSError:

@@ -7,6 +7,7 @@ For the meaning of the files see proc_pid_stat(5), and scheduler/sched-stats.rst
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import signal
@@ -30,6 +31,19 @@ def until(is_so: Callable[[], bool], within_s: float, pause_s: float = 0.01) -> 
         if time.monotonic() > deadline:
             return False
         time.sleep(pause_s)
+    return True
+
+
+def is_locked(opened: int) -> bool:
+    """Whether this process has the lock of an open file or folder now. Some network file systems have no locks of
+    folders: there everybody has it.
+    """
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
     return True
 
 

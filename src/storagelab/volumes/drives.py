@@ -117,7 +117,7 @@ def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
         used_by=used or _held_exclusively(f"/dev/{name}"),
         of_the_system=system,
         part_of=whole if (whole := disks.disk_of(name, kernel)) != name else "",
-        made_of_others=bool(_NO_DRIVES.fullmatch(name)) or bool(_names(node / "slaves")),
+        made_of_others=bool(_NO_DRIVES.fullmatch(name)) or bool(disks.names_in(node / "slaves")),
         read_only=read_text(node / "ro") == "1",
         discards=(disks.integer_in(node / "queue" / "discard_max_bytes") or 0) > 0,
         shared_name=name.startswith("nvme") and of_the_controller and namespaces_beside(name, kernel) > 1,
@@ -127,9 +127,8 @@ def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
 def serial_of(name: str, kernel: Kernel = HERE) -> str:
     """The serial number that the drive tells the kernel; "" if it tells none."""
     node = disks.node_of(name, kernel)
-    for file in (node / "device" / "serial", node / "serial"):
-        if text := read_text(file):
-            return text
+    if text := read_text(node / "device" / "serial") or read_text(node / "serial"):
+        return text
     with contextlib.suppress(OSError):  # SCSI and SATA: page 0x80 of the drive's data, after a header of four bytes
         return (node / "device" / "vpd_pg80").read_bytes()[4:].decode("ascii", "replace").strip(" \0")
     return ""
@@ -138,13 +137,6 @@ def serial_of(name: str, kernel: Kernel = HERE) -> str:
 def partitions_of(name: str, kernel: Kernel = HERE) -> tuple[str, ...]:
     node = disks.node_of(name, kernel).resolve()
     return tuple(sorted(file.parent.name for file in node.glob("*/partition")))
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
 
 
 def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
@@ -161,16 +153,12 @@ def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
             users["the kernel swaps to it"] = None
             system = True
     for part in sorted(own):
-        for holder in _names(disks.node_of(part, kernel) / "holders"):
-            users[f"{_kind_of(holder, kernel)} {holder} is made of it"] = None
+        for holder in disks.names_in(disks.node_of(part, kernel) / "holders"):
+            uuid = read_text(disks.node_of(holder, kernel) / "dm" / "uuid")
+            kinds = {"LVM": "the logical volume", "CRYPT": "the encrypted volume"}
+            kind = "the RAID" if holder.startswith("md") else kinds.get(uuid.split("-")[0], "the device")
+            users[f"{kind} {holder} is made of it"] = None
     return system, tuple(users)
-
-
-def _kind_of(holder: str, kernel: Kernel) -> str:
-    if holder.startswith("md"):
-        return "the RAID"
-    uuid = read_text(disks.node_of(holder, kernel) / "dm" / "uuid")
-    return {"LVM": "the logical volume", "CRYPT": "the encrypted volume"}.get(uuid.split("-")[0], "the device")
 
 
 def _held_exclusively(node: str) -> tuple[str, ...]:
@@ -186,8 +174,11 @@ def _holds(name: str, kernel: Kernel) -> tuple[str, ...] | None:
     if os.geteuid() != 0:
         return None
     found: dict[str, None] = {}
-    for part in (name, *partitions_of(name, kernel)):
-        found.update(dict.fromkeys(_signatures(f"/dev/{part}")))
+    for node in (f"/dev/{part}" for part in (name, *partitions_of(name, kernel))):
+        try:
+            found |= dict.fromkeys(signatures_in(said("wipefs", "--json", node), node))
+        except RunFailed:  # a drive that can't be read holds something unknown
+            found[UNKNOWN_DATA] = None
     if not found and not is_blank(f"/dev/{name}"):
         found[UNKNOWN_DATA] = None
     return tuple(found)
@@ -195,22 +186,17 @@ def _holds(name: str, kernel: Kernel) -> tuple[str, ...] | None:
 
 def uuids_on(name: str) -> frozenset[str]:
     """The UUIDs of all that wipefs finds on the drive and its partitions. Raises RunFailed."""
-    return frozenset(uuid for part in (name, *partitions_of(name)) for uuid in uuids_of(part))
-
-
-def uuids_of(part: str) -> set[str]:
-    return {str(one["uuid"]) for one in _found_on(part) if one.get("uuid")}
+    return frozenset(str(one["uuid"]) for one in _found_on(name) if one.get("uuid"))
 
 
 def without_uuid(name: str) -> list[str]:
     """The kinds of what wipefs finds on the drive and its partitions that has no UUID. Raises RunFailed."""
-    return [
-        str(one.get("type")) for part in (name, *partitions_of(name)) for one in _found_on(part) if not one.get("uuid")
-    ]
+    return [str(one.get("type")) for one in _found_on(name) if not one.get("uuid")]
 
 
-def _found_on(part: str) -> list[dict[str, object]]:
-    return list(json.loads(said("wipefs", "--json", f"/dev/{part}") or "{}").get("signatures", []))
+def _found_on(name: str) -> Iterator[dict[str, object]]:
+    for part in (name, *partitions_of(name)):
+        yield from json.loads(said("wipefs", "--json", f"/dev/{part}") or "{}").get("signatures", [])
 
 
 def table_uuid(drive: Drive) -> set[str]:
@@ -275,16 +261,6 @@ def mounted_from(name: str, kernel: Kernel = HERE) -> Iterator[str]:
             yield mount.mount_point
 
 
-def _signatures(node: str) -> Iterator[str]:
-    """What wipefs finds on the device, in words. A drive that can't be read holds something unknown."""
-    try:
-        text = said("wipefs", "--json", node)
-    except RunFailed:
-        yield UNKNOWN_DATA
-        return
-    yield from signatures_in(text, node)
-
-
 def signatures_in(text: str, node: str) -> Iterator[str]:
     """The signatures in what `wipefs --json` printed, which is nothing if there are none."""
     for found in json.loads(text or "{}").get("signatures", []):
@@ -306,9 +282,7 @@ def is_blank(node: str, *, whole: bool = False) -> bool:
             for place in places:
                 drive.seek(place)
                 content = drive.read(_LOOKED_AT_BYTES)
-                if content.count(0) != len(content) and content.count(0xFF) != len(content):
-                    return False
-                if time.monotonic() > until_s:
+                if len(content) not in (content.count(0), content.count(0xFF)) or time.monotonic() > until_s:
                     return False
     except OSError:
         return False

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import math
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import descriptors
-from storagelab.machine.processes import JUST_STOPPED_S, until
+from storagelab.machine.processes import JUST_STOPPED_S, is_locked, until
 from storagelab.model.config import Config
 from storagelab.model.hints import shown
 from storagelab.model.plan import Plan
@@ -234,15 +234,20 @@ _PATIENCE_S = 1.0
 """A storagelab that was just killed may hold its locks for a moment; the system, too, may look at a device briefly."""
 
 
-@contextlib.contextmanager
-def volumes_locked(plan: Plan, site: Site) -> Iterator[None]:
+def volumes_locked(plan: Plan, site: Site) -> AbstractContextManager[None]:
     """Holds the locks of all volumes of this machine that the plan names. Raises PreflightError that names the
     volume and who uses it.
 
     Two volumes of the plan that share a folder share its lock. Child programs do not inherit it.
     """
-    with locked(_places(plan, site)):
-        yield
+    places: dict[Path, str] = {}
+    for config in (cell.config for cell in plan.cells):
+        for name, path in site.volume_paths(config).items():
+            places.setdefault(path, f"volumes.{name}.path")
+        for name, volume in config.volumes.items():
+            if volume.device is not None:
+                places.setdefault(Path(volume.device).resolve(), f"volumes.{name}.device")
+    return locked(places)
 
 
 @contextlib.contextmanager
@@ -261,21 +266,9 @@ def locked(places: Mapping[Path, str]) -> Iterator[None]:
         yield
 
 
-def _places(plan: Plan, site: Site) -> dict[Path, str]:
-    """Folders and devices, each with the key that names it."""
-    found: dict[Path, str] = {}
-    for config in (cell.config for cell in plan.cells):
-        for name, path in site.volume_paths(config).items():
-            found.setdefault(path, f"volumes.{name}.path")
-        for name, volume in config.volumes.items():
-            if volume.device is not None:
-                found.setdefault(Path(volume.device).resolve(), f"volumes.{name}.device")
-    return found
-
-
 def _lock(opened: int, path: Path, key: str) -> None:
     """Raises OSError if the file can't be locked."""
-    if until(partial(_is_locked, opened), _PATIENCE_S):
+    if until(partial(is_locked, opened), _PATIENCE_S):
         return
     names, holders = experiments_on(path), _holders(os.fstat(opened))
     known = [f"experiment {name}" for name in names if len(names) == 1] + [f"process {pid}" for pid in holders]
@@ -284,13 +277,6 @@ def _lock(opened: int, path: Path, key: str) -> None:
         key=key,
         hint="wait until its campaign has ended, or name another place: two campaigns on one volume disturb each other",
     )
-
-
-def _is_locked(opened: int) -> bool:
-    with contextlib.suppress(BlockingIOError):
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
 
 
 def _holders(facts: os.stat_result) -> list[int]:

@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field, ValidationError, model_validator
 
 from storagelab.errors import RunFailed
+from storagelab.machine.descriptors import write_whole
 from storagelab.model.values import Frozen
 from storagelab.volumes import programs
 from storagelab.volumes.drives import Drive
@@ -163,10 +164,10 @@ class Journal:
         found = []
         for device in devices:
             ours, theirs = self.of(device).claim, registered.get(device)
-            if ours is not None or theirs is not None:
+            if (claim := theirs or ours) is not None:
                 is_known = bool(ours and theirs and ours.token and ours.token == theirs.token)
-                found.append((theirs or ours, is_known))
-        return [(claim, is_known) for claim, is_known in found if claim is not None]
+                found.append((claim, is_known))
+        return found
 
     def _events(self) -> Iterator[tuple[int, _Event]]:
         """The lines with their numbers. The last one may have been cut off by a kill: then what it announces was not
@@ -201,25 +202,18 @@ class Journal:
         line = json.dumps(
             {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "event": event, "device": device, **facts}
         )
-        try:
+        with _or_nothing_is_done(self._file):
             self.results.mkdir(parents=True, exist_ok=True)
             is_new = not self._file.exists()
-            opened = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-            try:
+            with _opened(self._file, os.O_APPEND, 0o644) as opened:
                 begin = os.fstat(opened).st_size
                 cut_off = begin > 0 and os.pread(opened, 1, begin - 1) != b"\n"
                 if cut_off:
                     os.ftruncate(opened, os.pread(opened, begin, 0).rfind(b"\n") + 1)
                 os.write(opened, f"{line}\n".encode())
                 os.fsync(opened)
-            finally:
-                os.close(opened)
             if is_new:
                 _sync_folder(self.results)
-        except OSError as error:
-            raise RunFailed(
-                f"{self._file} can't be written, so nothing is done to a drive: {error.strerror}"
-            ) from error
 
 
 @contextlib.contextmanager
@@ -227,27 +221,35 @@ def locked(drive: Drive) -> Iterator[None]:
     """Keeps the drive to this process until it ends, and to the programs that it starts until they end. First waits for
     those that a killed process left at work. Raises RunFailed if a process of storagelab has the drive.
     """
-    with _lock_file(drive, "lock") as own, _lock_file(drive, "programs"):
+    lock, of_programs = (REGISTRY / f"{drive.key}.{what}" for what in ("lock", "programs"))
+    with contextlib.ExitStack() as undo:
+        with _or_nothing_is_done(lock):
+            REGISTRY.mkdir(parents=True, exist_ok=True)
+            own, _ = (undo.enter_context(_opened(file, 0, 0o600)) for file in (lock, of_programs))
         try:
             fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise RunFailed(f"{drive.id} is in use by a campaign that runs") from None
-        with programs.alone_at(REGISTRY / f"{drive.key}.programs"):
+        with programs.alone_at(of_programs):
             yield
 
 
 @contextlib.contextmanager
-def _lock_file(drive: Drive, what: str) -> Iterator[int]:
-    file = REGISTRY / f"{drive.key}.{what}"
-    try:
-        REGISTRY.mkdir(parents=True, exist_ok=True)
-        opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise RunFailed(f"{file} can't be written, so nothing is done to a drive: {error.strerror}") from error
+def _opened(file: Path, flags: int, mode: int) -> Iterator[int]:
+    opened = os.open(file, flags | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:
         yield opened
     finally:
         os.close(opened)
+
+
+@contextlib.contextmanager
+def _or_nothing_is_done(file: Path) -> Iterator[None]:
+    """Raises RunFailed if the file can't be written."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFailed(f"{file} can't be written, so nothing is done to a drive: {error.strerror}") from error
 
 
 def claims() -> list[Claim]:
@@ -262,17 +264,9 @@ def claims() -> list[Claim]:
 
 
 def _write_whole(file: Path, text: str) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_suffix(".new")
-        with beside.open("w", encoding="utf-8") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        beside.replace(file)
+    with _or_nothing_is_done(file):
+        write_whole(file, [text.encode()])
         _sync_folder(file.parent)
-    except OSError as error:
-        raise RunFailed(f"{file} can't be written, so nothing is done to a drive: {error.strerror}") from error
 
 
 def _sync_folder(folder: Path) -> None:

@@ -21,7 +21,16 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine.disks import HERE, Kernel, block_devices_of, integer_in, mounts_here, node_of, read_text
+from storagelab.machine.disks import (
+    HERE,
+    Kernel,
+    block_devices_of,
+    integer_in,
+    mounts_here,
+    names_in,
+    node_of,
+    read_text,
+)
 from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
@@ -112,9 +121,7 @@ def stacked(name: str, volume: VolumeConfig, devices: Sequence[str], uuids: Sequ
 
 def holders(device: str, kernel: Kernel = HERE) -> list[str]:
     """The devices that are made of this one, by the kernel's names."""
-    with contextlib.suppress(OSError):
-        return sorted(os.listdir(node_of(device, kernel) / "holders"))
-    return []
+    return list(names_in(node_of(device, kernel) / "holders"))
 
 
 def made_of(device: str) -> str:

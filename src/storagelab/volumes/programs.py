@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import shutil
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine.processes import holders_text, until
+from storagelab.machine.processes import holders_text, is_locked, until
 
 _PACKAGES = {
     "losetup": "mount", "mount": "mount", "umount": "mount", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
@@ -110,7 +109,7 @@ def alone_at(place: Path) -> Iterator[None]:
     except OSError as error:
         raise RunFailed(f"{place} can't be opened: {error.strerror}") from error
     try:
-        if not _is_locked(opened):
+        if not is_locked(opened):
             _wait(opened, place)
         _HELD.add(opened)
         yield
@@ -119,24 +118,11 @@ def alone_at(place: Path) -> Iterator[None]:
         os.close(opened)
 
 
-def _is_locked(opened: int) -> bool:
-    """Whether this process has the lock now. Some network file systems have no locks of folders: then none is waited
-    for.
-    """
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
 def _wait(opened: int, place: Path) -> None:
     left = holders_text(place) or "a process that can't be seen from here"
     # Without a log, Python writes warnings to stderr.
     logging.getLogger("storagelab").warning("waiting for %s, which a killed run left at work", left)
-    if not until(lambda: _is_locked(opened), _LONGEST_S, pause_s=0.05):
+    if not until(lambda: is_locked(opened), _LONGEST_S, pause_s=0.05):
         raise RunFailed(
             f"{left}, which a killed run left at work, has not ended after {_LONGEST_S:g} s; nothing is done\n"
             "  wait until it has ended, or kill it; then do this again"
