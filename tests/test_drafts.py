@@ -11,7 +11,7 @@ from real_mariadb import running as mariadb_running
 from real_servers import connect, open_folder
 
 from storagelab.machine.rights import give_to_server
-from storagelab.servers.attached import Found
+from storagelab.servers.attached import RunningServer as Found
 from storagelab.verbs.init import of_server
 
 MEMORY = Path("/dev/shm")

@@ -23,7 +23,7 @@ from storagelab.verbs.volumes import refuse_unconfirmed
 from storagelab.volumes import block_devices, drives, file_systems, journal, preparing, programs, refusals
 from storagelab.volumes.drives import Drive
 from storagelab.volumes.journal import Journal
-from storagelab.volumes.refusals import Known
+from storagelab.volumes.refusals import Background as Known
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes drives")
 ID = "/dev/disk/by-id/nvme-Maker_9000_S1"

@@ -113,7 +113,7 @@ _POSSIBLE_GROUPS = 20_000
 """The most groups of a machine that are checked before a run; each takes some 20 µs."""
 
 
-class Held(NamedTuple):
+class GroupTime(NamedTuple):
     """What one group has counted so far: `throttled_s`, and the CPU time that it got (None if that is counted
     elsewhere).
     """
@@ -122,16 +122,16 @@ class Held(NamedTuple):
     cpu_s: float | None
 
 
-def read_group(group: Path) -> Held | None:
+def read_group(group: Path) -> GroupTime | None:
     """None for a group that doesn't count: the root, or a group of another controller."""
     words = (line.split() for line in read_text(group / "cpu.stat").splitlines())
     counts = {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isdigit()}
     if "throttled_usec" in counts:
         usage = counts.get("usage_usec")
-        return Held(counts["throttled_usec"] * _US, None if usage is None else usage * _US)
+        return GroupTime(counts["throttled_usec"] * _US, None if usage is None else usage * _US)
     if "throttled_time" in counts:
         usage_text = read_text(group / "cpuacct.usage")  # exists if cpu and cpuacct are one hierarchy
-        return Held(counts["throttled_time"] * _NS, int(usage_text) * _NS if usage_text.isdigit() else None)
+        return GroupTime(counts["throttled_time"] * _NS, int(usage_text) * _NS if usage_text.isdigit() else None)
     return None
 
 
@@ -204,15 +204,15 @@ class Throttling:
         return found
 
 
-def _change(before: Mapping[Path, Held], group: Path, after: Held) -> Held:
+def _change(before: Mapping[Path, GroupTime], group: Path, after: GroupTime) -> GroupTime:
     """The change of a group's counters. A group that did not exist before began at 0; so did one that was made anew
     under the same name.
     """
-    began = before.get(group, Held(0.0, 0.0))
+    began = before.get(group, GroupTime(0.0, 0.0))
     if after.throttled_s < began.throttled_s:
-        began = Held(0.0, 0.0)
+        began = GroupTime(0.0, 0.0)
     cpu_s = None if after.cpu_s is None or began.cpu_s is None else max(0.0, after.cpu_s - began.cpu_s)
-    return Held(after.throttled_s - began.throttled_s, cpu_s)
+    return GroupTime(after.throttled_s - began.throttled_s, cpu_s)
 
 
 def _children(kernel: Kernel, process: int | str) -> Iterator[int]:

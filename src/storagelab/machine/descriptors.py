@@ -27,14 +27,22 @@ _DEEPEST = 64
 
 
 @contextlib.contextmanager
+def opened(path: str | Path, flags: int = os.O_RDONLY, mode: int = 0o600, within: int | None = None) -> Iterator[int]:
+    """The descriptor of a file or a folder, which programs that are started do not inherit. Raises OSError."""
+    number = os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=within)
+    try:
+        yield number
+    finally:
+        os.close(number)
+
+
+@contextlib.contextmanager
 def folder(path: str | Path, within: int | None = None) -> Iterator[int]:
     """The descriptor of a folder, by its path or by its name `within` another. Raises OSError, also for a link."""
-    with _full_name(path, within):
-        opened = os.open(path, _FOLDER, dir_fd=within)
-    try:
-        yield opened
-    finally:
-        os.close(opened)
+    with contextlib.ExitStack() as undo:
+        with _full_name(path, within):
+            number = undo.enter_context(opened(path, _FOLDER, within=within))
+        yield number
 
 
 def open_file(name: str, within: int, flags: int = os.O_RDONLY) -> int:

@@ -17,6 +17,7 @@ from pathlib import Path
 from storagelab.errors import PreflightError
 from storagelab.machine import disks
 from storagelab.machine.control_groups import control_groups, throttle
+from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import HERE, Kernel, integer_in, read_text
 from storagelab.machine.kubernetes import describe_claim, describe_pod
 
@@ -286,13 +287,10 @@ def sync_filesystem(path: str | Path) -> None:
     if syncfs is None:
         os.sync()
         return
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if syncfs(fd) != 0:
+    with opened(path) as file:
+        if syncfs(file) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(path))
-    finally:
-        os.close(fd)
 
 
 def can_drop_page_cache(kernel: Kernel = HERE) -> bool:

@@ -17,7 +17,7 @@ from storagelab.model.engines import KINDS_OF_ENGINE
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
 from storagelab.model.target import Block, Preflight, State, Target
 from storagelab.model.values import Scalar
-from storagelab.servers.attached import Found
+from storagelab.servers.attached import RunningServer as Found
 from storagelab.servers.starting import Kind
 from storagelab.volumes import for_runs
 from storagelab.volumes.folders import Site

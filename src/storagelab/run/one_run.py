@@ -19,7 +19,8 @@ from storagelab.model.prepared import RESTORED
 from storagelab.model.target import Progress
 from storagelab.model.waits import SampledWaits
 from storagelab.servers.durability import judged
-from storagelab.servers.interfaces import C, Done, Sessions, System, prepare_machine
+from storagelab.servers.interfaces import C, Sessions, System, prepare_machine
+from storagelab.servers.interfaces import Work as Done
 from storagelab.servers.redact import hidden
 from storagelab.servers.server import Server, server_of
 from storagelab.servers.space import Filling

@@ -167,7 +167,7 @@ def foreign(what: str, key: str = "target.dsn") -> PreflightError:
 # --- a start for a spec -----------------------------------------------------------------------------------------------
 
 
-class Found(NamedTuple):
+class RunningServer(NamedTuple):
     """A running server. `places` are the folders of its data, its log and its tablespaces, by names for volumes."""
 
     title: str

@@ -116,7 +116,7 @@ class Sessions(ABC, Generic[C]):
         return reported
 
     @abstractmethod
-    def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Done:
+    def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Work:
         """What the sessions did. Raises RunFailed if they did something else than they should."""
 
     @abstractmethod
@@ -246,7 +246,7 @@ class System(ABC, Generic[C]):
         """Read the server's counters; the function returned reads them again and gives the difference."""
 
 
-class Done(NamedTuple):
+class Work(NamedTuple):
     """What a run did, as its own sessions or its generator counted it. Either `rows` or `transactions` are known.
     `series` replaces the sampler's series, with the generator's columns.
     """

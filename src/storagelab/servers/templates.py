@@ -155,7 +155,7 @@ def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_byt
     return both if kept else bytes_on
 
 
-class Restored(NamedTuple):
+class Restoration(NamedTuple):
     """What was copied for a run, by storagelab or by the server: what the template and the copy hold, and `how`."""
 
     asked: str
@@ -202,7 +202,7 @@ class Template:
             with self._kept.held(place.parent) as kept:
                 os.rename(_unfinished(place), place.name, src_dir_fd=kept, dst_dir_fd=kept)
 
-    def restore(self) -> Restored:
+    def restore(self) -> Restoration:
         """Copy the template into the run's empty folders and write it to the drives. Raises RunFailed if that fails."""
         shared, asked, got = 0, list[Content](), list[Content]()
         for folder, place in self._places.items():
@@ -222,7 +222,7 @@ class Template:
                 raise RunFailed(_no_copy(error, folder, asked[-1] if asked else None)) from error
         whole = together(asked)
         how = "copied" if not shared else "reflinked" if shared == whole.bytes else "partly reflinked, partly copied"
-        return Restored(str(whole), str(together(got)), how, "the file system")
+        return Restoration(str(whole), str(together(got)), how, "the file system")
 
 
 def _unfinished(place: Path) -> str:

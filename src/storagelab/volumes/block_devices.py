@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from storagelab.errors import RunFailed
+from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import HERE, Kernel, describe_queue, integer_in, node_of, read_text
 from storagelab.machine.host import free_bytes
 from storagelab.model.config import VolumeConfig
@@ -26,11 +27,8 @@ def made_of_file(image: Path, size_bytes: int, sector_bytes: int | None) -> Iter
     if (free := free_bytes(image.parent)) < size_bytes:
         raise RunFailed(f"{image.parent} lacks space for a drive of {size_bytes:,} bytes: {free:,} are free")
     try:
-        made = os.open(image, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
+        with opened(image, os.O_RDWR | os.O_CREAT | os.O_EXCL) as made:
             os.posix_fallocate(made, 0, size_bytes)
-        finally:
-            os.close(made)
     except OSError as error:
         image.unlink(missing_ok=True)
         raise RunFailed(f"can't make a file of {size_bytes:,} bytes in {image.parent}: {error.strerror}") from error

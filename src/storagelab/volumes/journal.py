@@ -22,13 +22,14 @@ from typing import Literal, NamedTuple
 from pydantic import Field, ValidationError, model_validator
 
 from storagelab.errors import RunFailed
-from storagelab.machine.descriptors import write_whole
+from storagelab.machine.descriptors import opened, write_whole
 from storagelab.model.values import Frozen
 from storagelab.volumes import programs
 from storagelab.volumes.drives import Drive
 
 FILE = "drives.jsonl"
 REGISTRY = Path("/var/lib/storagelab")
+_READ_AND_WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 _LONGEST_LINE_BYTES = 2**18
 _BY_HAND = (
     "to get drives back by hand: storagelab volumes lists them; unmount what lies on each, wipefs --all it if nobody "
@@ -174,13 +175,13 @@ class Journal:
         begun. Raises RunFailed.
         """
         try:
-            opened = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            file = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return
         except OSError as error:
             raise RunFailed(f"{self._file} can't be read: {error.strerror}") from error
-        with os.fdopen(opened, "rb") as lines:
-            if not stat.S_ISREG(os.fstat(opened).st_mode):
+        with os.fdopen(file, "rb") as lines:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
                 raise RunFailed(f"{self._file} is no regular file\n  {_BY_HAND}")
             for number in itertools.count(1):
                 line = lines.readline(_LONGEST_LINE_BYTES)
@@ -205,13 +206,13 @@ class Journal:
         with _or_nothing_is_done(self._file):
             self.results.mkdir(parents=True, exist_ok=True)
             is_new = not self._file.exists()
-            with _opened(self._file, os.O_APPEND, 0o644) as opened:
-                begin = os.fstat(opened).st_size
-                cut_off = begin > 0 and os.pread(opened, 1, begin - 1) != b"\n"
+            with opened(self._file, os.O_APPEND | _READ_AND_WRITE, 0o644) as file:
+                begin = os.fstat(file).st_size
+                cut_off = begin > 0 and os.pread(file, 1, begin - 1) != b"\n"
                 if cut_off:
-                    os.ftruncate(opened, os.pread(opened, begin, 0).rfind(b"\n") + 1)
-                os.write(opened, f"{line}\n".encode())
-                os.fsync(opened)
+                    os.ftruncate(file, os.pread(file, begin, 0).rfind(b"\n") + 1)
+                os.write(file, f"{line}\n".encode())
+                os.fsync(file)
             if is_new:
                 _sync_folder(self.results)
 
@@ -225,22 +226,13 @@ def locked(drive: Drive) -> Iterator[None]:
     with contextlib.ExitStack() as undo:
         with _or_nothing_is_done(lock):
             REGISTRY.mkdir(parents=True, exist_ok=True)
-            own, _ = (undo.enter_context(_opened(file, 0, 0o600)) for file in (lock, of_programs))
+            own, _ = (undo.enter_context(opened(file, _READ_AND_WRITE)) for file in (lock, of_programs))
         try:
             fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise RunFailed(f"{drive.id} is in use by a campaign that runs") from None
         with programs.alone_at(of_programs):
             yield
-
-
-@contextlib.contextmanager
-def _opened(file: Path, flags: int, mode: int) -> Iterator[int]:
-    opened = os.open(file, flags | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
-    try:
-        yield opened
-    finally:
-        os.close(opened)
 
 
 @contextlib.contextmanager
@@ -270,8 +262,5 @@ def _write_whole(file: Path, text: str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+    with opened(folder, os.O_DIRECTORY) as number:
+        os.fsync(number)

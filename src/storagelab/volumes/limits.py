@@ -73,7 +73,7 @@ def _of_this_process(root: Path, kernel: Kernel) -> Path | None:
     return next((group for group in control_groups("io", kernel) if group.parent == root), None)
 
 
-class Limited:
+class Limiter:
     """A drive whose limits can be set."""
 
     def __init__(self, device: str, kernel: Kernel = HERE) -> None:
@@ -118,9 +118,9 @@ class Limited:
 
 
 @contextlib.contextmanager
-def limited(device: str, kernel: Kernel = HERE) -> Iterator[Limited]:
+def limited(device: str, kernel: Kernel = HERE) -> Iterator[Limiter]:
     """Takes the limits back at the end, whatever happens: the kernel would keep them for the device's next user."""
-    drive = Limited(device, kernel)
+    drive = Limiter(device, kernel)
     try:
         yield drive
     finally:
@@ -169,7 +169,7 @@ class Bucket:
     them; before, it is that of a bucket that nobody has used.
     """
 
-    def __init__(self, drive: Limited, rates: Rates, burst: BurstConfig) -> None:
+    def __init__(self, drive: Limiter, rates: Rates, burst: BurstConfig) -> None:
         self._drive, self._burst = drive, burst
         self._limited = dict(rates)
         self._bursting = {**rates, "read_iops": burst.iops, "write_iops": burst.iops}

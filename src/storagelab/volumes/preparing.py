@@ -14,6 +14,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import node_of, read_text, size_bytes
 from storagelab.machine.processes import holders_text, until
 from storagelab.model.config import VolumeConfig
@@ -23,7 +24,7 @@ from storagelab.volumes.block_devices import compared, sector_bytes, set_queue
 from storagelab.volumes.drives import Drive, partitions_of
 from storagelab.volumes.journal import REGISTRY, Claim, Journal, locked
 from storagelab.volumes.programs import path_of, said
-from storagelab.volumes.refusals import Known
+from storagelab.volumes.refusals import Background
 from storagelab.words.numbers import bytes_
 
 # --- partitions -------------------------------------------------------------------------------------------------------
@@ -87,12 +88,8 @@ def forget(drive: str) -> None:
 
 def _read_again(drive: str) -> None:
     """The kernel refuses it while somebody uses a partition."""
-    opened = os.open(f"/dev/{drive}", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.ioctl(opened, _BLKRRPART)
-    finally:
-        os.close(opened)
+    with opened(f"/dev/{drive}") as number, contextlib.suppress(OSError):
+        fcntl.ioctl(number, _BLKRRPART)
 
 
 def _users(drive: str) -> str:
@@ -126,7 +123,7 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
     formatted = [drive for drive in found if _is_to_be_formatted(drive, volume)]
     programs.check([*needed, *(drives.NVME_PROGRAMS if any(drive.nvme for drive in formatted) else ())], key)
     for drive in found:
-        known = Known() if journal is None else _known_to(drive, journal)
+        known = Background() if journal is None else _known_to(drive, journal)
         if known is not None:
             _refuse(drive, volume, key, known)
     refusals.refuse_twice(found, key)
@@ -136,17 +133,17 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
     return found
 
 
-def _known_to(drive: Drive, journal: Journal) -> Known | None:
+def _known_to(drive: Drive, journal: Journal) -> Background | None:
     """What the journal knows of the drive; None if an interrupted run still has it, and the next one gives it back."""
     try:
         history = journal.of(drive.id)
         journal.refuse_claimed_by_others(drive)
     except RunFailed as error:
         raise PreflightError(str(error), key="volumes") from error
-    return None if history.claim is not None else Known(history.confirmed, history.released)
+    return None if history.claim is not None else Background(history.confirmed, history.released)
 
 
-def _refuse(drive: Drive, volume: VolumeConfig, key: str, known: Known) -> None:
+def _refuse(drive: Drive, volume: VolumeConfig, key: str, known: Background) -> None:
     refusals.refuse(drive, volume, key, known)
     if _is_to_be_formatted(drive, volume) and drive.nvme and os.geteuid() == 0:
         try:
@@ -184,7 +181,7 @@ def put_back_steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str
 # --- a preparation ----------------------------------------------------------------------------------------------------
 
 
-class Held:
+class OpenDrive:
     """A drive that is kept open, so that the kernel can't give its number to another one."""
 
     def __init__(self, drive: Drive, opened: int) -> None:
@@ -210,17 +207,14 @@ class Held:
 
 
 @contextlib.contextmanager
-def held(drive: Drive) -> Iterator[Held]:
+def held(drive: Drive) -> Iterator[OpenDrive]:
     """Keeps the drive open, and to this process and the programs that it starts. Raises RunFailed."""
-    with locked(drive):
+    with locked(drive), contextlib.ExitStack() as undo:
         try:
-            opened = os.open(f"/dev/{drive.name}", os.O_RDONLY | os.O_CLOEXEC)
+            number = undo.enter_context(opened(f"/dev/{drive.name}"))
         except OSError as error:
             raise RunFailed(f"{drive.id} can't be opened: {error.strerror}") from error
-        try:
-            yield Held(drive, opened)
-        finally:
-            os.close(opened)
+        yield OpenDrive(drive, number)
 
 
 @contextlib.contextmanager
@@ -246,7 +240,7 @@ def _one(
             raise RunFailed(f"{device}: nobody has confirmed that everything on it may be destroyed")
         if history.claim is not None:
             raise RunFailed(f"{device} was not given back by an earlier run: storagelab volumes undo {journal.results}")
-        _refuse(drive, volume, key, Known(history.confirmed, history.released))
+        _refuse(drive, volume, key, Background(history.confirmed, history.released))
         # Raises RunFailed if the drive holds what the user was not shown
         seen = (*(history.confirmed.holds or ()), drives.UNKNOWN_DATA)
         new = [one for one in drive.holds or () if one not in seen]
@@ -265,7 +259,7 @@ def _one(
             _give_back(own, claim, journal)
 
 
-def _prepare(held: Held, volume: VolumeConfig, journal: Journal, claim: Claim, table: UUID) -> str:
+def _prepare(held: OpenDrive, volume: VolumeConfig, journal: Journal, claim: Claim, table: UUID) -> str:
     """Makes the drive blank and formats and partitions it. The kernel's name of the device to use, which nobody takes
     for a former one any more.
     """
@@ -287,13 +281,13 @@ def _prepare(held: Held, volume: VolumeConfig, journal: Journal, claim: Claim, t
     return only_one(drive.name)
 
 
-def _do(held: Held, journal: Journal, what: str, step: Callable[[], object]) -> None:
+def _do(held: OpenDrive, journal: Journal, what: str, step: Callable[[], object]) -> None:
     journal.step(held.drive, what)
     held.refuse_another()
     step()
 
 
-def _clear(held: Held, journal: Journal, token: str) -> None:
+def _clear(held: OpenDrive, journal: Journal, token: str) -> None:
     """Removes partitions and signatures, so that no program takes the drive for what it was. The mark comes first: it
     tells what is left of them, if this is killed, from what others may write there later. A drive that is marked has no
     partition table any more, so its partitions come before it.
@@ -306,7 +300,7 @@ def _clear(held: Held, journal: Journal, token: str) -> None:
         _do(held, journal, "forget the partitions", partial(forget, name))
 
 
-def _discard(held: Held, journal: Journal) -> None:
+def _discard(held: OpenDrive, journal: Journal) -> None:
     if held.drive.discards:
         discard = partial(said, "blkdiscard", "--force", f"/dev/{held.drive.name}", patience_s=_DISCARDS_S)
         _do(held, journal, "blkdiscard", discard)
@@ -315,7 +309,7 @@ def _discard(held: Held, journal: Journal) -> None:
 # --- giving back ------------------------------------------------------------------------------------------------------
 
 
-def _give_back(held: Held, claim: Claim, journal: Journal) -> None:
+def _give_back(held: OpenDrive, claim: Claim, journal: Journal) -> None:
     drive = held.drive
     held.refuse_another()
     for part in (*drives.partitions_of(drive.name), drive.name):

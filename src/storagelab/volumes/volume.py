@@ -51,7 +51,7 @@ class Volume:
     name: str
     config: VolumeConfig
     path: Path
-    drive: limits.Limited | None = None
+    drive: limits.Limiter | None = None
     limit: LimitConfig | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
@@ -358,7 +358,7 @@ def remove_left(folders: Sequence[Path]) -> None:
                 file_systems.unmount(place)
             for device in loop_devices_in(folder):
                 if limits.groups() is not None:
-                    limits.Limited(device).set({})
+                    limits.Limiter(device).set({})
                 programs.said("losetup", "--detach", f"/dev/{device}")
 
 
