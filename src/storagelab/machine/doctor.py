@@ -6,6 +6,7 @@ row and does not affect the others.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -13,6 +14,7 @@ import shutil
 import sqlite3
 import subprocess
 import time
+import timeit
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -126,13 +128,10 @@ def wait_split(kernel: Kernel = HERE) -> Ability:
     if not (kernel.proc / "self").exists():
         return _no(name, "no /proc: waits are sampled, Resource and Signal stay empty", "use Linux")
     with subprocess.Popen(["sh", "-c", "read line"], stdin=subprocess.PIPE) as child:
-        view = TaskView(child.pid)
-        try:
+        with contextlib.closing(TaskView(child.pid)) as view:
             counted = until(lambda: bool((sched := view.sched()) and sched.cpu_ns), _PROBE_LIMIT_S)
             state = view.state()
-        finally:
-            view.close()
-            child.kill()
+        child.kill()
     if counted and state:
         return _yes(name, "/proc/PID/schedstat and stat of other processes can be read")
     detail = "/proc/PID/schedstat of other processes can't be read or stays 0: Resource and Signal stay empty"
@@ -214,12 +213,11 @@ def drives(places: Mapping[str, Path], kernel: Kernel = HERE) -> list[Ability]:
     names: dict[str, list[str]] = {}
     found: dict[str, dict[str, object]] = {}
     for name, path in places.items():
-        if not path.exists() and name != RESULTS:
-            continue
-        volume = host.describe_volume(path, kernel)
-        key = str(volume["device"] or volume["filesystem"] or "unknown")
-        found[key] = volume
-        names.setdefault(key, []).append(name)
+        if path.exists() or name == RESULTS:
+            volume = host.describe_volume(path, kernel)
+            key = str(volume["device"] or volume["filesystem"] or "unknown")
+            found[key] = volume
+            names.setdefault(key, []).append(name)
     return [_drive(key, names[key], volume) for key, volume in found.items()]
 
 
@@ -269,20 +267,14 @@ def quiet(load: float | None, cpus: int) -> Ability:
 def clock(kernel: Kernel = HERE) -> Ability:
     """Checks whether the clock is cheap to read. A slow one costs a system call each time the server times its I/O."""
     source = read_text(kernel.sys / "devices" / "system" / "clocksource" / "clocksource0" / "current_clocksource")
-    each_ns = min(_clock_reading_ns() for _ in range(5))  # the minimum, since other load only adds time
+    # The minimum, since other load only adds time.
+    each_ns = min(timeit.repeat(time.monotonic_ns, repeat=5, number=200)) / 200 * 1e9
     detail = f"{source or 'unknown source'}, {each_ns:.0f} ns a reading"
     slow = source in {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen"} or each_ns > 1_000
     if not slow:
         return _yes("clock", detail)
     mend = "boot with clocksource=tsc, or with the hypervisor's own clock"
     return _partly("clock", f"{detail}: slow, so timing I/O costs the server time", mend)
-
-
-def _clock_reading_ns(readings: int = 200) -> float:
-    begin = time.perf_counter_ns()
-    for _ in range(readings):
-        time.monotonic_ns()
-    return (time.perf_counter_ns() - begin) / readings
 
 
 def cpu_frequency(kernel: Kernel = HERE) -> Ability:

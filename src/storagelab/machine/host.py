@@ -6,6 +6,7 @@ that act (`drop_page_cache`, `try_writing`) raise errors, with the way out.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
@@ -85,10 +86,9 @@ def usable_cpus(kernel: Kernel = HERE) -> int:
 
 def load_1min() -> float | None:
     """The one-minute load average."""
-    try:
+    with contextlib.suppress(OSError):
         return os.getloadavg()[0]
-    except OSError:
-        return None
+    return None
 
 
 def cpu_quota(kernel: Kernel = HERE) -> float | None:
@@ -105,13 +105,10 @@ def cpu_quota(kernel: Kernel = HERE) -> float | None:
 
 def memory_limit_bytes(kernel: Kernel = HERE) -> int | None:
     """The memory that control groups (either version) allow this process; None = unlimited or unknown."""
-    limits = []
-    for folder in control_groups("memory", kernel):
-        text = read_text(folder / "memory.max") or read_text(folder / "memory.limit_in_bytes")
-        # Version 1 writes "no limit" as the largest number of whole pages.
-        if text.isdigit() and int(text) < 2**62:
-            limits.append(int(text))
-    return min(limits, default=None)
+    files = ("memory.max", "memory.limit_in_bytes")
+    limits = (integer_in(folder / file) for folder in control_groups("memory", kernel) for file in files)
+    # Version 1 writes "no limit" as the largest number of whole pages.
+    return min((limit for limit in limits if limit is not None and limit < 2**62), default=None)
 
 
 def virtual_machine(kernel: Kernel = HERE) -> tuple[bool | None, str]:
@@ -138,11 +135,8 @@ def hypervisor_of(maker: str, clocksources: str, sys_hypervisor: str) -> str:
     """The hypervisor named by the firmware's maker, /sys/hypervisor or the available clocks, the most reliable
     first.
     """
-    for text in (maker, sys_hypervisor, clocksources):
-        for mark, name in _HYPERVISORS.items():
-            if mark in text.lower() and ".metal" not in text:
-                return name
-    return ""
+    texts = [text.lower() for text in (maker, sys_hypervisor, clocksources) if ".metal" not in text]
+    return next((name for text in texts for mark, name in _HYPERVISORS.items() if mark in text), "")
 
 
 def container(kernel: Kernel = HERE) -> str:

@@ -121,27 +121,22 @@ def table_at(answer: Answer, *names: str) -> Answer:
 def _asked(ask: Ask | None, path: str, what: str, unknown: list[str]) -> Answer:
     """The server's answer; {} if there is none, which is noted."""
     try:
-        return (ask or _ask)(path)
+        found = (ask or _answer_to)(path)
     except (OSError, ValueError) as error:
-        unknown.append(f"{what}: {_reason(error, path)}")
+        found = error
+    if isinstance(found, Exception):
+        unknown.append(f"{what}: {_reason(found, path)}")
         return {}
+    return found
 
 
 def _reason(error: Exception, path: str) -> str:
     kind = path.split("/")[-2]
     if isinstance(error, urllib.error.HTTPError):
         refused = f"the service account may not read {kind}"
-        return {401: refused, 403: refused, 404: f"there is no such object among {kind}"}.get(
-            error.code, f"the server answers {error.code}"
-        )
+        known = {401: refused, 403: refused, 404: f"there is no such object among {kind}"}
+        return known.get(error.code, f"the server answers {error.code}")
     return f"the server does not answer: {error.reason}" if isinstance(error, urllib.error.URLError) else str(error)
-
-
-def _ask(path: str) -> Answer:
-    found = _answer_to(path)
-    if isinstance(found, Exception):
-        raise found
-    return found
 
 
 @cache

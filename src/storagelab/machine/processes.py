@@ -7,6 +7,7 @@ For the meaning of the files see proc_pid_stat(5), and scheduler/sched-stats.rst
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import resource
@@ -276,9 +277,7 @@ class TaskView:
         them.
         """
         fields = self._read("schedstat", self._schedstat, 128).split()
-        if len(fields) != 3:
-            return None
-        return SchedStat(int(fields[0]), int(fields[1]), int(fields[2]))
+        return SchedStat(*map(int, fields)) if len(fields) == 3 else None
 
     def switches(self) -> Switches | None:
         """Totals of context switches; None once the task has ended."""
@@ -331,9 +330,6 @@ def _open_to_keep(path: str) -> int | None:
 
 def keeps_schedstat() -> bool:
     """Whether this kernel counts each task's time on CPUs and in their queues (Linux built with CONFIG_SCHED_INFO)."""
-    view = TaskView(os.getpid())
-    try:
+    with contextlib.closing(TaskView(os.getpid())) as view:
         sched = view.sched()
-    finally:
-        view.close()
     return sched is not None and sched.timeslices > 0

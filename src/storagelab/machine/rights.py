@@ -194,8 +194,7 @@ def _closed(folder: Path) -> PreflightError:
 
 def give_to_server(*paths: Path) -> None:
     """Give files and folders to the server; a folder last, since its owner may replace its files by links."""
-    owner = unprivileged().owner
-    if owner is not None:
+    if (owner := unprivileged().owner) is not None:
         give(owner, *paths)
 
 
@@ -207,10 +206,8 @@ def give(owner: tuple[int, int], *paths: Path) -> None:
 def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
     """Make an empty folder for the server, with mode 0700 as PostgreSQL demands, for `owner` (uid, gid) if given."""
     folder.mkdir(mode=0o700, parents=True)
-    if owner is not None:
+    if (owner := owner or unprivileged().owner) is not None:
         give(owner, folder)
-    else:
-        give_to_server(folder)
 
 
 # --- in the child ----------------------------------------------------------------------------------------------------

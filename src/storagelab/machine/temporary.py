@@ -17,7 +17,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.machine import descriptors
@@ -157,12 +156,6 @@ MARK_VARIABLE = "STORAGELAB_MARK"
 _LIBC = ctypes.CDLL(None)
 
 
-class _Marked(NamedTuple):
-    pid: int
-    name: str
-    mark: str
-
-
 def new_mark() -> str:
     """A mark for one program and everything that it starts."""
     return f"{own_name()}/{secrets.token_hex(8)}"
@@ -176,28 +169,30 @@ def end_marked(mark: str) -> None:
 def end_left_running() -> list[str]:
     """Kill what has the mark of a storagelab that has ended; returns what was killed."""
     ended = _kill_marked(lambda found: is_nobodys(found.partition("/")[0]))
-    return [f"stopped the program {one.name} (process {one.pid}), left running by a killed run" for one in ended]
+    return [f"stopped the program {name} (process {pid}), left running by a killed run" for pid, name in ended.items()]
 
 
-def _kill_marked(is_meant: Callable[[str], bool]) -> list[_Marked]:
-    """Kills until none is left, since a program may start another meanwhile. Gives up after a while."""
-    ended: dict[int, _Marked] = {}
+def _kill_marked(is_meant: Callable[[str], bool]) -> dict[int, str]:
+    """Kills until none is left, since a program may start another meanwhile. Gives up after a while. The names of what
+    was killed.
+    """
+    ended: dict[int, str] = {}
 
     def none_is_left() -> bool:
-        found = [one for one in _marked_programs() if is_meant(one.mark)]
-        for one in found:
+        found = [(pid, name) for pid, name, mark in _marked_programs() if is_meant(mark)]
+        for pid, name in found:
             with contextlib.suppress(OSError):
-                os.kill(one.pid, signal.SIGKILL)
-                ended[one.pid] = one
+                os.kill(pid, signal.SIGKILL)
+                ended[pid] = name
         return not found
 
     until(none_is_left, JUST_STOPPED_S)
-    return list(ended.values())
+    return ended
 
 
-def _marked_programs() -> Iterator[_Marked]:
-    """Every process with a mark that runs as this user or as a server's user. A process that has ended has no
-    environment.
+def _marked_programs() -> Iterator[tuple[int, str, str]]:
+    """The number, name and mark of every process with a mark that runs as this user or as a server's user. A process
+    that has ended has no environment.
     """
     owners = {os.geteuid(), *(owner[:1] if (owner := _servers_owner()) else ())}
     for number in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
@@ -207,7 +202,7 @@ def _marked_programs() -> Iterator[_Marked]:
             mark = _mark_in(_environment_of(number))
             if mark is not None:
                 name = Path(f"/proc/{number}/comm").read_text("utf-8", "replace").strip()
-                yield _Marked(int(number), name, mark)
+                yield int(number), name, mark
 
 
 def _mark_in(environment: bytes) -> str | None:

@@ -189,8 +189,7 @@ class Attached(Server[C]):
         system, deadline = self.system, time.monotonic() + _RECOVERY_S
         while True:
             try:
-                system.drop()
-                return
+                return system.drop()
             except system.foreign_errors as error:
                 if not system.is_away(error) or time.monotonic() > deadline:
                     words = hidden(next(iter(system.message_of(error).splitlines()), ""), system.config.target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -41,16 +42,12 @@ Texts = Mapping[str, str]
 
 def standing_for(items: Sequence[_T], texts_of: Callable[[_T], Texts]) -> list[_T]:
     """The items, in their order, whose settings represent all others."""
-    alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    numbers = []
-    for position, item in enumerate(items):
-        words, amounts = _parted(texts_of(item))
-        numbers.append(amounts)
-        alike.setdefault(words, []).append(position)
-    chosen: set[int] = set()
-    for group in alike.values():
-        chosen |= _extremes(group, numbers)
-    return [items[position] for position in sorted(chosen)]
+    parted = [_parted(texts_of(item)) for item in items]
+    alike = defaultdict[object, list[int]](list)
+    for position, (words, _) in enumerate(parted):
+        alike[words].append(position)
+    numbers = [amounts for _, amounts in parted]
+    return [items[position] for position in sorted(set().union(*(_extremes(one, numbers) for one in alike.values())))]
 
 
 def _extremes(group: Sequence[int], numbers: Sequence[Mapping[str, float]]) -> set[int]:
@@ -71,10 +68,8 @@ def _parted(texts: Texts) -> tuple[tuple[tuple[str, str], ...], dict[str, float]
     words, numbers = [], {}
     for name, text in sorted(texts.items()):
         number = _NUMBER.fullmatch(text.strip())
-        if number is None:
-            words.append((name, text))
-        else:
-            words.append((name, f"a number of {number[2]}"))
+        words.append((name, text if number is None else f"a number of {number[2]}"))
+        if number is not None:
             numbers[name] = float(number[1])
     return tuple(words), numbers
 
@@ -145,9 +140,9 @@ def _to_try(kinds: Iterable[Kind]) -> list[Kind]:
     distinct: dict[tuple[Programs, object], Kind] = {}
     for kind in kinds:
         distinct.setdefault((kind.programs, kind.texts), kind)
-    by_programs: dict[Programs, list[Kind]] = {}
+    by_programs = defaultdict[Programs, list[Kind]](list)
     for kind in distinct.values():
-        by_programs.setdefault(kind.programs, []).append(kind)
+        by_programs[kind.programs].append(kind)
     found = [kind for alike in by_programs.values() for kind in standing_for(alike, lambda one: dict(one.texts))]
     return found[:MOST_TRIALS]
 
@@ -187,9 +182,9 @@ class Starter(Generic[P]):
     def check_cells(self, configs: Sequence[Config], site: Site) -> list[str]:
         """Describes each cell's server. Raises PreflightError for the first that would not run."""
         found: dict[str, None] = {}
-        by_programs: dict[P, list[Config]] = {}
+        by_programs = defaultdict[P, list[Config]](list)
         for config in configs:
-            by_programs.setdefault(self.programs(config, site), []).append(config)
+            by_programs[self.programs(config, site)].append(config)
         for programs, sharing in by_programs.items():
             self._check_settings(programs, sharing)
             found[f"{self.title} {programs.version} ({programs.origin}), private, started {unprivileged().how}"] = None
