@@ -21,16 +21,8 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine.disks import (
-    HERE,
-    Kernel,
-    block_devices_of,
-    integer_in,
-    mounts_here,
-    names_in,
-    node_of,
-    read_text,
-)
+from storagelab.machine import disks
+from storagelab.machine.disks import HERE, Kernel, read_text
 from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
@@ -121,7 +113,7 @@ def stacked(name: str, volume: VolumeConfig, devices: Sequence[str], uuids: Sequ
 
 def holders(device: str, kernel: Kernel = HERE) -> list[str]:
     """The devices that are made of this one, by the kernel's names."""
-    return list(names_in(node_of(device, kernel) / "holders"))
+    return list(disks.names_in(disks.node_of(device, kernel) / "holders"))
 
 
 def made_of(device: str) -> str:
@@ -151,8 +143,8 @@ def take_apart(device: str, kernel: Kernel = HERE) -> None:
     """Unmounts what lies on the device, and takes apart all that is made of it, from the top down. What the device
     itself holds stays, so that a program may find it and put it together again until that is wiped. Raises RunFailed.
     """
-    for mount in reversed(mounts_here(kernel)):
-        if device in block_devices_of(mount, kernel):
+    for mount in reversed(disks.mounts_here(kernel)):
+        if device in disks.block_devices_of(mount, kernel):
             unmount(Path(mount.mount_point))
     for holder in holders(device, kernel):
         take_apart(holder, kernel)
@@ -160,7 +152,7 @@ def take_apart(device: str, kernel: Kernel = HERE) -> None:
 
 
 def _stop(device: str, kernel: Kernel) -> None:
-    node = node_of(device, kernel)
+    node = disks.node_of(device, kernel)
     if (node / "md").exists():
         said("mdadm", "--stop", f"/dev/{device}")
     elif name := read_text(node / "dm" / "name"):
@@ -220,11 +212,11 @@ def _array(
         said("mdadm", "--create", f"/dev/md/{own}", "--run", "--quiet", "--homehost=any", "--metadata=1.2",
              f"--uuid={uuids[0]}", f"--level={level}", f"--raid-devices={len(paths)}", *chunk, *paths)  # fmt: skip
         array = made_of(devices[0])
-        md = node_of(array) / "md"
+        md = disks.node_of(array) / "md"
         _synchronize(array, md)
         facts = {
-            "level": read_text(md / "level"), "drives": integer_in(md / "raid_disks"),
-            "chunk_bytes": integer_in(md / "chunk_size"), "bitmap": read_text(md / "bitmap" / "location") or "none",
+            "level": read_text(md / "level"), "drives": disks.integer_in(md / "raid_disks"),
+            "chunk_bytes": disks.integer_in(md / "chunk_size"), "bitmap": read_text(md / "bitmap" / "location") or "none",
             "metadata": read_text(md / "metadata_version"),
             "made_and_synchronized_in_s": time.perf_counter() - began,
         }  # fmt: skip
@@ -244,7 +236,7 @@ def _synchronize(array: str, md: Path) -> None:
             (md / file).write_text(_AS_FAST_AS_IT_CAN_KIB_PER_S)
 
     def is_synchronized() -> bool:
-        asked = integer_in(md / "raid_disks") or 0
+        asked = disks.integer_in(md / "raid_disks") or 0
         left = [one.name.removeprefix("dev-") for one in md.glob("dev-*") if "faulty" not in read_text(one / "state")]
         if len(left) < asked:  # it would never be synchronized
             raise RunFailed(
@@ -405,7 +397,7 @@ def _delayed(delay_ms: int, devices: Sequence[str], own: str, _: Sequence[UUID])
         return {"added latency (ms)": (str(delay_ms), got)}
 
     try:
-        sectors = read_text(node_of(device) / "size")
+        sectors = read_text(disks.node_of(device) / "size")
         said("dmsetup", "create", name, "--table", f"0 {sectors} delay /dev/{device} 0 {delay_ms}")
         yield Top(made_of(device), {}, look, "dmsetup table")
     finally:

@@ -16,27 +16,7 @@ from storagelab.machine.disks import disk_of, size_bytes
 from storagelab.model.config import VolumeConfig
 from storagelab.model.limits import LimitConfig, effective
 from storagelab.model.measurement import Check
-from storagelab.volumes import (
-    by_hand,
-    file_systems,
-    layers,
-    limits,
-    preparing,
-    programs,
-)
-from storagelab.volumes.block_devices import (
-    LOOP_PROGRAMS,
-    compared,
-    is_direct,
-    loop_devices_in,
-    made_of_file,
-    queue_asked,
-    queue_checks,
-    queue_now,
-    queue_set_to,
-    sector_bytes,
-    written_bytes,
-)
+from storagelab.volumes import block_devices, by_hand, file_systems, layers, limits, preparing, programs
 from storagelab.volumes.drives import Drive, uuids_on
 from storagelab.volumes.journal import Journal
 from storagelab.words.numbers import bytes_
@@ -72,7 +52,7 @@ class Volume:
     def written_bytes(self) -> int | None:
         """What was written to its drive since it was made, if it has one of its own."""
         device = self.facts.get("device")
-        return None if not self.config.has_own_drive else written_bytes(str(device)) - self.written_before
+        return None if not self.config.has_own_drive else block_devices.written_bytes(str(device)) - self.written_before
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
@@ -117,7 +97,7 @@ def check(name: str, volume: VolumeConfig, results: Path | None = None) -> tuple
     if not volume.has_own_drive:
         return ()
     filesystem = volume.filesystem or file_systems.DEFAULT
-    own = LOOP_PROGRAMS if volume.devices is None else ()
+    own = block_devices.LOOP_PROGRAMS if volume.devices is None else ()
     programs.check((*own, *file_systems.PROGRAMS, file_systems.maker(filesystem)), key)
     layers.check(volume, key)
     found = preparing.check(name, volume, None if results is None else Journal(results))
@@ -168,7 +148,7 @@ def _steps(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[
     options = f" {volume.mkfs_options}" if volume.mkfs_options else ""
     mounted = file_systems.with_trim(volume.mount_options, volume.trim) or "its defaults"
     yield f"{file_systems.maker(filesystem)}{options}, mounted with {mounted}"
-    yield from (f"{key} = {value}" for key, value in queue_asked(volume).items())
+    yield from (f"{key} = {value}" for key, value in block_devices.queue_asked(volume).items())
     if (limit := _limit(name, volume, found)) is not None:
         yield f"limited to {_limit_text(limit)}"
     yield from preparing.put_back_steps(volume, found)
@@ -275,14 +255,18 @@ def _on_own_drive(
     for step in layers.steps(volume):
         base.announce(step)
     stack = undo.enter_context(layers.stacked(name, volume, base.devices, base.uuids))
-    device, filesystem, queue = stack.device, volume.filesystem or file_systems.DEFAULT, queue_asked(volume)
+    device, filesystem, queue = (
+        stack.device,
+        volume.filesystem or file_systems.DEFAULT,
+        block_devices.queue_asked(volume),
+    )
     disks = dict.fromkeys(map(disk_of, base.devices))
     if queue:
-        base.note(lambda journal, drive: journal.queue(drive, queue_now(drive.name, queue)))
+        base.note(lambda journal, drive: journal.queue(drive, block_devices.queue_now(drive.name, queue)))
     for disk in disks:
-        undo.enter_context(queue_set_to(disk, queue))
+        undo.enter_context(block_devices.queue_set_to(disk, queue))
     base.announce(file_systems.maker(filesystem))
-    written = written_bytes(device)
+    written = block_devices.written_bytes(device)
     is_lowest = volume.raid_level is None and volume.encryption is None  # a device that delays shows what lies on it
     with _naming(f"volumes.{name}.mkfs_options", volume.mkfs_options):
         file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options, base.uuids[0] if is_lowest else None)
@@ -301,7 +285,7 @@ def _on_own_drive(
         yield from base.read_back()
         yield from stack.read_back()
         for disk in disks:
-            yield from queue_checks(name, disk, queue)
+            yield from block_devices.queue_checks(name, disk, queue)
         yield from file_systems.checks(name, place, filesystem, volume.mount_options, volume.trim)
 
     return Volume(
@@ -325,15 +309,15 @@ def _file(
     undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, Any], _: Path | None
 ) -> _Base:
     assert volume.file_bytes is not None
-    device = undo.enter_context(made_of_file(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
+    device = undo.enter_context(block_devices.made_of_file(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
     facts["file_bytes"] = size_bytes(device)
 
     def read_back() -> Iterator[Check]:
         pairs = {
-            "size": (volume.file_bytes, size_bytes(device)), "direct I/O": (True, is_direct(device)),
-            "sector": (volume.sector_bytes, sector_bytes(device)),
+            "size": (volume.file_bytes, size_bytes(device)), "direct I/O": (True, block_devices.is_direct(device)),
+            "sector": (volume.sector_bytes, block_devices.sector_bytes(device)),
         }  # fmt: skip
-        return compared(name, pairs, "/sys/class/block")
+        return block_devices.compared(name, pairs, "/sys/class/block")
 
     return _Base([device], read_back, [uuid4()])
 
@@ -356,7 +340,7 @@ def remove_left(folders: Sequence[Path]) -> None:
         with programs.alone_at(folder):
             for place in file_systems.left_in(folder):
                 file_systems.unmount(place)
-            for device in loop_devices_in(folder):
+            for device in block_devices.loop_devices_in(folder):
                 if limits.groups() is not None:
                     limits.Limiter(device).set({})
                 programs.said("losetup", "--detach", f"/dev/{device}")
