@@ -18,6 +18,11 @@ SECTOR_BYTES = 512
 
 _OWN = ("reads", "read_bytes", "writes", "write_bytes")
 """What is counted for the device of a file system, too."""
+_PLACES = {
+    "reads": 0, "read_bytes": 2, "read_time_s": 3, "writes": 4, "write_bytes": 6, "write_time_s": 7, "busy_s": 9,
+    "discards": 11, "discard_bytes": 13, "flushes": 15, "flush_time_s": 16,
+}  # fmt: skip
+"""The places of the counters in a device's `stat`."""
 _MS = 1e-3
 _COUNTER_RANGE = 2**32
 
@@ -25,22 +30,12 @@ _COUNTER_RANGE = 2**32
 def parse_stat(text: str) -> dict[str, float]:
     """Cumulative counters in the text of a block device's `stat` file; older kernels don't have all of them."""
     fields = [int(field) for field in text.split()]
-    if len(fields) < 11:
-        return {}
-    counters = {
-        "reads": float(fields[0]),
-        "read_bytes": float(fields[2] * SECTOR_BYTES),
-        "read_time_s": fields[3] * _MS,
-        "writes": float(fields[4]),
-        "write_bytes": float(fields[6] * SECTOR_BYTES),
-        "write_time_s": fields[7] * _MS,
-        "busy_s": fields[9] * _MS,
-    }
-    if len(fields) >= 15:
-        counters |= {"discards": float(fields[11]), "discard_bytes": float(fields[13] * SECTOR_BYTES)}
-    if len(fields) >= 17:
-        counters |= {"flushes": float(fields[15]), "flush_time_s": fields[16] * _MS}
-    return counters
+    places = _PLACES.items() if len(fields) >= 11 else ()
+    return {name: float(fields[place] * _unit_of(name)) for name, place in places if place < len(fields)}
+
+
+def _unit_of(name: str) -> float:
+    return SECTOR_BYTES if name.endswith("_bytes") else _MS if name.endswith("_s") else 1
 
 
 class DeviceCounters:
@@ -121,7 +116,7 @@ def difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[
             continue
         change = after[name] - before[name]
         if change < 0:
-            end = _COUNTER_RANGE * (SECTOR_BYTES if name.endswith("_bytes") else _MS if name.endswith("_s") else 1.0)
+            end = _COUNTER_RANGE * _unit_of(name)
             if before[name] < end / 2 or change + end < 0:
                 continue
             change += end
