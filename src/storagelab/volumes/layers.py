@@ -216,8 +216,8 @@ def _array(
         _synchronize(array, md)
         facts = {
             "level": read_text(md / "level"), "drives": disks.integer_in(md / "raid_disks"),
-            "chunk_bytes": disks.integer_in(md / "chunk_size"), "metadata": read_text(md / "metadata_version"),
-            "bitmap": read_text(md / "bitmap" / "location") or "none",
+            "chunk_bytes": disks.integer_in(md / "chunk_size"),
+            "bitmap": read_text(md / "bitmap" / "location") or "none", "metadata": read_text(md / "metadata_version"),
             "made_and_synchronized_in_s": time.perf_counter() - began,
         }  # fmt: skip
         yield Top(array, {"raid": facts}, lambda: {
