@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import resource
 import signal
 import time
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import HERE, Kernel, read_text
 
 STOP_TIMEOUT_S = 30.0
@@ -186,8 +188,7 @@ def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str
     except (OSError, ValueError, IndexError):
         return {}
     seconds = {name + "_s": machine.get(name, 0.0) for name in ("idle", "iowait", "steal")}
-    seconds["busy_s"] = sum(machine.get(name, 0.0) for name in _BUSY)
-    seconds["storagelab_s"] = time.process_time()
+    seconds |= {"busy_s": sum(machine.get(name, 0.0) for name in _BUSY), "storagelab_s": time.process_time()}
     if server_parent_pid is not None:
         # CPU seconds of a process and its living children.
         ticks = 0
@@ -281,13 +282,8 @@ class TaskView:
 
     def switches(self) -> Switches | None:
         """Totals of context switches; None once the task has ended."""
-        counts = {}
-        for line in self._read("status", None, _READ_BYTES).splitlines():
-            name, _, value = line.partition(b":")
-            if name.endswith(b"voluntary_ctxt_switches"):
-                counts[name] = int(value)
-        voluntary, involuntary = counts.get(b"voluntary_ctxt_switches"), counts.get(b"nonvoluntary_ctxt_switches")
-        return None if voluntary is None or involuntary is None else Switches(voluntary, involuntary)
+        counts = re.findall(rb"voluntary_ctxt_switches:\s*(\d+)", self._read("status", None, _READ_BYTES))
+        return Switches(*map(int, counts)) if len(counts) == 2 else None  # the involuntary ones come last
 
     def name(self) -> str:
         """The task's name in the kernel, at most 15 characters; empty once it has ended."""
@@ -304,15 +300,10 @@ class TaskView:
         try:
             if file is not None:
                 return os.pread(file, size_bytes, 0)
-            opened = os.open(f"{self._folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            with opened(f"{self._folder}/{name}") as number:
+                return os.pread(number, size_bytes, 0)
         except OSError:
             return b""
-        try:
-            return os.pread(opened, size_bytes, 0)
-        except OSError:
-            return b""
-        finally:
-            os.close(opened)
 
 
 def _open_to_keep(path: str) -> int | None:

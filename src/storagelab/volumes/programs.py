@@ -55,8 +55,12 @@ def said(program: str, *arguments: str, given: str = "", patience_s: float = _PA
     except OSError as error:
         raise RunFailed(f"{program} can't be started: {error.strerror}") from error
     if done.returncode != 0:
-        words_of_it = _last_words(done.stderr or done.stdout) or _without_words(done.returncode)
-        raise RunFailed(f"{' '.join([program, *arguments])}: {words_of_it}")
+        code = done.returncode
+        how = f"ended with exit code {code}" if code > 0 else f"was killed by signal {-code}"
+        without = (
+            f"it {how}, and said nothing\n  the kernel's log may say why (dmesg | tail); or run the command yourself"
+        )
+        raise RunFailed(f"{' '.join([program, *arguments])}: {_last_words(done.stderr or done.stdout) or without}")
     return done.stdout.strip()
 
 
@@ -82,11 +86,6 @@ def _last_words(text: str) -> str:
     usage = next((number for number, line in enumerate(lines) if line.lower().startswith("usage")), 0)
     lines = lines[:usage] or lines
     return " ".join(lines)[-_LONGEST_WORDS:]
-
-
-def _without_words(code: int) -> str:
-    how = f"ended with exit code {code}" if code > 0 else f"was killed by signal {-code}"
-    return f"it {how}, and said nothing\n  the kernel's log may say why (dmesg | tail); or run the command yourself"
 
 
 # --- the locks of places where programs are at work -------------------------------------------------------------------
