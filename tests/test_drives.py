@@ -23,7 +23,7 @@ from storagelab.verbs.volumes import refuse_unconfirmed
 from storagelab.volumes import block_devices, drives, file_systems, journal, preparing, programs, refusals
 from storagelab.volumes.drives import Drive
 from storagelab.volumes.journal import Journal
-from storagelab.volumes.refusals import Background as Known
+from storagelab.volumes.refusals import Background
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes drives")
 ID = "/dev/disk/by-id/nvme-Maker_9000_S1"
@@ -38,7 +38,7 @@ def volume(**keys: object) -> VolumeConfig:
     return VolumeConfig.model_validate({"path": "/mnt", "devices": (ID,), **keys})
 
 
-def problems(drive: Drive, known: Known = refusals.NOTHING_KNOWN, **keys: object) -> list[str]:
+def problems(drive: Drive, known: Background = refusals.NOTHING_KNOWN, **keys: object) -> list[str]:
     return [str(error) for error in refusals.refusals(drive, volume(**keys), "volumes.a", known)]
 
 
@@ -75,7 +75,7 @@ def test_a_drive_that_is_used_or_holds_something_is_refused_with_a_way_out(drive
     st.booleans(),
 )  # fmt: skip
 def test_a_drive_is_taken_only_if_nobody_uses_it_and_its_content_was_named(drive, wiped, released):
-    taken = not problems(drive, Known(confirmed=BLANK, released=released), wipe=tuple(wiped))
+    taken = not problems(drive, Background(confirmed=BLANK, released=released), wipe=tuple(wiped))
     if taken:
         assert drive.is_same_as(BLANK)
         assert not any([drive.used_by, drive.of_the_system, drive.read_only])
@@ -83,13 +83,13 @@ def test_a_drive_is_taken_only_if_nobody_uses_it_and_its_content_was_named(drive
 
 
 def test_another_drive_under_the_same_name_is_refused():
-    (problem,) = problems(changed(serial="S2"), Known(confirmed=BLANK))
+    (problem,) = problems(changed(serial="S2"), Background(confirmed=BLANK))
     assert "another drive than this campaign began with: Maker 9000, serial S2" in problem
 
 
 def test_sectors_that_the_drive_can_not_have_or_not_alone_or_not_give_up_again_are_refused():
     def refused(formats: drives.Formats, sector_bytes: int = 4096, **keys: object) -> list[str]:
-        return problems(BLANK, Known(formats=formats), sector_bytes=sector_bytes, **keys)
+        return problems(BLANK, Background(formats=formats), sector_bytes=sector_bytes, **keys)
 
     assert refused(FORMATS) == []
     assert "no format with sectors of 2048 B\n  it has 512 and 4096" in refused(FORMATS, 2048)[0]
@@ -282,7 +282,7 @@ def test_what_somebody_put_on_a_drive_since_the_kill_is_wiped_only_if_its_serial
     put(stand_in.id)
     before = content(stand_in)
     with pytest.raises(
-        RunFailed, match=r"may hold what storagelab did not make.*\n.*first bytes: .*\n.*--yes-wipe S1\n"
+        RunFailed, match=r"may hold what storagelab did not make.*\n.*begins with .*\n.*--yes-wipe S1\n"
     ):
         preparing.put_back(left)
     assert content(stand_in) == before

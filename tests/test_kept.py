@@ -12,8 +12,7 @@ from storagelab.engines.postgres.server import Server
 from storagelab.errors import DataRefused, PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
-from storagelab.run.engine import open_target
-from storagelab.run.targets import preflight, remove_templates, sweep
+from storagelab.run.engine import open_target, preflight, remove_templates, sweep
 
 PREFIX = "storagelab_0badcafe"
 
@@ -76,7 +75,7 @@ def test_what_a_killed_campaign_left_is_swept_and_a_template_of_others_is_not(sc
     assert sweep(plan_of(config), site_at(scratch)) == [f"dropped database {name}, left on the server by a killed run"]
     assert made(attached) == []
     with connect(attached) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
         with pytest.raises(PreflightError, match=f"database {name} has a name that storagelab needs"):
             preflight(None, plan_of(config), site_at(scratch))
         with pytest.raises(PreflightError, match="storagelab did not make it"):

@@ -18,7 +18,7 @@ from test_sysbench import needs_sysbench
 
 from storagelab.errors import RunFailed
 from storagelab.machine import temporary
-from storagelab.run import targets as engines
+from storagelab.run import engine as engines
 from storagelab.servers import programs
 from storagelab.stopping import Interruptible
 
@@ -110,7 +110,7 @@ STARTS = """
 import sys, time
 from storagelab.machine import marks
 from storagelab.servers import programs
-marks.VARIABLE = sys.argv[2]
+temporary.MARK_VARIABLE = sys.argv[2]
 programs.run(["sh", "-c", sys.argv[1]], None, environment=programs.environment())
 """
 

@@ -19,7 +19,7 @@ from storagelab.machine.rights import make_folder, unprivileged
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Cell, Plan
-from storagelab.run.targets import preflight, sweep
+from storagelab.run.engine import preflight, sweep
 from storagelab.servers import places
 from storagelab.servers.places import Mount
 

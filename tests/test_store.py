@@ -25,9 +25,8 @@ from storagelab.model.loads.inserts import Mixed, RandomInsert
 from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Experiment, Race
-from storagelab.run.damage import config_of_today, experiment_of_today, measurement_of_today
-from storagelab.run.opening import SCHEMA_VERSION
 from storagelab.run.store import FILE_NAME, Store
+from storagelab.run.store_file import SCHEMA_VERSION, config_of_today, experiment_of_today, measurement_of_today
 
 EXPERIMENT = make_experiment({"layout.data_files": [1, 2]}, repetitions=3)
 PLAN = make_plan(EXPERIMENT)
@@ -228,7 +227,9 @@ def _append_forever(folder, started) -> None:
             started.set()
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.01, 0.05, 0.2])
+@pytest.mark.parametrize(
+    "after_s", [0.0, 0.05, *(pytest.param(one, marks=pytest.mark.campaign) for one in (0.01, 0.2))]
+)
 def test_a_kill_at_any_moment_loses_nothing_that_was_stored_and_leaves_no_half_run(tmp_path, after_s):
     context = multiprocessing.get_context("spawn")
     started = context.Event()

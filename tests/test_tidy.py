@@ -25,18 +25,17 @@ TESTS_OF_THE_WHOLE = {
 
 # Test modules that test one part of a module, which has others: part -> module.
 TESTS_OF_A_PART = {
-    "against_memory": "space", "attaching": "attached", "carry_over": "basis", "dark": "palette", "drafts": "init",
-    "drive_states": "drive_trends", "filling": "space", "gathering": "run", "hardware": "scenario",
-    "hiding": "redact", "holders": "processes", "host_ram": "preflight", "interactions": "statements",
-    "kept": "layout", "kept_volumes": "for_runs", "locking": "folders", "made_volumes": "for_runs",
-    "mariadb_attached": "connecting", "mariadb_binaries": "settings", "mariadb_clients": "reaching",
-    "mariadb_probe": "engine", "mariadb_target": "engine", "orders": "matrix",
-    "outputs": "descriptors", "postgres_attached": "connecting", "postgres_binaries": "settings",
-    "postgres_target": "engine", "postgres_waiting": "sampler", "postgres_workload": "inserts",
-    "privileged": "rights", "procfs": "processes", "racing": "raced", "remote": "places", "resolution": "basis",
-    "settling": "counting", "sqlserver_facts": "known", "throttle_slices": "short_runs",
-    "throttling": "control_groups", "unlike_copies": "unlike_hosts", "unprivileged": "rights",
-    "watching_cost": "watching",
+    "against_memory": "space", "carry_over": "basis", "dark": "palette", "drafts": "init",
+    "drive_states": "drive_trends", "filling": "space", "for_block": "for_runs", "for_run": "for_runs",
+    "gathering": "run", "hardware": "scenario", "holders": "processes", "host_ram": "preflight",
+    "interactions": "statements", "kept": "layout", "locking": "folders", "mariadb_attached": "connecting",
+    "mariadb_binaries": "settings", "mariadb_clients": "reaching", "mariadb_probe": "engine",
+    "mariadb_target": "engine", "orders": "matrix", "outputs": "descriptors", "postgres_attached": "connecting",
+    "postgres_binaries": "settings", "postgres_target": "engine", "postgres_waiting": "sampler",
+    "postgres_workload": "inserts", "privileged": "rights", "procfs": "processes", "racing": "raced",
+    "remote": "places", "resolution": "basis", "settling": "counting", "sqlserver_facts": "known",
+    "throttle_slices": "short_runs", "throttling": "control_groups", "unlike_copies": "unlike_hosts",
+    "unprivileged": "rights", "watching_cost": "watching",
 }  # fmt: skip
 
 # Spelt in pieces, so that this file does not hold what it looks for.
@@ -101,11 +100,11 @@ def test_no_source_file_is_longer_than_a_reader_can_hold():
 # are opened by `spec/given_files.py` alone.
 OPENING = re.compile(r"\.read_text\(|\.read_bytes\(|(?<![\w.])(?<!def )open\(|\.open\((?:\"r|encoding)")
 MAY_OPEN = re.compile(
-    r"machine/|volumes/|experiments/|screen|spec/given_files|run/(?:opening|cluster|states)|"
+    r"machine/|volumes/|experiments/|screen|spec/given_files|run/(?:cluster|scheduling|store_file)|"
     r"report/drawing/runtime|validation/|"
-    r"capture/(?:file_systems|perf|tracefs)|profiles/__init__|predicting/prediction|drives/fitting|"
+    r"capture/tracing|profiles/__init__|predicting/prediction|drives/fitting|"
     r"verbs/init|verbs/validate|"
-    r"capture/server|servers/(?:attached|private|programs|templates)|loads/(?:fio|restoring)|"
+    r"capture/folder|servers/(?:attached|private|programs|templates)|loads/(?:fio|restoring)|"
     r"engines/(?:fio/sender|\w+/captured|mariadb/connecting|postgres/(?:found|server))"
 )
 

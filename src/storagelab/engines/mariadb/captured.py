@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pymysql
 
-from storagelab.capture.server import (
+from storagelab.capture.folder import (
     LOG,
     OTHER_FILES,
     TEMPORARY,

@@ -32,7 +32,7 @@ from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.run.engine import Engine
-from storagelab.run.one_run import Composed
+from storagelab.run.one_run import OneRun as Composed
 from storagelab.servers import places
 from storagelab.servers.attached import Decoys, dropping_leftovers, dsn_of
 from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Sessions, System

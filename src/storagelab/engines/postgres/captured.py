@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from storagelab.capture.server import (
+from storagelab.capture.folder import (
     ALL_TABLES,
     LOG,
     OTHER_FILES,
