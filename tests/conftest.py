@@ -16,7 +16,7 @@ from recorded_machine import RecordedMachine
 from bench.guest import Drive, Finished, absent, run, user_mode
 from storagelab import cli
 from storagelab.engines.postgres.server import Server
-from storagelab.machine import marks
+from storagelab.machine import temporary
 from storagelab.machine.host import usable_cpus
 
 # No deadline: the machine is shared, and a slow example is not a wrong one. A failure prints the line that repeats it.
@@ -36,7 +36,7 @@ if signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 # Campaigns that other tests kill at the same time leave marked programs, which a sweep in this process must not count.
-marks.VARIABLE = f"{marks.VARIABLE}_OF_{os.environ.get('PYTEST_XDIST_WORKER', 'TESTS')}"
+temporary.MARK_VARIABLE = f"{temporary.MARK_VARIABLE}_OF_{os.environ.get('PYTEST_XDIST_WORKER', 'TESTS')}"
 
 GUEST_SCRIPTS = Path(__file__).parent / "guest_scripts"
 SLOW_FIXTURES = {"attached", "browser", "drawn_charts", "guest", "quick_guest", "scratch", "shared_server"}

@@ -25,7 +25,7 @@ import pytest
 from storagelab.engines.postgres.connecting import connect_private
 from storagelab.engines.postgres.server import Server
 from storagelab.engines.postgres.settings import find_binaries
-from storagelab.machine.unprivileged import give_to_server
+from storagelab.machine.rights import give_to_server
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Cell, Plan, PlannedRun

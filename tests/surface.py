@@ -18,7 +18,7 @@ from storagelab.model.plan import Experiment
 from storagelab.report.export import document
 from storagelab.spec.keys import TOP_LEVEL, Written, schema_of
 from storagelab.stopping import INTERRUPTED
-from storagelab.volumes.for_block import PreparationAwaited
+from storagelab.volumes.for_runs import PreparationAwaited
 
 RECORD = Path(__file__).with_name("surface.json")
 Schema = Mapping[str, Any]

@@ -5,7 +5,7 @@ import pytest
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.loads.sql import Sql
 from storagelab.model.loads.sysbench import Sysbench
-from storagelab.servers.cell_checks import Memory, note
+from storagelab.servers.space import Memory, memory_note
 
 GIB = 2**30
 UNIT_BYTES = {Pgbench: 17 * 2**20, Sysbench: 300, Sql: 0}
@@ -14,7 +14,7 @@ PGBENCH = Pgbench(scale=100)  # 1.7 GiB
 
 def said(load, buffers: float | None, machine: float | None, *, cached: bool = True) -> str:
     sizes = [None if one is None else round(one * GIB) for one in (buffers, machine)]
-    return note(load, UNIT_BYTES[type(load)], Memory("shared_buffers", *sizes, cached=cached))
+    return memory_note(load, UNIT_BYTES[type(load)], Memory("shared_buffers", *sizes, cached=cached))
 
 
 @pytest.mark.parametrize(
@@ -57,5 +57,5 @@ def test_many_times_the_buffers_are_written_as_a_number():
 
 def test_a_page_cache_that_is_dropped_before_each_run_holds_nothing_at_first():
     memory = Memory("shared_buffers", 2**28, 8 * 2**30, cached=True)
-    assert note(PGBENCH, 17 * 2**20, memory).endswith("so few reads reach the drive")
-    assert note(PGBENCH, 17 * 2**20, memory, dropped=True).endswith("so only first reads reach the drive")
+    assert memory_note(PGBENCH, 17 * 2**20, memory).endswith("so few reads reach the drive")
+    assert memory_note(PGBENCH, 17 * 2**20, memory, dropped=True).endswith("so only first reads reach the drive")

@@ -89,7 +89,7 @@ def test_a_process_in_the_root_group_of_version_2_is_told_that_it_can_not_be_lim
     machine.write("groups/lab/io.max", "4000:0 wbps=7 rbps=max wiops=max riops=max\n")
     machine.write("groups/another/io.max", "4000:0 wbps=9 rbps=max wiops=max riops=max\n")
     limits.check("volumes.a.limit", machine.kernel)
-    assert limits.Limited("sda", machine.kernel).read() == {"write_bytes_per_s": 7}
+    assert limits.Limiter("sda", machine.kernel).read() == {"write_bytes_per_s": 7}
 
 
 @pytest.mark.timeout(900)

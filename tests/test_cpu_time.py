@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storagelab.machine.procfs import difference, read_cpu_time
+from storagelab.machine.processes import cpu_time_between, read_cpu_time
 
 pytestmark = pytest.mark.skipif(not Path("/proc/stat").exists(), reason="this system has no /proc/stat")
 SPIN = "import time, sys\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass\nsys.stdin.read()"
@@ -17,8 +17,8 @@ SPIN = "import time, sys\nend = time.process_time() + 0.4\nwhile time.process_ti
 def test_the_cpu_time_of_the_server_s_children_is_the_server_s():
     before = read_cpu_time(os.getpid())
     with subprocess.Popen([sys.executable, "-c", SPIN], stdin=subprocess.PIPE) as child:
-        _wait_until(lambda: difference(before, read_cpu_time(os.getpid()))["server_s"] >= 0.35)
-        spent = difference(before, read_cpu_time(os.getpid()))
+        _wait_until(lambda: cpu_time_between(before, read_cpu_time(os.getpid()))["server_s"] >= 0.35)
+        spent = cpu_time_between(before, read_cpu_time(os.getpid()))
         child.stdin.close()
     tick_s = 0.01  # the kernel counts in these, and the sums of the machine and of a process are not of one moment
     assert spent["busy_s"] > 0.35 - tick_s
@@ -26,7 +26,7 @@ def test_the_cpu_time_of_the_server_s_children_is_the_server_s():
 
 
 def test_what_neither_server_nor_storagelab_used_is_the_others():
-    spent = difference(
+    spent = cpu_time_between(
         {"busy_s": 1.0, "server_s": 0.5, "storagelab_s": 0.1, "idle_s": 5.0},
         {"busy_s": 4.0, "server_s": 2.0, "storagelab_s": 0.2, "idle_s": 6.0},
     )
@@ -35,7 +35,7 @@ def test_what_neither_server_nor_storagelab_used_is_the_others():
 
 def test_a_machine_that_can_t_tell_tells_nothing(tmp_path):
     assert read_cpu_time(None, tmp_path) == {}
-    assert difference({}, {}) == {}
+    assert cpu_time_between({}, {}) == {}
 
 
 def _wait_until(true) -> None:

@@ -17,7 +17,7 @@ from test_postgres_preflight import needs_root
 from storagelab.engines.postgres.server import stop_orphan
 from storagelab.loads.transactions import read_log
 from storagelab.machine import descriptors, temporary
-from storagelab.machine.unprivileged import give, give_to_server, unprivileged
+from storagelab.machine.rights import give, give_to_server, unprivileged
 from storagelab.model.config import Config
 from storagelab.run.engine import remove_templates
 from storagelab.servers.templates import copy_folder

@@ -10,8 +10,8 @@ from real_mariadb import needs_mariadb
 from real_mariadb import running as mariadb_running
 from real_servers import connect, open_folder
 
-from storagelab.machine.unprivileged import give_to_server
-from storagelab.servers.found import Found
+from storagelab.machine.rights import give_to_server
+from storagelab.servers.attached import RunningServer as Found
 from storagelab.verbs.init import of_server
 
 MEMORY = Path("/dev/shm")

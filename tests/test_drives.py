@@ -20,10 +20,10 @@ from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.target import ClaimedDrive
 from storagelab.verbs.volumes import refuse_unconfirmed
-from storagelab.volumes import drives, file_systems, journal, loop_devices, nvme, preparing, programs, refusals
+from storagelab.volumes import block_devices, drives, file_systems, journal, preparing, programs, refusals
 from storagelab.volumes.drives import Drive
 from storagelab.volumes.journal import Journal
-from storagelab.volumes.refusals import Known
+from storagelab.volumes.refusals import Background
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes drives")
 ID = "/dev/disk/by-id/nvme-Maker_9000_S1"
@@ -31,14 +31,14 @@ BLANK = Drive(id=ID, name="nvme0n1", serial="S1", model="Maker 9000", size_bytes
 # As `nvme id-ns` and `id-ctrl` of nvme-cli 2.3 answered for an emulated drive, without what is not read.
 LBA_FORMATS = [{"ms": ms, "ds": ds, "rp": 0} for ds in (9, 12) for ms in (0, 8, 16, 64)]
 NAMESPACE = {"flbas": 0, "dps": 0, "lbafs": LBA_FORMATS}
-FORMATS = nvme.formats_in(NAMESPACE, {"fna": 0}, 1)
+FORMATS = drives.formats_in(NAMESPACE, {"fna": 0}, 1)
 
 
 def volume(**keys: object) -> VolumeConfig:
     return VolumeConfig.model_validate({"path": "/mnt", "devices": (ID,), **keys})
 
 
-def problems(drive: Drive, known: Known = refusals.NOTHING_KNOWN, **keys: object) -> list[str]:
+def problems(drive: Drive, known: Background = refusals.NOTHING_KNOWN, **keys: object) -> list[str]:
     return [str(error) for error in refusals.refusals(drive, volume(**keys), "volumes.a", known)]
 
 
@@ -75,7 +75,7 @@ def test_a_drive_that_is_used_or_holds_something_is_refused_with_a_way_out(drive
     st.booleans(),
 )  # fmt: skip
 def test_a_drive_is_taken_only_if_nobody_uses_it_and_its_content_was_named(drive, wiped, released):
-    taken = not problems(drive, Known(confirmed=BLANK, released=released), wipe=tuple(wiped))
+    taken = not problems(drive, Background(confirmed=BLANK, released=released), wipe=tuple(wiped))
     if taken:
         assert drive.is_same_as(BLANK)
         assert not any([drive.used_by, drive.of_the_system, drive.read_only])
@@ -83,18 +83,18 @@ def test_a_drive_is_taken_only_if_nobody_uses_it_and_its_content_was_named(drive
 
 
 def test_another_drive_under_the_same_name_is_refused():
-    (problem,) = problems(changed(serial="S2"), Known(confirmed=BLANK))
+    (problem,) = problems(changed(serial="S2"), Background(confirmed=BLANK))
     assert "another drive than this campaign began with: Maker 9000, serial S2" in problem
 
 
 def test_sectors_that_the_drive_can_not_have_or_not_alone_or_not_give_up_again_are_refused():
-    def refused(formats: nvme.Formats, sector_bytes: int = 4096, **keys: object) -> list[str]:
-        return problems(BLANK, Known(formats=formats), sector_bytes=sector_bytes, **keys)
+    def refused(formats: drives.Formats, sector_bytes: int = 4096, **keys: object) -> list[str]:
+        return problems(BLANK, Background(formats=formats), sector_bytes=sector_bytes, **keys)
 
     assert refused(FORMATS) == []
     assert "no format with sectors of 2048 B\n  it has 512 and 4096" in refused(FORMATS, 2048)[0]
-    assert "formats all of them at once" in refused(nvme.formats_in(NAMESPACE, {"fna": 1}, 2))[0]
-    protected = nvme.formats_in({**NAMESPACE, "flbas": 1, "dps": 1}, {"fna": 0}, 1)
+    assert "formats all of them at once" in refused(drives.formats_in(NAMESPACE, {"fna": 1}, 2))[0]
+    protected = drives.formats_in({**NAMESPACE, "flbas": 1, "dps": 1}, {"fna": 0}, 1)
     assert "can't put back: 8 B of metadata" in refused(protected)[0]
     assert refused(protected, wipe="S1") == []
     assert "only NVMe drives" in problems(changed(name="sda"), sector_bytes=4096)[0]
@@ -102,7 +102,7 @@ def test_sectors_that_the_drive_can_not_have_or_not_alone_or_not_give_up_again_a
 
 def test_the_format_in_use_is_kept_where_two_have_the_same_sectors():
     two_alike = {"flbas": 0x20, "lbafs": [*LBA_FORMATS, *[{"ms": 0, "ds": 9, "rp": 1}] * 30]}
-    formats = nvme.formats_in(two_alike, {}, 1)  # bits 5 and 6 of flbas are the high ones: format 16
+    formats = drives.formats_in(two_alike, {}, 1)  # bits 5 and 6 of flbas are the high ones: format 16
     assert (formats.now.number, formats.with_sectors(512)) == (16, formats.now)
 
 
@@ -241,7 +241,7 @@ def stand_in(tmp_path, monkeypatch, registry):
     monkeypatch.setattr(drives, "serial_of", lambda _, kernel=None: "S1")
     monkeypatch.setattr(drives, "_NO_DRIVES", re.compile("none"))
     monkeypatch.setattr(refusals, "STABLE_NAMES", "/dev/")
-    with loop_devices.attached(tmp_path / "drive", 2**26, None) as name:
+    with block_devices.made_of_file(tmp_path / "drive", 2**26, None) as name:
         yield drives.look(f"/dev/{name}", "devices")
 
 

@@ -15,7 +15,7 @@ from test_sysbench import needs_sysbench
 
 from storagelab.machine import doctor, temporary
 from storagelab.model.config import Config
-from storagelab.volumes.filling import Filling
+from storagelab.servers.space import Filling
 
 SCHEMA = {
     "postgres": "CREATE TABLE orders (id int PRIMARY KEY);\nINSERT INTO orders SELECT generate_series(1, 900000);\n",

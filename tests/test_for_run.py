@@ -20,7 +20,7 @@ from storagelab.model.limits import BurstConfig, LimitConfig, effective
 from storagelab.model.measurement import RAW_IO
 from storagelab.run.engine import preflight, sweep
 from storagelab.spec.matrix import expand
-from storagelab.volumes import by_hand, cloud_disks, file_systems, limits, loop_devices, programs
+from storagelab.volumes import block_devices, by_hand, file_systems, limits, programs
 from storagelab.volumes import volume as volumes
 from storagelab.volumes.limits import Bucket
 
@@ -39,7 +39,7 @@ def volume(scratch: Path, **keys: object) -> VolumeConfig:
 
 
 def left_of(folder: Path) -> list[object]:
-    return [*file_systems.left_in(folder), *loop_devices.left_in(folder), *folder.rglob("drive")]
+    return [*file_systems.left_in(folder), *block_devices.loop_devices_in(folder), *folder.rglob("drive")]
 
 
 # --- made and read back ----------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def test_what_a_killed_run_left_is_removed_before_the_next_campaign(scratch):
     code = (
         "import os, sys; sys.path[:0] = sys.argv[2:]\n"
         "from raw_io_specs import parsed, site_at; from pathlib import Path\n"
-        "from storagelab.spec.matrix import expand; from storagelab.volumes import for_run as made_volumes\n"
+        "from storagelab.spec.matrix import expand; from storagelab.volumes import for_runs as made_volumes\n"
         "scratch = Path(sys.argv[1]); cell = expand(parsed(scratch, (scratch / 'raw.toml').read_text())).cells[0]\n"
         "with made_volumes.made(made_volumes.wanted(cell.config), cell.config, site_at(scratch), {}) as made:\n"
         "    made[0].loaded().__enter__(); os.kill(os.getpid(), 9)\n"
@@ -175,16 +175,16 @@ def test_a_limit_that_the_kernel_keeps_coarsely_is_told_with_what_it_lets_throug
 
 
 def test_every_cloud_disk_has_a_source_and_a_disk_of_a_growing_kind_grows_up_to_its_most():
-    assert all(disk.source and disk.title for disk in cloud_disks.disks().values())
-    gp2 = cloud_disks.disks()["gp2"]
+    assert all(disk.source and disk.title for disk in limits.disks().values())
+    gp2 = limits.disks()["gp2"]
     sizes = [gp2.limit(gib * 2**30) for gib in (1, 100, 1000, 10_000)]
     assert [one.read_iops for one in sizes] == [100, 300, 3000, 16_000]
     assert [one.burst is not None for one in sizes] == [True, True, False, False]
 
 
 def test_keys_of_a_limit_replace_the_figures_of_the_disk_that_it_is_like():
-    found = cloud_disks.resolved(LimitConfig(like="gp3", read_iops=9), 2**30, "key")
-    assert cloud_disks.rates(found) == {
+    found = limits.resolved(LimitConfig(like="gp3", read_iops=9), 2**30, "key")
+    assert limits.rates(found) == {
         "read_iops": 9, "write_iops": 3000, "read_bytes_per_s": 125 * MIB, "write_bytes_per_s": 125 * MIB,
     }  # fmt: skip
 
@@ -273,12 +273,12 @@ def test_a_drive_too_large_for_its_folder_is_refused_in_plain_words(tmp_path):
 
 def test_a_scheduler_that_the_kernel_lacks_is_refused_with_those_that_it_has(tmp_path):
     from storagelab.machine.disks import Kernel
-    from storagelab.volumes import queues
+    from storagelab.volumes import block_devices
 
     queue = tmp_path / "class" / "block" / "loop9" / "queue"
     queue.mkdir(parents=True)
     (queue / "scheduler").write_text("[none] mq-deadline\n")
-    with queues.set_to("loop9", {"scheduler": "mq-deadline"}, Kernel(HERE.proc, tmp_path)):
+    with block_devices.queue_set_to("loop9", {"scheduler": "mq-deadline"}, Kernel(HERE.proc, tmp_path)):
         assert (queue / "scheduler").read_text() == "mq-deadline"
     assert (queue / "scheduler").read_text() == "none"
 

@@ -18,13 +18,13 @@ from test_interruptions import SPEC, TOO_LONG, Running
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, VolumeConfig
-from storagelab.volumes.locking import volumes_locked
+from storagelab.volumes.folders import volumes_locked
 
 HOLDS = """
 import sys
 from pathlib import Path
 from real_servers import plan_of, site_at, small
-from storagelab.volumes.locking import volumes_locked
+from storagelab.volumes.folders import volumes_locked
 scratch = Path(sys.argv[1])
 with volumes_locked(plan_of(small(scratch)), site_at(scratch, "11111111")):
     print("held", flush=True)

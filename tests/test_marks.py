@@ -17,7 +17,7 @@ from test_postgres_generated import own
 from test_sysbench import needs_sysbench
 
 from storagelab.errors import RunFailed
-from storagelab.machine import marks
+from storagelab.machine import temporary
 from storagelab.run import engine as engines
 from storagelab.servers import programs
 from storagelab.stopping import Interruptible
@@ -110,7 +110,7 @@ STARTS = """
 import sys, time
 from storagelab.machine import marks
 from storagelab.servers import programs
-marks.VARIABLE = sys.argv[2]
+temporary.MARK_VARIABLE = sys.argv[2]
 programs.run(["sh", "-c", sys.argv[1]], None, environment=programs.environment())
 """
 
@@ -118,7 +118,9 @@ programs.run(["sh", "-c", sys.argv[1]], None, environment=programs.environment()
 @pytest.fixture
 def other(sleeps):
     """Another storagelab that is still at work, and a program that it has detached."""
-    process = subprocess.Popen([sys.executable, "-c", STARTS, f"{AWAY.format(sleeps)}; sleep 600", marks.VARIABLE])
+    process = subprocess.Popen(
+        [sys.executable, "-c", STARTS, f"{AWAY.format(sleeps)}; sleep 600", temporary.MARK_VARIABLE]
+    )
     until(lambda: sleepers(sleeps))
     yield process
     process.kill()
@@ -147,7 +149,7 @@ def test_the_programs_of_a_campaign_that_is_at_work_are_left_alone(sleeps, other
 def test_only_what_has_the_very_mark_is_ended(scratch, sleeps):
     with running(scratch) as server, subprocess.Popen(["sleep", sleeps]) as mine:
         programs.run(["true"], None, environment=programs.environment())
-        marks.end(marks.new())
+        temporary.end_marked(temporary.new_mark())
         assert mine.poll() is None
         assert not server.died()
         mine.kill()
@@ -166,7 +168,7 @@ def test_root_that_may_not_look_at_other_users_processes_as_in_a_container_finds
             data[i] &= ~(1 << 19)
         assert libc.capset(header, data) == 0
         from storagelab.servers import programs
-        from storagelab.machine.unprivileged import as_server
+        from storagelab.machine.rights import as_server
         programs.run(["sh", "-c", {AWAY.format(sleeps)!r}], as_server(), environment=programs.environment())
     """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storagelab.machine.outputs import descriptor_of, open_to_append, write_whole
+from storagelab.machine.descriptors import descriptor_of, open_to_append, write_whole
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices and other users' files")
 
@@ -84,7 +84,7 @@ def test_a_file_keeps_its_owner_when_root_replaces_it(tmp_path):
 WRITES = """
 import sys
 from pathlib import Path
-from storagelab.machine.outputs import write_whole
+from storagelab.machine.descriptors import write_whole
 print("before")
 write_whole(Path(sys.argv[1]), [b"data"])
 """

@@ -12,13 +12,13 @@ from real_servers import ask, cell_of, connect, got, left_behind, measure, runni
 from storagelab.engines.postgres.layout import relations_like
 from storagelab.engines.postgres.reaching import generator_sessions
 from storagelab.errors import DataRefused, PreflightError, RunFailed
-from storagelab.machine.procfs import keeps_schedstat
-from storagelab.machine.unprivileged import give_to_server
+from storagelab.machine.processes import keeps_schedstat
+from storagelab.machine.rights import give_to_server
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Measurement
 from storagelab.model.waits import conservation, normalise
 from storagelab.run.engine import open_target
-from storagelab.servers.interfaces import tables_of
+from storagelab.servers.places import tables_of
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from real_servers import ask, connect, open_folder, plan_of, running, site_at, s
 from storagelab.engines.postgres.loads.inserts import Tables
 from storagelab.engines.postgres.preflight import check
 from storagelab.errors import PreflightError
-from storagelab.machine.unprivileged import make_folder
+from storagelab.machine.rights import make_folder
 from storagelab.model.config import VolumeConfig
 from storagelab.servers.attached import OWNERSHIP
 from storagelab.volumes.folders import Folders

@@ -15,7 +15,7 @@ from storagelab.engines.mariadb import settings as mariadb_settings
 from storagelab.engines.postgres import preflight, settings
 from storagelab.engines.postgres.preflight import check
 from storagelab.errors import PreflightError
-from storagelab.machine import unprivileged
+from storagelab.machine import rights
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
 from storagelab.model.target import Preflight
@@ -145,7 +145,7 @@ def test_a_volume_that_is_another_users_is_refused_to_an_ordinary_user(scratch):
 @needs_root
 def test_a_volume_that_the_server_may_not_enter_is_refused_by_key(scratch, monkeypatch):
     """Where no way through closed folders can be laid, as in most containers."""
-    monkeypatch.setattr(unprivileged, "may_cover", lambda: False)
+    monkeypatch.setattr(rights, "may_cover", lambda: False)
     (scratch / "home").mkdir()
     config = small(scratch / "home")
     (scratch / "home").chmod(0o700)

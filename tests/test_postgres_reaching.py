@@ -18,10 +18,10 @@ from storagelab.engines.postgres.found import found
 from storagelab.engines.postgres.preflight import check
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads.clients import Clients
-from storagelab.machine.unprivileged import give_to_server
+from storagelab.machine.rights import give_to_server
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.run.engine import sweep
-from storagelab.servers.interfaces import tables_of
+from storagelab.servers.places import tables_of
 
 __all__ = ["login"]  # a fixture
 

@@ -16,7 +16,7 @@ from storagelab.engines.postgres.sampler import Sampler, _raw_waits
 from storagelab.engines.postgres.server import Server
 from storagelab.engines.postgres.settings import find_binaries
 from storagelab.machine.host import usable_cpus
-from storagelab.machine.procfs import Switches, keeps_schedstat
+from storagelab.machine.processes import Switches, keeps_schedstat
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import ObserverCost, TimeSeries
 from storagelab.model.waits import NO_EVENT, ON_CPU, RUNNABLE_NO_EVENT, conservation, normalise

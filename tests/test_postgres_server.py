@@ -28,7 +28,7 @@ from storagelab.engines.postgres.server import Server, stop_orphan
 from storagelab.engines.postgres.settings import check_settings, find_binaries
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import temporary
-from storagelab.machine.unprivileged import unprivileged
+from storagelab.machine.rights import unprivileged
 from storagelab.servers.private import Refusal, StartFailed
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be given up by root only")

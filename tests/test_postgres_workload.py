@@ -8,7 +8,7 @@ from real_servers import ROWS, ask, connect, site_at, small
 
 from storagelab.engines.postgres.loads.inserts import Tables, Workers
 from storagelab.errors import RunFailed
-from storagelab.servers.steps import REPORT_ROWS, rows_per_report
+from storagelab.servers.interfaces import REPORT_ROWS, rows_per_report
 
 SCHEMA = "storagelab_0badcafe"
 GATE = 4711

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from storagelab.machine.procfs import GONE, RUNNABLE, TaskView, keeps_schedstat
+from storagelab.machine.processes import GONE, RUNNABLE, TaskView, keeps_schedstat
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc with schedstat is Linux's")
 
@@ -170,7 +170,7 @@ def test_a_name_with_brackets_and_spaces_does_not_hide_the_state():
 def test_with_no_files_left_to_open_a_view_still_reads_what_it_can():
     crowded = """
         import os, resource, sys
-        from storagelab.machine.procfs import TaskView
+        from storagelab.machine.processes import TaskView
         resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))
         held = []
         try:

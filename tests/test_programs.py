@@ -17,7 +17,7 @@ from real_servers import measure, site_at
 from test_postgres_generated import SCHEMA, own
 
 from storagelab.engines.postgres import reaching
-from storagelab.machine import marks
+from storagelab.machine import temporary
 from storagelab.servers import programs
 from storagelab.stopping import Interruptible
 
@@ -58,7 +58,7 @@ def test_whatever_a_program_started_ends_with_it_when_the_user_asks_to_stop(tmp_
 SECRETS = (
     "SECRET_TOKEN", "AWS_SECRET_ACCESS_KEY", "STORAGELAB_RESULTS", "MYSQL_PWD", "PGPASSWORD", "FIO_TEST", "LD_PRELOAD",
 )  # fmt: skip
-EVERY_PROGRAMS = {"HOME", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", marks.VARIABLE}
+EVERY_PROGRAMS = {"HOME", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", temporary.MARK_VARIABLE}
 SHELLS_OWN = {"PWD", "SHLVL", "_", "OLDPWD"}
 SERVERS_OWN = {"PGDATA", "PGLOCALEDIR", "PGSYSCONFDIR", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY",
                "LC_NUMERIC", "LC_TIME"}  # fmt: skip

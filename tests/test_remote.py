@@ -15,13 +15,13 @@ from storagelab.engines.mariadb import engine as mariadb_engine
 from storagelab.engines.postgres import connecting as postgres_attached
 from storagelab.engines.postgres.engine import Postgres, opened
 from storagelab.errors import PreflightError
-from storagelab.machine.unprivileged import make_folder, unprivileged
+from storagelab.machine.rights import make_folder, unprivileged
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Cell, Plan
 from storagelab.run.engine import preflight, sweep
-from storagelab.volumes import places
-from storagelab.volumes.places import Mount
+from storagelab.servers import places
+from storagelab.servers.places import Mount
 
 
 def elsewhere(config: Config, path: Path | str, data_files: int = 2) -> Config:

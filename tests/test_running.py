@@ -16,7 +16,7 @@ from storagelab.loads.running import Generator
 from storagelab.loads.transactions import Transactions
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.measurement import TimeSeries
-from storagelab.servers.steps import Done
+from storagelab.servers.interfaces import Work as Done
 
 REPORTS = """
 import signal, sys, time

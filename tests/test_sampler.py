@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from storagelab.machine.procfs import TaskView, keeps_schedstat
+from storagelab.machine.processes import TaskView, keeps_schedstat
 from storagelab.watching.pace import Pace
 from storagelab.watching.sampler import Accounts, Looks, Watch
 

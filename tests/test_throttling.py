@@ -17,9 +17,9 @@ from raw_io_specs import SPEC, needs_fio, runs_of
 from real_servers import run_of, small
 from recorded_machine import RecordedMachine
 
+from storagelab.machine.control_groups import Throttling, read_group
 from storagelab.machine.disks import mounts_here
 from storagelab.machine.doctor import cpu_quota
-from storagelab.machine.procfs import Throttling, read_group
 from storagelab.model.measurement import THROTTLED, held_back
 from storagelab.run.one_run import OneRun
 

@@ -25,15 +25,19 @@ TESTS_OF_THE_WHOLE = {
 
 # Test modules that test one part of a module, which has others: part -> module.
 TESTS_OF_A_PART = {
-    "against_memory": "cell_checks", "capture_requests": "tracing", "carry_over": "basis", "dark": "palette", "drafts": "init",
-    "drive_states": "drive_trends", "gathering": "run", "hardware": "scenario", "holders": "processes",
-    "host_ram": "preflight", "interactions": "statements", "kept": "layout", "mariadb_attached": "connecting",
+    "against_memory": "space", "capture_requests": "tracing", "carry_over": "basis", "dark": "palette",
+    "drafts": "init", "drive_states": "drive_trends", "filling": "space", "for_block": "for_runs",
+    "for_run": "for_runs", "gathering": "run", "hardware": "scenario", "holders": "processes",
+    "host_ram": "preflight", "interactions": "statements", "kept": "layout", "locking": "folders",
+    "mariadb_attached": "connecting", "states": "scheduling",
     "mariadb_binaries": "settings", "mariadb_clients": "reaching", "mariadb_probe": "engine",
-    "mariadb_target": "engine", "orders": "matrix", "postgres_attached": "connecting",
+    "mariadb_target": "engine", "orders": "matrix", "outputs": "descriptors", "postgres_attached": "connecting",
     "postgres_binaries": "settings", "postgres_target": "engine", "postgres_waiting": "sampler",
-    "postgres_workload": "inserts", "racing": "raced", "remote": "places", "resolution": "basis",
-    "settling": "counting", "states": "scheduling", "sqlserver_facts": "known", "throttle_slices": "short_runs", "throttling": "procfs",
-    "unlike_copies": "unlike_hosts", "watching_cost": "watching",
+     "postgres_workload": "inserts", "privileged": "rights",
+    "procfs": "processes", "racing": "raced", "remote": "places", "resolution": "basis", "settling": "counting",
+    "sqlserver_facts": "known", "throttle_slices": "short_runs",
+    "throttling": "control_groups", "unlike_copies": "unlike_hosts", "unprivileged": "rights",
+    "watching_cost": "watching",
 }  # fmt: skip
 
 # Spelt in pieces, so that this file does not hold what it looks for.

@@ -12,8 +12,8 @@ from real_mariadb import running as running_mariadb
 from real_servers import ask, connect, left_behind, measure, plan_of, running, site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.machine import unprivileged as module
-from storagelab.machine.unprivileged import Unprivileged, as_server, check_may_enter, give_to_server, unprivileged
+from storagelab.machine import rights
+from storagelab.machine.rights import Unprivileged, as_server, check_may_enter, give_to_server, unprivileged
 from storagelab.run.engine import preflight
 
 pytestmark = pytest.mark.usefixtures("fresh_databases")
@@ -24,10 +24,10 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be 
 def privileges():
     """Forgets how programs are started, before and after."""
     unprivileged.cache_clear()
-    module.may_cover.cache_clear()
+    rights.may_cover.cache_clear()
     yield
     unprivileged.cache_clear()
-    module.may_cover.cache_clear()
+    rights.may_cover.cache_clear()
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_root_rights_cannot_be_regained(scratch):
 @pytest.mark.parametrize("way", ["no such account", "not allowed"])
 def test_root_without_any_way_is_told_what_to_do(monkeypatch, privileges, way):
     if way == "no such account":
-        monkeypatch.setattr(module, "_ACCOUNT", "nobody-of-that-name")
+        monkeypatch.setattr(rights, "_ACCOUNT", "nobody-of-that-name")
     else:
         monkeypatch.setattr(pwd, "getpwnam", lambda _: pwd.struct_passwd(["x", "x", -7, 1, "", "", ""]))
     with pytest.raises(PreflightError, match="refuse to run as root") as caught:
@@ -111,13 +111,13 @@ def test_a_way_through_a_link_in_a_closed_folder_is_gone_as_it_is_written(closed
 
 @needs_root
 def test_nothing_is_covered_where_nothing_is_closed(scratch):
-    assert module.covers([scratch / "tmp"], *unprivileged().owner) == ()
+    assert rights.covers([scratch / "tmp"], *unprivileged().owner) == ()
 
 
 @needs_root
 def test_where_nothing_may_be_covered_the_folder_in_the_way_is_named(closed, monkeypatch, privileges):
     """As in most containers."""
-    monkeypatch.setattr(module, "_CLONE_NEWNS", -1)
+    monkeypatch.setattr(rights, "_CLONE_NEWNS", -1)
     with pytest.raises(PreflightError) as caught:
         check_may_enter(closed / "lab" / "inner" / "vol")
     assert caught.value.problem == f"{closed} is closed to the server, which is started as nobody"

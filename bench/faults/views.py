@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from storagelab.machine.unprivileged import cover, covers
+from storagelab.machine.rights import cover, covers
 
 _CLONE_NEWNS, _CLONE_NEWIPC = 0x00020000, 0x08000000
 _MS_REC, _MS_SLAVE = 1 << 14, 1 << 19

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from bench.guest import user_mode
 from storagelab.model.config import VolumeConfig
-from storagelab.volumes import file_systems, layers, stacks
+from storagelab.volumes import file_systems, layers
 
 DRIVES = sorted(Path(link).resolve().name for link in glob.glob(user_mode.DRIVES))
 WANTED = [
@@ -43,7 +43,7 @@ def said(*words: str) -> str:
 
 def left(devices: list[str]) -> list[str]:
     """What is still there of layers."""
-    found = [f"{device} is a part of {held}" for device in devices for held in stacks.holders(device)]
+    found = [f"{device} is a part of {held}" for device in devices for held in layers.holders(device)]
     found += [mount.mount_point for mount in file_systems.mounts_here() if mount.mount_point.startswith("/mnt/")]
     return found + glob.glob("/etc/lvm/backup/*") + glob.glob("/etc/lvm/archive/*")
 
@@ -54,7 +54,7 @@ def signatures(devices: list[str]) -> list[str]:
     ]
 
 
-def make(undo: contextlib.ExitStack, volume: VolumeConfig, devices: list[str]) -> layers.Stacked:
+def make(undo: contextlib.ExitStack, volume: VolumeConfig, devices: list[str]) -> layers.Stack:
     layers.check(volume, "volumes.a")
     stack = undo.enter_context(layers.stacked("a", volume, devices, [uuid4() for _ in devices]))
     filesystem = volume.filesystem or "ext4"

@@ -14,7 +14,7 @@ from guest_scripts.kills import killed_at
 
 from storagelab.errors import RunFailed, StoragelabError
 from storagelab.model.config import VolumeConfig
-from storagelab.volumes import drives, nvme, preparing
+from storagelab.volumes import drives, preparing
 from storagelab.volumes import volume as volumes
 from storagelab.volumes.journal import Journal, claims
 
@@ -111,7 +111,7 @@ def refuses() -> None:
     expect("may be a controller", refusal(of("TWO").model_copy(update={"devices": (str(controller),)})))
     expect("has no format with sectors of 2048", refusal(of("TWO", sector_bytes=2048)))
     expect("are one drive", refusal(of("TWO", "TWO_1", raid_level="raid0")))
-    assert nvme.formats(Path(os.path.realpath(f"{ID}PAIR_1")).name).namespaces == 2
+    assert drives.formats(Path(os.path.realpath(f"{ID}PAIR_1")).name).namespaces == 2
     expect("is the name of every namespace of its controller", refusal(of("PAIR", wipe="PAIR")))
     assert refusal(of("PAIR_1")) == ""
     one, theirs = drives.look(f"{ID}PAIR_1", "key"), Journal(Path("/mnt/theirs"))

@@ -24,8 +24,8 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 from pydantic import Field, TypeAdapter, ValidationError
 
 from storagelab.errors import StoragelabError, StoreError
+from storagelab.machine.descriptors import write_whole
 from storagelab.machine.disks import read_text
-from storagelab.machine.outputs import write_whole
 from storagelab.machine.processes import stat_fields
 from storagelab.model.values import MOST_SECONDS, Amount, Described, Figure, Seconds
 from storagelab.spec.given_files import json_of, opened

@@ -22,7 +22,7 @@ from storagelab.capture.attribution import Attribution, Files, Iolog, load_chang
 from storagelab.capture.folder import Change, Counters, IoRow, Manifest, Thing, Volume, Watched
 from storagelab.capture.tracing import TRACED, FileSystems, NoTracing, OwnWrites, Tracer
 from storagelab.errors import StoragelabError
-from storagelab.machine import procfs
+from storagelab.machine import processes
 from storagelab.machine.devices import DeviceCounters, difference
 from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
 from storagelab.version import __version__
@@ -163,7 +163,7 @@ class Taking:
 
     def look(self) -> None:
         """Takes what the rings hold."""
-        self.runnable.append(procfs.run_queue())
+        self.runnable.append(processes.run_queue())
         if self.tracer is None or self.attribution is None or self.files is None:
             return
         requests = self.tracer.drain()
@@ -288,7 +288,7 @@ class Taking:
         return manifest
 
     def manifest(self, seconds: float, *, complete: bool) -> Manifest:
-        counters, used = self.last, procfs.difference(self.used_before, self.used)
+        counters, used = self.last, processes.cpu_time_between(self.used_before, self.used)
         transactions = _since(self.first.transactions, counters.transactions)
         writing = _since(self.first.write_transactions, counters.write_transactions)
         if transactions is not None and writing is not None:
@@ -316,7 +316,7 @@ class Taking:
 
     def _used(self) -> dict[str, float]:
         """What the machine's CPUs did so far, and what the server's processes used; nothing that can't be seen."""
-        return {**procfs.read_cpu_time(None), **folder.used_by(self.watched.processes())}
+        return {**processes.read_cpu_time(None), **folder.used_by(self.watched.processes())}
 
     def _machine(self, used: dict[str, float]) -> folder.Machine | None:
         if "others_s" not in used or not self.runnable:

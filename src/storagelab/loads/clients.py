@@ -18,7 +18,7 @@ from storagelab.loads.pgbench import Source
 from storagelab.loads.transactions import LOG_PREFIX, read_log
 from storagelab.machine import temporary
 from storagelab.machine.descriptors import read_file
-from storagelab.machine.unprivileged import as_server, end_with_parent, give, unprivileged
+from storagelab.machine.rights import as_server, end_with_parent, give, unprivileged
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.pgbench import Pgbench, Script, script_of
 from storagelab.model.loads.sql import Sql

@@ -19,7 +19,7 @@ from storagelab.loads.generator import Process
 from storagelab.loads.transactions import Counted
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import SETTLED, Check
-from storagelab.servers.steps import POLL_S
+from storagelab.servers.interfaces import POLL_S
 from storagelab.watching.pace import SHORTEST_S
 
 # --- settling --------------------------------------------------------------------------------------------------------

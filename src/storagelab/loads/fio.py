@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads.raw_outcome import Direction, Done, Outcome, Place
 from storagelab.machine import temporary
-from storagelab.machine.unprivileged import end_with_parent
+from storagelab.machine.rights import end_with_parent
 from storagelab.model.latency import Latency, latency_of
 from storagelab.servers.programs import environment, run
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from storagelab.errors import RunFailed
 from storagelab.loads.transactions import Counted
-from storagelab.machine import marks, temporary
+from storagelab.machine import temporary
 from storagelab.machine.descriptors import read_file
 from storagelab.machine.processes import STOP_TIMEOUT_S, Kills
-from storagelab.machine.unprivileged import give
+from storagelab.machine.rights import give
 from storagelab.stopping import uninterrupted
 
 FATAL = re.compile(r"^FATAL: ", re.MULTILINE)
@@ -57,7 +57,7 @@ class Process:
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._to_epoch_s = 0.0
-        self._mark, self._kills = marks.new(), Kills("it was started")
+        self._mark, self._kills = temporary.new_mark(), Kills("it was started")
 
     def launch(self, longest_s: float) -> None:
         """Start the program; it ends by itself after that time at the latest."""
@@ -75,7 +75,8 @@ class Process:
                 give(program.owner, *self._folder.iterdir(), self._folder)
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._folder,
-                env={**program.environment, marks.VARIABLE: self._mark}, start_new_session=True, preexec_fn=in_child,
+                env={**program.environment, temporary.MARK_VARIABLE: self._mark}, start_new_session=True,
+                preexec_fn=in_child,
             )  # fmt: skip
 
     def now_s(self) -> float:
@@ -146,7 +147,7 @@ class Process:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-                marks.end(self._mark)
+                temporary.end_marked(self._mark)
 
     def remove_folder(self) -> None:
         if self._folder is not None:

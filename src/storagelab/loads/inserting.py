@@ -13,8 +13,8 @@ from typing import ClassVar, Generic
 from storagelab.errors import RunFailed
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
-from storagelab.servers.interfaces import C, Sessions
-from storagelab.servers.steps import POLL_S, Done, await_gate
+from storagelab.servers.interfaces import POLL_S, C, Sessions, await_gate
+from storagelab.servers.interfaces import Work as Done
 from storagelab.watching.clocks import Clocks, Loop
 from storagelab.watching.counters import Counters
 from storagelab.watching.sampler import Seen

@@ -29,8 +29,8 @@ from storagelab.model.measurement import (
     TimeSeries,
     refused_share,
 )
-from storagelab.servers.interfaces import C, Sessions
-from storagelab.servers.steps import GATE_TIMEOUT_S, Done
+from storagelab.servers.interfaces import GATE_TIMEOUT_S, C, Sessions
+from storagelab.servers.interfaces import Work as Done
 from storagelab.watching.clocks import Clocks, Loop
 from storagelab.watching.counters import Counters
 from storagelab.watching.sampler import Seen

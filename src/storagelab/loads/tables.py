@@ -17,8 +17,8 @@ from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.sysbench import Sysbench
 from storagelab.model.objects import Object
 from storagelab.servers.interfaces import C
+from storagelab.servers.places import Places
 from storagelab.volumes.folders import Site
-from storagelab.volumes.places import Places
 
 L = TypeVar("L", bound=GeneratedLoad)
 

@@ -1,12 +1,15 @@
-"""The control groups of a process, of either version: how fast they let it read and write, and what they counted."""
+"""The control groups of a process, of either version: how fast they let it read and write, and how long they held it
+back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from storagelab.machine.disks import HERE, Kernel, mounts_here, node_of, read_text
+from storagelab.machine.disks import HERE, Kernel, disk_of, mounts_here, node_of, read_text
 
 V1_LIMITS = {
     "read_iops": "blkio.throttle.read_iops_device", "write_iops": "blkio.throttle.write_iops_device",
@@ -76,9 +79,7 @@ def throttle(names: Iterable[str], kernel: Kernel = HERE, process: int | str = "
     own = tuple(names)
     if len(own) != 1:
         return None
-    node = node_of(own[0], kernel)
-    disk = node.resolve().parent.name if (node / "partition").exists() else own[0]
-    number = read_text(node_of(disk, kernel) / "dev")
+    number = read_text(node_of(disk_of(own[0], kernel), kernel) / "dev")
     for group in control_groups("blkio", kernel, process) if number else ():
         if limits := limits_of(number, group):
             return Throttle(group, number, limits)
@@ -87,19 +88,134 @@ def throttle(names: Iterable[str], kernel: Kernel = HERE, process: int | str = "
 
 def limits_of(number: str, group: Path) -> dict[str, int]:
     """What a control group allows on the disk with this number ("major:minor") in a second."""
-    return dict(_limits(number, group))
-
-
-def _limits(number: str, group: Path) -> Iterator[tuple[str, int]]:
-    for key, file in V1_LIMITS.items():
-        for words in _lines(group / file):
-            if len(words) == 2 and words[0] == number and words[1].isdigit():
-                yield key, int(words[1])
+    found = {key: words[1:] for key, file in V1_LIMITS.items() for words in _lines(group / file) if words[0] == number}
+    limits = {key: int(words[0]) for key, words in found.items() if len(words) == 1 and words[0].isdigit()}
     for words in _lines(group / "io.max"):
-        for name, _, value in (word.partition("=") for word in words[1:] if words[0] == number):
-            if name in V2_LIMITS and value.isdigit():
-                yield V2_LIMITS[name], int(value)
+        pairs = (word.partition("=") for word in words[1:] if words[0] == number)
+        limits |= {V2_LIMITS[name]: int(value) for name, _, value in pairs if name in V2_LIMITS and value.isdigit()}
+    return limits
 
 
 def _lines(path: Path) -> list[list[str]]:
     return [words for line in read_text(path).splitlines() if (words := line.split())]
+
+
+# --- throttling ------------------------------------------------------------------------------------------------------
+#
+# How long control groups of either version held processes back because their CPU quota was used up.
+#
+# A group counts the time in which the tasks of one CPU wanted to run and had to wait for the group's next period,
+# summed over CPUs: four CPUs that stand still for a second count as four seconds. `group_cpu_s`, the CPU time that the
+# group got, is summed over CPUs, too.
+
+_NS, _US = 1e-9, 1e-6
+_POSSIBLE_GROUPS = 20_000
+"""The most groups of a machine that are checked before a run; each takes some 20 µs."""
+
+
+class GroupTime(NamedTuple):
+    """What one group has counted so far: `throttled_s`, and the CPU time that it got (None if that is counted
+    elsewhere).
+    """
+
+    throttled_s: float
+    cpu_s: float | None
+
+
+def read_group(group: Path) -> GroupTime | None:
+    """None for a group that doesn't count: the root, or a group of another controller."""
+    words = (line.split() for line in read_text(group / "cpu.stat").splitlines())
+    counts = {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isdigit()}
+    if "throttled_usec" in counts:
+        usage = counts.get("usage_usec")
+        return GroupTime(counts["throttled_usec"] * _US, None if usage is None else usage * _US)
+    if "throttled_time" in counts:
+        usage_text = read_text(group / "cpuacct.usage")  # exists if cpu and cpuacct are one hierarchy
+        return GroupTime(counts["throttled_time"] * _NS, int(usage_text) * _NS if usage_text.isdigit() else None)
+    return None
+
+
+def groups_here(kernel: Kernel = HERE) -> Iterator[Path]:
+    """Every group that may limit CPUs, as far as this process can see."""
+    number = 0
+    for mount in mounts_here(kernel):
+        if mount.filesystem != "cgroup2" and not (mount.filesystem == "cgroup" and "cpu" in mount.super_options):
+            continue
+        for folder, _, _ in os.walk(mount.mount_point):
+            if (number := number + 1) > _POSSIBLE_GROUPS:
+                return
+            yield Path(folder)
+
+
+class Throttling:
+    """Counts from its creation to `end`. `server_process` is None if the server's process can't be seen.
+
+    A process may be moved to another group during a run. So all groups are read at the beginning, and each `look` notes
+    the groups to which the processes belong.
+    """
+
+    def __init__(self, server_process: int | None, kernel: Kernel = HERE) -> None:
+        self._kernel, self._server_process = kernel, server_process
+        self._before = {group: held for group in groups_here(kernel) if (held := read_group(group)) is not None}
+        self._groups: dict[str, set[Path]] = {}
+        self._known: dict[str, tuple[Path, ...]] = {}
+        """The groups of processes whose `cgroup` file has this text."""
+        self._look_at_all()
+
+    def look(self) -> None:
+        """Notes the groups of the server, of storagelab, and of the programs that it started: load generators, fio."""
+        self._note("storagelab", "self")
+        for process in self.processes():
+            self._note("server" if process == self._server_process else "load", process)
+
+    def processes(self) -> set[int]:
+        """The server, and the programs that storagelab started."""
+        return {*_children(self._kernel, "self"), *filter(None, (self._server_process,))}
+
+    def _look_at_all(self) -> None:
+        """Looks, and includes the server's sessions if they are processes."""
+        self.look()
+        if self._server_process is not None:
+            for session in _children(self._kernel, self._server_process):
+                self._note("server", session)
+
+    def _note(self, who: str, process: int | str) -> None:
+        text = read_text(self._kernel.proc / str(process) / "cgroup")
+        if text and text not in self._known:
+            self._known[text] = control_groups("cpu", self._kernel, process)
+        self._groups.setdefault(who, set()).update(self._known.get(text, ()))
+
+    def end(self) -> dict[str, float]:
+        """`server_throttled_s` and so on: for each owner, the time of the group that held its processes back the
+        longest. `server_group_cpu_s`: the CPU time that this group got meanwhile, if it counts that.
+        """
+        self._look_at_all()
+        after = {
+            group: held for group in set().union(*self._groups.values()) if (held := read_group(group)) is not None
+        }
+        found: dict[str, float] = {}
+        for who, groups in self._groups.items():
+            changes = [_change(self._before, group, after[group]) for group in groups if group in after]
+            if changes:
+                longest = max(changes, key=lambda one: one.throttled_s)
+                found[f"{who}_throttled_s"] = longest.throttled_s
+                if longest.throttled_s and longest.cpu_s is not None:
+                    found[f"{who}_group_cpu_s"] = longest.cpu_s
+        return found
+
+
+def _change(before: Mapping[Path, GroupTime], group: Path, after: GroupTime) -> GroupTime:
+    """The change of a group's counters. A group that did not exist before began at 0; so did one that was made anew
+    under the same name.
+    """
+    began = before.get(group, GroupTime(0.0, 0.0))
+    if after.throttled_s < began.throttled_s:
+        began = GroupTime(0.0, 0.0)
+    cpu_s = None if after.cpu_s is None or began.cpu_s is None else max(0.0, after.cpu_s - began.cpu_s)
+    return GroupTime(after.throttled_s - began.throttled_s, cpu_s)
+
+
+def _children(kernel: Kernel, process: int | str) -> Iterator[int]:
+    """The living processes that a process started; none if the kernel doesn't list them."""
+    for task in (kernel.proc / str(process) / "task").glob("[0-9]*"):
+        yield from (int(word) for word in read_text(task / "children").split() if word.isdigit())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,13 @@ SECTOR_BYTES = 512
 (Documentation/admin-guide/iostats.rst).
 """
 
+_OWN = ("reads", "read_bytes", "writes", "write_bytes")
+"""What is counted for the device of a file system, too."""
+_PLACES = {
+    "reads": 0, "read_bytes": 2, "read_time_s": 3, "writes": 4, "write_bytes": 6, "write_time_s": 7, "busy_s": 9,
+    "discards": 11, "discard_bytes": 13, "flushes": 15, "flush_time_s": 16,
+}  # fmt: skip
+"""The places of the counters in a device's `stat`."""
 _MS = 1e-3
 _COUNTER_RANGE = 2**32
 
@@ -22,22 +30,12 @@ _COUNTER_RANGE = 2**32
 def parse_stat(text: str) -> dict[str, float]:
     """Cumulative counters in the text of a block device's `stat` file; older kernels don't have all of them."""
     fields = [int(field) for field in text.split()]
-    if len(fields) < 11:
-        return {}
-    counters = {
-        "reads": float(fields[0]),
-        "read_bytes": float(fields[2] * SECTOR_BYTES),
-        "read_time_s": fields[3] * _MS,
-        "writes": float(fields[4]),
-        "write_bytes": float(fields[6] * SECTOR_BYTES),
-        "write_time_s": fields[7] * _MS,
-        "busy_s": fields[9] * _MS,
-    }
-    if len(fields) >= 15:
-        counters |= {"discards": float(fields[11]), "discard_bytes": float(fields[13] * SECTOR_BYTES)}
-    if len(fields) >= 17:
-        counters |= {"flushes": float(fields[15]), "flush_time_s": fields[16] * _MS}
-    return counters
+    places = _PLACES.items() if len(fields) >= 11 else ()
+    return {name: float(fields[place] * _unit_of(name)) for name, place in places if place < len(fields)}
+
+
+def _unit_of(name: str) -> float:
+    return SECTOR_BYTES if name.endswith("_bytes") else _MS if name.endswith("_s") else 1
 
 
 class DeviceCounters:
@@ -69,35 +67,24 @@ class DeviceCounters:
             self._disks[volume] = whole
             self._own[volume] = () if set(own) <= set(whole) else own
             for name in {*whole, *self._own[volume]} - self._fds.keys():
-                self._open(name, kernel)
-
-    def _open(self, name: str, kernel: Kernel) -> None:
-        try:
-            self._fds[name] = os.open(disks.node_of(name, kernel) / "stat", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return
+                with contextlib.suppress(OSError):
+                    self._fds[name] = os.open(disks.node_of(name, kernel) / "stat", os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self) -> dict[str, float]:
         """The counters now; a device that was removed has none."""
-        by_device = {name: self._read_device(fd) for name, fd in self._fds.items()}
+        by_device = dict[str, dict[str, float]]()
+        for name, fd in self._fds.items():
+            with contextlib.suppress(OSError):
+                by_device[name] = parse_stat(os.pread(fd, 512, 0).decode())
         counters: dict[str, float] = {}
         for volume, whole in self._disks.items():
             for name, value in _sum([by_device.get(disk, {}) for disk in whole]).items():
                 counters[f"volume.{volume}.{name}"] = value
             own = _sum([by_device.get(device, {}) for device in self._own[volume]])
-            for name in ("reads", "read_bytes", "writes", "write_bytes"):
-                if name in own:
-                    counters[f"volume.{volume}.file_system_{name}"] = own[name]
+            counters |= {f"volume.{volume}.file_system_{name}": own[name] for name in _OWN if name in own}
         for volume, throttled in self._throttles.items():
             counters |= {f"volume.{volume}.throttled_{name}": value for name, value in throttled.counted().items()}
         return counters
-
-    @staticmethod
-    def _read_device(fd: int) -> dict[str, float]:
-        try:
-            return parse_stat(os.pread(fd, 512, 0).decode())
-        except OSError:
-            return {}
 
     def close(self) -> None:
         while self._fds:
@@ -135,9 +122,3 @@ def difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[
             change += end
         changes[name] = change
     return changes
-
-
-def _unit_of(name: str) -> float:
-    if name.endswith("_bytes"):
-        return SECTOR_BYTES
-    return _MS if name.endswith("_s") else 1.0

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 
@@ -88,7 +88,7 @@ def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
     real = os.path.realpath(path)
     if os.path.exists(real) and stat.S_ISBLK((facts := os.stat(real)).st_mode):
         return Mount(real, f"{os.major(facts.st_rdev)}:{os.minor(facts.st_rdev)}", "", real, (), ())
-    above = [mount for mount in mounts if _is_under(real, mount.mount_point)]
+    above = [mount for mount in mounts if PurePath(real).is_relative_to(mount.mount_point)]
     numbers = device_numbers_of(real)
     candidates = [mount for mount in above if mount.device_numbers == numbers] or above
     # Of equal prefixes, the last mount covers the others; max() would keep the first.
@@ -108,10 +108,6 @@ def nearest_existing(path: str | Path) -> Path:
     """`path` itself, or the nearest existing folder above it."""
     real = Path(os.path.realpath(path))
     return next((folder for folder in (real, *real.parents) if os.path.lexists(folder)), Path(real.anchor))
-
-
-def _is_under(path: str, mount_point: str) -> bool:
-    return path == mount_point or path.startswith(mount_point.rstrip("/") + "/")
 
 
 def _unescape(text: str) -> str:
@@ -134,7 +130,7 @@ def block_devices_of(mount: Mount, kernel: Kernel = HERE) -> tuple[str, ...]:
     if not node_of(name, kernel).exists():
         return ()
     for pool in sorted((kernel.sys / "fs" / "btrfs").glob("*/devices")):
-        members = _names_in(pool)
+        members = names_in(pool)
         if name in members:
             return members
     return (name,)
@@ -159,10 +155,10 @@ def whole_disks(stack: Iterable[str], kernel: Kernel = HERE) -> tuple[str, ...]:
 
 def _below(name: str, kernel: Kernel) -> tuple[str, ...]:
     node = node_of(name, kernel)
-    if slaves := _names_in(node / "slaves"):
+    if slaves := names_in(node / "slaves"):
         return slaves
-    if (node / "partition").exists():
-        return (node.resolve().parent.name,)
+    if (disk := disk_of(name, kernel)) != name:
+        return (disk,)
     if backing_file := read_text(node / "loop" / "backing_file"):
         mount = mount_of(backing_file, mounts_here(kernel))
         return block_devices_of(mount, kernel) if mount else ()
@@ -174,7 +170,19 @@ def node_of(name: str, kernel: Kernel = HERE) -> Path:
     return kernel.sys / "class" / "block" / name
 
 
-def _names_in(folder: Path) -> tuple[str, ...]:
+def disk_of(name: str, kernel: Kernel = HERE) -> str:
+    """The whole device: of a partition, its drive."""
+    node = node_of(name, kernel)
+    return node.resolve().parent.name if (node / "partition").exists() else name
+
+
+def size_bytes(name: str, kernel: Kernel = HERE) -> int:
+    """0 if it is unknown. The kernel counts in 512 bytes, whatever the drive's sectors are."""
+    return (integer_in(node_of(name, kernel) / "size") or 0) * 512
+
+
+def names_in(folder: Path) -> tuple[str, ...]:
+    """What a folder holds, in order; nothing if it can't be read."""
     try:
         return tuple(sorted(os.listdir(folder)))
     except OSError:
@@ -212,16 +220,16 @@ def describe_queue(name: str, kernel: Kernel = HERE) -> dict[str, object]:
     queue = node_of(name, kernel) / "queue"
     if not queue.is_dir():
         return {}
-    rotational, read_ahead_kib = _integer(queue / "rotational"), _integer(queue / "read_ahead_kb")
+    rotational, read_ahead_kib = integer_in(queue / "rotational"), integer_in(queue / "read_ahead_kb")
     return {
         "scheduler": chosen(read_text(queue / "scheduler")) or None,
         "write_cache": read_text(queue / "write_cache") or None,
         "rotational": None if rotational is None else bool(rotational),
-        "logical_block_bytes": _integer(queue / "logical_block_size"),
-        "physical_block_bytes": _integer(queue / "physical_block_size"),
-        "nr_requests": _integer(queue / "nr_requests"),
+        "logical_block_bytes": integer_in(queue / "logical_block_size"),
+        "physical_block_bytes": integer_in(queue / "physical_block_size"),
+        "nr_requests": integer_in(queue / "nr_requests"),
         "read_ahead_bytes": None if read_ahead_kib is None else read_ahead_kib * 1024,
-        "discard_max_bytes": _integer(queue / "discard_max_bytes"),
+        "discard_max_bytes": integer_in(queue / "discard_max_bytes"),
     }
 
 
@@ -231,7 +239,8 @@ def chosen(text: str) -> str:
     return match[1] if match else text
 
 
-def _integer(path: Path) -> int | None:
+def integer_in(path: Path) -> int | None:
+    """The number in a file of the kernel; None if it can't be read."""
     text = read_text(path)
     return int(text) if re.fullmatch(r"-?\d+", text) else None
 
@@ -290,18 +299,14 @@ def virtual_disk(
         if re.fullmatch(pattern, mount.filesystem):
             return True, reason
     for name in stack:
-        if reason := _virtual_by_name_or_model(name, kernel):
-            return True, f"{name}: {reason}"
+        disk = describe_disk(name, kernel)
+        text = f"{disk['vendor']} {disk['model']}".lower()
+        reasons = [reason for pattern, reason in _NAMES.items() if re.fullmatch(pattern, name)]
+        reasons += [f"a virtual disk ({who}): {_CACHE}" for pattern, who in _MODELS.items() if re.search(pattern, text)]
+        if reasons:
+            return True, f"{name}: {reasons[0]}"
     if not stack:
         return None, "no block device is seen under it"
     if on_virtual_machine is not False:
         return None, f"{stack[-1]}: this may be a virtual machine, so the drive may be the host's or a virtual one"
     return False, ""
-
-
-def _virtual_by_name_or_model(name: str, kernel: Kernel) -> str:
-    disk = describe_disk(name, kernel)
-    text = f"{disk['vendor']} {disk['model']}".lower()
-    by_name = (reason for pattern, reason in _NAMES.items() if re.fullmatch(pattern, name))
-    by_model = (f"a virtual disk ({who}): {_CACHE}" for pattern, who in _MODELS.items() if re.search(pattern, text))
-    return next(by_name, "") or next(by_model, "")

@@ -6,6 +6,7 @@ row and does not affect the others.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -13,18 +14,18 @@ import shutil
 import sqlite3
 import subprocess
 import time
+import timeit
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from storagelab.errors import PreflightError
 from storagelab.machine import host
-from storagelab.machine.control_groups import control_groups
+from storagelab.machine.control_groups import control_groups, read_group
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.disks import HERE, Kernel, mounts_here, nearest_existing, read_text
 from storagelab.machine.kubernetes import describe_claim
-from storagelab.machine.processes import until
-from storagelab.machine.procfs import TaskView, read_group
+from storagelab.machine.processes import TaskView, until
 from storagelab.model.values import Frozen
 
 State = Literal["yes", "no", "partly"]
@@ -127,13 +128,10 @@ def wait_split(kernel: Kernel = HERE) -> Ability:
     if not (kernel.proc / "self").exists():
         return _no(name, "no /proc: waits are sampled, Resource and Signal stay empty", "use Linux")
     with subprocess.Popen(["sh", "-c", "read line"], stdin=subprocess.PIPE) as child:
-        view = TaskView(child.pid)
-        try:
+        with contextlib.closing(TaskView(child.pid)) as view:
             counted = until(lambda: bool((sched := view.sched()) and sched.cpu_ns), _PROBE_LIMIT_S)
             state = view.state()
-        finally:
-            view.close()
-            child.kill()
+        child.kill()
     if counted and state:
         return _yes(name, "/proc/PID/schedstat and stat of other processes can be read")
     detail = "/proc/PID/schedstat of other processes can't be read or stays 0: Resource and Signal stay empty"
@@ -180,10 +178,10 @@ def device_counters(places: Mapping[str, Path], kernel: Kernel = HERE) -> Abilit
         counted = counters.read()
     without = [place for place in places if f"volume.{place}.writes" not in counted]
     if not without:
-        return _yes(name, f"the kernel counts the I/O of {_listed(places)}")
+        return _yes(name, f"the kernel counts the I/O of {', '.join(places)}")
     lacking = _no if len(without) == len(places) else _partly
     mend = "use a folder on a disk's own file system (not tmpfs, overlay or a network); let a container see /sys"
-    return lacking(name, f"no disk is seen under {_listed(without)}: its I/O is not counted", mend)
+    return lacking(name, f"no disk is seen under {', '.join(without)}: its I/O is not counted", mend)
 
 
 def place(name: str, path: Path, kernel: Kernel = HERE) -> Ability:
@@ -215,18 +213,17 @@ def drives(places: Mapping[str, Path], kernel: Kernel = HERE) -> list[Ability]:
     names: dict[str, list[str]] = {}
     found: dict[str, dict[str, object]] = {}
     for name, path in places.items():
-        if not path.exists() and name != RESULTS:
-            continue
-        volume = host.describe_volume(path, kernel)
-        key = str(volume["device"] or volume["filesystem"] or "unknown")
-        found[key] = volume
-        names.setdefault(key, []).append(name)
+        if path.exists() or name == RESULTS:
+            volume = host.describe_volume(path, kernel)
+            key = str(volume["device"] or volume["filesystem"] or "unknown")
+            found[key] = volume
+            names.setdefault(key, []).append(name)
     return [_drive(key, names[key], volume) for key, volume in found.items()]
 
 
 def _drive(key: str, places: list[str], volume: Mapping[str, object]) -> Ability:
     name = f"drive {key}"
-    under = f"under {_listed(places)}"
+    under = f"under {', '.join(places)}"
     if volume["virtual"] is False:
         model = " ".join(str(volume[part]) for part in ("device_vendor", "device_model") if volume[part])
         return _yes(name, f"{under}: {model or 'a drive of this machine'}")
@@ -270,20 +267,14 @@ def quiet(load: float | None, cpus: int) -> Ability:
 def clock(kernel: Kernel = HERE) -> Ability:
     """Checks whether the clock is cheap to read. A slow one costs a system call each time the server times its I/O."""
     source = read_text(kernel.sys / "devices" / "system" / "clocksource" / "clocksource0" / "current_clocksource")
-    each_ns = min(_clock_reading_ns() for _ in range(5))  # the minimum, since other load only adds time
+    # The minimum, since other load only adds time.
+    each_ns = min(timeit.repeat(time.monotonic_ns, repeat=5, number=200)) / 200 * 1e9
     detail = f"{source or 'unknown source'}, {each_ns:.0f} ns a reading"
     slow = source in {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen"} or each_ns > 1_000
     if not slow:
         return _yes("clock", detail)
     mend = "boot with clocksource=tsc, or with the hypervisor's own clock"
     return _partly("clock", f"{detail}: slow, so timing I/O costs the server time", mend)
-
-
-def _clock_reading_ns(readings: int = 200) -> float:
-    begin = time.perf_counter_ns()
-    for _ in range(readings):
-        time.monotonic_ns()
-    return (time.perf_counter_ns() - begin) / readings
 
 
 def cpu_frequency(kernel: Kernel = HERE) -> Ability:
@@ -392,7 +383,7 @@ def optional_tools() -> Ability:
     tools = {"perf": "kernel traces", "iostat": "device load", "smartctl": "a drive's health"}
     found = [name for name in tools if shutil.which(name)]
     absent = [f"{name} ({use})" for name, use in tools.items() if name not in found]
-    parts = ["none is needed", f"found: {_listed(found) or 'none'}", f"absent: {_listed(absent) or 'none'}"]
+    parts = ["none is needed", f"found: {', '.join(found) or 'none'}", f"absent: {', '.join(absent) or 'none'}"]
     return _yes("optional tools", "; ".join(parts))
 
 
@@ -406,10 +397,6 @@ def _partly(name: str, detail: str, mend: str = "") -> Ability:
 
 def _no(name: str, detail: str, mend: str) -> Ability:
     return Ability(name=name, state="no", detail=detail, mend=mend)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
 
 
 def _count(number: int, noun: str) -> str:

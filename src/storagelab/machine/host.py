@@ -6,6 +6,7 @@ that act (`drop_page_cache`, `try_writing`) raise errors, with the way out.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
@@ -17,11 +18,15 @@ from pathlib import Path
 from storagelab.errors import PreflightError
 from storagelab.machine import disks
 from storagelab.machine.control_groups import control_groups, throttle
-from storagelab.machine.disks import HERE, Kernel, read_text
+from storagelab.machine.descriptors import opened
+from storagelab.machine.disks import HERE, Kernel, integer_in, read_text
 from storagelab.machine.kubernetes import describe_claim, describe_pod
 
 NAME_VARIABLE = "STORAGELAB_HOST"
 """The variable that names this host, to tell it from others: a container has no permanent name."""
+
+_WRITEBACK = ("dirty_background_bytes", "dirty_background_ratio", "dirty_bytes", "dirty_ratio", "swappiness")
+"""The kernel's settings for writing out dirty pages (a ratio applies if its `_bytes` is 0)."""
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The machine
@@ -40,6 +45,7 @@ def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
     clock = kernel.sys / "devices" / "system" / "clocksource" / "clocksource0"
     pages = kernel.sys / "kernel" / "mm" / "transparent_hugepage" / "enabled"
     governor = kernel.sys / "devices" / "system" / "cpu" / "cpu0" / "cpufreq" / "scaling_governor"
+    swap = memory.get("SwapTotal")
     return {
         **({"name": name} if (name := os.environ.get(NAME_VARIABLE)) else {}),
         "hostname": platform.node(),
@@ -51,18 +57,20 @@ def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
         "cpu_count_online": os.cpu_count(),
         "cpu_quota": cpu_quota(kernel),
         "cpu_governor": read_text(governor) or None,
-        "memory_bytes": memory.get("MemTotal") or _memory_by_sysconf_bytes(),
+        "memory_bytes": memory.get("MemTotal") or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "memory_available_bytes": memory.get("MemAvailable"),
         "memory_limit_bytes": memory_limit_bytes(kernel),
-        "swap_bytes": memory.get("SwapTotal"),
-        "swap_used_bytes": _swap_used_bytes(memory),
+        "swap_bytes": swap,
+        "swap_used_bytes": None if swap is None or "SwapFree" not in memory else swap - memory["SwapFree"],
         "load_1min": load_1min(),
         "virtual_machine": virtual,
         "hypervisor": hypervisor or None,
         "container": container(kernel) or None,
         "transparent_hugepages": disks.chosen(read_text(pages)) or None,
         "clocksource": read_text(clock / "current_clocksource") or None,
-        "writeback": _writeback(kernel),
+        "writeback": {
+            name: number for name in _WRITEBACK if (number := integer_in(kernel.proc / "sys/vm" / name)) is not None
+        },
         **({"kubernetes": pod} if (pod := describe_pod()) else {}),
     }
 
@@ -78,10 +86,9 @@ def usable_cpus(kernel: Kernel = HERE) -> int:
 
 def load_1min() -> float | None:
     """The one-minute load average."""
-    try:
+    with contextlib.suppress(OSError):
         return os.getloadavg()[0]
-    except OSError:
-        return None
+    return None
 
 
 def cpu_quota(kernel: Kernel = HERE) -> float | None:
@@ -98,13 +105,10 @@ def cpu_quota(kernel: Kernel = HERE) -> float | None:
 
 def memory_limit_bytes(kernel: Kernel = HERE) -> int | None:
     """The memory that control groups (either version) allow this process; None = unlimited or unknown."""
-    limits = []
-    for folder in control_groups("memory", kernel):
-        text = read_text(folder / "memory.max") or read_text(folder / "memory.limit_in_bytes")
-        # Version 1 writes "no limit" as the largest number of whole pages.
-        if text.isdigit() and int(text) < 2**62:
-            limits.append(int(text))
-    return min(limits, default=None)
+    files = ("memory.max", "memory.limit_in_bytes")
+    limits = (integer_in(folder / file) for folder in control_groups("memory", kernel) for file in files)
+    # Version 1 writes "no limit" as the largest number of whole pages.
+    return min((limit for limit in limits if limit is not None and limit < 2**62), default=None)
 
 
 def virtual_machine(kernel: Kernel = HERE) -> tuple[bool | None, str]:
@@ -131,11 +135,8 @@ def hypervisor_of(maker: str, clocksources: str, sys_hypervisor: str) -> str:
     """The hypervisor named by the firmware's maker, /sys/hypervisor or the available clocks, the most reliable
     first.
     """
-    for text in (maker, sys_hypervisor, clocksources):
-        for mark, name in _HYPERVISORS.items():
-            if mark in text.lower() and ".metal" not in text:
-                return name
-    return ""
+    texts = [text.lower() for text in (maker, sys_hypervisor, clocksources) if ".metal" not in text]
+    return next((name for text in texts for mark, name in _HYPERVISORS.items() if mark in text), "")
 
 
 def container(kernel: Kernel = HERE) -> str:
@@ -169,24 +170,6 @@ def operating_system() -> str:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
         return f"{platform.system()} {platform.release()}"
-
-
-def _memory_by_sysconf_bytes() -> int | None:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        return None
-
-
-def _swap_used_bytes(memory: dict[str, int]) -> int | None:
-    return memory["SwapTotal"] - memory["SwapFree"] if {"SwapTotal", "SwapFree"} <= memory.keys() else None
-
-
-def _writeback(kernel: Kernel) -> dict[str, int]:
-    """The kernel's current settings for writing out dirty pages (a ratio applies if its `_bytes` is 0)."""
-    names = ("dirty_background_bytes", "dirty_background_ratio", "dirty_bytes", "dirty_ratio", "swappiness")
-    texts = {name: read_text(kernel.proc / "sys" / "vm" / name) for name in names}
-    return {name: int(text) for name, text in texts.items() if text.isdigit()}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -298,13 +281,10 @@ def sync_filesystem(path: str | Path) -> None:
     if syncfs is None:
         os.sync()
         return
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if syncfs(fd) != 0:
+    with opened(path) as file:
+        if syncfs(file) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(path))
-    finally:
-        os.close(fd)
 
 
 def can_drop_page_cache(kernel: Kernel = HERE) -> bool:

@@ -52,7 +52,7 @@ def describe_pod(ask: Ask | None = None) -> dict[str, object]:
         "pod": os.environ.get(Names.POD),
         "namespace": os.environ.get(Names.NAMESPACE),
         "cpu_limit": os.environ.get(Names.CPU_LIMIT),
-        "memory_limit_bytes": _number(os.environ.get(Names.MEMORY_LIMIT, "")),
+        "memory_limit_bytes": int(limit) if (limit := os.environ.get(Names.MEMORY_LIMIT, "")).isdigit() else None,
     }
     unknown: list[str] = []
     asked = _asked(ask, f"/api/v1/nodes/{node}", "zone, region and kind of machine", unknown)
@@ -115,37 +115,28 @@ def table_at(answer: Answer, *names: str) -> Answer:
     return answer
 
 
-def _number(text: str) -> int | None:
-    return int(text) if text.isdigit() else None
-
-
 # --- the cluster's server --------------------------------------------------------------------------------------------
 
 
 def _asked(ask: Ask | None, path: str, what: str, unknown: list[str]) -> Answer:
     """The server's answer; {} if there is none, which is noted."""
     try:
-        return (ask or _ask)(path)
+        found = (ask or _answer_to)(path)
     except (OSError, ValueError) as error:
-        unknown.append(f"{what}: {_reason(error, path)}")
+        found = error
+    if isinstance(found, Exception):
+        unknown.append(f"{what}: {_reason(found, path)}")
         return {}
+    return found
 
 
 def _reason(error: Exception, path: str) -> str:
     kind = path.split("/")[-2]
     if isinstance(error, urllib.error.HTTPError):
         refused = f"the service account may not read {kind}"
-        return {401: refused, 403: refused, 404: f"there is no such object among {kind}"}.get(
-            error.code, f"the server answers {error.code}"
-        )
+        known = {401: refused, 403: refused, 404: f"there is no such object among {kind}"}
+        return known.get(error.code, f"the server answers {error.code}")
     return f"the server does not answer: {error.reason}" if isinstance(error, urllib.error.URLError) else str(error)
-
-
-def _ask(path: str) -> Answer:
-    found = _answer_to(path)
-    if isinstance(found, Exception):
-        raise found
-    return found
 
 
 @cache

@@ -1,16 +1,24 @@
-"""Processes of this machine: whether one runs, how one was killed, which ones hold a lock on a file; and how to wait
-for them.
+"""Processes of this machine, as the kernel shows them: whether one runs, how one was killed, which ones hold a lock
+on a file, how long a task ran and queued; and how to wait for them.
+
+A task is a process or one of its threads. Everything here works only on the same machine and in the same PID namespace.
+For the meaning of the files see proc_pid_stat(5), and scheduler/sched-stats.rst in the kernel for `schedstat`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import re
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import HERE, Kernel, read_text
 
 STOP_TIMEOUT_S = 30.0
@@ -26,6 +34,19 @@ def until(is_so: Callable[[], bool], within_s: float, pause_s: float = 0.01) -> 
         if time.monotonic() > deadline:
             return False
         time.sleep(pause_s)
+    return True
+
+
+def is_locked(opened: int) -> bool:
+    """Whether this process has the lock of an open file or folder now. Some network file systems have no locks of
+    folders: there everybody has it.
+    """
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
     return True
 
 
@@ -72,12 +93,8 @@ def _name(number: int) -> str:
 
 def _killed_for_memory() -> int | None:
     """How many processes the kernel has killed for lack of memory since boot; None if it doesn't say."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
-            name, _, count = line.partition(" ")
-            if name == "oom_kill":
-                return int(count)
-    return None
+    words = read_text(HERE.proc / "vmstat").partition("oom_kill ")[2].split()
+    return int(words[0]) if words else None
 
 
 # --- holders ---------------------------------------------------------------------------------------------------------
@@ -95,7 +112,8 @@ def holders_text(file: Path, kernel: Kernel = HERE) -> str:
     except OSError:
         return ""
     numbers = _that_lock(facts, kernel) or _that_have_open(facts, kernel)
-    return " and ".join(f"process {number} ({_name_of(number, kernel)})" for number in numbers)
+    names = {number: read_text(kernel.proc / str(number) / "comm") or "its name is hidden" for number in numbers}
+    return " and ".join(f"process {number} ({name})" for number, name in names.items())
 
 
 def _that_lock(facts: os.stat_result, kernel: Kernel) -> list[int]:
@@ -149,5 +167,160 @@ def _opened(process: Path, facts: os.stat_result, *, strict: bool = False) -> It
             continue  # closed meanwhile
 
 
-def _name_of(number: int, kernel: Kernel) -> str:
-    return read_text(kernel.proc / str(number) / "comm") or "its name is hidden"
+# --- CPU time ---------------------------------------------------------------------------------------------------------
+# Where the machine's CPU time goes during a run: to the server, to storagelab, to others, or stolen by the hypervisor.
+#
+# A load average can't distinguish others from ourselves; these counters can. Linux only: elsewhere readings are empty.
+
+_PROC = Path("/proc")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_BUSY = ("user", "nice", "system", "irq", "softirq")
+_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+
+
+def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str, float]:
+    """Cumulative CPU seconds: `busy_s`, `idle_s`, `iowait_s`, `steal_s` of the whole machine, `storagelab_s` of this
+    process, and `server_s` of `server_parent_pid` and its living children. Empty if /proc does not give them.
+    """
+    try:
+        first = (proc / "stat").read_text(encoding="utf-8").split("\n", maxsplit=1)[0].split()
+        machine = {name: int(text) / _TICKS_PER_S for name, text in zip(_FIELDS, first[1:], strict=False)}
+    except (OSError, ValueError, IndexError):
+        return {}
+    seconds = {name + "_s": machine.get(name, 0.0) for name in ("idle", "iowait", "steal")}
+    seconds |= {"busy_s": sum(machine.get(name, 0.0) for name in _BUSY), "storagelab_s": time.process_time()}
+    if server_parent_pid is not None:
+        # CPU seconds of a process and its living children.
+        ticks = 0
+        for folder in proc.glob("[0-9]*"):
+            fields = stat_fields(folder)
+            if fields and server_parent_pid in (int(folder.name), int(fields[1])):
+                ticks += int(fields[11]) + int(fields[12])
+        seconds["server_s"] = ticks / _TICKS_PER_S
+    return seconds
+
+
+def run_queue(proc: Path = _PROC) -> int:
+    """The tasks that run or wait for a CPU at this moment, without this one."""
+    words = read_text(proc / "stat").partition("procs_running ")[2].split()
+    return int(words[0]) - 1 if words else 0
+
+
+def cpu_time_between(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
+    """CPU seconds between two readings, with `others_s`: busy, but neither the server's nor storagelab's."""
+    spent = {name: after[name] - before[name] for name in after if name in before}
+    if "server_s" in spent:
+        spent["others_s"] = max(0.0, spent["busy_s"] - spent["server_s"] - spent["storagelab_s"])
+    return spent
+
+
+# --- tasks and waits in /proc -----------------------------------------------------------------------------------------
+
+RUNNABLE = "R"
+GONE = ""
+STOPPED = frozenset("Tt")
+_STATES_OF_THE_DEAD = frozenset("ZXx")
+_READ_BYTES = 4096
+_ENOUGH_FOR_STATE_BYTES = 96
+FILES_LEFT_TO_OTHERS = 128
+"""How many of the process's file descriptors views leave free: sockets and the store need some, too."""
+
+
+class SchedStat(NamedTuple):
+    """Totals since the task began, without the current turn of a task that is on a CPU now."""
+
+    cpu_ns: int
+    runqueue_ns: int
+    timeslices: int
+
+
+class Switches(NamedTuple):
+    """How often the task gave up its CPU (it had to wait), and how often it lost the CPU."""
+
+    voluntary: int
+    involuntary: int
+
+
+class TaskView:
+    """The kernel's files of one task, kept open so that a look costs only a few microseconds.
+
+    Near the limit on open files, they are opened anew at each look instead: slower, but never an error. A task that has
+    ended reads as None, or as `GONE`.
+    """
+
+    __slots__ = ("_folder", "_schedstat", "_stat", "pid", "tid")
+
+    def __init__(self, pid: int, tid: int | None = None) -> None:
+        self.pid, self.tid = pid, tid
+        self._folder = f"/proc/{pid}" if tid is None else f"/proc/{pid}/task/{tid}"
+        self._stat = _open_to_keep(f"{self._folder}/stat")
+        self._schedstat = _open_to_keep(f"{self._folder}/schedstat")
+
+    def state(self) -> str:
+        """The state as the kernel's letter: R runs or queues for a CPU, S and D sleep, those in `STOPPED`
+        were stopped by a signal or a debugger; `GONE` once it has ended."""
+        fields = self._stat_fields(_ENOUGH_FOR_STATE_BYTES)
+        state = chr(fields[0]) if fields else GONE
+        return GONE if state in _STATES_OF_THE_DEAD else state
+
+    def parent(self) -> int | None:
+        """The PID of the task's parent process, None once it has ended."""
+        fields = self._stat_fields(_READ_BYTES).split(maxsplit=2)
+        return int(fields[1]) if len(fields) > 1 else None
+
+    def _stat_fields(self, size_bytes: int) -> bytes:
+        """The fields of `stat` from the third on. The second, the task's name in brackets, may contain brackets."""
+        content = self._read("stat", self._stat, size_bytes)
+        return content[content.rfind(b")") + 2 :]
+
+    def sched(self) -> SchedStat | None:
+        """Totals of CPU time, queue time and turns; None once the task has ended, or if the kernel doesn't keep
+        them.
+        """
+        fields = self._read("schedstat", self._schedstat, 128).split()
+        return SchedStat(*map(int, fields)) if len(fields) == 3 else None
+
+    def switches(self) -> Switches | None:
+        """Totals of context switches; None once the task has ended."""
+        counts = re.findall(rb"voluntary_ctxt_switches:\s*(\d+)", self._read("status", None, _READ_BYTES))
+        return Switches(*map(int, counts)) if len(counts) == 2 else None  # the involuntary ones come last
+
+    def name(self) -> str:
+        """The task's name in the kernel, at most 15 characters; empty once it has ended."""
+        return self._read("comm", None, 64).decode(errors="replace").rstrip("\n")
+
+    def close(self) -> None:
+        """Closes the files; may be called twice."""
+        for file in (self._stat, self._schedstat):
+            if file is not None:
+                os.close(file)
+        self._stat = self._schedstat = None
+
+    def _read(self, name: str, file: int | None, size_bytes: int) -> bytes:
+        try:
+            if file is not None:
+                return os.pread(file, size_bytes, 0)
+            with opened(f"{self._folder}/{name}") as number:
+                return os.pread(number, size_bytes, 0)
+        except OSError:
+            return b""
+
+
+def _open_to_keep(path: str) -> int | None:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    # The kernel assigns the lowest free number, so the number shows how many files are open.
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and file >= limit - FILES_LEFT_TO_OTHERS:
+        os.close(file)
+        return None
+    return file
+
+
+def keeps_schedstat() -> bool:
+    """Whether this kernel counts each task's time on CPUs and in their queues (Linux built with CONFIG_SCHED_INFO)."""
+    with contextlib.closing(TaskView(os.getpid())) as view:
+        sched = view.sched()
+    return sched is not None and sched.timeslices > 0

@@ -1,21 +1,28 @@
-"""Short-lived things in the system's temporary folder: sockets, servers on trial, results that nobody keeps.
+"""What lasts as long as one storagelab: folders in the system's temporary folder, and the programs that it started.
 
-Each process keeps all of its own in one folder, named after the process and the machine. So cleaning up after a kill
-needs no notes: if a folder's process is gone, the next run of any experiment removes the folder.
+Each process keeps all of its own in one folder, named after the process and the machine, and each program that it
+starts inherits a mark of the same name in its environment. So cleaning up after a kill needs no notes: if the process
+is gone, the next run of any experiment removes the folder and ends the programs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import secrets
+import signal
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from storagelab.errors import PreflightError
 from storagelab.machine import descriptors
+from storagelab.machine.disks import HERE, read_text
 from storagelab.machine.processes import JUST_STOPPED_S, stat_fields, until
+from storagelab.machine.rights import unprivileged
 from storagelab.stopping import uninterrupted
 
 _LONGEST_SOCKET = 107
@@ -77,7 +84,9 @@ def left_behind() -> list[Path]:
     found = []
     for base in sorted({Path(tempfile.gettempdir()), _SHORT}):
         with contextlib.suppress(OSError):
-            found += [place for place in sorted(base.glob("storagelab-*")) if is_nobodys(place.name) and _is_own(place)]
+            for place in filter(lambda place: is_nobodys(place.name), sorted(base.glob("storagelab-*"))):
+                with contextlib.suppress(OSError), _own(place):
+                    found.append(place)
     return found
 
 
@@ -104,12 +113,6 @@ def _own(place: Path) -> Iterator[int]:
         yield opened
 
 
-def _is_own(place: Path) -> bool:
-    with contextlib.suppress(OSError), _own(place):
-        return True
-    return False
-
-
 def is_nobodys(name: str) -> bool:
     """Whether the process that this name stands for has ended, as far as it can be known from here."""
     owner = _OWNED.fullmatch(name)
@@ -131,19 +134,13 @@ def _name(pid: int) -> str:
     """The name of a process: its number, its start and its PID namespace. The start is 0 if there is no such
     process.
     """
-    return f"storagelab-{pid:x}-{_started(pid):x}-{_boot()}-{_world()}"
-
-
-def _started(pid: int) -> int:
-    """When the process started, in ticks since the machine started."""
     fields = stat_fields(Path(f"/proc/{pid}"))
-    return int(fields[19]) if fields and fields[0] not in "ZX" else 0
+    started_ticks = int(fields[19]) if fields and fields[0] not in "ZX" else 0
+    return f"storagelab-{pid:x}-{started_ticks:x}-{_boot()}-{_world()}"
 
 
 def _boot() -> str:
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
-    return "0" * 8
+    return read_text(HERE.proc / "sys/kernel/random/boot_id")[:8] or "0" * 8
 
 
 def _world() -> str:
@@ -151,3 +148,98 @@ def _world() -> str:
     with contextlib.suppress(OSError):
         return f"{os.stat('/proc/self/ns/pid').st_ino:x}"
     return "0"
+
+
+# --- programs ---------------------------------------------------------------------------------------------------------
+
+MARK_VARIABLE = "STORAGELAB_MARK"
+_LIBC = ctypes.CDLL(None)
+
+
+def new_mark() -> str:
+    """A mark for one program and everything that it starts."""
+    return f"{own_name()}/{secrets.token_hex(8)}"
+
+
+def end_marked(mark: str) -> None:
+    """Kill whatever still runs with this mark."""
+    _kill_marked(lambda found: found == mark)
+
+
+def end_left_running() -> list[str]:
+    """Kill what has the mark of a storagelab that has ended; returns what was killed."""
+    ended = _kill_marked(lambda found: is_nobodys(found.partition("/")[0]))
+    return [f"stopped the program {name} (process {pid}), left running by a killed run" for pid, name in ended.items()]
+
+
+def _kill_marked(is_meant: Callable[[str], bool]) -> dict[int, str]:
+    """Kills until none is left, since a program may start another meanwhile. Gives up after a while. The names of what
+    was killed.
+    """
+    ended: dict[int, str] = {}
+
+    def none_is_left() -> bool:
+        found = [(pid, name) for pid, name, mark in _marked_programs() if is_meant(mark)]
+        for pid, name in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                ended[pid] = name
+        return not found
+
+    until(none_is_left, JUST_STOPPED_S)
+    return ended
+
+
+def _marked_programs() -> Iterator[tuple[int, str, str]]:
+    """The number, name and mark of every process with a mark that runs as this user or as a server's user. A process
+    that has ended has no environment.
+    """
+    owners = {os.geteuid(), *(owner[:1] if (owner := _servers_owner()) else ())}
+    for number in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{number}").st_uid not in owners or int(number) == os.getpid():
+                continue
+            mark = _mark_in(_environment_of(number))
+            if mark is not None:
+                name = Path(f"/proc/{number}/comm").read_text("utf-8", "replace").strip()
+                yield int(number), name, mark
+
+
+def _mark_in(environment: bytes) -> str | None:
+    begin = f"{MARK_VARIABLE}=".encode()
+    marks = (entry[len(begin) :] for entry in environment.split(b"\0") if entry.startswith(begin))
+    return next((mark.decode("utf-8", "replace") for mark in marks), None) if begin in environment else None
+
+
+def _environment_of(number: str) -> bytes:
+    """Raises OSError. In a container, root may not read another user's process, but that user may."""
+    file = f"/proc/{number}/environ"
+    try:
+        return Path(file).read_bytes()
+    except PermissionError:
+        if (owner := _servers_owner()) is None:
+            raise
+        with _eyes_of(owner):
+            return Path(file).read_bytes()
+
+
+def _servers_owner() -> tuple[int, int] | None:
+    with contextlib.suppress(PreflightError):
+        return unprivileged().owner
+    return None
+
+
+@contextlib.contextmanager
+def _eyes_of(owner: tuple[int, int]) -> Iterator[None]:
+    """Lets this thread read files as another user."""
+    own = os.geteuid(), os.getegid()
+    if sys.platform != "linux":
+        yield
+        return
+    _LIBC.setfsgid(owner[1])
+    _LIBC.setfsuid(owner[0])
+    try:
+        yield
+    finally:
+        _LIBC.setfsuid(own[0])
+        _LIBC.setfsgid(own[1])

@@ -14,7 +14,7 @@ from storagelab.predicting.capability import Fitted, Limited, Volume, tightest
 from storagelab.predicting.demands import MUCH_MORE, Demands, bytes_of_server, demands_of
 from storagelab.predicting.prediction import PRESENT, Prediction
 from storagelab.predicting.volumes_file import Asked, LayoutAsked, VolumeFigures
-from storagelab.volumes import cloud_disks
+from storagelab.volumes import limits
 from storagelab.words import numbers
 
 _SIZE_BYTES = 100 * 2**30
@@ -60,10 +60,10 @@ def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
         return Fitted(name, MeasuredDrive.read(file.parent / Path(one.profile).expanduser()))
     assert one.limit is not None
     try:
-        limit = cloud_disks.resolved(one.limit, one.size_bytes or _SIZE_BYTES, f"volumes.{name}.limit")
+        limit = limits.resolved(one.limit, one.size_bytes or _SIZE_BYTES, f"volumes.{name}.limit")
     except PreflightError as error:
         raise error.of(file) from None
-    rates = cloud_disks.rates(limit)
+    rates = limits.rates(limit)
     if not rates:
         hint = "Write read_iops, write_iops, read_bytes_per_s or write_bytes_per_s, or like = a cloud disk's name."
         raise SpecError("limits nothing", file=file, key=f"volumes.{name}.limit", hint=hint)

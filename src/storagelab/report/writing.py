@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 from storagelab import screen
 from storagelab.errors import StoragelabError
 from storagelab.findings.model import Findings, WaitChange, WaitTrend
-from storagelab.machine.outputs import descriptor_of, write_whole
+from storagelab.machine.descriptors import descriptor_of, write_whole
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.waits import WaitStat

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, cast
 from storagelab.capture.folder import Watched
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import raw_beside
-from storagelab.machine import host, marks, temporary
+from storagelab.machine import host, temporary
 from storagelab.machine.doctor import Ability
-from storagelab.machine.privileged import privileged_settings, refuse
+from storagelab.machine.rights import privileged_settings, refuse_privileged
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.durability import Durability
 from storagelab.model.engines import KINDS_OF_ENGINE
@@ -23,14 +23,15 @@ from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
 from storagelab.model.prepared import distinct
 from storagelab.model.target import Block, Preflight, State, Target, Tell, reporting_to
 from storagelab.model.values import Scalar
-from storagelab.servers import objects, templates
+from storagelab.servers import places, templates
+from storagelab.servers.attached import RunningServer as Found
 from storagelab.servers.durability import compared
-from storagelab.servers.found import Found
+from storagelab.servers.interfaces import by_server, places_of
 from storagelab.servers.starting import Kind, try_kinds
-from storagelab.servers.steps import by_server, places_of
-from storagelab.volumes import for_block, for_run
+from storagelab.volumes import for_runs as for_block
+from storagelab.volumes import for_runs as for_run
 from storagelab.volumes.folders import Folders, Site
-from storagelab.volumes.for_block import KeptVolumes
+from storagelab.volumes.for_runs import BlockVolumes as KeptVolumes
 
 
 class _Independent:
@@ -163,7 +164,7 @@ def _checked(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     raw_beside.check(plan, site)
     beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *for_run.commands(plan))
     if not allow_commands:
-        refuse(beyond)
+        refuse_privileged(beyond)
     making = for_run.check(plan, site)
     found = [engine.check(part, site) for engine, part in _by_engine(plan)]
     needs = [need for one in found for need in one.volumes]
@@ -185,7 +186,7 @@ def _checked(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
             *making.warnings,
         ),
         steps=making.steps,
-        objects=objects.planned([cell.config for cell in plan.cells], site),
+        objects=places.planned([cell.config for cell in plan.cells], site),
         drives=making.drives,
         durability=promises,
         blocks_at_once=min((one.blocks_at_once for one in found if one.blocks_at_once is not None), default=None),
@@ -214,7 +215,7 @@ def sweep_temporary() -> list[str]:
     """End the programs that killed runs of any experiment left, and remove their things from the temporary folder.
     Returns what was done.
     """
-    removed = marks.end_left_behind()
+    removed = temporary.end_left_running()
     for owned in temporary.left_behind():
         removed += _stop_orphans(owned.iterdir())
         if temporary.remove_left_behind(owned):

@@ -20,13 +20,12 @@ from storagelab.loads import fio
 from storagelab.loads.fio import Job
 from storagelab.loads.raw_outcome import Place, check_direct, sector_bytes
 from storagelab.machine import host
-from storagelab.machine.outputs import write_whole
+from storagelab.machine.descriptors import write_whole
 from storagelab.model.target import Tell
 from storagelab.run.engine import sweep_temporary
 from storagelab.spec.given_files import text_of
 from storagelab.stopping import uninterrupted
-from storagelab.volumes.folders import Folders, Site
-from storagelab.volumes.locking import locked
+from storagelab.volumes.folders import Folders, Site, locked
 
 _FILE = "drives-fit"
 _ROOM = 1.05

@@ -19,13 +19,13 @@ from storagelab.model.prepared import RESTORED
 from storagelab.model.target import Progress
 from storagelab.model.waits import SampledWaits
 from storagelab.servers.durability import judged
-from storagelab.servers.interfaces import C, Sessions, System
+from storagelab.servers.interfaces import C, Sessions, System, prepare_machine
+from storagelab.servers.interfaces import Work as Done
 from storagelab.servers.redact import hidden
 from storagelab.servers.server import Server, server_of
-from storagelab.servers.steps import Done, prepare_machine
+from storagelab.servers.space import Filling
 from storagelab.stopping import uninterrupted
 from storagelab.version import __version__
-from storagelab.volumes.filling import Filling
 from storagelab.watching.clocks import Clocks
 from storagelab.watching.counters import Counters, MachineCounters
 from storagelab.watching.pace import check_watching

@@ -17,7 +17,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from storagelab.machine.outputs import open_to_append
+from storagelab.machine.descriptors import open_to_append
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.values import JsonValue

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from storagelab.machine.outputs import write_whole
+from storagelab.machine.descriptors import write_whole
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
 from storagelab.volumes.folders import Site

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from storagelab.errors import SpecError, StoreError
 from storagelab.machine import processes
-from storagelab.machine.outputs import open_to_append
+from storagelab.machine.descriptors import open_to_append
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
 from storagelab.run import store_file

@@ -1,21 +1,24 @@
-"""Servers that already run, on any engine: where their DSN is given, what a login needs, and which processes are
-theirs.
+"""Servers that already run, on any engine: where their DSN is given, what a login needs, which processes are theirs,
+and what they show of their layout.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
+from typing import NamedTuple
 
 from storagelab.errors import PreflightError
+from storagelab.machine.disks import HERE, read_text
 from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
-from storagelab.model.values import JsonValue
+from storagelab.model.values import JsonValue, Scalar
 from storagelab.servers.redact import hidden
 
 SPARE_CONNECTIONS = 4
@@ -117,22 +120,17 @@ def _other_ends(line: socket.socket) -> Iterator[tuple[str, str]]:
 
 def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
     """How long a process has run, by its folder in /proc. None if it has ended or has none of the names."""
-    try:
-        if (process / "comm").read_text(encoding="utf-8").strip() not in names:
-            return None
-        machine_up_s = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
-        return machine_up_s - int(stat_fields(process)[19]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
+    if read_text(process / "comm") not in names or not (fields := stat_fields(process)):
         return None
+    machine_up_s = float(read_text(HERE.proc / "uptime").split()[0])
+    return machine_up_s - int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def owner_of(process: Path) -> tuple[int, int] | None:
     """The account (uid, gid) that a process runs as."""
-    try:
-        status = process.stat()
-    except OSError:
-        return None
-    return status.st_uid, status.st_gid
+    with contextlib.suppress(OSError):
+        return (status := process.stat()).st_uid, status.st_gid
+    return None
 
 
 @contextlib.contextmanager
@@ -164,3 +162,25 @@ def foreign(what: str, key: str = "target.dsn") -> PreflightError:
         key=key,
         hint="rename or drop it; storagelab drops only what it made itself",
     )
+
+
+# --- a start for a spec -----------------------------------------------------------------------------------------------
+
+
+class RunningServer(NamedTuple):
+    """A running server. `places` are the folders of its data, its log and its tablespaces, by names for volumes."""
+
+    title: str
+    settings: dict[str, Scalar]
+    """Settings that bear on storage and that its operator chose."""
+    places: dict[str, Path]
+    here: bool
+    """It runs on this machine."""
+    data_bytes: int
+    bin_dir: Path | None = None
+    """The folder of its programs, if it runs on this machine and they can be seen."""
+
+
+def volume_name(name: str) -> str:
+    """A name that a spec's volume can have, made of a tablespace's."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", name)[:31].lstrip("_-") or "tablespace"

@@ -19,12 +19,10 @@ from storagelab.watching.wait_events import Known
 # What is known of engines without their drivers, for code that reads stored runs.
 
 
-def _known(folder: str) -> Known:
-    found: Known = import_module(f"storagelab.engines.{folder}.known").KNOWN
-    return found
-
-
-KNOWN = {name: _known(engine.folder) for name, engine in ENGINES.items() if engine.provenance == "measured"}
+KNOWN: dict[str, Known] = {
+    name: import_module(f"storagelab.engines.{engine.folder}.known").KNOWN
+    for name, engine in ENGINES.items() if engine.provenance == "measured"
+}  # fmt: skip
 BENIGN_LISTS = tuple(engine.benign for engine in KNOWN.values() if engine.benign is not None)
 BENIGN_WAITS = frozenset[str]().union(*(one.wait_types for one in BENIGN_LISTS))
 

@@ -1,25 +1,28 @@
-"""The parts of a run, and what only a database system itself knows.
+"""The parts of a run, what only a database system itself knows, and the steps that all real servers share.
 
-A run has a server, the sessions of a load, and a watcher; `composed` puts them together. `System` is what each engine
+A run has a server, the sessions of a load, and a watcher; `one_run` puts them together. `System` is what each engine
 adds. `Reach` is how sessions and client programs get to one server, private or attached.
 """
 
 from __future__ import annotations
 
 import subprocess
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model.config import Config
-from storagelab.model.measurement import Check
+from storagelab.machine import host
+from storagelab.machine.processes import until
+from storagelab.model.config import BetweenRunsConfig, Config
+from storagelab.model.latency import Latency
+from storagelab.model.loads.inserts import InsertLoad
+from storagelab.model.measurement import Check, TimeSeries, Turns
+from storagelab.servers import places
 from storagelab.servers.private import PrivateServer
 from storagelab.servers.starting import Starter
-from storagelab.servers.steps import Done
-from storagelab.volumes import places
 from storagelab.volumes.folders import Folders, Site
 from storagelab.watching.clocks import Clocks, Loop
 from storagelab.watching.counters import Counters
@@ -113,7 +116,7 @@ class Sessions(ABC, Generic[C]):
         return reported
 
     @abstractmethod
-    def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Done:
+    def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Work:
         """What the sessions did. Raises RunFailed if they did something else than they should."""
 
     @abstractmethod
@@ -138,11 +141,6 @@ class Table(Protocol[C]):
     def check_after(self, connection: C) -> list[Check]:
         """Checks the tables after the load."""
         ...
-
-
-def tables_of(config: Config) -> Any:
-    """The class that makes the tables of the cell's load. Each engine has one module for each load."""
-    return import_module(f"storagelab.engines.{config.kind.folder}.loads.{config.database_load.module}").Tables
 
 
 class System(ABC, Generic[C]):
@@ -246,3 +244,83 @@ class System(ABC, Generic[C]):
     @abstractmethod
     def count(self, own: C, reach: Any, sessions: Sessions[C]) -> Callable[[], Counters]:
         """Read the server's counters; the function returned reads them again and gives the difference."""
+
+
+class Work(NamedTuple):
+    """What a run did, as its own sessions or its generator counted it. Either `rows` or `transactions` are known.
+    `series` replaces the sampler's series, with the generator's columns.
+    """
+
+    elapsed_s: float
+    connection_s: tuple[float, ...]
+    checks: tuple[Check, ...]
+    counters: Counters
+    series: TimeSeries
+    rows: int | None = None
+    transactions: int | None = None
+    latency: Latency | None = None
+    turns: Turns | None = None
+
+
+def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], checkpoint: Callable[[], object]) -> None:
+    """Bring the machine to the same state before each run. `checkpoint` makes the server write out what it holds in
+    memory.
+    """
+    if between.checkpoint:
+        checkpoint()
+        for path in volumes.values():
+            host.sync_filesystem(path)
+    if between.drop_page_cache:
+        host.drop_page_cache()
+    if between.pause_s:
+        time.sleep(between.pause_s)
+
+
+def places_of(config: Config, site: Site) -> tuple[object, ...]:
+    """A key that differs for cells that may leave something in different places."""
+    target = config.target
+    return (target.engine, target.dsn, target.dsn_env, *sorted(site.volume_paths(config).values()))
+
+
+def by_server(configs: Iterable[Config]) -> list[list[Config]]:
+    """The cells by the server that they attach to."""
+    sharing: dict[tuple[str | None, str | None], list[Config]] = {}
+    for config in configs:
+        sharing.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
+    return list(sharing.values())
+
+
+# --- loops -----------------------------------------------------------------------------------------------------------
+#
+# One connection's loop on any engine: the start gate, its start and end times, and how often it reports.
+
+
+POLL_S = 0.2
+"""How often the run checks whether its connections are done."""
+GATE_TIMEOUT_S = 60.0
+"""How long to wait until all connections stand at the start gate."""
+REPORT_ROWS = 200
+"""A connection reports its progress about this often, so that reports cost little next to small transactions."""
+
+
+def rows_per_report(workload: InsertLoad) -> int:
+    """The number of rows between two reports of a connection's progress: whole transactions, at least REPORT_ROWS
+    rows.
+    """
+    per_transaction = workload.rows_per_transaction
+    return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))
+
+
+def await_gate(all_stand: Callable[[], bool], refuse: Callable[[], None], pause_s: float) -> None:
+    """Wait until all connections stand at the start gate. Raises RunFailed if that takes too long. `refuse` raises
+    RunFailed if a connection can never get there.
+    """
+
+    def ready() -> bool:
+        if all_stand():
+            return True
+        refuse()
+        return False
+
+    if not until(ready, GATE_TIMEOUT_S, pause_s):
+        raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")

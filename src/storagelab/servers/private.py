@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine import descriptors, marks, temporary
+from storagelab.machine import descriptors, temporary
+from storagelab.machine.disks import HERE, read_text
 from storagelab.machine.processes import STOP_TIMEOUT_S, Kills, until
-from storagelab.machine.unprivileged import as_server, make_folder
+from storagelab.machine.rights import as_server, make_folder
 from storagelab.model.values import Scalar
 from storagelab.servers.programs import Programs, environment, run
 from storagelab.stopping import uninterrupted
@@ -100,7 +101,7 @@ class PrivateServer(ABC, Generic[P]):
         self.server_log = data_folder.with_name(data_folder.name + ".log")
         self._process: subprocess.Popen[bytes] | None = None
         self._socket_folder: Path | None = None
-        self._mark = marks.new()
+        self._mark = temporary.new_mark()
         self._kills = Kills("the server was started")
 
     @abstractmethod
@@ -157,7 +158,7 @@ class PrivateServer(ABC, Generic[P]):
         if code != 0:
             raise self._failed(f"the server did not shut down in order (exit code {code})")
         self._process = None
-        marks.end(self._mark)
+        temporary.end_marked(self._mark)
         self._remove_socket_folder()
         self.server_log.unlink(missing_ok=True)
 
@@ -173,7 +174,7 @@ class PrivateServer(ABC, Generic[P]):
                 process.kill()
                 process.wait()
         self._stop_sessions()
-        marks.end(self._mark)
+        temporary.end_marked(self._mark)
         self._remove_socket_folder()
 
     def _stop_sessions(self) -> None:
@@ -224,24 +225,22 @@ class PrivateServer(ABC, Generic[P]):
         with descriptors.appending(self.server_log) as log, uninterrupted():  # otherwise it could run unnoticed
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.data_folder,
-                env={**environment(), marks.VARIABLE: self._mark}, start_new_session=True, preexec_fn=self._in_child(),
+                env={**environment(), temporary.MARK_VARIABLE: self._mark}, start_new_session=True,
+                preexec_fn=self._in_child(),
             )  # fmt: skip
         deadline = time.monotonic() + START_TIMEOUT_S
         while (refusal := self._refusal()) is not None:
             if self.died():
-                raise self._failed(f"the server did not start: {self._why_ended()}")
+                ended = f"it ended with exit code {self._process.returncode}, and its log does not say why"
+                own_words = self._own_words(self.log_of_trouble(self.telling_lines))
+                raise self._failed(
+                    f"the server did not start: {f'it was {self.killed}' if self.killed else own_words or ended}"
+                )
             if refusal.by_server:
                 raise self._failed(f"the server has started, and refuses connections: {refusal.words}")
             if time.monotonic() > deadline:
                 raise self._failed(f"the server takes no connections after {START_TIMEOUT_S:.0f} s: {refusal.words}")
             time.sleep(0.01)
-
-    def _why_ended(self) -> str:
-        if self.killed:
-            return f"it was {self.killed}"
-        code = self._process.returncode if self._process is not None else None
-        output = self._own_words(self.log_of_trouble(self.telling_lines))
-        return output or f"it ended with exit code {code}, and its log does not say why"
 
     def _failed(self, reason: str) -> StartFailed:
         return StartFailed(f"{reason}\nits log ends with:\n{self.log_tail()}")
@@ -284,17 +283,13 @@ def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
 
 def runs_as(pid: int, user: int) -> bool:
     """Whether a process has only this user id."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    ids = next((line.split()[1:] for line in status.splitlines() if line.startswith("Uid:")), [])
+    status = read_text(HERE.proc / str(pid) / "status").splitlines()
+    ids = next((line.split()[1:] for line in status if line.startswith("Uid:")), [])
     return set(ids) == {str(user)}
 
 
 def _runs_with(pid: int, argument: str) -> bool:
     """Whether this process was started with exactly this argument: another process may have its number by now."""
-    try:
+    with contextlib.suppress(OSError):
         return os.fsencode(argument) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
+    return False

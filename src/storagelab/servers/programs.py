@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from storagelab.errors import PreflightError
-from storagelab.machine import marks
-from storagelab.machine.unprivileged import as_server, unprivileged
+from storagelab.machine import temporary
+from storagelab.machine.rights import as_server, unprivileged
 from storagelab.model.config import Config
 from storagelab.model.values import Frozen
 from storagelab.stopping import uninterrupted
@@ -73,13 +73,13 @@ def run(
 
     Everything that the program started ends with it. Raises OSError, or SubprocessError as subprocess does.
     """
-    process, mark = None, marks.new()
+    process, mark = None, temporary.new_mark()
     try:
         # While Python forks, a signal's exception would be lost, or come before the process is known.
         with (reads or Path(os.devnull)).open("rb") as given, uninterrupted():
             process = subprocess.Popen(
                 command, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                errors="replace", cwd=folder, env={**environment, marks.VARIABLE: mark}, preexec_fn=in_child,
+                errors="replace", cwd=folder, env={**environment, temporary.MARK_VARIABLE: mark}, preexec_fn=in_child,
                 start_new_session=True,
             )  # fmt: skip
         output, troubles = _communicate(process, mark, timeout_s, meanwhile)
@@ -93,7 +93,7 @@ def run(
         raise
     finally:
         with uninterrupted():
-            marks.end(mark)
+            temporary.end_marked(mark)
     return subprocess.CompletedProcess(command, process.returncode, output, troubles)
 
 
@@ -109,7 +109,7 @@ def _communicate(
             return process.communicate(timeout=_POLL_S)
         except subprocess.TimeoutExpired as error:
             if process.poll() is not None:
-                marks.end(mark)
+                temporary.end_marked(mark)
                 try:
                     return process.communicate(timeout=_POLL_S)
                 except subprocess.TimeoutExpired as late:

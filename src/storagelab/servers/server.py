@@ -19,7 +19,7 @@ from storagelab.model.objects import TEMPORARY
 from storagelab.servers.interfaces import C, Reach, System
 from storagelab.servers.private import PrivateServer
 from storagelab.servers.redact import hidden
-from storagelab.servers.templates import Restored, Template
+from storagelab.servers.templates import Restoration, Template
 
 _RECOVERY_S = 20.0
 """How long to wait for an attached server that restarts after a crash."""
@@ -34,7 +34,7 @@ class Server(ABC, Generic[C]):
     """The server's programs, if storagelab started it."""
     elsewhere = False
     """Whether the server runs on another machine."""
-    restored: Restored | None = None
+    restored: Restoration | None = None
     """What was copied from a template, if the run began with one."""
     reach: Reach[C]
 
@@ -189,8 +189,7 @@ class Attached(Server[C]):
         system, deadline = self.system, time.monotonic() + _RECOVERY_S
         while True:
             try:
-                system.drop()
-                return
+                return system.drop()
             except system.foreign_errors as error:
                 if not system.is_away(error) or time.monotonic() > deadline:
                     words = hidden(next(iter(system.message_of(error).splitlines()), ""), system.config.target)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import doctor, temporary
 from storagelab.machine.doctor import Ability, ability
-from storagelab.machine.unprivileged import check_may_enter, unprivileged
+from storagelab.machine.rights import check_may_enter, unprivileged
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.model.target import each, step
 from storagelab.model.values import Scalar
 from storagelab.servers.private import P, PrivateServer, Settings, StartFailed
 from storagelab.servers.programs import Programs, asked_folder
-from storagelab.servers.steps import check_connections
-from storagelab.servers.volume_checks import check_server_may_enter
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site
 
@@ -43,16 +42,12 @@ Texts = Mapping[str, str]
 
 def standing_for(items: Sequence[_T], texts_of: Callable[[_T], Texts]) -> list[_T]:
     """The items, in their order, whose settings represent all others."""
-    alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    numbers = []
-    for position, item in enumerate(items):
-        words, amounts = _parted(texts_of(item))
-        numbers.append(amounts)
-        alike.setdefault(words, []).append(position)
-    chosen: set[int] = set()
-    for group in alike.values():
-        chosen |= _extremes(group, numbers)
-    return [items[position] for position in sorted(chosen)]
+    parted = [_parted(texts_of(item)) for item in items]
+    alike = defaultdict[object, list[int]](list)
+    for position, (words, _) in enumerate(parted):
+        alike[words].append(position)
+    numbers = [amounts for _, amounts in parted]
+    return [items[position] for position in sorted(set().union(*(_extremes(one, numbers) for one in alike.values())))]
 
 
 def _extremes(group: Sequence[int], numbers: Sequence[Mapping[str, float]]) -> set[int]:
@@ -73,10 +68,8 @@ def _parted(texts: Texts) -> tuple[tuple[tuple[str, str], ...], dict[str, float]
     words, numbers = [], {}
     for name, text in sorted(texts.items()):
         number = _NUMBER.fullmatch(text.strip())
-        if number is None:
-            words.append((name, text))
-        else:
-            words.append((name, f"a number of {number[2]}"))
+        words.append((name, text if number is None else f"a number of {number[2]}"))
+        if number is not None:
             numbers[name] = float(number[1])
     return tuple(words), numbers
 
@@ -93,12 +86,6 @@ numbers alone, only the first ones are tried.
 """
 
 
-class Startable(Protocol):
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-
 class Kind(NamedTuple):
     """One kind of server: `name` with version and origin, `settings` as in the spec, `texts` of all settings of its
     `programs`, and `make` to make one with its files in a folder.
@@ -108,7 +95,7 @@ class Kind(NamedTuple):
     settings: tuple[str, ...]
     programs: Programs
     texts: tuple[tuple[str, str], ...]
-    make: Callable[[Path], Startable]
+    make: Callable[[Path], PrivateServer[Any]]
 
 
 def try_kinds(kinds: Iterable[Kind]) -> None:
@@ -153,9 +140,9 @@ def _to_try(kinds: Iterable[Kind]) -> list[Kind]:
     distinct: dict[tuple[Programs, object], Kind] = {}
     for kind in kinds:
         distinct.setdefault((kind.programs, kind.texts), kind)
-    by_programs: dict[Programs, list[Kind]] = {}
+    by_programs = defaultdict[Programs, list[Kind]](list)
     for kind in distinct.values():
-        by_programs.setdefault(kind.programs, []).append(kind)
+        by_programs[kind.programs].append(kind)
     found = [kind for alike in by_programs.values() for kind in standing_for(alike, lambda one: dict(one.texts))]
     return found[:MOST_TRIALS]
 
@@ -195,14 +182,14 @@ class Starter(Generic[P]):
     def check_cells(self, configs: Sequence[Config], site: Site) -> list[str]:
         """Describes each cell's server. Raises PreflightError for the first that would not run."""
         found: dict[str, None] = {}
-        by_programs: dict[P, list[Config]] = {}
+        by_programs = defaultdict[P, list[Config]](list)
         for config in configs:
-            by_programs.setdefault(self.programs(config, site), []).append(config)
+            by_programs[self.programs(config, site)].append(config)
         for programs, sharing in by_programs.items():
             self._check_settings(programs, sharing)
             found[f"{self.title} {programs.version} ({programs.origin}), private, started {unprivileged().how}"] = None
         for name, path in sorted({item for config in configs for item in site.volume_paths(config).items()}):
-            check_server_may_enter(path, f"volumes.{name}.path")
+            check_may_enter(path, f"volumes.{name}.path")
         return list(found)
 
     def _check_settings(self, programs: P, configs: Sequence[Config]) -> None:
@@ -260,3 +247,19 @@ class Starter(Generic[P]):
 
     def _in_folder(self, programs: P, settings: Settings, place: Path) -> PrivateServer[P]:
         return self.server(programs, data_folder=place / "server", log_folder=place / "log", settings=settings)
+
+
+SPARE_CONNECTIONS = 8
+"""The connections that a private server has in addition to the workload's: for storagelab and for superusers."""
+
+
+def check_connections(config: Config, asked: int) -> None:
+    """Refuses a private server with fewer connections than the workload and storagelab need. Raises PreflightError."""
+    connections = config.database_load.connections
+    needed = connections + SPARE_CONNECTIONS
+    if asked < needed:
+        raise PreflightError(
+            f"{asked} is too few: {connections} connections and {SPARE_CONNECTIONS} spare ones are needed",
+            key="target.settings.max_connections",
+            hint=f"set at least {needed}, or leave it out",
+        )

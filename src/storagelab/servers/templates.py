@@ -22,7 +22,7 @@ from storagelab.machine import descriptors, doctor, host
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.prepared import distinct, name_of, wanted
-from storagelab.servers.steps import check_same
+from storagelab.servers.places import check_same
 from storagelab.volumes.folders import Folders, Site
 
 # --- copying ---------------------------------------------------------------------------------------------------------
@@ -102,9 +102,7 @@ def _copy_file(name: str, source: int, copy: int) -> int:
                 raise
             shared = 0
             shutil.copyfileobj(original, made, 2**20)
-            with contextlib.suppress(
-                OSError, AttributeError
-            ):  # the original must not crowd the copy out of the page cache
+            with contextlib.suppress(OSError, AttributeError):  # it must not crowd the copy out of the page cache
                 os.posix_fadvise(original.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         _give_same_rights(facts, made.fileno())
     return shared
@@ -157,7 +155,7 @@ def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_byt
     return both if kept else bytes_on
 
 
-class Restored(NamedTuple):
+class Restoration(NamedTuple):
     """What was copied for a run, by storagelab or by the server: what the template and the copy hold, and `how`."""
 
     asked: str
@@ -181,11 +179,11 @@ class Template:
 
     @property
     def exists(self) -> bool:
-        return all(self._is_kept(place) for place in self._places.values())
-
-    def _is_kept(self, place: Path) -> bool:
-        with contextlib.suppress(OSError), self._kept.held(place.parent) as kept:
-            return place.name in os.listdir(kept)
+        with contextlib.suppress(OSError):
+            for place in self._places.values():
+                with self._kept.held(place.parent) as kept:
+                    os.stat(place.name, dir_fd=kept, follow_symlinks=False)
+            return True
         return False
 
     def keep(self) -> None:
@@ -204,7 +202,7 @@ class Template:
             with self._kept.held(place.parent) as kept:
                 os.rename(_unfinished(place), place.name, src_dir_fd=kept, dst_dir_fd=kept)
 
-    def restore(self) -> Restored:
+    def restore(self) -> Restoration:
         """Copy the template into the run's empty folders and write it to the drives. Raises RunFailed if that fails."""
         shared, asked, got = 0, list[Content](), list[Content]()
         for folder, place in self._places.items():
@@ -224,7 +222,7 @@ class Template:
                 raise RunFailed(_no_copy(error, folder, asked[-1] if asked else None)) from error
         whole = together(asked)
         how = "copied" if not shared else "reflinked" if shared == whole.bytes else "partly reflinked, partly copied"
-        return Restored(str(whole), str(together(got)), how, "the file system")
+        return Restoration(str(whole), str(together(got)), how, "the file system")
 
 
 def _unfinished(place: Path) -> str:
@@ -232,7 +230,7 @@ def _unfinished(place: Path) -> str:
 
 
 def _no_copy(error: OSError, folder: Path, kept: Content | None) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT) and kept is not None:
+    if error.errno in _NO_SPACE and kept is not None:
         size, free = kept.bytes / 2**30, host.free_bytes(folder.parent) / 2**30
         lacks = "is at its user's quota, too small" if error.errno == errno.EDQUOT else "lacks space"
         lacks = "has no inode left" if error.errno == errno.ENOSPC and doctor.lacks_inodes(folder.parent) else lacks

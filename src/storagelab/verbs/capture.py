@@ -15,7 +15,7 @@ from storagelab.capture import folder, taking
 from storagelab.capture.folder import Capture
 from storagelab.capture.taking import cost_percent
 from storagelab.errors import SpecError
-from storagelab.machine.outputs import write_whole
+from storagelab.machine.descriptors import write_whole
 from storagelab.model.engines import ENGINES
 from storagelab.predicting.volumes_file import skeleton
 from storagelab.report.text.columns import print_paper

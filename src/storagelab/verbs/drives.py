@@ -21,8 +21,8 @@ from storagelab.errors import PreflightError
 from storagelab.loads import fio
 from storagelab.loads.raw_outcome import sector_bytes
 from storagelab.machine import host
+from storagelab.machine.descriptors import write_whole
 from storagelab.machine.disks import serial_of
-from storagelab.machine.outputs import write_whole
 from storagelab.report import writing
 from storagelab.report.text.profiles import print_cloud_disks, print_figures, print_profiles, print_sizing, print_title
 from storagelab.run import measuring
@@ -32,9 +32,8 @@ from storagelab.spec import matrix, reading
 from storagelab.spec.units import parse_bytes
 from storagelab.stopping import Interruptible
 from storagelab.verbs.planning import saying_how_far, site_of
-from storagelab.volumes import cloud_disks
-from storagelab.volumes import for_run as made_volumes
-from storagelab.volumes.locking import volumes_locked
+from storagelab.volumes import for_runs, limits
+from storagelab.volumes.folders import volumes_locked
 from storagelab.words.numbers import capacity, count, duration, percent
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
@@ -142,11 +141,11 @@ def _volume(volume: str, spec: Path | None) -> Iterator[_Volume]:
         yield _on(site.place(wanted.path, f"volumes.{volume}.path"))
         return
     plan = matrix.expand(experiment)
-    made_volumes.check(plan, site)
+    for_runs.check(plan, site)
     with volumes_locked(plan, site):
         for line in sweep(plan, site):
             screen.say(line)
-        with made_volumes.made({volume: wanted}, config, site, {}) as (made,):
+        with for_runs.made({volume: wanted}, config, site, {}) as (made,):
             keys = wanted.model_dump(mode="json", exclude={"price_per_month"})
             of_spec = {"spec": str(spec.resolve()), "volume": volume, "keys": keys}
             below = _on(site.place(wanted.path or ".", f"volumes.{volume}.path")).identity
@@ -245,7 +244,7 @@ def list_all() -> None:
         except PreflightError as error:  # the others are listed
             screen.say(str(error))
     print_profiles(screen.out(), found)
-    print_cloud_disks(screen.out(), cloud_disks.disks())
+    print_cloud_disks(screen.out(), limits.disks())
 
 
 def show(name: str, *, sources: bool) -> None:

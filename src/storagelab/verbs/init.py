@@ -20,7 +20,7 @@ from storagelab.report import writing
 from storagelab.report.text.columns import Column, print_paragraph, print_table
 from storagelab.run import contract
 from storagelab.run.engine import engine_in
-from storagelab.servers.found import Found
+from storagelab.servers.attached import RunningServer as Found
 from storagelab.verbs import run
 from storagelab.words.numbers import bytes_
 

@@ -26,10 +26,9 @@ from storagelab.spec.units import parse_seconds
 from storagelab.stopping import Interruptible
 from storagelab.verbs import planning, so_far
 from storagelab.verbs.volumes import refuse_unconfirmed
-from storagelab.volumes.folders import Site
-from storagelab.volumes.for_block import PreparationAwaited
-from storagelab.volumes.for_run import confirm as confirm_drives
-from storagelab.volumes.locking import volumes_locked
+from storagelab.volumes.folders import Site, volumes_locked
+from storagelab.volumes.for_runs import PreparationAwaited
+from storagelab.volumes.for_runs import confirm as confirm_drives
 from storagelab.words.names import listed
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ def undo(results: Path, may_wipe: Collection[str] = ()) -> None:
     """Puts back what can be put back: the sectors of each drive, and no partition, RAID or file system of storagelab's
     on it. What lay on it before is gone.
     """
-    from storagelab.volumes.for_run import put_back
+    from storagelab.volumes.for_runs import put_back
 
     if not results.is_dir():
         raise PreflightError(

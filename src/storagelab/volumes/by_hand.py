@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from storagelab.errors import RunFailed
-from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
+from storagelab.machine.disks import block_devices_of, mount_of, mounts_here, size_bytes
 from storagelab.model.config import PRICE, VolumeConfig
 from storagelab.model.measurement import Check
-from storagelab.volumes import file_systems, loop_devices, queues
+from storagelab.volumes import block_devices, file_systems
 
 _SIZE_OFF = 0.01
 """By how much the size may differ: partitions begin at whole MiB."""
@@ -34,15 +34,15 @@ def checks(name: str, volume: VolumeConfig, place: Path) -> Iterator[Check]:
         yield from file_systems.checks(name, place, filesystem, volume.mount_options, None)
     device = next(iter(block_devices_of(mount)), "") if mount is not None else ""
     for what, wanted, got in (
-        ("sector", volume.sector_bytes, queues.sector_bytes(device) if device else None),
-        ("size", volume.size_bytes, loop_devices.size_bytes(device) if device else None),
+        ("sector", volume.sector_bytes, block_devices.sector_bytes(device) if device else None),
+        ("size", volume.size_bytes, size_bytes(device) if device else None),
     ):
         if wanted is not None:
             near = got is not None and abs(got - wanted) <= (_SIZE_OFF * wanted if what == "size" else 0)
             yield Check(
                 name=f"{what} of volume {name}", asked=str(wanted), got=str(got), ok=near, read_from="/sys/class/block"
             )
-    yield from queues.checks(name, device, queues.asked_of(volume)) if device else ()
+    yield from block_devices.queue_checks(name, device, block_devices.queue_asked(volume)) if device else ()
 
 
 # --- commands of the user's own that prepare a volume, and that show how it was prepared ------------------------------

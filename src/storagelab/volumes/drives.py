@@ -1,4 +1,4 @@
-"""Whole drives of this machine: what each is, what it holds, and who uses it. Changes nothing."""
+"""Whole drives of this machine: what each is, what it holds, and who uses it; and the formats of NVMe drives."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import disks
-from storagelab.machine.disks import HERE, Kernel, read_text
+from storagelab.machine.disks import HERE, Kernel, node_of, read_text
 from storagelab.model.values import Frozen
-from storagelab.volumes import nvme
 from storagelab.volumes.programs import said
 from storagelab.words.numbers import bytes_
 
@@ -111,25 +111,24 @@ def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
         wwid=read_text(node / "wwid") or read_text(node / "device" / "wwid"),
         model=str(disk["model"]),
         firmware=str(disk["firmware"]),
-        size_bytes=int(read_text(node / "size") or 0) * 512,
-        sector_bytes=int(read_text(node / "queue" / "logical_block_size") or 512),
+        size_bytes=disks.size_bytes(name, kernel),
+        sector_bytes=disks.integer_in(node / "queue" / "logical_block_size") or 512,
         holds=_holds(name, kernel),
         used_by=used or _held_exclusively(f"/dev/{name}"),
         of_the_system=system,
-        part_of=node.resolve().parent.name if (node / "partition").exists() else "",
-        made_of_others=bool(_NO_DRIVES.fullmatch(name)) or bool(_names(node / "slaves")),
+        part_of=whole if (whole := disks.disk_of(name, kernel)) != name else "",
+        made_of_others=bool(_NO_DRIVES.fullmatch(name)) or bool(disks.names_in(node / "slaves")),
         read_only=read_text(node / "ro") == "1",
-        discards=int(read_text(node / "queue" / "discard_max_bytes") or 0) > 0,
-        shared_name=name.startswith("nvme") and of_the_controller and nvme.namespaces_beside(name, kernel) > 1,
+        discards=(disks.integer_in(node / "queue" / "discard_max_bytes") or 0) > 0,
+        shared_name=name.startswith("nvme") and of_the_controller and namespaces_beside(name, kernel) > 1,
     )
 
 
 def serial_of(name: str, kernel: Kernel = HERE) -> str:
     """The serial number that the drive tells the kernel; "" if it tells none."""
     node = disks.node_of(name, kernel)
-    for file in (node / "device" / "serial", node / "serial"):
-        if text := read_text(file):
-            return text
+    if text := read_text(node / "device" / "serial") or read_text(node / "serial"):
+        return text
     with contextlib.suppress(OSError):  # SCSI and SATA: page 0x80 of the drive's data, after a header of four bytes
         return (node / "device" / "vpd_pg80").read_bytes()[4:].decode("ascii", "replace").strip(" \0")
     return ""
@@ -138,13 +137,6 @@ def serial_of(name: str, kernel: Kernel = HERE) -> str:
 def partitions_of(name: str, kernel: Kernel = HERE) -> tuple[str, ...]:
     node = disks.node_of(name, kernel).resolve()
     return tuple(sorted(file.parent.name for file in node.glob("*/partition")))
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
 
 
 def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
@@ -161,16 +153,12 @@ def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
             users["the kernel swaps to it"] = None
             system = True
     for part in sorted(own):
-        for holder in _names(disks.node_of(part, kernel) / "holders"):
-            users[f"{_kind_of(holder, kernel)} {holder} is made of it"] = None
+        for holder in disks.names_in(disks.node_of(part, kernel) / "holders"):
+            uuid = read_text(disks.node_of(holder, kernel) / "dm" / "uuid")
+            kinds = {"LVM": "the logical volume", "CRYPT": "the encrypted volume"}
+            kind = "the RAID" if holder.startswith("md") else kinds.get(uuid.split("-")[0], "the device")
+            users[f"{kind} {holder} is made of it"] = None
     return system, tuple(users)
-
-
-def _kind_of(holder: str, kernel: Kernel) -> str:
-    if holder.startswith("md"):
-        return "the RAID"
-    uuid = read_text(disks.node_of(holder, kernel) / "dm" / "uuid")
-    return {"LVM": "the logical volume", "CRYPT": "the encrypted volume"}.get(uuid.split("-")[0], "the device")
 
 
 def _held_exclusively(node: str) -> tuple[str, ...]:
@@ -186,8 +174,11 @@ def _holds(name: str, kernel: Kernel) -> tuple[str, ...] | None:
     if os.geteuid() != 0:
         return None
     found: dict[str, None] = {}
-    for part in (name, *partitions_of(name, kernel)):
-        found.update(dict.fromkeys(_signatures(f"/dev/{part}")))
+    for node in (f"/dev/{part}" for part in (name, *partitions_of(name, kernel))):
+        try:
+            found |= dict.fromkeys(signatures_in(said("wipefs", "--json", node), node))
+        except RunFailed:  # a drive that can't be read holds something unknown
+            found[UNKNOWN_DATA] = None
     if not found and not is_blank(f"/dev/{name}"):
         found[UNKNOWN_DATA] = None
     return tuple(found)
@@ -195,22 +186,17 @@ def _holds(name: str, kernel: Kernel) -> tuple[str, ...] | None:
 
 def uuids_on(name: str) -> frozenset[str]:
     """The UUIDs of all that wipefs finds on the drive and its partitions. Raises RunFailed."""
-    return frozenset(uuid for part in (name, *partitions_of(name)) for uuid in uuids_of(part))
-
-
-def uuids_of(part: str) -> set[str]:
-    return {str(one["uuid"]) for one in _found_on(part) if one.get("uuid")}
+    return frozenset(str(one["uuid"]) for one in _found_on(name) if one.get("uuid"))
 
 
 def without_uuid(name: str) -> list[str]:
     """The kinds of what wipefs finds on the drive and its partitions that has no UUID. Raises RunFailed."""
-    return [
-        str(one.get("type")) for part in (name, *partitions_of(name)) for one in _found_on(part) if not one.get("uuid")
-    ]
+    return [str(one.get("type")) for one in _found_on(name) if not one.get("uuid")]
 
 
-def _found_on(part: str) -> list[dict[str, object]]:
-    return list(json.loads(said("wipefs", "--json", f"/dev/{part}") or "{}").get("signatures", []))
+def _found_on(name: str) -> Iterator[dict[str, object]]:
+    for part in (name, *partitions_of(name)):
+        yield from json.loads(said("wipefs", "--json", f"/dev/{part}") or "{}").get("signatures", [])
 
 
 def table_uuid(drive: Drive) -> set[str]:
@@ -279,16 +265,6 @@ def mounted_from(name: str, kernel: Kernel = HERE) -> Iterator[str]:
             yield mount.mount_point
 
 
-def _signatures(node: str) -> Iterator[str]:
-    """What wipefs finds on the device, in words. A drive that can't be read holds something unknown."""
-    try:
-        text = said("wipefs", "--json", node)
-    except RunFailed:
-        yield UNKNOWN_DATA
-        return
-    yield from signatures_in(text, node)
-
-
 def signatures_in(text: str, node: str) -> Iterator[str]:
     """The signatures in what `wipefs --json` printed, which is nothing if there are none."""
     for found in json.loads(text or "{}").get("signatures", []):
@@ -310,10 +286,95 @@ def is_blank(node: str, *, whole: bool = False) -> bool:
             for place in places:
                 drive.seek(place)
                 content = drive.read(_LOOKED_AT_BYTES)
-                if content.count(0) != len(content) and content.count(0xFF) != len(content):
-                    return False
-                if time.monotonic() > until_s:
+                if len(content) not in (content.count(0), content.count(0xFF)) or time.monotonic() > until_s:
                     return False
     except OSError:
         return False
     return True
+
+
+# --- NVMe: formats with other sectors, and counters of the whole life -------------------------------------------------
+
+NVME_PROGRAMS = ("nvme",)
+_UNIT_BYTES = 512_000
+"""Drives count what was written in thousands of 512 bytes (NVM Express base specification, SMART / health log)."""
+
+_FORMATS_S = 3600.0
+
+
+class Format(NamedTuple):
+    """One of a drive's LBA formats. `metadata_bytes` lie beside each sector."""
+
+    number: int
+    sector_bytes: int
+    metadata_bytes: int
+    in_use: bool
+
+
+class Formats(NamedTuple):
+    """The LBA formats of a namespace, and what formatting it does to others."""
+
+    formats: tuple[Format, ...]
+    protection: int
+    """The kind of protection information in use; 0 = none."""
+    all_at_once: bool
+    """Whether formatting one namespace formats all of the drive."""
+    namespaces: int
+
+    @property
+    def now(self) -> Format:
+        return next(one for one in self.formats if one.in_use)
+
+    def with_sectors(self, sector_bytes: int) -> Format | None:
+        """The plain format with such sectors; the one in use if that is one."""
+        fitting = [one for one in self.formats if one.sector_bytes == sector_bytes and not one.metadata_bytes]
+        return next((one for one in fitting if one.in_use), fitting[0] if fitting else None)
+
+
+def formats_in(namespace: Mapping[str, Any], controller: Mapping[str, Any], namespaces: int) -> Formats:
+    """Reads what `nvme id-ns` and `nvme id-ctrl` answer as JSON."""
+    flbas = int(namespace["flbas"])
+    now = (flbas & 0xF) | ((flbas >> 5 & 3) << 4)
+    found = tuple(
+        Format(number, 2 ** int(one["ds"]), int(one["ms"]), in_use=number == now)
+        for number, one in enumerate(namespace["lbafs"])
+        if int(one["ds"]) >= 9  # others are not available
+    )
+    return Formats(found, int(namespace.get("dps", 0)) & 7, bool(int(controller.get("fna", 0)) & 1), namespaces)
+
+
+def formats(name: str, kernel: Kernel = HERE) -> Formats:
+    """The formats of the drive that the kernel calls `name`. Raises RunFailed."""
+    node = f"/dev/{name}"
+    try:
+        found = formats_in(
+            json.loads(said("nvme", "id-ns", node, "--output-format=json")),
+            json.loads(said("nvme", "id-ctrl", node, "--output-format=json")),
+            namespaces_beside(name, kernel),
+        )
+        assert found.now
+    except (ValueError, KeyError, StopIteration) as error:
+        raise RunFailed(f"nvme id-ns {node} answered what storagelab can't read: {error}") from error
+    return found
+
+
+def namespaces_beside(name: str, kernel: Kernel = HERE) -> int:
+    """How many namespaces the drive has, this one among them."""
+    beside = node_of(name, kernel).resolve().parent
+    return sum(1 for one in beside.glob("nvme*n*") if (one / "size").exists())
+
+
+def format_to(name: str, number: int) -> None:
+    """Formats the namespace, which takes everything off it. Raises RunFailed with the drive's words."""
+    said("nvme", "format", f"/dev/{name}", f"--lbaf={number}", "--force", patience_s=_FORMATS_S)
+
+
+def written_in_its_life(name: str) -> int | None:
+    """Bytes that hosts have written to the drive in its life; None if it doesn't tell."""
+    if not Path(f"/dev/{name}").exists():
+        return None
+    try:
+        units = json.loads(said("nvme", "smart-log", f"/dev/{name}", "--output-format=json")).get("data_units_written")
+        return int(str(units).replace(",", "")) * _UNIT_BYTES if units is not None else None
+    except (RunFailed, ValueError):
+        return None

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError
 from storagelab.machine.disks import HERE, Kernel, mount_of, mounts_here, read_text
-from storagelab.machine.processes import JUST_STOPPED_S, until
+from storagelab.machine.processes import JUST_STOPPED_S
 from storagelab.model.measurement import Check
-from storagelab.volumes.programs import said
+from storagelab.volumes.programs import patiently, said
 
 PROGRAMS = ("mount", "umount")
 DEFAULT = "ext4"
@@ -77,18 +77,7 @@ def mounted(device: str, place: Path, filesystem: str, options: str | None) -> I
 
 def unmount(place: Path) -> None:
     """Tries again for a while: a program that was just stopped may still hold a file. Raises RunFailed."""
-    problems: list[RunFailed] = []
-
-    def is_done() -> bool:
-        try:
-            said("umount", str(place))
-        except RunFailed as error:
-            problems.append(error)
-            return False
-        return True
-
-    if not until(is_done, JUST_STOPPED_S, pause_s=0.1):
-        raise problems[-1]
+    patiently(lambda: said("umount", str(place)), JUST_STOPPED_S, pause_s=0.1)
 
 
 def left_in(folder: Path, kernel: Kernel = HERE) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Makes, recognises and removes storagelab's own folders on the user's volumes, and touches nothing else."""
+"""Makes, recognises, locks and removes storagelab's own folders on the user's volumes, and touches nothing else."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import descriptors
-from storagelab.machine.processes import JUST_STOPPED_S
+from storagelab.machine.processes import JUST_STOPPED_S, is_locked, until
 from storagelab.model.config import Config
 from storagelab.model.hints import shown
+from storagelab.model.plan import Plan
 from storagelab.model.values import Frozen
 
 if TYPE_CHECKING:
@@ -223,3 +226,63 @@ def experiments_on(volume: Path) -> list[str]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError), descriptors.folder(place) as folder:
             found.add(str(json.loads(descriptors.read(_MARKER, folder, _LONGEST_MARKER_BYTES))["experiment"]))
     return sorted(found)
+
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+_PATIENCE_S = 1.0
+"""A storagelab that was just killed may hold its locks for a moment; the system, too, may look at a device briefly."""
+
+
+def volumes_locked(plan: Plan, site: Site) -> AbstractContextManager[None]:
+    """Holds the locks of all volumes of this machine that the plan names. Raises PreflightError that names the
+    volume and who uses it.
+
+    Two volumes of the plan that share a folder share its lock. Child programs do not inherit it.
+    """
+    places: dict[Path, str] = {}
+    for config in (cell.config for cell in plan.cells):
+        for name, path in site.volume_paths(config).items():
+            places.setdefault(path, f"volumes.{name}.path")
+        for name, volume in config.volumes.items():
+            if volume.device is not None:
+                places.setdefault(Path(volume.device).resolve(), f"volumes.{name}.device")
+    return locked(places)
+
+
+@contextlib.contextmanager
+def locked(places: Mapping[Path, str]) -> Iterator[None]:
+    """Holds the locks of folders and devices, each with the key that names it. Raises PreflightError."""
+    with contextlib.ExitStack() as locks:
+        held = set[tuple[int, int]]()
+        for path, key in sorted(places.items()):
+            with contextlib.suppress(OSError):  # not readable; or it is gone, and a run will say so
+                opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+                locks.callback(os.close, opened)
+                facts = os.fstat(opened)
+                if (facts.st_dev, facts.st_ino) not in held:
+                    held.add((facts.st_dev, facts.st_ino))
+                    _lock(opened, path, key)
+        yield
+
+
+def _lock(opened: int, path: Path, key: str) -> None:
+    """Raises OSError if the file can't be locked."""
+    if until(partial(is_locked, opened), _PATIENCE_S):
+        return
+    names, holders = experiments_on(path), _holders(os.fstat(opened))
+    known = [f"experiment {name}" for name in names if len(names) == 1] + [f"process {pid}" for pid in holders]
+    raise PreflightError(
+        f"{path} is in use by another storagelab" + (f" ({', '.join(known)})" if known else ""),
+        key=key,
+        hint="wait until its campaign has ended, or name another place: two campaigns on one volume disturb each other",
+    )
+
+
+def _holders(facts: os.stat_result) -> list[int]:
+    """The processes that hold a lock on this file, as far as the kernel shows them."""
+    with contextlib.suppress(OSError):
+        wanted = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
+        lines = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
+        return [int(line[4]) for line in lines if line[1:2] == ["FLOCK"] and line[5:6] == [wanted] and int(line[4]) > 0]
+    return []

@@ -22,12 +22,14 @@ from typing import Literal, NamedTuple
 from pydantic import Field, ValidationError, model_validator
 
 from storagelab.errors import RunFailed
+from storagelab.machine.descriptors import opened, write_whole
 from storagelab.model.values import Frozen
 from storagelab.volumes import programs
 from storagelab.volumes.drives import Drive
 
 FILE = "drives.jsonl"
 REGISTRY = Path("/var/lib/storagelab")
+_READ_AND_WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 _LONGEST_LINE_BYTES = 2**18
 _BY_HAND = (
     "to get drives back by hand: storagelab volumes lists them; unmount what lies on each, wipefs --all it if nobody "
@@ -163,23 +165,23 @@ class Journal:
         found = []
         for device in devices:
             ours, theirs = self.of(device).claim, registered.get(device)
-            if ours is not None or theirs is not None:
+            if (claim := theirs or ours) is not None:
                 is_known = bool(ours and theirs and ours.token and ours.token == theirs.token)
-                found.append((theirs or ours, is_known))
-        return [(claim, is_known) for claim, is_known in found if claim is not None]
+                found.append((claim, is_known))
+        return found
 
     def _events(self) -> Iterator[tuple[int, _Event]]:
         """The lines with their numbers. The last one may have been cut off by a kill: then what it announces was not
         begun. Raises RunFailed.
         """
         try:
-            opened = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            file = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return
         except OSError as error:
             raise RunFailed(f"{self._file} can't be read: {error.strerror}") from error
-        with os.fdopen(opened, "rb") as lines:
-            if not stat.S_ISREG(os.fstat(opened).st_mode):
+        with os.fdopen(file, "rb") as lines:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
                 raise RunFailed(f"{self._file} is no regular file\n  {_BY_HAND}")
             for number in itertools.count(1):
                 line = lines.readline(_LONGEST_LINE_BYTES)
@@ -201,25 +203,18 @@ class Journal:
         line = json.dumps(
             {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "event": event, "device": device, **facts}
         )
-        try:
+        with _or_nothing_is_done(self._file):
             self.results.mkdir(parents=True, exist_ok=True)
             is_new = not self._file.exists()
-            opened = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-            try:
-                begin = os.fstat(opened).st_size
-                cut_off = begin > 0 and os.pread(opened, 1, begin - 1) != b"\n"
+            with opened(self._file, os.O_APPEND | _READ_AND_WRITE, 0o644) as file:
+                begin = os.fstat(file).st_size
+                cut_off = begin > 0 and os.pread(file, 1, begin - 1) != b"\n"
                 if cut_off:
-                    os.ftruncate(opened, os.pread(opened, begin, 0).rfind(b"\n") + 1)
-                os.write(opened, f"{line}\n".encode())
-                os.fsync(opened)
-            finally:
-                os.close(opened)
+                    os.ftruncate(file, os.pread(file, begin, 0).rfind(b"\n") + 1)
+                os.write(file, f"{line}\n".encode())
+                os.fsync(file)
             if is_new:
                 _sync_folder(self.results)
-        except OSError as error:
-            raise RunFailed(
-                f"{self._file} can't be written, so nothing is done to a drive: {error.strerror}"
-            ) from error
 
 
 @contextlib.contextmanager
@@ -227,27 +222,26 @@ def locked(drive: Drive) -> Iterator[None]:
     """Keeps the drive to this process until it ends, and to the programs that it starts until they end. First waits for
     those that a killed process left at work. Raises RunFailed if a process of storagelab has the drive.
     """
-    with _lock_file(drive, "lock") as own, _lock_file(drive, "programs"):
+    lock, of_programs = (REGISTRY / f"{drive.key}.{what}" for what in ("lock", "programs"))
+    with contextlib.ExitStack() as undo:
+        with _or_nothing_is_done(lock):
+            REGISTRY.mkdir(parents=True, exist_ok=True)
+            own, _ = (undo.enter_context(opened(file, _READ_AND_WRITE)) for file in (lock, of_programs))
         try:
             fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise RunFailed(f"{drive.id} is in use by a campaign that runs") from None
-        with programs.alone_at(REGISTRY / f"{drive.key}.programs"):
+        with programs.alone_at(of_programs):
             yield
 
 
 @contextlib.contextmanager
-def _lock_file(drive: Drive, what: str) -> Iterator[int]:
-    file = REGISTRY / f"{drive.key}.{what}"
+def _or_nothing_is_done(file: Path) -> Iterator[None]:
+    """Raises RunFailed if the file can't be written."""
     try:
-        REGISTRY.mkdir(parents=True, exist_ok=True)
-        opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        yield
     except OSError as error:
         raise RunFailed(f"{file} can't be written, so nothing is done to a drive: {error.strerror}") from error
-    try:
-        yield opened
-    finally:
-        os.close(opened)
 
 
 def claims() -> list[Claim]:
@@ -262,22 +256,11 @@ def claims() -> list[Claim]:
 
 
 def _write_whole(file: Path, text: str) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_suffix(".new")
-        with beside.open("w", encoding="utf-8") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        beside.replace(file)
+    with _or_nothing_is_done(file):
+        write_whole(file, [text.encode()])
         _sync_folder(file.parent)
-    except OSError as error:
-        raise RunFailed(f"{file} can't be written, so nothing is done to a drive: {error.strerror}") from error
 
 
 def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+    with opened(folder, os.O_DIRECTORY) as number:
+        os.fsync(number)

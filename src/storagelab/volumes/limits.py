@@ -1,4 +1,4 @@
-"""Limits of a drive that belongs to the experiment, set through the kernel's control groups.
+"""Limits of a drive that belongs to the experiment, set through the kernel's control groups, and those of cloud disks.
 
 In version 1, the root group's limit holds back everything that reaches the device: what servers request themselves, and
 what the kernel writes for them later, which is in no other group. In version 2 the root group has no limits, so every
@@ -11,16 +11,22 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
+
+from pydantic import Field
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.control_groups import V1_LIMITS, V2_LIMITS, Throttle, control_groups, limits_of
 from storagelab.machine.disks import HERE, Kernel, mounts_here, node_of, read_text
-from storagelab.model.limits import COARSE_BELOW, LIMITS, SLICE_S, BurstConfig, effective
+from storagelab.model.hints import choices, shown
+from storagelab.model.limits import COARSE_BELOW, LIMITS, SLICE_S, BurstConfig, LimitConfig, effective
 from storagelab.model.measurement import Check
+from storagelab.model.values import Frozen
 
 Rates = Mapping[str, int]
 """The keys of `LIMITS` that are limited, each a second."""
@@ -67,7 +73,7 @@ def _of_this_process(root: Path, kernel: Kernel) -> Path | None:
     return next((group for group in control_groups("io", kernel) if group.parent == root), None)
 
 
-class Limited:
+class Limiter:
     """A drive whose limits can be set."""
 
     def __init__(self, device: str, kernel: Kernel = HERE) -> None:
@@ -112,9 +118,9 @@ class Limited:
 
 
 @contextlib.contextmanager
-def limited(device: str, kernel: Kernel = HERE) -> Iterator[Limited]:
+def limited(device: str, kernel: Kernel = HERE) -> Iterator[Limiter]:
     """Takes the limits back at the end, whatever happens: the kernel would keep them for the device's next user."""
-    drive = Limited(device, kernel)
+    drive = Limiter(device, kernel)
     try:
         yield drive
     finally:
@@ -163,7 +169,7 @@ class Bucket:
     them; before, it is that of a bucket that nobody has used.
     """
 
-    def __init__(self, drive: Limited, rates: Rates, burst: BurstConfig) -> None:
+    def __init__(self, drive: Limiter, rates: Rates, burst: BurstConfig) -> None:
         self._drive, self._burst = drive, burst
         self._limited = dict(rates)
         self._bursting = {**rates, "read_iops": burst.iops, "write_iops": burst.iops}
@@ -189,9 +195,7 @@ class Bucket:
         """The load begins."""
         self._thread.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -214,3 +218,63 @@ class Bucket:
                 self._drive.set(self._bursting if bursts else self._limited)
                 if not bursts:
                     self.emptied_after_s.append(now_s - began)
+
+
+# --- cloud disks by name: a small list, each entry with its source ----------------------------------------------------
+
+_GIB = 2**30
+
+
+class CloudDisk(Frozen):
+    """A disk as its provider describes it. Figures per GiB are added to those without."""
+
+    title: str
+    source: str
+    iops: int = 0
+    iops_per_gib: float = 0.0
+    least_iops: int = 1
+    most_iops: int = 2**31
+    bytes_per_s: int
+    bytes_per_s_per_gib: float = 0.0
+    most_bytes_per_s: int = 2**62
+    burst_iops: int | None = None
+    burst_credits: int = Field(0, ge=0)
+
+    def limit(self, size_bytes: int) -> LimitConfig:
+        """Its limits at this size."""
+        gib = size_bytes / _GIB
+        iops = min(self.most_iops, max(self.least_iops, round(self.iops + self.iops_per_gib * gib)))
+        rate = min(self.most_bytes_per_s, round(self.bytes_per_s + self.bytes_per_s_per_gib * gib))
+        burst = None
+        if self.burst_iops is not None and self.burst_iops > iops:
+            burst = BurstConfig(iops=self.burst_iops, credits=self.burst_credits)
+        return LimitConfig(read_iops=iops, write_iops=iops, read_bytes_per_s=rate, write_bytes_per_s=rate, burst=burst)
+
+
+@cache
+def disks() -> dict[str, CloudDisk]:
+    """The list, by name."""
+    text = resources.files("storagelab.volumes").joinpath("cloud_disks.toml").read_text("utf-8")
+    return {name: CloudDisk.model_validate(entry) for name, entry in tomllib.loads(text).items()}
+
+
+def resolved(limit: LimitConfig, size_bytes: int, key: str) -> LimitConfig:
+    """The limit with the figures of the disk that it is like, as far as it has none of its own. Raises PreflightError
+    for a name that is not in the list.
+    """
+    if limit.like is None:
+        return limit
+    if limit.like not in disks():
+        raise PreflightError(
+            f"no cloud disk is named {shown(limit.like)}", key=f"{key}.like", hint=choices(limit.like, disks(), "Known")
+        )
+    of_disk = disks()[limit.like].limit(size_bytes)
+    return LimitConfig(
+        like=limit.like, burst=limit.burst or of_disk.burst,
+        **{name: getattr(limit, name) or getattr(of_disk, name) for name in LIMITS},
+    )  # fmt: skip
+
+
+def rates(limit: LimitConfig) -> dict[str, int]:
+    """What is limited, without bursts."""
+    return {name: value for name in LIMITS if (value := getattr(limit, name)) is not None}

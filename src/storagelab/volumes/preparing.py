@@ -14,15 +14,17 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine.disks import node_of, read_text
+from storagelab.machine.descriptors import opened
+from storagelab.machine.disks import node_of, read_text, size_bytes
 from storagelab.machine.processes import holders_text, until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
-from storagelab.volumes import drives, layers, nvme, programs, queues, refusals, stacks
+from storagelab.volumes import drives, layers, programs, refusals
+from storagelab.volumes.block_devices import compared, sector_bytes, set_queue
 from storagelab.volumes.drives import Drive, partitions_of
 from storagelab.volumes.journal import REGISTRY, Claim, Journal, locked
 from storagelab.volumes.programs import path_of, said
-from storagelab.volumes.refusals import Known
+from storagelab.volumes.refusals import Background
 from storagelab.words.numbers import bytes_
 
 # --- partitions -------------------------------------------------------------------------------------------------------
@@ -86,12 +88,8 @@ def forget(drive: str) -> None:
 
 def _read_again(drive: str) -> None:
     """The kernel refuses it while somebody uses a partition."""
-    opened = os.open(f"/dev/{drive}", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.ioctl(opened, _BLKRRPART)
-    finally:
-        os.close(opened)
+    with opened(f"/dev/{drive}") as number, contextlib.suppress(OSError):
+        fcntl.ioctl(number, _BLKRRPART)
 
 
 def _users(drive: str) -> str:
@@ -123,32 +121,33 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
     found = tuple(drives.look(device, f"{key}.devices") for device in volume.devices or ())
     needed = [*drives.PROGRAMS, *(PROGRAMS if volume.share < 1 else ())]
     formatted = [drive for drive in found if _is_to_be_formatted(drive, volume)]
-    programs.check([*needed, *(nvme.PROGRAMS if any(drive.nvme for drive in formatted) else ())], key)
+    programs.check([*needed, *(drives.NVME_PROGRAMS if any(drive.nvme for drive in formatted) else ())], key)
     for drive in found:
-        known = Known() if journal is None else _known_to(drive, journal)
+        known = Background() if journal is None else _known_to(drive, journal)
         if known is not None:
             _refuse(drive, volume, key, known)
     refusals.refuse_twice(found, key)
     if volume.raid_level is not None:
-        refusals.refuse_unequal(_as_formatted(found, volume), key)
+        as_formatted = {} if volume.sector_bytes is None else {"sector_bytes": volume.sector_bytes}
+        refusals.refuse_unequal([drive.model_copy(update=as_formatted) for drive in found], key)
     return found
 
 
-def _known_to(drive: Drive, journal: Journal) -> Known | None:
+def _known_to(drive: Drive, journal: Journal) -> Background | None:
     """What the journal knows of the drive; None if an interrupted run still has it, and the next one gives it back."""
     try:
         history = journal.of(drive.id)
         journal.refuse_claimed_by_others(drive)
     except RunFailed as error:
         raise PreflightError(str(error), key="volumes") from error
-    return None if history.claim is not None else Known(history.confirmed, history.released)
+    return None if history.claim is not None else Background(history.confirmed, history.released)
 
 
-def _refuse(drive: Drive, volume: VolumeConfig, key: str, known: Known) -> None:
+def _refuse(drive: Drive, volume: VolumeConfig, key: str, known: Background) -> None:
     refusals.refuse(drive, volume, key, known)
     if _is_to_be_formatted(drive, volume) and drive.nvme and os.geteuid() == 0:
         try:
-            formats = nvme.formats(drive.name)
+            formats = drives.formats(drive.name)
         except RunFailed as error:
             raise PreflightError(str(error), key=f"{key}.sector_bytes", hint="leave it out") from error
         refusals.refuse(drive, volume, key, known._replace(formats=formats))
@@ -156,10 +155,6 @@ def _refuse(drive: Drive, volume: VolumeConfig, key: str, known: Known) -> None:
 
 def _is_to_be_formatted(drive: Drive, volume: VolumeConfig) -> bool:
     return volume.sector_bytes is not None and volume.sector_bytes != drive.sector_bytes
-
-
-def _as_formatted(found: Sequence[Drive], volume: VolumeConfig) -> list[Drive]:
-    return [drive.model_copy(update={"sector_bytes": volume.sector_bytes or drive.sector_bytes}) for drive in found]
 
 
 def steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
@@ -186,7 +181,7 @@ def put_back_steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str
 # --- a preparation ----------------------------------------------------------------------------------------------------
 
 
-class Held:
+class OpenDrive:
     """A drive that is kept open, so that the kernel can't give its number to another one."""
 
     def __init__(self, drive: Drive, opened: int) -> None:
@@ -203,8 +198,7 @@ class Held:
             if not stat.S_ISBLK(facts.st_mode) or facts.st_rdev != number:
                 raise RunFailed(f"{name} is now another drive; nothing is done to it")
         serial = drives.serial_of(self.drive.name)
-        shown = read_text(node_of(self.drive.name) / "dev")
-        size = int(read_text(node_of(self.drive.name) / "size") or 0) * 512
+        shown, size = read_text(node_of(self.drive.name) / "dev"), size_bytes(self.drive.name)
         if (serial, shown) != (self.drive.serial, f"{os.major(number)}:{os.minor(number)}") or size == 0:
             raise RunFailed(
                 f"{self.drive.id} has serial {serial or 'none'} and {size:,} bytes now, and was confirmed as serial "
@@ -213,17 +207,14 @@ class Held:
 
 
 @contextlib.contextmanager
-def held(drive: Drive) -> Iterator[Held]:
+def held(drive: Drive) -> Iterator[OpenDrive]:
     """Keeps the drive open, and to this process and the programs that it starts. Raises RunFailed."""
-    with locked(drive):
+    with locked(drive), contextlib.ExitStack() as undo:
         try:
-            opened = os.open(f"/dev/{drive.name}", os.O_RDONLY | os.O_CLOEXEC)
+            number = undo.enter_context(opened(f"/dev/{drive.name}"))
         except OSError as error:
             raise RunFailed(f"{drive.id} can't be opened: {error.strerror}") from error
-        try:
-            yield Held(drive, opened)
-        finally:
-            os.close(opened)
+        yield OpenDrive(drive, number)
 
 
 @contextlib.contextmanager
@@ -249,7 +240,7 @@ def _one(
             raise RunFailed(f"{device}: nobody has confirmed that everything on it may be destroyed")
         if history.claim is not None:
             raise RunFailed(f"{device} was not given back by an earlier run: storagelab volumes undo {journal.results}")
-        _refuse(drive, volume, key, Known(history.confirmed, history.released))
+        _refuse(drive, volume, key, Background(history.confirmed, history.released))
         # Raises RunFailed if the drive holds what the user was not shown
         seen = (*(history.confirmed.holds or ()), drives.UNKNOWN_DATA)
         new = [one for one in drive.holds or () if one not in seen]
@@ -257,7 +248,7 @@ def _one(
             raise RunFailed(f"{drive.id} holds {drives.listed(new)} since it was confirmed; nothing is done to it")
     except PreflightError as error:
         raise RunFailed(str(error)) from error
-    lba_format = nvme.formats(drive.name).now.number if drive.nvme and _is_to_be_formatted(drive, volume) else None
+    lba_format = drives.formats(drive.name).now.number if drive.nvme and _is_to_be_formatted(drive, volume) else None
     with held(drive) as own:
         own.refuse_another()
         table, before = uuid4(), drives.uuids_on(drive.name) | drives.table_uuid(drive)
@@ -268,35 +259,35 @@ def _one(
             _give_back(own, claim, journal)
 
 
-def _prepare(held: Held, volume: VolumeConfig, journal: Journal, claim: Claim, table: UUID) -> str:
+def _prepare(held: OpenDrive, volume: VolumeConfig, journal: Journal, claim: Claim, table: UUID) -> str:
     """Makes the drive blank and formats and partitions it. The kernel's name of the device to use, which nobody takes
     for a former one any more.
     """
     drive = held.drive
     _clear(held, journal, claim.token)
     if _is_to_be_formatted(drive, volume):
-        chosen = nvme.formats(drive.name).with_sectors(volume.sector_bytes or 0)
+        chosen = drives.formats(drive.name).with_sectors(volume.sector_bytes or 0)
         if chosen is None:
             raise RunFailed(f"{drive.id} has no format with sectors of {volume.sector_bytes} B")
-        _do(held, journal, f"nvme format --lbaf={chosen.number}", partial(nvme.format_to, drive.name, chosen.number))
+        _do(held, journal, f"nvme format --lbaf={chosen.number}", partial(drives.format_to, drive.name, chosen.number))
     _discard(held, journal)
     _do(held, journal, f"mark {drive.name}", partial(drives.mark, drive.name, claim.token))
     if volume.share == 1:
         settle()
         return drive.name
     size = size_for(drive.size_bytes, volume.share)
-    sector = int(read_text(node_of(drive.name) / "queue" / "logical_block_size") or 512)
+    sector = sector_bytes(drive.name) or 512
     _do(held, journal, f"partition of {size} bytes", partial(make, drive.name, size, sector, table))
     return only_one(drive.name)
 
 
-def _do(held: Held, journal: Journal, what: str, step: Callable[[], None]) -> None:
+def _do(held: OpenDrive, journal: Journal, what: str, step: Callable[[], object]) -> None:
     journal.step(held.drive, what)
     held.refuse_another()
     step()
 
 
-def _clear(held: Held, journal: Journal, token: str) -> None:
+def _clear(held: OpenDrive, journal: Journal, token: str) -> None:
     """Removes partitions and signatures, so that no program takes the drive for what it was. The mark comes first: it
     tells what is left of them, if this is killed, from what others may write there later. A drive that is marked has no
     partition table any more, so its partitions come before it.
@@ -304,35 +295,28 @@ def _clear(held: Held, journal: Journal, token: str) -> None:
     name = held.drive.name
     for device in (*drives.partitions_of(name), name):
         _do(held, journal, f"mark {device}", partial(drives.mark, device, token))
-        _do(held, journal, f"wipefs --all {device}", partial(_wipe, device))
+        _do(held, journal, f"wipefs --all {device}", partial(said, "wipefs", "--all", "--force", f"/dev/{device}"))
     if drives.partitions_of(name):
         _do(held, journal, "forget the partitions", partial(forget, name))
 
 
-def _wipe(name: str) -> None:
-    programs.said("wipefs", "--all", "--force", f"/dev/{name}")
-
-
-def _discard(held: Held, journal: Journal) -> None:
+def _discard(held: OpenDrive, journal: Journal) -> None:
     if held.drive.discards:
-        _do(held, journal, "blkdiscard", partial(_discard_all, held.drive.name))
-
-
-def _discard_all(name: str) -> None:
-    programs.said("blkdiscard", "--force", f"/dev/{name}", patience_s=_DISCARDS_S)
+        discard = partial(said, "blkdiscard", "--force", f"/dev/{held.drive.name}", patience_s=_DISCARDS_S)
+        _do(held, journal, "blkdiscard", discard)
 
 
 # --- giving back ------------------------------------------------------------------------------------------------------
 
 
-def _give_back(held: Held, claim: Claim, journal: Journal) -> None:
+def _give_back(held: OpenDrive, claim: Claim, journal: Journal) -> None:
     drive = held.drive
     held.refuse_another()
     for part in (*drives.partitions_of(drive.name), drive.name):
         layers.take_down(part)
     _clear(held, journal, claim.token)
-    if claim.lba_format is not None and nvme.formats(drive.name).now.number != claim.lba_format:
-        step = partial(nvme.format_to, drive.name, claim.lba_format)
+    if claim.lba_format is not None and drives.formats(drive.name).now.number != claim.lba_format:
+        step = partial(drives.format_to, drive.name, claim.lba_format)
         _do(held, journal, f"nvme format --lbaf={claim.lba_format}", step)
     _discard(held, journal)
     drives.unmark(drive.name, claim.token)  # a drive that can't discard
@@ -358,7 +342,7 @@ def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
                 _refuse_used(found, claim)
                 others = _of_others(found, claim, is_known)
                 if is_known:
-                    queues.restore(found.name, journal.of(claim.drive.id).queue)
+                    set_queue(found.name, journal.of(claim.drive.id).queue)
                 if others is None:
                     journal.released(own.drive)
                     done.append(f"{claim.drive.id} is given back as it is: nothing of storagelab's lies on it")
@@ -387,7 +371,7 @@ def _refuse_used(drive: Drive, claim: Claim) -> None:
     places = drives.mounted_from(drive.name)
     strange = [f"it is mounted at {one}" for one in places if "/storagelab-" not in one]
     parts = (drive.name, *drives.partitions_of(drive.name))
-    for holder in (one for part in parts for one in stacks.holders(part)):
+    for holder in (one for part in parts for one in layers.holders(part)):
         mapped = read_text(node_of(holder) / "dm" / "name")
         if mapped and not mapped.startswith("storagelab-"):
             strange.append(f"{mapped} is made of it")
@@ -410,7 +394,7 @@ def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
     removed.
     """
     parts = drives.partitions_of(drive.name)
-    formatted = claim.lba_format is not None and nvme.formats(drive.name).now.number != claim.lba_format
+    formatted = claim.lba_format is not None and drives.formats(drive.name).now.number != claim.lba_format
     found = drives.contents(drive)
     if not is_known:
         return None if drive.holds == claim.drive.holds and not formatted else found
@@ -428,7 +412,7 @@ def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
 
 def _is_own(part: str, claim: Claim) -> bool:
     """Whether nothing lies on the partition but what the claim knows: a table of ours says nothing about it."""
-    by_uuid = _known(drives.uuids_of(part), claim)
+    by_uuid = _known(drives.uuids_on(part), claim)
     return by_uuid or drives.is_marked(part, claim.token) or drives.is_blank(f"/dev/{part}", whole=True)
 
 
@@ -444,47 +428,37 @@ def _known(uuids: Collection[str], claim: Claim, *, or_none: bool = False) -> bo
 def checks(name: str, volume: VolumeConfig, used: Sequence[tuple[Drive, str]]) -> Iterator[Check]:
     """Compares the drives with what was asked for."""
     for drive, device in used:
-        got = drives.serial_of(drive.name)
-        yield _check(f"serial of volume {name}", drive.serial, got)
-        if volume.share < 1:
-            asked = size_for(drive.size_bytes, volume.share)
-            yield _check(f"size of volume {name}", str(asked), str(int(read_text(node_of(device) / "size") or 0) * 512))
-        if volume.sector_bytes is not None:
-            sector = read_text(node_of(drive.name) / "queue" / "logical_block_size")
-            yield _check(f"sector of volume {name}", str(volume.sector_bytes), sector)
-
-
-def _check(name: str, asked: str, got: str) -> Check:
-    return Check(name=name, asked=asked, got=got, ok=asked == got, read_from="/sys/class/block")
+        size = size_for(drive.size_bytes, volume.share) if volume.share < 1 else None
+        pairs = {
+            "serial": (drive.serial, drives.serial_of(drive.name)), "size": (size, size_bytes(device)),
+            "sector": (volume.sector_bytes, sector_bytes(drive.name)),
+        }  # fmt: skip
+        yield from compared(name, pairs, "/sys/class/block")
 
 
 def facts(used: Sequence[tuple[Drive, str]]) -> list[dict[str, object]]:
     """What is stored of the drives with a run: what each is, and what was written to it in its life so far."""
+    of_drive = {"id", "serial", "model", "firmware", "size_bytes"}
     return [
-        {
-            "id": drive.id, "serial": drive.serial, "model": drive.model, "firmware": drive.firmware,
-            "size_bytes": drive.size_bytes, "device": device,
-            "written_in_its_life_bytes": _life(drive),
-        }
+        {**drive.model_dump(include=of_drive), "device": device, "written_in_its_life_bytes": written_in_life(drive)}
         for drive, device in used
-    ]  # fmt: skip
+    ]
 
 
-def with_life(facts_before: object, used: Sequence[Drive]) -> list[dict[str, object]]:
-    """The same facts with what the drives' own counters say now: an earlier run may have used the same volume."""
-    before = facts_before if isinstance(facts_before, list) else []
-    return [{**fact, "written_in_its_life_bytes": _life(drive)} for fact, drive in zip(before, used, strict=True)]
-
-
-def with_written(before: Sequence[dict[str, object]], used: Sequence[Drive]) -> list[dict[str, object]]:
-    """The same facts after a run, with what the drives' own counters say was written."""
+def with_written(
+    facts: Sequence[dict[str, object]], before: Sequence[int | None], used: Sequence[Drive]
+) -> list[dict[str, object]]:
+    """The same facts after a run, with what the drives' own counters say was written. They said `before` as it began:
+    an earlier run may have used the same volume.
+    """
     found = []
-    for fact, drive in zip(before, used, strict=True):
-        now, was = _life(drive), fact.get("written_in_its_life_bytes")
-        written = {"written_by_the_run_bytes": now - was} if now is not None and isinstance(was, int) else {}
-        found.append({**fact, **written})
+    for fact, was, drive in zip(facts, before, used, strict=True):
+        now = written_in_life(drive)
+        written = {} if now is None or was is None else {"written_by_the_run_bytes": now - was}
+        found.append({**fact, "written_in_its_life_bytes": was, **written})
     return found
 
 
-def _life(drive: Drive) -> int | None:
-    return nvme.written_bytes(drive.name) if drive.nvme else None
+def written_in_life(drive: Drive) -> int | None:
+    """Bytes, as the drive itself counts them; None if it does not tell."""
+    return drives.written_in_its_life(drive.name) if drive.nvme else None

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine.processes import holders_text, until
+from storagelab.machine.processes import holders_text, is_locked, until
 
 _PACKAGES = {
     "losetup": "mount", "mount": "mount", "umount": "mount", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
@@ -56,9 +55,29 @@ def said(program: str, *arguments: str, given: str = "", patience_s: float = _PA
     except OSError as error:
         raise RunFailed(f"{program} can't be started: {error.strerror}") from error
     if done.returncode != 0:
-        words_of_it = _last_words(done.stderr or done.stdout) or _without_words(done.returncode)
-        raise RunFailed(f"{' '.join([program, *arguments])}: {words_of_it}")
+        code = done.returncode
+        how = f"ended with exit code {code}" if code > 0 else f"was killed by signal {-code}"
+        without = (
+            f"it {how}, and said nothing\n  the kernel's log may say why (dmesg | tail); or run the command yourself"
+        )
+        raise RunFailed(f"{' '.join([program, *arguments])}: {_last_words(done.stderr or done.stdout) or without}")
     return done.stdout.strip()
+
+
+def patiently(step: Callable[[], object], within_s: float, pause_s: float = 0.2) -> None:
+    """Does the step, again while it fails for a while: something may still use the device. Raises RunFailed."""
+    problems: list[RunFailed] = []
+
+    def is_done() -> bool:
+        try:
+            step()
+        except RunFailed as error:
+            problems.append(error)
+            return False
+        return True
+
+    if not until(is_done, within_s, pause_s):
+        raise problems[-1]
 
 
 def _last_words(text: str) -> str:
@@ -67,11 +86,6 @@ def _last_words(text: str) -> str:
     usage = next((number for number, line in enumerate(lines) if line.lower().startswith("usage")), 0)
     lines = lines[:usage] or lines
     return " ".join(lines)[-_LONGEST_WORDS:]
-
-
-def _without_words(code: int) -> str:
-    how = f"ended with exit code {code}" if code > 0 else f"was killed by signal {-code}"
-    return f"it {how}, and said nothing\n  the kernel's log may say why (dmesg | tail); or run the command yourself"
 
 
 # --- the locks of places where programs are at work -------------------------------------------------------------------
@@ -94,7 +108,7 @@ def alone_at(place: Path) -> Iterator[None]:
     except OSError as error:
         raise RunFailed(f"{place} can't be opened: {error.strerror}") from error
     try:
-        if not _is_locked(opened):
+        if not is_locked(opened):
             _wait(opened, place)
         _HELD.add(opened)
         yield
@@ -103,24 +117,11 @@ def alone_at(place: Path) -> Iterator[None]:
         os.close(opened)
 
 
-def _is_locked(opened: int) -> bool:
-    """Whether this process has the lock now. Some network file systems have no locks of folders: then none is waited
-    for.
-    """
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
 def _wait(opened: int, place: Path) -> None:
     left = holders_text(place) or "a process that can't be seen from here"
     # Without a log, Python writes warnings to stderr.
     logging.getLogger("storagelab").warning("waiting for %s, which a killed run left at work", left)
-    if not until(lambda: _is_locked(opened), _LONGEST_S, pause_s=0.05):
+    if not until(lambda: is_locked(opened), _LONGEST_S, pause_s=0.05):
         raise RunFailed(
             f"{left}, which a killed run left at work, has not ended after {_LONGEST_S:g} s; nothing is done\n"
             "  wait until it has ended, or kill it; then do this again"

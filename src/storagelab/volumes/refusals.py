@@ -8,15 +8,14 @@ from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import VolumeConfig
-from storagelab.volumes.drives import STABLE_NAMES, UNKNOWN_DATA, Drive, listed
-from storagelab.volumes.nvme import Formats
+from storagelab.volumes.drives import STABLE_NAMES, UNKNOWN_DATA, Drive, Formats, listed
 from storagelab.words.numbers import bytes_
 
 _UNEQUAL = 0.01
 """Drives of a RAID may differ in size by this share: makers round."""
 
 
-class Known(NamedTuple):
+class Background(NamedTuple):
     """What is known of a drive besides itself. `confirmed` is the drive as the user last confirmed it. `released`:
     this experiment used it before and left it blank. `formats` are those of an NVMe drive that is to be formatted."""
 
@@ -25,16 +24,18 @@ class Known(NamedTuple):
     formats: Formats | None = None
 
 
-NOTHING_KNOWN = Known()
+NOTHING_KNOWN = Background()
 
 
-def refuse(drive: Drive, volume: VolumeConfig, key: str, known: Known = NOTHING_KNOWN) -> None:
+def refuse(drive: Drive, volume: VolumeConfig, key: str, known: Background = NOTHING_KNOWN) -> None:
     """Raises PreflightError for the first reason not to touch the drive. `key` is that of the volume."""
     for error in refusals(drive, volume, key, known):
         raise error
 
 
-def refusals(drive: Drive, volume: VolumeConfig, key: str, known: Known = NOTHING_KNOWN) -> Iterator[PreflightError]:
+def refusals(
+    drive: Drive, volume: VolumeConfig, key: str, known: Background = NOTHING_KNOWN
+) -> Iterator[PreflightError]:
     """Each reason not to touch the drive."""
     devices = f"{key}.devices"
 
@@ -82,7 +83,7 @@ def _short(drive: Drive) -> str:
     return f"{drive.model or 'no model'}, serial {drive.serial or 'unknown'}, {drive.size_bytes:,} bytes"
 
 
-def _sector_refusals(drive: Drive, volume: VolumeConfig, key: str, known: Known) -> Iterator[PreflightError]:
+def _sector_refusals(drive: Drive, volume: VolumeConfig, key: str, known: Background) -> Iterator[PreflightError]:
     asked, at = volume.sector_bytes, f"{key}.sector_bytes"
     if asked is None or asked == drive.sector_bytes:
         return

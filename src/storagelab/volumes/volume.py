@@ -8,23 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine.disks import disk_of, size_bytes
 from storagelab.model.config import VolumeConfig
 from storagelab.model.limits import LimitConfig, effective
 from storagelab.model.measurement import Check
-from storagelab.volumes import (
-    by_hand,
-    cloud_disks,
-    file_systems,
-    layers,
-    limits,
-    loop_devices,
-    preparing,
-    programs,
-    queues,
-)
+from storagelab.volumes import block_devices, by_hand, file_systems, layers, limits, preparing, programs
 from storagelab.volumes.drives import Drive, uuids_on
 from storagelab.volumes.journal import Journal
 from storagelab.words.numbers import bytes_
@@ -33,15 +25,15 @@ _IMAGE, PLACE = "drive", "mounted"
 
 
 @dataclass
-class MadeVolume:
+class Volume:
     """A volume that was made: where it is, and what was read back of it. `facts` go into the run's environment."""
 
     name: str
     config: VolumeConfig
     path: Path
-    drive: limits.Limited | None = None
+    drive: limits.Limiter | None = None
     limit: LimitConfig | None = None
-    facts: dict[str, object] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
     drives: Sequence[Drive] = ()
     read_back: Callable[[], Iterable[Check]] = tuple
@@ -53,51 +45,45 @@ class MadeVolume:
     written_before: int = 0
     """What the drive of a made volume had written before it was made: the kernel goes on counting."""
 
-    def for_a_run(self) -> MadeVolume:
+    def for_a_run(self) -> Volume:
         """The same volume for one of several runs, as it is now."""
         return replace(self, facts=dict(self.facts), checks=list(self.read_back()))
 
     def written_bytes(self) -> int | None:
         """What was written to its drive since it was made, if it has one of its own."""
         device = self.facts.get("device")
-        return None if not self.config.has_own_drive else loop_devices.written_bytes(str(device)) - self.written_before
+        return None if not self.config.has_own_drive else block_devices.written_bytes(str(device)) - self.written_before
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
         """Limits the volume while the context lasts, as setting it up is not what is measured; and notes what was
         written to its drives. Raises RunFailed."""
-        before = preparing.with_life(self.facts.get("drives"), self.drives)
+        before = [preparing.written_in_life(drive) for drive in self.drives]
         with self._limited():
             yield
         self.checks += [
             one.model_copy(update={"name": f"{one.name}, at the end"}) for one in self.at_the_end() if not one.ok
         ]
         if self.drives:
-            self.facts["drives"] = preparing.with_written(before, self.drives)
+            self.facts["drives"] = preparing.with_written(self.facts["drives"], before, self.drives)
 
     @contextlib.contextmanager
     def _limited(self) -> Iterator[None]:
         if self.drive is None or self.limit is None:
             yield
             return
-        asked, burst = cloud_disks.rates(self.limit), self.limit.burst
-        if burst is None:
-            self.drive.set(asked)
-            self.checks += limits.checks(self.name, asked, self.drive.read())
-            try:
-                yield
-            finally:
-                self.drive.set({})  # the volume may be kept for further runs
-            return
-        bucket = limits.Bucket(self.drive, asked, burst)
-        self.begin = bucket.begin
-        try:
-            with bucket:
-                self.checks += limits.checks(self.name, bucket.rates, self.drive.read())
-                yield
-        finally:
-            self.drive.set({})
-        self.facts["burst"] = {"credits_left": round(bucket.credits), "empty_after_s": bucket.emptied_after_s}
+        asked, burst = limits.rates(self.limit), self.limit.burst
+        bucket = None if burst is None else limits.Bucket(self.drive, asked, burst)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.drive.set, {})  # the volume may be kept for further runs
+            if bucket is None:
+                self.drive.set(asked)
+            else:
+                self.begin = undo.enter_context(bucket).begin
+            self.checks += limits.checks(self.name, asked if bucket is None else bucket.rates, self.drive.read())
+            yield
+        if bucket is not None:
+            self.facts["burst"] = {"credits_left": round(bucket.credits), "empty_after_s": bucket.emptied_after_s}
 
 
 # --- before anything runs ---------------------------------------------------------------------------------------------
@@ -111,7 +97,7 @@ def check(name: str, volume: VolumeConfig, results: Path | None = None) -> tuple
     if not volume.has_own_drive:
         return ()
     filesystem = volume.filesystem or file_systems.DEFAULT
-    own = loop_devices.PROGRAMS if volume.devices is None else ()
+    own = block_devices.LOOP_PROGRAMS if volume.devices is None else ()
     programs.check((*own, *file_systems.PROGRAMS, file_systems.maker(filesystem)), key)
     layers.check(volume, key)
     found = preparing.check(name, volume, None if results is None else Journal(results))
@@ -146,13 +132,10 @@ def steps(name: str, volume: VolumeConfig, found: Sequence[Drive] = ()) -> Itera
     elif volume.prepare is not None:
         yield f"{name}: run the command {volume.prepare!r}"
     if volume.has_own_drive:
-        yield from (f"{name}: {step}{_for_root()}" for step in _steps(name, volume, found))
+        for_root = "" if os.geteuid() == 0 else " (only root may do this)"
+        yield from (f"{name}: {step}{for_root}" for step in _steps(name, volume, found))
     if volume.check is not None:
         yield f"{plain}: run the command {volume.check!r}, and store what it prints"
-
-
-def _for_root() -> str:
-    return "" if os.geteuid() == 0 else " (only root may do this)"
 
 
 def _steps(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
@@ -165,7 +148,7 @@ def _steps(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[
     options = f" {volume.mkfs_options}" if volume.mkfs_options else ""
     mounted = file_systems.with_trim(volume.mount_options, volume.trim) or "its defaults"
     yield f"{file_systems.maker(filesystem)}{options}, mounted with {mounted}"
-    yield from (f"{key} = {value}" for key, value in queues.asked_of(volume).items())
+    yield from (f"{key} = {value}" for key, value in block_devices.queue_asked(volume).items())
     if (limit := _limit(name, volume, found)) is not None:
         yield f"limited to {_limit_text(limit)}"
     yield from preparing.put_back_steps(volume, found)
@@ -175,14 +158,14 @@ def _limit(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> LimitConf
     """The volume's limit with its figures."""
     if volume.limit is None:
         return None
-    return cloud_disks.resolved(volume.limit, volume.file_bytes or _smallest(volume, found), f"volumes.{name}.limit")
+    return limits.resolved(volume.limit, volume.file_bytes or _smallest(volume, found), f"volumes.{name}.limit")
 
 
 def warnings(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
     """What is given up by the volume's keys, or does not hold as it is written."""
     yield from file_systems.warnings(name, volume.mount_options)
     if volume.has_own_drive and (limit := _limit(name, volume, found)) is not None:
-        yield from limits.warnings(name, cloud_disks.rates(limit))
+        yield from limits.warnings(name, limits.rates(limit))
 
 
 def _limit_text(limit: LimitConfig) -> str:
@@ -205,16 +188,16 @@ def _limit_text(limit: LimitConfig) -> str:
 def made(
     name: str, volume: VolumeConfig, folder: Path, spec_folder: Path, levels: Mapping[str, object],
     results: Path | None = None,
-) -> Iterator[MadeVolume]:  # fmt: skip
+) -> Iterator[Volume]:  # fmt: skip
     """Makes the volume. `folder` is the experiment's own on the volume's path, empty; `results` holds its results.
     Raises RunFailed.
     """
     variables = by_hand.environment(name, by_hand.keys_of(volume), levels)
-    facts: dict[str, object] = {}
+    facts: dict[str, Any] = {}
     if volume.prepare is not None and not volume.by_hand:
         facts["prepare"] = by_hand.run(volume.prepare, spec_folder, variables, f"volumes.{name}.prepare")
     with contextlib.ExitStack() as undo:
-        one = MadeVolume(name, volume, (spec_folder / (volume.path or "")).expanduser(), facts=facts)
+        one = Volume(name, volume, (spec_folder / (volume.path or "")).expanduser(), facts=facts)
         if volume.has_own_drive:
             one = _on_own_drive(undo, name, volume, folder, facts, results)
         as_made = one.read_back
@@ -230,14 +213,14 @@ def made(
         yield one
 
 
-def _told(name: str, command: str, folder: Path, variables: Mapping[str, str], facts: dict[str, object]) -> Check:
+def _told(name: str, command: str, folder: Path, variables: Mapping[str, str], facts: dict[str, Any]) -> Check:
     """What the user's command says about the volume; it says how the volume is, not whether that is right."""
-    what = f"check of volume {name}"
+    got = "0"
     try:
         facts["check"] = by_hand.run(command, folder, variables, f"volumes.{name}.check")
     except RunFailed as error:
-        return Check(name=what, asked="exit code 0", got=str(error), ok=False, read_from="the command")
-    return Check(name=what, asked="exit code 0", got="0", ok=True, read_from="the command")
+        got = str(error)
+    return Check(name=f"check of volume {name}", asked="exit code 0", got=got, ok=got == "0", read_from="the command")
 
 
 @dataclass
@@ -251,54 +234,50 @@ class _Base:
     drives: Sequence[Drive] = ()
     journal: Journal | None = None
 
-    def note_queues(self, asked: Mapping[str, str | int]) -> None:
-        """Writes into the journal of the drives which settings of their queues are changed."""
-        for drive in self.drives:
-            if self.journal is not None and asked:
-                self.journal.queue(drive, queues.now(drive.name, asked))
-
-    def note_made(self) -> None:
-        """Writes into the journal of the drives what lies on them now."""
+    def note(self, event: Callable[[Journal, Drive], object]) -> None:
+        """Writes an event into the journal of each of the drives."""
         for drive in self.drives:
             if self.journal is not None:
-                self.journal.made(drive, uuids_on(drive.name))
+                event(self.journal, drive)
 
     def announce(self, what: str) -> None:
-        """Writes what is done next into the journal of the drives."""
-        for drive in self.drives:
-            if self.journal is not None:
-                self.journal.step(drive, what)
+        """Notes what is done next."""
+        self.note(lambda journal, drive: journal.step(drive, what))
 
 
 def _on_own_drive(
-    undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, object],
+    undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, Any],
     results: Path | None,
-) -> MadeVolume:  # fmt: skip
+) -> Volume:  # fmt: skip
     """The drive or the drives, then the layers, the file system, the queue and the limit."""
     undo.enter_context(programs.alone_at(folder))
     base = (_file if volume.file_bytes is not None else _drives)(undo, name, volume, folder, facts, results)
     for step in layers.steps(volume):
         base.announce(step)
     stack = undo.enter_context(layers.stacked(name, volume, base.devices, base.uuids))
-    device, filesystem = stack.device, volume.filesystem or file_systems.DEFAULT
-    whole = queues.disk_of(device)
-    disks = dict.fromkeys(map(queues.disk_of, base.devices))
-    base.note_queues(queues.asked_of(volume))
+    device, filesystem, queue = (
+        stack.device,
+        volume.filesystem or file_systems.DEFAULT,
+        block_devices.queue_asked(volume),
+    )
+    disks = dict.fromkeys(map(disk_of, base.devices))
+    if queue:
+        base.note(lambda journal, drive: journal.queue(drive, block_devices.queue_now(drive.name, queue)))
     for disk in disks:
-        undo.enter_context(queues.set_to(disk, queues.asked_of(volume)))
+        undo.enter_context(block_devices.queue_set_to(disk, queue))
     base.announce(file_systems.maker(filesystem))
-    written = loop_devices.written_bytes(device)
+    written = block_devices.written_bytes(device)
     is_lowest = volume.raid_level is None and volume.encryption is None  # a device that delays shows what lies on it
     with _naming(f"volumes.{name}.mkfs_options", volume.mkfs_options):
         file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options, base.uuids[0] if is_lowest else None)
-    base.note_made()
+    base.note(lambda journal, drive: journal.made(drive, uuids_on(drive.name)))
     place, options = folder / PLACE, file_systems.with_trim(volume.mount_options, volume.trim)
     with _naming(f"volumes.{name}.mount_options", volume.mount_options):
         undo.enter_context(file_systems.mounted(f"/dev/{device}", place, filesystem, options))
     drive = limit = None
     if volume.limit is not None:
-        drive = undo.enter_context(limits.limited(whole))  # left first: the last writes need no limit
-        limit = cloud_disks.resolved(volume.limit, loop_devices.size_bytes(device), f"volumes.{name}.limit")
+        drive = undo.enter_context(limits.limited(disk_of(device)))  # left first: the last writes need no limit
+        limit = limits.resolved(volume.limit, size_bytes(device), f"volumes.{name}.limit")
         facts["limit"] = limit.model_dump(exclude_none=True)
     facts |= {"device": device, "mkfs_options": volume.mkfs_options or "", **stack.facts}
 
@@ -306,10 +285,10 @@ def _on_own_drive(
         yield from base.read_back()
         yield from stack.read_back()
         for disk in disks:
-            yield from queues.checks(name, disk, queues.asked_of(volume))
+            yield from block_devices.queue_checks(name, disk, queue)
         yield from file_systems.checks(name, place, filesystem, volume.mount_options, volume.trim)
 
-    return MadeVolume(
+    return Volume(
         name, volume, place, drive, limit, facts, drives=base.drives, read_back=read_back, at_the_end=stack.read_back,
         written_before=written,
     )  # fmt: skip
@@ -327,37 +306,32 @@ def _naming(key: str, value: str | None) -> Iterator[None]:
 
 
 def _file(
-    undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, object], _: Path | None
+    undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, Any], _: Path | None
 ) -> _Base:
     assert volume.file_bytes is not None
-    device = undo.enter_context(loop_devices.attached(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
-    facts["file_bytes"] = loop_devices.size_bytes(device)
-    return _Base([device], partial(_file_checks, name, volume, device), [uuid4()])
+    device = undo.enter_context(block_devices.made_of_file(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
+    facts["file_bytes"] = size_bytes(device)
+
+    def read_back() -> Iterator[Check]:
+        pairs = {
+            "size": (volume.file_bytes, size_bytes(device)), "direct I/O": (True, block_devices.is_direct(device)),
+            "sector": (volume.sector_bytes, block_devices.sector_bytes(device)),
+        }  # fmt: skip
+        return block_devices.compared(name, pairs, "/sys/class/block")
+
+    return _Base([device], read_back, [uuid4()])
 
 
 def _drives(
-    undo: contextlib.ExitStack, name: str, volume: VolumeConfig, _: Path, facts: dict[str, object], results: Path | None
+    undo: contextlib.ExitStack, name: str, volume: VolumeConfig, _: Path, facts: dict[str, Any], results: Path | None
 ) -> _Base:
     if results is None:
         raise RunFailed(f"volumes.{name}.devices: without a folder of results, storagelab keeps no journal of drives")
-    journal = Journal(results)
-    uuids = [uuid4() for _ in volume.devices or ()]
+    journal, uuids = Journal(results), [uuid4() for _ in volume.devices or ()]
     used = undo.enter_context(preparing.prepared(name, volume, journal, uuids))
     facts["drives"] = preparing.facts(used)
     drives = [drive for drive, _ in used]
     return _Base([device for _, device in used], partial(preparing.checks, name, volume, used), uuids, drives, journal)
-
-
-def _file_checks(name: str, volume: VolumeConfig, device: str) -> Iterator[Check]:
-    compared = {
-        "size": (volume.file_bytes, loop_devices.size_bytes(device)),
-        "direct I/O": (True, loop_devices.is_direct(device)),
-        "sector": (volume.sector_bytes, queues.sector_bytes(device)),
-    }
-    for what, (asked, got) in compared.items():
-        if asked is not None:
-            check_name = f"{what} of volume {name}"
-            yield Check(name=check_name, asked=str(asked), got=str(got), ok=asked == got, read_from="/sys/class/block")
 
 
 def remove_left(folders: Sequence[Path]) -> None:
@@ -366,9 +340,9 @@ def remove_left(folders: Sequence[Path]) -> None:
         with programs.alone_at(folder):
             for place in file_systems.left_in(folder):
                 file_systems.unmount(place)
-            for device in loop_devices.left_in(folder):
+            for device in block_devices.loop_devices_in(folder):
                 if limits.groups() is not None:
-                    limits.Limited(device).set({})
+                    limits.Limiter(device).set({})
                 programs.said("losetup", "--detach", f"/dev/{device}")
 
 

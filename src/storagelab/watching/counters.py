@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from storagelab.machine import procfs
+from storagelab.machine import processes
+from storagelab.machine.control_groups import Throttling
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.devices import difference as difference_of_devices
-from storagelab.machine.procfs import Throttling
 from storagelab.model.measurement import HELD_BACK, THROTTLED, Check, held_back
 from storagelab.watching.pace import Standstill
 
@@ -48,7 +48,7 @@ class MachineCounters:
         self._began = self._ended = self._read()
 
     def _read(self) -> tuple[dict[str, float], dict[str, float]]:
-        return self._devices.read(), procfs.read_cpu_time(self._server_process)
+        return self._devices.read(), processes.read_cpu_time(self._server_process)
 
     def look(self) -> None:
         """Reads the processes; to be called every 0.2 s, to see one that ends before the run does, or stands still."""
@@ -65,7 +65,7 @@ class MachineCounters:
         (devices_before, cpu_before), (devices_after, cpu_after) = self._began, self._ended
         groups = {
             "volumes": difference_of_devices(devices_before, devices_after),
-            "cpu": procfs.difference(cpu_before, cpu_after) | self._throttled,
+            "cpu": processes.cpu_time_between(cpu_before, cpu_after) | self._throttled,
         }  # fmt: skip
         if with_checkpoint:
             groups["volumes, final checkpoint"] = difference_of_devices(devices_after, self._devices.read())

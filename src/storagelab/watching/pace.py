@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from storagelab.machine.processes import stat_fields
-from storagelab.machine.procfs import GONE, RUNNABLE
+from storagelab.machine.processes import GONE, RUNNABLE, stat_fields
 from storagelab.model.measurement import WATCHED, Check, ObserverCost, TimeSeries
 from storagelab.model.waits import EventTicks
 from storagelab.watching.wait_events import Event

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from storagelab.machine.host import usable_cpus
-from storagelab.machine.procfs import GONE, SchedStat, Switches, TaskView
+from storagelab.machine.processes import GONE, SchedStat, Switches, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
 from storagelab.model.waits import NS, CountedWaits, EventTicks, SampledWaits

@@ -22,10 +22,9 @@ from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.model.target import Progress, State, Target
 from storagelab.stopping import uninterrupted
 from storagelab.version import __version__
-from storagelab.volumes import for_block as kept_volumes
-from storagelab.volumes import for_run as made_volumes
+from storagelab.volumes import for_runs
 from storagelab.volumes.folders import Folders, Site
-from storagelab.volumes.for_block import KeptVolumes
+from storagelab.volumes.for_runs import BlockVolumes
 from storagelab.watching.counters import MachineCounters
 from storagelab.watching.pace import check_watching
 
@@ -38,7 +37,7 @@ _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 class RawBlock:
     """All runs of one block. They don't depend on each other, except through the state of the drive."""
 
-    def __init__(self, block: PlannedBlock, site: Site, volumes: KeptVolumes) -> None:
+    def __init__(self, block: PlannedBlock, site: Site, volumes: BlockVolumes) -> None:
         self._block, self._site, self._volumes = block, site, volumes
         self._fio = fio.find()
         self._folders: dict[Path, Folders] = {}
@@ -52,8 +51,8 @@ class RawBlock:
     def open(self, planned: PlannedRun) -> Iterator[Target]:
         """Writes the file before the first run on a volume. Raises RunFailed."""
         cell = self._block.cell_of(planned)
-        opening = self._alone if made_volumes.wanted(cell.config) else self._shared
-        with kept_volumes.opened(cell, self._site, opening, self._volumes) as target:
+        opening = self._alone if for_runs.wanted(cell.config) else self._shared
+        with for_runs.opened(cell, self._site, opening, self._volumes) as target:
             yield target
 
     @contextmanager
@@ -119,7 +118,7 @@ class RawBlock:
 @contextmanager
 def opened(block: PlannedBlock, site: Site, state: State) -> Iterator[RawBlock]:
     """Leaves no file behind, whatever happens."""
-    with kept_volumes.kept(block, site, state) as volumes:
+    with for_runs.kept(block, site, state) as volumes:
         raw = RawBlock(block, site, volumes)
         try:
             yield raw

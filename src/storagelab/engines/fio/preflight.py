@@ -14,7 +14,7 @@ from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.model.target import Preflight, VolumeNeed
-from storagelab.servers.volume_checks import volume_needs
+from storagelab.servers.space import volume_needs
 from storagelab.volumes.folders import Site
 
 _READ_AS_IT_IS = (

@@ -20,7 +20,7 @@ from storagelab.loads.fio import Fio, Job
 from storagelab.loads.raw_outcome import Direction, Done, Outcome, Place
 from storagelab.loads.traces import Trace, late_figures, read, replay_figures
 from storagelab.machine import temporary
-from storagelab.machine.unprivileged import end_with_parent
+from storagelab.machine.rights import end_with_parent
 from storagelab.model.config import Config
 from storagelab.model.latency import latency_of_table
 from storagelab.model.loads.base import Load, of_class

@@ -33,10 +33,11 @@ from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.run.engine import Engine
 from storagelab.run.one_run import OneRun as Composed
+from storagelab.servers import places
 from storagelab.servers.attached import Decoys, dropping_leftovers, dsn_of
-from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Sessions, System, tables_of
+from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Sessions, System
+from storagelab.servers.places import tables_of
 from storagelab.stopping import uninterrupted
-from storagelab.volumes import places
 from storagelab.volumes.folders import Site
 from storagelab.watching.counters import Counters, counting
 

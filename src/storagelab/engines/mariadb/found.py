@@ -11,7 +11,7 @@ from storagelab.engines.mariadb import connecting
 from storagelab.engines.mariadb.connecting import Connection, ask
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Scalar
-from storagelab.servers.found import Found
+from storagelab.servers.attached import RunningServer as Found
 
 _OF_STORAGE = (
     "innodb_buffer_pool_size", "innodb_change_buffering", "innodb_doublewrite", "innodb_file_per_table",

@@ -23,14 +23,13 @@ from storagelab.errors import DataRefused, RunFailed
 from storagelab.loads.clients import Clients, ask_by_sysbench
 from storagelab.loads.running import Generator
 from storagelab.loads.tables import GeneratedTables, L
-from storagelab.machine.unprivileged import make_folder
+from storagelab.machine.rights import make_folder
 from storagelab.model.config import Config
 from storagelab.model.hints import shown
 from storagelab.model.measurement import Check
 from storagelab.model.objects import KEY, TEMPORARY, Object
 from storagelab.servers.attached import OWNERSHIP
-from storagelab.servers.objects import changed_files, check_files, refuse_misfits
-from storagelab.servers.steps import check_same
+from storagelab.servers.places import changed_files, check_files, check_same, refuse_misfits
 from storagelab.volumes.folders import Folders
 
 _PRIMARY_KEY = """

@@ -14,9 +14,8 @@ from storagelab.loads.sysbench import TABLE as GENERATED_TABLE
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.servers.attached import OWNERSHIP, foreign
-from storagelab.servers.steps import check_places, check_same
+from storagelab.servers.places import Places, check_places, check_same
 from storagelab.volumes.folders import Folders
-from storagelab.volumes.places import Places
 
 TABLE = "my_big_table"
 MARK = "made_by_storagelab"

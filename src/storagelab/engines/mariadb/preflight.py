@@ -19,20 +19,20 @@ from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.model.target import Preflight
 from storagelab.servers import attached as attaching
-from storagelab.servers import cell_checks as checking
-from storagelab.servers import templates
+from storagelab.servers import places, space, templates
 from storagelab.servers.attached import quoting
-from storagelab.servers.cell_checks import Memory, by_how, check_generators, memory_notes
-from storagelab.servers.interfaces import tables_of
-from storagelab.servers.objects import share_on
-from storagelab.servers.steps import by_server
-from storagelab.servers.volume_checks import (
+from storagelab.servers.interfaces import by_server
+from storagelab.servers.places import share_on, tables_of
+from storagelab.servers.space import (
+    Memory,
+    by_how,
     check_between_runs,
     check_folder_for_server,
+    check_generators,
     check_place_names,
+    memory_notes,
     volume_needs,
 )
-from storagelab.volumes import places
 from storagelab.volumes.folders import Site
 
 # What a row takes on disk, measured on 10.11 and rounded up; includes half-full pages.
@@ -127,7 +127,7 @@ def _check_on_server(connection: Connection, facts: connecting.ServerFacts, conf
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
     if config.generated:
-        known = checking.data_bytes(config.generated_load, tables_of(config).unit_bytes)
+        known = space.data_bytes(config.generated_load, tables_of(config).unit_bytes)
         rows, row_bytes_known = known or 0, 1  # what the user's own files make is unknown before the run
     else:
         rows, row_bytes_known = config.insert_load.rows, _RANDOM_ROW_BYTES
@@ -150,9 +150,9 @@ def _bytes_on(config: Config, volume: str) -> int:
 def _private_memory(config: Config) -> Memory:
     direct = str(private_settings(config).get("innodb_flush_method", "O_DIRECT")).upper().startswith("O_DIRECT")
     buffers = bytes_of(config, _BUFFERS, _DEFAULT_BUFFERS_BYTES)
-    return Memory(_BUFFERS, buffers, checking.here(), cached=not direct)
+    return Memory(_BUFFERS, buffers, space.memory_here(), cached=not direct)
 
 
 def _memory_of(facts: connecting.ServerFacts, _config: Config) -> Memory:
-    machine = checking.here() if facts.on_this_machine else None
+    machine = space.memory_here() if facts.on_this_machine else None
     return Memory(_BUFFERS, facts.buffers_bytes, machine, cached=not facts.direct)

@@ -28,7 +28,8 @@ from storagelab.model.config import Config
 from storagelab.model.loads.sql import Sql
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
-from storagelab.servers.interfaces import Reach, tables_of
+from storagelab.servers.interfaces import Reach
+from storagelab.servers.places import tables_of
 from storagelab.servers.programs import environment
 from storagelab.spec.given_files import begin_of
 from storagelab.volumes.folders import Site

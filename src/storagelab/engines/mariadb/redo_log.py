@@ -9,7 +9,7 @@ from storagelab.engines.mariadb.settings import bytes_of
 from storagelab.loads.cycles import FULL, concerns
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
-from storagelab.servers.steps import by_server
+from storagelab.servers.interfaces import by_server
 
 SIZE, DEFAULT_BYTES = "innodb_log_file_size", 96 * 2**20
 _ROOM = 0.78

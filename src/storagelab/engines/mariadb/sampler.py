@@ -16,7 +16,7 @@ from typing import NamedTuple
 from storagelab.engines.mariadb.connecting import Connection, ask, close, words_of
 from storagelab.engines.mariadb.events import COMMIT, COMMIT_STATE, GATE, IDLE, counts_waits, event_of, is_counted
 from storagelab.engines.mariadb.loads.inserts import PROGRESS
-from storagelab.machine.procfs import GONE, RUNNABLE, TaskView
+from storagelab.machine.processes import GONE, RUNNABLE, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import Resource, WaitingTask
 from storagelab.model.waits import NO_EVENT, UNINSTRUMENTED, CountedWait, CountedWaits

@@ -11,7 +11,7 @@ from storagelab.loads.cycles import concerns
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
 from storagelab.model.target import CheckpointCycle
-from storagelab.servers.steps import by_server
+from storagelab.servers.interfaces import by_server
 from storagelab.spec.units import parse_bytes, parse_seconds
 
 _BEGUN: Mapping[int, LiteralString] = {

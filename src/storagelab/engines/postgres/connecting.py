@@ -31,8 +31,8 @@ from storagelab.servers.attached import (
     process_age_s,
     require,
 )
+from storagelab.servers.places import Places, remote_name
 from storagelab.servers.redact import hidden
-from storagelab.volumes.places import Places, remote_name
 
 Connection = psycopg.Connection[Any]
 VARIABLES = "PG"

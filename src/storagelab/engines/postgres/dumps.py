@@ -10,7 +10,7 @@ from pathlib import Path
 from storagelab.engines.postgres import reaching as programs
 from storagelab.errors import PreflightError
 from storagelab.loads.restoring import Change, version_in
-from storagelab.machine.unprivileged import as_server
+from storagelab.machine.rights import as_server
 from storagelab.model.objects import Object
 from storagelab.servers.programs import environment, installation, run
 from storagelab.spec.given_files import begin_of

@@ -21,16 +21,17 @@ from storagelab.engines.postgres.sampler import Sampler
 from storagelab.engines.postgres.server import STARTER, Server
 from storagelab.machine.disks import parse_mounts
 from storagelab.machine.doctor import Ability, ability
-from storagelab.machine.unprivileged import unprivileged
+from storagelab.machine.rights import unprivileged
 from storagelab.model import prepared
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.run.engine import Engine
 from storagelab.run.one_run import OneRun as Composed
+from storagelab.servers import places
 from storagelab.servers.attached import Decoys, dropping_leftovers, quoting
-from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Sessions, System, tables_of
+from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Sessions, System
+from storagelab.servers.places import tables_of
 from storagelab.stopping import uninterrupted
-from storagelab.volumes import places
 from storagelab.volumes.folders import Site
 from storagelab.watching.counters import Counters, counting
 

@@ -10,8 +10,8 @@ import psycopg
 from storagelab.engines.postgres import connecting
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Scalar
-from storagelab.servers.attached import quoting
-from storagelab.servers.found import Found, volume_name
+from storagelab.servers.attached import RunningServer as Found
+from storagelab.servers.attached import quoting, volume_name
 
 _OF_STORAGE = [
     "bgwriter_delay", "bgwriter_lru_maxpages", "checkpoint_completion_target", "checkpoint_timeout", "commit_delay",

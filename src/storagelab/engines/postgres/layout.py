@@ -22,10 +22,10 @@ from storagelab.model.config import Config
 from storagelab.servers import templates
 from storagelab.servers.attached import OWNERSHIP, foreign
 from storagelab.servers.interfaces import System
+from storagelab.servers.places import Places, remote_name
 from storagelab.servers.server import Attached
-from storagelab.servers.templates import Restored
+from storagelab.servers.templates import Restoration as Restored
 from storagelab.volumes.folders import Folders, Site
-from storagelab.volumes.places import Places, remote_name
 
 # --- kept ------------------------------------------------------------------------------------------------------------
 #

@@ -23,21 +23,21 @@ from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.model.target import Preflight
 from storagelab.servers import attached as attaching
-from storagelab.servers import cell_checks as checking
-from storagelab.servers import templates
+from storagelab.servers import places, space, templates
 from storagelab.servers.attached import quoting
-from storagelab.servers.cell_checks import Memory, by_how, check_generators, memory_notes
-from storagelab.servers.interfaces import tables_of
-from storagelab.servers.objects import share_on
-from storagelab.servers.steps import by_server
-from storagelab.servers.volume_checks import (
+from storagelab.servers.interfaces import by_server
+from storagelab.servers.places import share_on, tables_of
+from storagelab.servers.space import (
+    Memory,
+    by_how,
     check_between_runs,
     check_folder_for_server,
+    check_generators,
     check_place_names,
+    memory_notes,
     volume_needs,
 )
 from storagelab.spec.units import parse_bytes
-from storagelab.volumes import places
 from storagelab.volumes.folders import Site
 
 # What a row takes on disk, measured on 18.4 and rounded up: heap and index (half-full pages included), and log.
@@ -168,7 +168,7 @@ def _bytes_on(config: Config, volume: str) -> int:
 
 
 def _data_bytes(config: Config) -> int:
-    return checking.data_bytes(config.generated_load, tables_of(config).unit_bytes) or 0
+    return space.data_bytes(config.generated_load, tables_of(config).unit_bytes) or 0
 
 
 def _copied_bytes_on(config: Config, volume: str) -> int:
@@ -218,11 +218,11 @@ def _server_bytes_on(config: Config, volume: str, log_bytes: float, overshoot: f
 def _private_memory(config: Config) -> Memory:
     direct = "data" in str(config.target.settings.get("debug_io_direct", ""))
     buffers_bytes = _size(config, "shared_buffers", 128 * 2**20, _PAGE_BYTES)
-    return Memory("shared_buffers", buffers_bytes, checking.here(), cached=not direct)
+    return Memory("shared_buffers", buffers_bytes, space.memory_here(), cached=not direct)
 
 
 def _memory_of(facts: connecting.ServerFacts, _config: Config) -> Memory:
-    machine = checking.here() if facts.on_this_machine else None
+    machine = space.memory_here() if facts.on_this_machine else None
     return Memory("shared_buffers", facts.buffers_bytes, machine, cached=not facts.direct)
 
 

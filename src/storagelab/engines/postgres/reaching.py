@@ -22,12 +22,12 @@ from storagelab.engines.postgres.settings import OLDEST_MAJOR, private_settings,
 from storagelab.errors import PreflightError
 from storagelab.loads import clients as programs
 from storagelab.loads.clients import Clients
-from storagelab.machine.procfs import TaskView
+from storagelab.machine.processes import TaskView
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.servers.interfaces import Reach, tables_of
+from storagelab.servers.interfaces import Reach
+from storagelab.servers.places import check_same, tables_of
 from storagelab.servers.programs import environment, installation, version_output
-from storagelab.servers.steps import check_same
 from storagelab.volumes.folders import Site
 from storagelab.watching.counters import Counters
 

@@ -18,7 +18,7 @@ from psycopg import pq
 
 from storagelab.engines.postgres.connecting import Connection
 from storagelab.engines.postgres.events import BARRIER, IDLE, event_of
-from storagelab.machine.procfs import STOPPED, TaskView
+from storagelab.machine.processes import STOPPED, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import Resource, WaitingTask
 from storagelab.model.waits import NO_EVENT, SampledWaits

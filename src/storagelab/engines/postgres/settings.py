@@ -13,13 +13,12 @@ from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.machine import temporary
-from storagelab.machine.privileged import LOADS_CODE, RUNS_PROGRAM, by_value
-from storagelab.machine.unprivileged import as_server, give_to_server
+from storagelab.machine.rights import LOADS_CODE, RUNS_PROGRAM, as_server, by_value, give_to_server
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
 from storagelab.servers.private import Settings, changes, refuse_own
 from storagelab.servers.programs import BIN_DIR, Programs, environment, installation, run, version_output
-from storagelab.servers.steps import SPARE_CONNECTIONS
+from storagelab.servers.starting import SPARE_CONNECTIONS
 
 # --- binaries --------------------------------------------------------------------------------------------------------
 #

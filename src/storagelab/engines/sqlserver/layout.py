@@ -21,7 +21,7 @@ from storagelab.model.measurement import Check
 from storagelab.model.objects import Object
 from storagelab.servers.attached import OWNERSHIP, foreign
 from storagelab.servers.interfaces import Reach
-from storagelab.servers.steps import check_same
+from storagelab.servers.places import check_same
 
 FILEGROUP = "storagelab_data"
 TABLE_OBJECT = Object((TABLE,), "table", "dbo")

@@ -14,9 +14,9 @@ from storagelab.model.config import Config
 from storagelab.model.objects import KEY, TABLES
 from storagelab.model.plan import Plan
 from storagelab.model.target import Preflight, VolumeNeed
+from storagelab.servers import places
 from storagelab.servers.attached import key_of, quoting
-from storagelab.servers.steps import by_server
-from storagelab.volumes import places
+from storagelab.servers.interfaces import by_server
 from storagelab.volumes.folders import Site
 
 DRIVES = "SELECT fixed_drive_path, drive_type_desc, free_space_in_bytes FROM sys.dm_os_enumerate_fixed_drives"

@@ -11,7 +11,7 @@ from storagelab.engines.sqlserver.connecting import DriverError, Session, words_
 from storagelab.errors import RunFailed
 from storagelab.loads.inserting import ThreadedSessions
 from storagelab.model.loads.inserts import InsertLoad
-from storagelab.servers.steps import GATE_TIMEOUT_S, rows_per_report
+from storagelab.servers.interfaces import GATE_TIMEOUT_S, rows_per_report
 from storagelab.watching.clocks import Loop
 
 TABLE = "MyBigTable"

@@ -9,7 +9,7 @@ from rich.console import Console
 from storagelab.drives.sizing import OUTSTANDING, Sizing
 from storagelab.profiles import Profile
 from storagelab.report.text.columns import Column, print_paragraph, print_table
-from storagelab.volumes.cloud_disks import CloudDisk
+from storagelab.volumes.limits import CloudDisk
 from storagelab.words.numbers import bytes_, capacity, quantity_text, significant
 
 

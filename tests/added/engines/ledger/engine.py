@@ -17,7 +17,7 @@ from storagelab.model.plan import Cell, Plan
 from storagelab.model.target import Preflight, Progress, Target
 from storagelab.run.engine import Engine
 from storagelab.servers.durability import judged
-from storagelab.servers.volume_checks import volume_needs
+from storagelab.servers.space import volume_needs
 from storagelab.volumes.folders import Folders, Site
 
 

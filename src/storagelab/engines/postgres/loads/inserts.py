@@ -23,7 +23,8 @@ from storagelab.errors import RunFailed
 from storagelab.loads.inserting import InsertingSessions
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
-from storagelab.servers.steps import POLL_S, await_gate, check_places, check_same, rows_per_report
+from storagelab.servers.interfaces import POLL_S, await_gate, rows_per_report
+from storagelab.servers.places import check_places, check_same
 from storagelab.watching.clocks import Loop
 
 # --- workload --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Runs the programs of a database server without root's rights, in their own folders, and ends them with storagelab.
+"""What a server may do: its programs run without root's rights, in their own folders, and end with storagelab; and what
+a spec's settings would let them do beyond that.
 
 Under root they run as another user, `nobody`. The accounts `postgres` and `mysql` would work as well, but may own the
 databases of other servers on this machine, which a spec's settings must not reach.
@@ -9,15 +10,21 @@ from __future__ import annotations
 import ctypes
 import os
 import pwd
+import re
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
 from storagelab.errors import PreflightError
-from storagelab.model.values import Frozen
+from storagelab.model.config import Config
+from storagelab.model.hints import shown
+from storagelab.model.plan import Plan
+from storagelab.model.values import Frozen, Scalar
 
 # --- passage ---------------------------------------------------------------------------------------------------------
 #
@@ -71,7 +78,7 @@ def _may_pass(folder: Path, uid: int, gid: int) -> bool:
 def may_cover() -> bool:
     """Whether this process may give a child its own view of the file system. In a container it usually may not."""
     try:
-        subprocess.run(["true"], check=True, preexec_fn=partial(_unshare))
+        subprocess.run(["true"], check=True, preexec_fn=_unshare)
     except (OSError, subprocess.SubprocessError):
         return False
     return True
@@ -159,13 +166,16 @@ def as_server(*reach: Path) -> Callable[[], None] | None:
     return partial(_become, owner, ways)
 
 
-def check_may_enter(folder: Path) -> None:
-    """Tries whether a server can reach what will be made in this folder. Raises PreflightError that names the
-    obstructing folder.
+def check_may_enter(folder: Path, key: str | None = None) -> None:
+    """Tries whether a server can reach what will be made in this folder: root may go anywhere, but the server runs
+    without root's rights. Raises PreflightError that names the obstructing folder, and the spec's `key`.
     """
-    tried = subprocess.run(["test", "-x", str(folder)], check=False, preexec_fn=as_server(folder / "to be made"))
-    if tried.returncode != 0:
-        raise _closed(shut_out_at(folder) or folder)
+    try:
+        tried = subprocess.run(["test", "-x", str(folder)], check=False, preexec_fn=as_server(folder / "to be made"))
+        if tried.returncode != 0:
+            raise _closed(shut_out_at(folder) or folder)
+    except PreflightError as error:
+        raise PreflightError(error.problem, key=key, hint=error.hint) from error
 
 
 def shut_out_at(path: Path) -> Path | None:
@@ -184,8 +194,7 @@ def _closed(folder: Path) -> PreflightError:
 
 def give_to_server(*paths: Path) -> None:
     """Give files and folders to the server; a folder last, since its owner may replace its files by links."""
-    owner = unprivileged().owner
-    if owner is not None:
+    if (owner := unprivileged().owner) is not None:
         give(owner, *paths)
 
 
@@ -197,10 +206,8 @@ def give(owner: tuple[int, int], *paths: Path) -> None:
 def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
     """Make an empty folder for the server, with mode 0700 as PostgreSQL demands, for `owner` (uid, gid) if given."""
     folder.mkdir(mode=0o700, parents=True)
-    if owner is not None:
+    if (owner := owner or unprivileged().owner) is not None:
         give(owner, folder)
-    else:
-        give_to_server(folder)
 
 
 # --- in the child ----------------------------------------------------------------------------------------------------
@@ -221,3 +228,77 @@ def _become(owner: tuple[int, int], ways: Sequence[Cover]) -> None:
 def end_with_parent(by: signal.Signals = signal.SIGQUIT) -> None:
     """Make Linux stop the program at once if storagelab is killed, so that nothing keeps running."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, by)
+
+
+# --- settings that do more than configure -----------------------------------------------------------------------------
+
+RUNS_PROGRAM = "makes the server run a program"
+LOADS_CODE = "makes the server load code"
+GOES_ELSEWHERE = "makes the server use files outside its own folders"
+FLAG = "--allow-commands"
+
+# An absolute path, or one that leaves its folder; also inside a list.
+_ELSEWHERE = re.compile(r"(?:^|[\s:;,='\"])(?:[/~]|[A-Za-z]:\\)|(?:^|[\s:;,='\"/])\.\.(?:/|$)")
+
+PrivilegeOf = Callable[[str, Scalar], str | None]
+"""What a setting with this name and value makes its server do, as the engine knows it; None = nothing special."""
+
+
+class Privilege(Frozen):
+    """A key of the spec whose value does more than configure: `does` says what."""
+
+    key: str
+    value: Scalar
+    does: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.key} = {shown(self.value)} {self.does}"
+
+
+def by_value(value: Scalar) -> str | None:
+    """What such a value does in any setting."""
+    return GOES_ELSEWHERE if isinstance(value, str) and _ELSEWHERE.search(value) else None
+
+
+def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) -> tuple[Privilege, ...]:
+    """The privileged settings of all cells, each once, and folders of programs that others may have written."""
+    found: dict[Privilege, None] = {}
+    for config in (cell.config for cell in plan.cells):
+        if (folder := config.target.bin_dir) and (why := _whose_programs(Path(folder).expanduser())):
+            found[Privilege(key="target.bin_dir", value=folder, does=why)] = None
+        for name, value in config.target.settings.items():
+            does = of_engine(config)(name, value) if value != "" else None
+            if does is not None:
+                found[Privilege(key=f"target.settings.{name}", value=value, does=does)] = None
+    return tuple(found)
+
+
+def _whose_programs(folder: Path) -> str:
+    """Why the programs of a folder may be somebody else's; "" if only root and the current user can have put them
+    there.
+    """
+    if not folder.is_absolute():
+        return "starts programs of a folder beside the spec"
+    real = folder.resolve()
+    for place in (*real.glob("*"), real, *real.parents):
+        with suppress(OSError):
+            facts = place.lstat()
+            open_to_all = facts.st_mode & 0o002 and not (facts.st_mode & stat.S_ISVTX or stat.S_ISLNK(facts.st_mode))
+            if open_to_all or facts.st_uid not in (0, os.geteuid()):
+                return f"starts programs that others may change: see who may write {place}"
+    return ""
+
+
+def refuse_privileged(found: tuple[Privilege, ...]) -> None:
+    """Refuses privileged settings. Raises a PreflightError that lists all of them."""
+    if not found:
+        return
+    first, *others = found
+    also = "".join(f"\n  and {other.text}" for other in others)
+    raise PreflightError(
+        f"{shown(first.value)} {first.does}{also}",
+        key=first.key,
+        hint=f"If you know who wrote this spec, and trust it: add {FLAG}. What its settings ask for is then done "
+        f"{unprivileged().how}, or by the account of a server that runs already.",
+    )

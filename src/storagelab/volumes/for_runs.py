@@ -1,0 +1,411 @@
+"""Volumes that are made for each run, or shared by the runs of a block: what they need of this machine, the target of a
+run on them, and what a killed run left of them.
+
+A block that was interrupted finds its volumes gone, except those prepared by hand. So they are made anew, and its other
+runs belong to another preparation, which has another id. A volume prepared by hand stays as it is, across a reboot as
+well: its block goes on with it as long as it is the same file system as when it was confirmed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from storagelab.errors import PreflightError, RunFailed, StoragelabError
+from storagelab.machine.doctor import Ability, ability
+from storagelab.machine.rights import Privilege
+from storagelab.model.config import BY_HAND, PRICE, Config, VolumeConfig
+from storagelab.model.hints import shown
+from storagelab.model.measurement import PREPARATION, Measurement
+from storagelab.model.plan import Cell, Plan, PlannedBlock
+from storagelab.model.target import ClaimedDrive, Progress, State, Target
+from storagelab.stopping import uninterrupted
+from storagelab.volumes import by_hand, limits, refusals
+from storagelab.volumes import volume as provisioned
+from storagelab.volumes.drives import Drive
+from storagelab.volumes.folders import Folders, Site
+from storagelab.volumes.volume import Volume
+from storagelab.words.names import listed
+
+_RUNS_A_COMMAND = "runs a command on this machine, as the user who runs storagelab"
+_ONLY_ROOT = "only root may make volumes: without its rights, name folders on drives that were prepared by hand"
+
+
+def wanted(config: Config) -> dict[str, VolumeConfig]:
+    """The cell's volumes that are made before each of its runs."""
+    return {name: volume for name, volume in config.volumes.items() if volume.made and name in config.volumes_used}
+
+
+def _of(plan: Plan) -> Iterator[tuple[Config, str, VolumeConfig]]:
+    """Every volume that is made for some cell, with the cell's configuration and the volume's name."""
+    return ((cell.config, name, volume) for cell in plan.cells for name, volume in wanted(cell.config).items())
+
+
+class Making(NamedTuple):
+    """What is done to make the plan's volumes, each step once; the drives whose content is destroyed; and warnings."""
+
+    steps: tuple[str, ...]
+    drives: tuple[ClaimedDrive, ...]
+    warnings: tuple[str, ...]
+
+
+def check(plan: Plan, site: Site) -> Making:
+    """Raises PreflightError."""
+    steps, drives, warnings = list[str](), list[ClaimedDrive](), list[str]()
+    for cell in plan.cells:
+        of_cell: list[Drive] = []
+        for name, volume in wanted(cell.config).items():
+            found = provisioned.check(name, volume, site.results)
+            of_cell += found
+            refusals.refuse_twice(of_cell, f"volumes.{name}")
+            steps += provisioned.steps(name, volume, found)
+            drives += [ClaimedDrive(serial=drive.serial, text=drive.text) for drive in found]
+            warnings += provisioned.warnings(name, volume, found)
+    if os.geteuid() != 0 and any(volume.has_own_drive for _, _, volume in _of(plan)):
+        warnings.append(_ONLY_ROOT)
+    return Making(tuple(dict.fromkeys(steps)), tuple(dict.fromkeys(drives)), tuple(dict.fromkeys(warnings)))
+
+
+def confirm(plan: Plan, site: Site) -> None:
+    """Notes that the user has confirmed the plan's drives as they are now. Raises PreflightError."""
+    done: set[tuple[str, ...]] = set()
+    for _, name, volume in _of(plan):
+        if volume.devices is not None and volume.devices not in done and site.results is not None:
+            provisioned.confirm(name, volume, site.results)
+            done.add(volume.devices)
+
+
+def commands(plan: Plan) -> tuple[Privilege, ...]:
+    """The commands that volumes run, each once."""
+    asked = [
+        (f"volumes.{name}.{key}", command)
+        for _, name, volume in _of(plan) for key, command in (("prepare", volume.prepare), ("check", volume.check))
+        if command is not None and command != BY_HAND
+    ]  # fmt: skip
+    return tuple(Privilege(key=key, value=command, does=_RUNS_A_COMMAND) for key, command in dict.fromkeys(asked))
+
+
+def abilities() -> tuple[Ability, ...]:
+    """Whether this machine can make volumes and limit them, for the doctor."""
+    small = VolumeConfig(path=".", file_bytes=2**30)
+
+    def check_all() -> None:
+        provisioned.check_rights("a", small)
+        provisioned.check("a", small)
+
+    return (
+        ability("volumes made for each run", check_all, lambda _: "drives from files, ext4"),
+        ability(
+            "limits as cloud disks have them", partial(limits.check, "volumes.a.limit"), lambda _: "by control groups"
+        ),
+    )
+
+
+def try_making(plan: Plan, site: Site) -> None:
+    """Makes each kind of volume that the plan needs once, and removes it. Commands of the user's own are not run.
+    Raises PreflightError with the message of the program that refuses.
+    """
+    tried: set[str] = set()
+    for config, name, volume in _of(plan):
+        plain = volume.model_copy(update={"prepare": None, "check": None, PRICE: None})
+        keys = plain.model_dump_json()
+        if not plain.has_own_drive or keys in tried:
+            continue
+        provisioned.check_rights(name, volume)
+        tried.add(keys)
+        try:
+            with made({name: plain}, config, site, {}) as (one,):
+                refused = _refused(one)
+        except RunFailed as error:
+            raise PreflightError(f"can't be made: {error}", key=f"volumes.{name}") from error
+        if refused:
+            raise PreflightError(refused[0], key=f"volumes.{name}")
+
+
+def _refused(volume: Volume) -> list[str]:
+    """What the volume has otherwise than asked, in words."""
+    return [f"{one.name}: asked {one.asked}, got {one.got}" for one in volume.checks if one.ok is not True]
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def made(
+    volumes: Mapping[str, VolumeConfig], config: Config, site: Site, levels: Mapping[str, object]
+) -> Iterator[list[Volume]]:
+    """Volumes that are made, and removed at the end: it leaves nothing behind. If something can't be removed after a
+    failure, that is added to the failure's words; beside any other error, it goes to the log.
+    """
+    undo = contextlib.ExitStack()
+    try:
+        found = []
+        for name, volume in volumes.items():
+            folders = folders_of(site, config, name)
+            undo.callback(partial(_remove, folders))
+            folders.make()
+            one = provisioned.made(name, volume, folders[name], site.spec_folder, levels, site.results)
+            found.append(undo.enter_context(one))
+        yield found
+    except BaseException as error:
+        with uninterrupted():
+            try:
+                undo.close()
+            except RunFailed as failure:
+                if isinstance(error, RunFailed):
+                    raise type(error)(f"{error}\n  and not all was removed: {failure}") from error
+                logging.getLogger("storagelab").info("not all was removed: %s", failure)
+        raise
+    with uninterrupted():
+        undo.close()
+
+
+def folders_of(site: Site, config: Config, name: str) -> Folders:
+    """The experiment's own folder for one volume, below the volume's path."""
+    return Folders(site, {name: site.volume_paths(config)[name]}, purpose=f"volume-{name}")
+
+
+# --- what a killed run left -------------------------------------------------------------------------------------------
+
+
+def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> list[str]:
+    """Removes what killed runs left of the cell's volumes; returns what was removed. Raises PreflightError."""
+    removed = []
+    for name in wanted(config):
+        folders = folders_of(site, config, name)
+        for folder in folders.leftovers():
+            stopped = [place for place in folder.glob("*/storagelab-*") if stop_orphan(place / "server")]
+            removed += [f"stopped the server left running in {place}" for place in stopped]
+            try:
+                _remove(folders)
+            except RunFailed as error:
+                raise PreflightError(f"what an earlier run left is still there: {error}") from error
+            removed.append(f"removed {folder}, left behind by a killed run")
+    if site.results is not None and any(volume.devices for volume in wanted(config).values()):
+        removed += put_back(site.results)
+    return removed
+
+
+def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
+    """Gives back the drives that killed runs of an experiment left claimed; returns what was done. Raises
+    PreflightError.
+    """
+    try:
+        return provisioned.put_back(results, may_wipe)
+    except RunFailed as error:
+        raise PreflightError(f"not all drives could be given back: {error}") from error
+
+
+def _remove(folders: Folders) -> None:
+    provisioned.remove_left(folders.paths)
+    folders.remove()
+
+
+# --- a block ----------------------------------------------------------------------------------------------------------
+
+AWAITED = 4
+"""The exit code of `run` while it waits for a volume that a person prepares."""
+
+
+class BlockVolumes:
+    """The volumes that the runs of one block share; `undo` removes what was made."""
+
+    def __init__(self, block: PlannedBlock, site: Site, state: State, undo: contextlib.ExitStack) -> None:
+        self._site, self._undo = site, undo
+        self._made: dict[str, Volume] = {}
+        self._failed: dict[str, RunFailed] = {}
+        confirmed = _confirmed(state)
+        by_hand = all(one.by_hand for cell in block.cells.values() for one in _kept(cell).values())
+        self._id = str(confirmed.get("id") if by_hand and confirmed else uuid.uuid4().hex[:12])
+        self._runs = 0
+        if (waits := _waiting(block, site, state, confirmed)) is not None:
+            raise waits
+
+    def of(self, cell: Cell) -> list[Volume]:
+        """The cell's volumes, made if they are not there yet, and read back again. Raises RunFailed; what can't be
+        prepared is not tried again in this block.
+        """
+        for name, volume in _kept(cell).items():
+            if name in self._failed:
+                raise self._failed[name]
+            if name not in self._made:
+                try:
+                    (self._made[name],) = self._undo.enter_context(
+                        made({name: volume}, cell.config, self._site, cell.levels)
+                    )
+                except RunFailed as error:
+                    self._failed[name] = error
+                    raise
+        return [self._made[name].for_a_run() for name in _kept(cell)]
+
+    def begin_run(self) -> dict[str, object]:
+        """What the environment of the block's next run says of its preparation."""
+        self._runs += 1
+        return {PREPARATION: {"id": self._id, "run": self._runs}} if self._made else {}
+
+
+@contextlib.contextmanager
+def kept(block: PlannedBlock, site: Site, state: State) -> Iterator[BlockVolumes]:
+    """The block's volumes, which leave nothing behind. Raises PreparationAwaited before anything is made, and RunFailed
+    if some of it could not be removed.
+    """
+    with contextlib.ExitStack() as undo:
+        yield BlockVolumes(block, site, state, undo)
+
+
+def _kept(cell: Cell) -> dict[str, VolumeConfig]:
+    return {name: one for name, one in wanted(cell.config).items() if one.kept_for_block}
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+class PreparationAwaited(StoragelabError):
+    """A block can't begin before a person has prepared its volumes. `asked` = what is to be done, in words."""
+
+    exit_code = AWAITED
+
+    def __init__(self, names: list[str], block: int, asked: list[str], confirm: Callable[[], None]) -> None:
+        self.names, self.asked, self.block = names, asked, block
+        self.confirm = confirm
+        """Checks that it was done, and notes it. Raises PreflightError that says what is not as asked."""
+        super().__init__("; ".join(asked))
+
+    def with_words(self, words: str) -> PreparationAwaited:
+        """The same, with these words as its message."""
+        other = PreparationAwaited(self.names, self.block, self.asked, self.confirm)
+        other.args = (words,)
+        return other
+
+
+def _waiting(block: PlannedBlock, site: Site, state: State, confirmed: dict[str, object]) -> PreparationAwaited | None:
+    """None if nothing is to be prepared by hand, or it was, and is still there."""
+    cells = {name: cell for cell in block.cells.values() for name, one in _kept(cell).items() if one.by_hand}
+    if not cells:
+        return None
+    places = {name: site.volume_paths(cell.config)[name] for name, cell in cells.items()}
+    if confirmed.get("places") == {name: _file_system(place) for name, place in places.items()}:
+        return None
+
+    def confirm() -> None:
+        for name, cell in cells.items():
+            with made({name: cell.config.volumes[name]}, cell.config, site, cell.levels) as (one,):
+                wrong = "; ".join(_refused(one))
+            if wrong:
+                raise PreflightError(wrong, key=f"volumes.{name}", hint="prepare it as asked, then confirm it again")
+        found = {name: _file_system(place) for name, place in places.items()}
+        state.write([json.dumps({"id": uuid.uuid4().hex[:12], "places": found}).encode()])
+
+    asked = [_asked(name, cell, places[name]) for name, cell in cells.items()]
+    return PreparationAwaited(list(cells), block.number, asked, confirm)
+
+
+def _confirmed(state: State) -> dict[str, object]:
+    try:
+        found = json.loads(state.read() or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _file_system(place: Path) -> str:
+    """What distinguishes the file system at a place from one that was made anew there."""
+    try:
+        return f"{os.statvfs(place).f_fsid:x}"
+    except OSError as error:
+        hint = "make the folder, and mount the volume there"
+        raise PreflightError(f"{place}: {error.strerror}", hint=hint) from error
+
+
+def _asked(name: str, cell: Cell, place: Path) -> str:
+    volume = cell.config.volumes[name]
+    keys = [f"{key} = {shown(value)}" for key, value in by_hand.asked(volume).items()]
+    levels = [
+        f"{factor} = {shown(level)}" for factor, level in cell.levels.items() if factor.startswith(f"volumes.{name}")
+    ]
+    own = f". {volume.prepare_text.strip()}" if volume.prepare_text else ""
+    return f"prepare volume {name} at {place}: {listed(keys or levels) or 'anew'}{own}"
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def opened(
+    cell: Cell, site: Site, opening: Callable[[Config, Site], AbstractContextManager[Target]], kept: BlockVolumes
+) -> Iterator[Target]:
+    """The target of a run of the cell, on volumes that are made for it or `kept` for its block. Raises RunFailed."""
+    if not wanted(cell.config):
+        with opening(cell.config, site) as target:
+            yield target
+        return
+    began = time.perf_counter()
+    shared = kept.of(cell)
+    anew = {name: one for name, one in wanted(cell.config).items() if not one.kept_for_block}
+    with made(anew, cell.config, site, cell.levels) as of_run:
+        volumes, took_s = [*shared, *of_run], time.perf_counter() - began
+        with opening(_placed(cell.config, volumes), site) as target:
+            yield _OnVolumes(target, volumes, kept.begin_run(), took_s)
+
+
+def _placed(config: Config, made: Sequence[Volume]) -> Config:
+    """The configuration on the volumes that were made: each is a place like any other. Those that it does not use are
+    not there.
+    """
+    places = {one.name: VolumeConfig(path=str(one.path)) for one in made}
+    places |= {name: volume for name, volume in config.volumes.items() if not volume.made}
+    return config.model_copy(update={"volumes": {name: places[name] for name in config.volumes if name in places}})
+
+
+class _OnVolumes:
+    """A target whose volumes were made for its run, or for its block; `facts` = what the environment says of that."""
+
+    def __init__(self, target: Target, volumes: Sequence[Volume], facts: Mapping[str, object], took_s: float) -> None:
+        self._target, self._made, self._facts, self._took_s = target, volumes, facts, took_s
+
+    def describe(self) -> dict[str, object]:
+        return self._with_facts(self._target.describe())
+
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
+        written = {
+            f"volume.{one.name}.written_since_prepared_bytes": since
+            for one in self._made
+            if self._facts and (since := one.written_bytes()) is not None
+        }
+        waiting = list(self._made)
+
+        def on_progress(work: int) -> None:
+            while waiting:  # the first call tells that the load begins
+                waiting.pop().begin()
+            progress(work)
+
+        with contextlib.ExitStack() as limits:
+            for one in self._made:
+                limits.enter_context(one.loaded())
+            measured = self._target.run(cell, repetition, seed, on_progress)
+        counters = dict(measured.counters)
+        if written:
+            counters["volumes"] = {**counters.get("volumes", {}), **written}
+        return measured.model_copy(
+            update={
+                "environment": self._with_facts(measured.environment),
+                "checks": (*measured.checks, *(check for one in self._made for check in one.checks)),
+                "counters": counters, "setup_s": (measured.setup_s or 0.0) + self._took_s,
+            }
+        )  # fmt: skip
+
+    def _with_facts(self, environment: dict[str, object]) -> dict[str, object]:
+        described = environment.get("volumes")
+        volumes = dict(described) if isinstance(described, dict) else {}
+        for one in self._made:
+            volumes[one.name] = {**volumes.get(one.name, {}), "made": one.facts}
+        return {**environment, **self._facts, "volumes": volumes}
