@@ -145,10 +145,10 @@ class WatchedMariaDB:
     def _begin(self, target: TargetConfig) -> None:
         facts = read_facts(self._connection)
         self.version, self._mysql = facts.version, facts.mysql
-        self._counts_files = facts.performance_schema
+        self._counts_files = facts.counts_files
         self.notes: list[str] = []
         needs: list[tuple[str, str | None, str]] = [("PROCESS", None, "PROCESS ON *.*")]
-        if facts.performance_schema:
+        if facts.counts_files:
             needs.append(("SELECT", "performance_schema", "SELECT ON performance_schema.*"))
         for right, database, granted in needs:
             if not facts.may(right, database):
@@ -157,7 +157,7 @@ class WatchedMariaDB:
                     f"the login lacks the right {right}{where}, needed to read what the server reads and writes",
                     key=key_of(target), hint=f"as an administrator: GRANT {granted} TO ...",
                 )  # fmt: skip
-        if not facts.performance_schema:
+        if not facts.counts_files:
             self.notes.append(
                 "performance_schema is off: the server counts nothing by file, and what a thread does is not known."
             )
@@ -170,7 +170,7 @@ class WatchedMariaDB:
         self.local = self._pid is not None
         self.threads = tuple(sorted({*self._names(), "iou-wrk*"}))
         self.views: tuple[str, ...] = ("innodb_sys_tablespaces", "processlist", "global_status")
-        self.views += ("file_summary_by_instance", "threads") if facts.performance_schema else ()
+        self.views += ("file_summary_by_instance", "threads") if facts.counts_files else ()
         self._kinds: dict[int, str] = {}
         self._commits: tuple[int, ...] = ()
         self.things()

@@ -29,15 +29,13 @@ from storagelab.loads.clients import Clients
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Frozen, Scalar
-from storagelab.servers.attached import (
-    dsn_of,
-    key_of,
-    quoting,
-)
+from storagelab.servers.attached import dsn_of, key_of, quoting
 from storagelab.servers.interfaces import Reach, tables_of
+from storagelab.servers.preflight import RunningServer
 from storagelab.servers.private import PrivateServer
 from storagelab.servers.programs import environment
 from storagelab.servers.redact import hidden
+from storagelab.servers.settings import read_back
 from storagelab.volumes.folders import Site
 
 
@@ -59,19 +57,13 @@ def settings_text(value: Scalar) -> str:
 # each of it to something else. The sessions of a load keep what is set for their login.
 LOOKS_ON = "wait_timeout = 31536000, sql_select_limit = 18446744073709551615"
 """A session that looks on a load until its end is not ended meanwhile, and reads all that it asks for."""
-
-
 _STRICT = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,{}NO_ENGINE_SUBSTITUTION"
-
-
 _SESSION = {
     "autocommit": "1", "completion_type": "0", "foreign_key_checks": "1", "unique_checks": "1", "sql_safe_updates": "0",
     "max_join_size": "18446744073709551615", "sql_big_selects": "1",
     "sql_auto_is_null": "0", "sql_quote_show_create": "1", "innodb_lock_wait_timeout": "50", "net_read_timeout": "30",
     "net_write_timeout": "60", "default_storage_engine": "InnoDB", "time_zone": "'SYSTEM'",
 }  # fmt: skip
-
-
 _ON_MARIADB = {
     "sql_mode": f"'{_STRICT.format('NO_AUTO_CREATE_USER,')}'", "tx_isolation": "'REPEATABLE-READ'", "tx_read_only": "0",
     "max_statement_time": "0", "idle_transaction_timeout": "0", "idle_write_transaction_timeout": "0",
@@ -79,14 +71,10 @@ _ON_MARIADB = {
     "check_constraint_checks": "1", "auto_increment_increment": "1", "auto_increment_offset": "1",
     "explicit_defaults_for_timestamp": "1", "innodb_strict_mode": "1",
 }  # fmt: skip
-
-
 _ON_MYSQL = {
     "sql_mode": f"'{_STRICT.format('')}'", "transaction_isolation": "'REPEATABLE-READ'", "transaction_read_only": "0",
     "max_execution_time": "0", "lock_wait_timeout": "31536000",
 }  # fmt: skip
-
-
 GUARDED = frozenset({*_SESSION, *_ON_MARIADB, *_ON_MYSQL})
 
 
@@ -105,13 +93,11 @@ def guarding(*but: str) -> str:
 
 def setting(settings: Mapping[str, Scalar]) -> str:
     """The statement by which a client sets them for its session; "" for none."""
-    parts = []
-    for name, value in settings.items():
-        text = settings_text(value)
-        quoted = text.replace("\\", "\\\\").replace("'", "''")
-        parts.append(
-            f"`{setting_name(name).replace('`', '``')}` = " + (text if _NUMBER.fullmatch(text) else f"'{quoted}'")
-        )
+    texts = {setting_name(name): settings_text(value) for name, value in settings.items()}
+    # The server would refuse a quoted number; and unquoted text might be anything.
+    parts = [
+        f"{identifier(name)} = {text if _NUMBER.fullmatch(text) else quoted(text)}" for name, text in texts.items()
+    ]
     return f"SET SESSION {', '.join(parts)}" if parts else ""
 
 
@@ -119,23 +105,11 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 Connection: TypeAlias = PyMySQLConnection
-
-
 Rows = list[tuple[Any, ...]]
-
-
 _CONNECT_TIMEOUT_S = 10
-
-
 _SCHEMES = ("mysql", "mariadb")
-
-
 _OPTIONS = ("unix_socket", "ssl", "ssl_ca")
-
-
 _HOW = "write mysql://user@host:port/database, or mysql://user@localhost/?unix_socket=/path/of/the.sock"
-
-
 _ANNOUNCED_AS = "storagelab"
 
 
@@ -288,6 +262,11 @@ def identifier(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def quoted(value: str) -> str:
+    """Text, quoted for SQL in which a backslash has a meaning."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
 def close(connection: Connection | None) -> None:
     """Closes a connection. Never raises, since the server may be gone."""
     if connection is not None:
@@ -303,79 +282,65 @@ def data_folder(connection: Connection) -> Path | None:
 
 def set_for_session(connection: Connection, settings: Mapping[str, Scalar]) -> None:
     """Set settings for this session alone; each must exist on the server. Raises pymysql.MySQLError."""
-    for name, value in settings.items():
-        with connection.cursor() as cursor:
-            # The server would refuse a quoted number; and unquoted text might be anything.
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            cursor.execute(f"SET SESSION {_name(name)} = %s", [value if number else settings_text(value)])
+    if statement := setting(settings):
+        ask(connection, statement)
 
 
-def _name(name: str) -> str:
-    return "`" + setting_name(name).replace("`", "``").replace("%", "%%") + "`"
-
-
-def _variables(connection: Connection) -> dict[str, str]:
+def variables(connection: Connection) -> dict[str, str]:
+    """The settings of the session, by their names in small letters."""
     return {name.lower(): value for name, value in ask(connection, "SHOW SESSION VARIABLES")}
 
 
-def settings_checks(connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str]) -> list[Check]:
+def settings_checks(
+    connection: Connection, asked: Mapping[str, Scalar], expected: Mapping[str, str] | None = None
+) -> list[Check]:
     """Checks each setting asked for against the server's; `expected` is how the server's parser reads it."""
-    values = _variables(connection)
-    checks = []
-    for name, text in sorted(asked.items()):
+    values, texts = variables(connection), {name: settings_text(value) for name, value in asked.items()}
+
+    def shown(name: str, text: str) -> tuple[str, bool] | None:
         got = values.get(setting_name(name))
-        ok = None if got is None else _same(got, expected[name])
-        shown = "nothing: the server does not show it" if got is None else got
-        checks.append(
-            Check(name=f"target.settings.{name}", asked=text, got=shown, ok=ok, read_from="SHOW SESSION VARIABLES")
-        )
-    return checks
+        return None if got is None else (got, _plain(got) == _plain(text if expected is None else expected[name]))
+
+    return read_back(texts, shown, "SHOW SESSION VARIABLES")
 
 
-def _same(got: str, expected: str) -> bool:
-    """Whether two texts are equal despite the parser's spelling: TRUE is ON, a number may have zeros after its
-    point.
-    """
-    if _plain(got) == _plain(expected):
-        return True
+def _plain(text: str) -> str | float:
+    """A value without the parser's spelling: TRUE is ON, a number may have zeros after its point."""
+    small = text.strip().casefold()
+    small = {"true": "1", "false": "0", "on": "1", "off": "0", "(no default value)": ""}.get(small, small)
     try:
-        return float(got) == float(expected)
+        return float(small)
     except ValueError:
-        return False
+        return small
 
 
-def _plain(text: str) -> str:
-    known = {"true": "on", "false": "off", "1": "on", "0": "off", "(no default value)": ""}
-    return known.get(text.strip().casefold(), text.strip().casefold())
+# --- reach -----------------------------------------------------------------------------------------------------------
+#
+# How sessions and client programs get to one server.
 
 
 def _for_client(address: Address, database: str) -> list[str]:
     """The options with which the client reads SQL and stops at the first error. The password is in the environment."""
-    place = (
-        [f"--socket={address.unix_socket}"]
-        if address.unix_socket
-        else [f"--host={address.host}", f"--port={address.port}", "--protocol=tcp"]
-    )
+    place = [f"--host={address.host}", f"--port={address.port}", "--protocol=tcp"]
     tls = {"": [], "required": ["--ssl"], "verified": ["--ssl", "--ssl-verify-server-cert"]}[address.ssl]
-    authority = [f"--ssl-ca={address.ssl_ca}"] if address.ssl_ca else []
     return [
-        "--no-defaults", "--batch", "--default-character-set=utf8mb4", *place, *tls, *authority,
+        "--no-defaults", "--batch", "--default-character-set=utf8mb4",
+        *([f"--socket={address.unix_socket}"] if address.unix_socket else place), *tls,
+        *([f"--ssl-ca={address.ssl_ca}"] if address.ssl_ca else []),
         f"--user={address.user}", f"--database={database}",
     ]  # fmt: skip
 
 
 def _for_sysbench(address: Address, database: str) -> list[str]:
     """The options by which sysbench gets to the server. The password is in the environment."""
-    place = (
-        [f"--mysql-socket={address.unix_socket}"]
-        if address.unix_socket
-        else [f"--mysql-host={address.host}", f"--mysql-port={address.port}"]
-    )
-    tls = ["--mysql-ssl=on"] if address.ssl else []
-    return ["--db-driver=mysql", *place, f"--mysql-user={address.user}", f"--mysql-db={database}", *tls]
+    place = [f"--mysql-host={address.host}", f"--mysql-port={address.port}"]
+    return [
+        "--db-driver=mysql", *([f"--mysql-socket={address.unix_socket}"] if address.unix_socket else place),
+        f"--mysql-user={address.user}", f"--mysql-db={database}", *(["--mysql-ssl=on"] if address.ssl else []),
+    ]  # fmt: skip
 
 
-class Reaching(Reach[Connection]):
+class MariaDBReach(Reach[Connection]):
     """How to get to one server."""
 
     @property
@@ -415,7 +380,7 @@ class Reaching(Reach[Connection]):
         return environment() | ({"MYSQL_PWD": password} if password else {})
 
 
-class PrivateReach(Reaching):
+class PrivateReach(MariaDBReach):
     """How to get to a private server; `expected` holds the settings as the server's own parser reads them."""
 
     def __init__(self, config: Config, site: Site, server: PrivateServer[Any], expected: Mapping[str, str]) -> None:
@@ -442,25 +407,23 @@ class PrivateReach(Reaching):
         return self._server.pid if Path("/proc/self/schedstat").exists() else None
 
     def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
-        return settings_checks(worker, _texts(self._server.settings), self._expected)
+        return settings_checks(worker, self._server.settings, self._expected)
 
     def check_log_place(self, own: Connection) -> list[Check]:
         """Checks the log's folder: the one that the server reports must contain the log, according to the file
         system.
         """
-        folder = self._server.log_folder
-        there = any(name.startswith("ib_logfile") for name in os.listdir(folder))
-        got = str(ask(own, "SELECT @@innodb_log_group_home_dir")[0][0]) if there else "no log file there"
+        name, folder = "innodb_log_group_home_dir", self._server.log_folder
+        there = any(file.startswith("ib_logfile") for file in os.listdir(folder))
+        got = str(ask(own, f"SELECT @@{name}")[0][0]) if there else "no log file there"
         ok = os.path.realpath(got) == os.path.realpath(folder)
-        return [
-            Check(name="place of the log", asked=str(folder), got=got, ok=ok, read_from="innodb_log_group_home_dir")
-        ]
+        return [Check(name="place of the log", asked=str(folder), got=got, ok=ok, read_from=name)]
 
 
-class AttachedReach(Reaching):
+class AttachedReach(MariaDBReach):
     """How to get to a server that already runs."""
 
-    def __init__(self, config: Config, site: Site, facts: Any) -> None:
+    def __init__(self, config: Config, site: Site, facts: RunningServer) -> None:
         super().__init__(config, site)
         self._facts = facts
 
@@ -475,8 +438,11 @@ class AttachedReach(Reaching):
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
         clients = self._clients(self.site.prefix, settings)
-        tables_of(self.config)(self.config, self.site.prefix, None).refuse_elsewhere(clients, self.site.prefix)
+        self._refuse_elsewhere(clients, self.site.prefix)
         return clients
+
+    def _refuse_elsewhere(self, clients: Clients, database: str) -> None:
+        tables_of(self.config)(self.config, self.site.prefix, None).refuse_elsewhere(clients, database)
 
     def _clients(self, database: str, settings: Mapping[str, str]) -> Clients:
         first = settings.get("init_command", "") or setting(self.config.target.settings)
@@ -484,26 +450,21 @@ class AttachedReach(Reaching):
 
     def check_login(self) -> None:
         """Raises RunFailed with the words of a program of the load that can't log in, or is led to a database."""
-        tables_of(self.config)(self.config, self.site.prefix, None).refuse_elsewhere(self._clients("", {}), "")
+        self._refuse_elsewhere(self._clients("", {}), "")
 
     def folder(self, own: Connection) -> Path:
         return data_folder(own) or Path()
 
     @property
     def shows_files(self) -> bool:
-        return bool(self._facts.performance_schema)
+        return self._facts.counts_files
 
     def process(self, own: Connection) -> int | None:
-        return cast("int | None", self._facts.pid)
+        return self._facts.pid
 
     @property
     def may_write_out(self) -> bool:
-        return bool(self._facts.may("RELOAD"))
+        return self._facts.may_write_out
 
     def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
-        asked = _texts(self.config.target.settings)
-        return settings_checks(worker, asked, asked)
-
-
-def _texts(settings: Mapping[str, Scalar]) -> dict[str, str]:
-    return {name: settings_text(value) for name, value in settings.items()}
+        return settings_checks(worker, self.config.target.settings)

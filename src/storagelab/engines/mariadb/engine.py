@@ -14,10 +14,9 @@ from storagelab.engines.mariadb.capture import found, watched
 from storagelab.engines.mariadb.connect import (
     AttachedReach,
     Connection,
+    MariaDBReach,
     PrivateReach,
-    Reaching,
     Rows,
-    _variables,
     address_of,
     ask,
     close,
@@ -26,6 +25,7 @@ from storagelab.engines.mariadb.connect import (
     data_folder,
     identifier,
     setting_name,
+    variables,
     words_of,
 )
 from storagelab.engines.mariadb.layout import Layout
@@ -116,19 +116,21 @@ class MariaDB(System[Connection]):
 
     # --- watched -----------------------------------------------------------------------------------------------------
 
-    def sampler(self, own: Connection, reach: Reaching, sessions: Sessions[Connection], columns: Columns) -> Sampler:
+    def sampler(
+        self, own: Connection, reach: MariaDBReach, sessions: Sessions[Connection], columns: Columns
+    ) -> Sampler:
         paths = {str(path): number for number, path in self._files(own, reach).items()}
         return Sampler(
             reach.connect, sessions.ids, self.config.measure, server_pid=reach.process(own), paths=paths, probe=columns,
             of_generator=self.config.generated, in_turns=sessions.in_turns,
         )  # fmt: skip
 
-    def _files(self, own: Connection, reach: Reaching) -> dict[int, Path]:
+    def _files(self, own: Connection, reach: MariaDBReach) -> dict[int, Path]:
         """The full paths of the data files, as performance_schema names them."""
         folder = reach.folder(own)
         return {number: folder / path for number, path in self.layout.files(own).items()}
 
-    def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:
+    def count(self, own: Connection, reach: MariaDBReach, sessions: Sessions[Connection]) -> Callable[[], Counters]:
         def read() -> Counters:
             counters = read_counters(own)
             if not reach.shows_files:
@@ -242,7 +244,7 @@ _SHOWN = (
 
 def server_facts(connection: Connection, asked: Mapping[str, object]) -> dict[str, object]:
     """The version, the settings that affect storage and durability, and those asked for."""
-    values = _variables(connection)
+    values = variables(connection)
     names = [*_SHOWN, *(setting_name(name) for name in asked)]
     shown = {name: values[name] for name in sorted(set(names)) if name in values}
     return {

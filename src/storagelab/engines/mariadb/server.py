@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import shutil
 import signal
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import pymysql
 
@@ -27,8 +24,9 @@ from storagelab.machine.privileged import LOADS_CODE, RUNS_PROGRAM, by_value
 from storagelab.machine.unprivileged import as_server, give_to_server
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
-from storagelab.servers.private import PrivateServer, Refusal, Settings, StartFailed, changes, refuse_own, stop_process
+from storagelab.servers.private import PrivateServer, Refusal, Settings, StartFailed, stop_process
 from storagelab.servers.programs import BIN_DIR, Programs, environment, installation, run, version_output
+from storagelab.servers.settings import Pairs, Parser, did_you_mean
 from storagelab.servers.starting import Starter
 from storagelab.servers.steps import SPARE_CONNECTIONS
 
@@ -37,14 +35,10 @@ from storagelab.servers.steps import SPARE_CONNECTIONS
 # Finds the MariaDB server on this machine.
 OLDEST = (10, 11)
 """Older releases lack RANDOM_BYTES and the path of each data file in the catalogue, and are no longer supported."""
-
-
 _SERVERS = ("mariadbd", "mysqld")
-
-
+_SYSTEM_FOLDERS = "/usr/sbin:/usr/libexec:/usr/local/sbin"
+_FOLDER_HINT = "name the folder of a MariaDB installation that holds mariadbd"
 _INSTALLERS = ("mariadb-install-db", "mysql_install_db")
-
-
 _SAID = re.compile(r"Ver (\d+\.\d+\.\d+)(-MariaDB)?")
 
 
@@ -66,72 +60,53 @@ def find_binaries(bin_dir: str | None) -> Binaries:
     Raises PreflightError if there is none, it is too old, or it is MySQL.
     """
     if bin_dir is not None:
-        folder = Path(bin_dir).expanduser()
-        server = next((folder / name for name in _SERVERS if (folder / name).is_file()), None)
-        if server is None:
-            raise PreflightError(
-                f"{folder} holds no mariadbd",
-                key=BIN_DIR,
-                hint="name the folder of a MariaDB installation that holds mariadbd, "
-                "or leave bin_dir out to use the one on the PATH",
-            )
-        return _inspect(server, BIN_DIR)
-    for name in _SERVERS:
-        found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/libexec:/usr/local/sbin")
-        if found:
-            return _inspect(Path(found), "this system")
-    raise PreflightError(
-        "no MariaDB server found on this machine",
-        key=BIN_DIR,
-        hint="install it (Debian and Ubuntu: apt-get install mariadb-server-core), or name the folder of mariadbd "
-        "in target.bin_dir, or attach to a running server with target.dsn",
-    )
+        folder, origin = Path(bin_dir).expanduser(), BIN_DIR
+        places = [str(folder / name) for name in _SERVERS if (folder / name).is_file()]
+        problem = f"{folder} holds no mariadbd"
+        hint = f"{_FOLDER_HINT}, or leave bin_dir out to use the one on the PATH"
+    else:
+        found = ((shutil.which(name), shutil.which(name, path=_SYSTEM_FOLDERS)) for name in _SERVERS)
+        places, origin = [place for two in found for place in two if place], "this system"
+        problem = "no MariaDB server found on this machine"
+        hint = (
+            "install it (Debian and Ubuntu: apt-get install mariadb-server-core), or name the folder of mariadbd "
+            "in target.bin_dir, or attach to a running server with target.dsn"
+        )
+    if not places:
+        raise PreflightError(problem, key=BIN_DIR, hint=hint)
+    return _inspect(Path(places[0]), origin)
 
 
 @cache
 def _inspect(server: Path, origin: str) -> Binaries:
-    version = _version(server)
-    if version < OLDEST:
-        raise PreflightError(
-            f"{server} is MariaDB {'.'.join(map(str, version))}, which is too old",
-            key=BIN_DIR,
-            hint=f"storagelab measures MariaDB {'.'.join(map(str, OLDEST))} and later",
-        )
-    return Binaries(
-        server=server, installer=_installer(server, origin), version=".".join(map(str, version)), origin=origin
-    )
-
-
-def _version(server: Path) -> tuple[int, ...]:
     output = version_output(server, "--no-defaults")
     match = _SAID.search(output)
     if match is None or not match[2]:
         mysql = "MySQL" in output
+        hint = "storagelab starts MariaDB only; start MySQL yourself and attach to it with target.dsn"
         raise PreflightError(
             f"{server} is {'MySQL' if mysql else 'not MariaDB'}: it says {output.strip()!r}",
-            key=BIN_DIR,
-            hint="storagelab starts MariaDB only; start MySQL yourself and attach to it with target.dsn"
-            if mysql
-            else "name the folder of a MariaDB installation that holds mariadbd",
-        )
-    return tuple(map(int, match[1].split(".")))
+            key=BIN_DIR, hint=hint if mysql else _FOLDER_HINT,
+        )  # fmt: skip
+    if tuple(map(int, match[1].split("."))) < OLDEST:
+        raise PreflightError(
+            f"{server} is MariaDB {match[1]}, which is too old", key=BIN_DIR,
+            hint=f"storagelab measures MariaDB {'.'.join(map(str, OLDEST))} and later",
+        )  # fmt: skip
+    return Binaries(server=server, installer=_installer(server, origin), version=match[1], origin=origin)
 
 
 def _installer(server: Path, origin: str) -> Path:
     """The installer: beside the server, or where the same installation keeps scripts, or on the PATH."""
     near = [server.parent, server.parent.parent / "bin", server.parent.parent / "scripts"]
-    for folder in near:
-        for name in _INSTALLERS:
-            if (folder / name).is_file():
-                return folder / name
-    found = next(filter(None, map(shutil.which, _INSTALLERS)), None) if origin == "this system" else None
-    if found is None:
+    places = [folder / name for folder in near for name in _INSTALLERS if (folder / name).is_file()]
+    places += [Path(found) for found in map(shutil.which, _INSTALLERS) if found and origin == "this system"]
+    if not places:
         raise PreflightError(
-            f"{server.parent} holds mariadbd, but no mariadb-install-db is near it",
-            key=BIN_DIR,
+            f"{server.parent} holds mariadbd, but no mariadb-install-db is near it", key=BIN_DIR,
             hint="install the rest of the server (Debian and Ubuntu: apt-get install mariadb-server-core)",
-        )
-    return Path(found)
+        )  # fmt: skip
+    return places[0]
 
 
 _OWN = frozenset({
@@ -140,19 +115,13 @@ _OWN = frozenset({
     "plugin_load_add", "skip_grant_tables", "performance_schema", "performance_schema_instrument",
 })  # fmt: skip
 """The settings that keep a private server private, its files where the layout says, and its sessions visible."""
-
-
 _READ_ONLY_AT_START = "Variables (--variable-name=value)"
-
-
 _COMPLAINT = re.compile(
     r"\[ERROR\] (?P<error>.*)"
     r"|\[Warning\] (?:Buffered warning: )?(?P<adjusted>option '.*adjusted to .*)"
     r"|^\S*(?:mariadbd|mysqld): (?P<plain>.*)",
     re.MULTILINE,
 )
-
-
 _SAID_BY = re.compile(r"^.*?(?:mariadbd|mysqld): ")
 
 
@@ -193,68 +162,25 @@ def observing(waits: bool) -> list[str]:
     return [*options, *(f"--performance-schema-consumer-{name}=ON" for name in consumers)]
 
 
-def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
-    """How the server itself reads each setting, to compare with later: `{name: value}`.
-
-    This asks the server's own parser; no database is made. Raises PreflightError with the server's words for the first
-    setting that it refuses, does not know, or would quietly change.
+def _read_by_parser(binaries: Binaries, settings: Pairs) -> dict[str, str]:
+    """How the server's own parser reads these settings. Raises PreflightError with the server's words if it refuses
+    one, does not know it, or would quietly change it.
     """
-    _refuse_own(settings)
-    asked = {name: settings_text(value) for name, value in settings.items()}
-    for name, text in asked.items():
-        output = _ask_parser(binaries, ((name, text),))
-        _refuse(binaries, name, output)
-    if not asked:
-        return {}
-    together = _ask_parser(binaries, tuple(asked.items()))
-    _refuse(binaries, next(iter(asked)), together)
-    return {name: together.values[setting_name(name)] for name in asked}
-
-
-def accepts(binaries: Binaries, kinds: Sequence[Settings]) -> bool:
-    """Whether the server's parser accepts the settings of all these kinds, one after the other, in one program."""
-    for settings in kinds:
-        _refuse_own(settings)
-    given = tuple(changes(kinds, settings_text))
-    output = _ask_parser(binaries, given)
-    return not output.trouble and all(setting_name(name) in output.values for name, _ in given)
-
-
-def _refuse_own(settings: Settings) -> None:
-    refuse_own(settings, lambda name: setting_name(name).removeprefix("loose_") in _OWN)
-
-
-class _ParserOutput(NamedTuple):
-    """The parser's output: values of all settings, and its complaint, if any."""
-
-    values: dict[str, str]
-    trouble: str
-
-
-def _refuse(binaries: Binaries, name: str, output: _ParserOutput) -> None:
-    if not output.trouble and setting_name(name) in output.values:
-        return
-    unknown = setting_name(name) not in _ask_parser(binaries, ()).values
-    near = nearest_setting(binaries, name) if unknown else ""
+    values, trouble = _ask_parser(binaries, settings)
+    if not trouble and all(setting_name(name) in values for name, _ in settings):
+        return {name: values[setting_name(name)] for name, _ in settings}
+    name, known = settings[0][0], _ask_parser(binaries, ())[0]
+    near = did_you_mean(setting_name(name), known) if setting_name(name) not in known else ""
     raise PreflightError(
-        f"the server refuses it: {output.trouble or 'it has no setting of that name'}",
-        key=f"target.settings.{name}",
+        f"the server refuses it: {trouble or 'it has no setting of that name'}", key=f"target.settings.{name}",
         hint=f"{near}MariaDB {binaries.version} from {binaries.origin} was asked",
-    )
-
-
-def nearest_setting(binaries: Binaries, name: str) -> str:
-    """A question, "Did you mean ...? ", with the server's setting of the most similar spelling; empty if there is
-    none.
-    """
-    close = difflib.get_close_matches(setting_name(name), _ask_parser(binaries, ()).values, 1)
-    return f"Did you mean {close[0]}? " if close else ""
+    )  # fmt: skip
 
 
 @cache
-def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _ParserOutput:
+def _ask_parser(binaries: Binaries, settings: Pairs) -> tuple[dict[str, str], str]:
     """Reads options with `--help --verbose`: the server reads them as at a start, prints the result, and starts
-    nothing.
+    nothing. Returns the values of all settings, and the parser's complaint, if any.
     """
     options = [f"--{name.replace('_', '-')}={text}" for name, text in settings]
     with temporary.folder("check") as folder:
@@ -263,34 +189,21 @@ def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _P
         in_child = as_server(folder, *installation(binaries.server))
         output = run(command, in_child, timeout_s=30, environment=environment(), folder=folder)
     table = output.stdout.partition(_READ_ONLY_AT_START)[2].splitlines()[2:]
-    values = {}
-    for line in table:
-        name, _, value = line.partition(" ")
-        values[setting_name(name)] = value.strip()
+    values = {setting_name(name): value.strip() for name, _, value in (line.partition(" ") for line in table)}
     troubles = [next(filter(None, match.groups()), "") for match in _COMPLAINT.finditer(output.stderr + output.stdout)]
-    return _ParserOutput(values, "; ".join(dict.fromkeys(_SAID_BY.sub("", trouble) for trouble in troubles)))
+    return values, "; ".join(dict.fromkeys(_SAID_BY.sub("", trouble) for trouble in troubles))
 
 
 USER = "root"
-
-
 _PID_FILE = "storagelab.pid"
-
-
 _WANTED_FROM_THE_START = re.compile(r"innodb_|lower_case_table_names$|aria_")
 """Settings that are fixed when a database is made, so the program that makes it needs them, too."""
-
-
 _UNSYNCED = "--debug-no-sync"
 """Without this option, making a database writes each system table to the disk at once. That takes a thousand writes
 and some seconds, for data that a crash may lose anyway. Measured runs don't have the option, and the new database is
 written out before them (between_runs.checkpoint).
 """
-
-
 _TROUBLE = re.compile(r"\[ERROR\]|\[FATAL\]|got signal|No space left|Assertion failure|Aborting")
-
-
 _CLIENTS_OWN = [(number,) for number in range(2000, 3000)]
 """Errors that the driver found itself, before any answer from the server."""
 
@@ -342,16 +255,11 @@ class Server(PrivateServer[Binaries]):
 
     def _base(self) -> list[str]:
         """An unpacked server needs the folder of its files; a system's server knows it."""
-        if self.programs.origin != "target.bin_dir":
-            return []
-        return [f"--basedir={self.programs.server.parent.parent}"]
+        return [f"--basedir={self.programs.server.parent.parent}"] if self.programs.origin == BIN_DIR else []
 
     def _command(self) -> list[str]:
-        return [str(self.programs.server), *self._options()]
-
-    def _options(self) -> list[str]:
         return [
-            "--no-defaults", *self._base(), *self._places(), *observing(self.waits),
+            str(self.programs.server), "--no-defaults", *self._base(), *self._places(), *observing(self.waits),
             "--skip-networking", "--skip-ssl", "--skip-name-resolve", "--skip-log-bin",
             "--character-set-server=utf8mb4",
             f"--socket={self.address.unix_socket}", f"--pid-file={self.data_folder / _PID_FILE}",
@@ -379,7 +287,10 @@ def _own_words(log: str) -> str:
     return " ".join(lines)
 
 
-STARTER = Starter("MariaDB", find_binaries, private_settings, settings_text, check_settings, accepts, Server)
+PARSER = Parser(
+    _read_by_parser, settings_text, lambda name: setting_name(name).removeprefix("loose_") in _OWN
+)  # fmt: skip
+STARTER = Starter("MariaDB", find_binaries, private_settings, settings_text, PARSER.check, PARSER.accepts, Server)
 
 
 def stop_orphan(data_folder: Path) -> bool:

@@ -8,9 +8,10 @@ import re
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, LiteralString, NamedTuple
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.pq import Conninfo
@@ -22,33 +23,22 @@ from storagelab.machine.procfs import TaskView
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
-from storagelab.servers.attached import (
-    dsn_of,
-    key_of,
-)
+from storagelab.servers.attached import dsn_of, key_of, quoting
 from storagelab.servers.interfaces import Reach, tables_of
+from storagelab.servers.preflight import RunningServer
 from storagelab.servers.private import PrivateServer
 from storagelab.servers.programs import environment, installation
 from storagelab.servers.redact import hidden
+from storagelab.servers.settings import read_back
 from storagelab.servers.steps import check_same
 from storagelab.volumes.folders import Site
 
 Connection = psycopg.Connection[Any]
-
-
 VARIABLES = "PG"
 """The prefix of environment variables that PostgreSQL's programs and its client library read."""
-
-
 _ENVIRONMENT = threading.Lock()
-
-
 _CONNECT_TIMEOUT_S = 10
-
-
 _OWN_PORT = "give the server's own port, not a pooler's"
-
-
 FOR_SET_UP = {
     "default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off", "statement_timeout": "0", "lock_timeout": "0",
@@ -57,12 +47,8 @@ FOR_SET_UP = {
 }  # fmt: skip
 """What our own sessions, and programs that make and restore tables, rely on: a server, a database or a role may set
 each of them to something else. The sessions of a load keep what is set for its role."""
-
-
 _SINCE = {17: {"transaction_timeout": "0"}}
 """The same, by the first version that knows it; older ones refuse a login with a setting that they don't know."""
-
-
 _OWN_SESSIONS = {
     "search_path": "pg_catalog", "default_tablespace": "", "datestyle": "ISO, MDY", "intervalstyle": "postgres",
     "bytea_output": "hex", "extra_float_digits": "1", "client_encoding": "UTF8", "quote_all_identifiers": "off",
@@ -102,15 +88,27 @@ def connect(target: TargetConfig) -> Connection:
         ) from error
 
 
+@contextlib.contextmanager
+def connected(target: TargetConfig) -> Iterator[Connection]:
+    """A connection, closed at the end; what goes wrong meanwhile becomes a PreflightError with the server's words."""
+    with connect(target) as connection, quoting(target, psycopg.Error, words_of):
+        yield connection
+
+
 def _to(conninfo: str) -> str:
     """Where a connection string leads, without its password."""
-    known = {**os.environ, **{
-        option.envvar.decode(): option.val.decode()
-        for option in Conninfo.parse(conninfo.encode()) if option.envvar and option.val
-    }}  # fmt: skip
+    known = {**os.environ, **_variables_of(conninfo)}
     place = known.get("PGHOST") or known.get("PGHOSTADDR") or "the local socket"
     user = f" as {known['PGUSER']}" if known.get("PGUSER") else ""
     return f" to {place}, port {known.get('PGPORT', '5432')}{user}"
+
+
+def _variables_of(conninfo: str) -> dict[str, str]:
+    """A connection string's options, as environment variables."""
+    return {
+        option.envvar.decode(): option.val.decode()
+        for option in Conninfo.parse(conninfo.encode()) if option.envvar and option.val is not None
+    }  # fmt: skip
 
 
 def connect_private(conninfo: str, **options: Any) -> Connection:
@@ -214,67 +212,52 @@ def settings_text(value: Scalar) -> str:
 
 _AUTOMATIC_AT_0 = ("commit_timestamp_buffers", "subtransaction_buffers", "transaction_buffers")
 """At 0, the server chooses the size of these; for other settings -1 means that."""
-
-
 _NORMALISED = ("client_encoding", "datestyle", "log_timezone", "timezone")
 """Text settings that the server shows in its own case, whatever case was asked for."""
 
 
-class _Setting(NamedTuple):
-    """A setting as the server shows it: `raw` in base units, `shown` in readable ones; `source` says where it was
-    set.
-    """
-
-    raw: str
-    shown: str
-    source: str
-
-
-def settings_checks(connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str]) -> list[Check]:
+def settings_checks(
+    connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str] | None = None
+) -> list[Check]:
     """Checks each setting asked for against the server's; `expected` is how the server's parser reads it, in base
-    units.
+    units. Without it, a setting must have been set for the session.
     """
-    return _setting_checks(connection, asked, lambda name, setting: _is_as_read(name, setting.raw, expected[name]))
+    rows = connection.execute(
+        "SELECT lower(name), setting, current_setting(name), source FROM pg_settings WHERE lower(name) = ANY(%s)",
+        [[name.lower() for name in asked]],
+    ).fetchall()
+    found = {name: fields for name, *fields in rows}
 
+    def shown(name: str, text: str) -> tuple[str, bool] | None:
+        if name.lower() not in found:
+            return None
+        raw, readable, source = found[name.lower()]
+        wanted = None if expected is None else expected[name]
+        if wanted is None:
+            ok = source == "session"
+        elif name.lower() in _NORMALISED:
+            ok = raw.casefold() == wanted.casefold()
+        else:
+            ok = _left_to_server(name, wanted) or raw == wanted
+        chosen = ok and _left_to_server(name, text) and raw != text
+        return f"the server chose {readable}" if chosen else readable, ok
 
-def _is_as_read(name: str, raw: str, expected: str) -> bool:
-    if _left_to_server(name, expected):
-        return True
-    if name.lower() in _NORMALISED:
-        return raw.casefold() == expected.casefold()
-    return raw == expected
+    return read_back(asked, shown, "pg_settings")
 
 
 def _left_to_server(name: str, text: str) -> bool:
     return text == "-1" or (text == "0" and name.lower() in _AUTOMATIC_AT_0)
 
 
-def _setting_checks(
-    connection: Connection, asked: Mapping[str, str], confirmed: Callable[[str, _Setting], bool]
-) -> list[Check]:
-    rows = connection.execute(
-        "SELECT lower(name), setting, current_setting(name), source FROM pg_settings WHERE lower(name) = ANY(%s)",
-        [[name.lower() for name in asked]],
-    ).fetchall()
-    found = {name: _Setting(*fields) for name, *fields in rows}
-    checks = []
-    for name, text in sorted(asked.items()):
-        setting = found.get(name.lower())
-        got, ok = (
-            (setting.shown, confirmed(name, setting)) if setting else ("nothing: the server does not show it", None)
-        )
-        if setting and ok and _left_to_server(name, text) and setting.raw != text:
-            got = f"the server chose {setting.shown}"
-        checks.append(Check(name=f"target.settings.{name}", asked=text, got=got, ok=ok, read_from="pg_settings"))
-    return checks
+# --- reach -----------------------------------------------------------------------------------------------------------
+#
+# How sessions and client programs get to one server.
 
 
 USERS_OWN = ("HOME", f"{VARIABLES}*", "KRB5*", "SSL_CERT_*")
 """The user's variables by which the client library finds and trusts a server that already runs: its own, the home
 folder with `.pgpass` and certificates, Kerberos tickets, and the authorities that the system trusts.
 """
-
-
 GENERATOR_NAME = "storagelab generator"
 """The application name by which the server knows a generator's sessions."""
 
@@ -284,10 +267,7 @@ def client_environment(conninfo: str, options: Mapping[str, str], *, private: bo
     its sessions. A password is only in the environment, which only this user may read. For a server that already
     runs, the user's own variables add what the string leaves out.
     """
-    known = environment(*(() if private else USERS_OWN))
-    for option in Conninfo.parse(conninfo.encode()):
-        if option.envvar and option.val is not None:
-            known[option.envvar.decode()] = option.val.decode()
+    known = environment(*(() if private else USERS_OWN)) | _variables_of(conninfo)
     known["PGOPTIONS"] = f"{known.get('PGOPTIONS', '')} {options_text(options)}".strip()
     known["PGAPPNAME"] = GENERATOR_NAME
     return known
@@ -299,23 +279,30 @@ def _options(environment: Mapping[str, str]) -> dict[str, list[str]]:
     return {"sysbench": ["--db-driver=pgsql", *nothing, f"--pgsql-port={environment.get('PGPORT', '5432')}"]}
 
 
-class Reaching(Reach[Connection]):
+class PostgresReach(Reach[Connection]):
     """How to get to one server. `kernel_view`: whether this machine's kernel can be asked about its sessions."""
 
     kernel_view: bool
     major: int
+    apart: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    """In what a session is opened."""
+
+    @property
+    @abstractmethod
+    def conninfo(self) -> str: ...
 
     @property
     def for_set_up(self) -> Mapping[str, str]:
         return FOR_SET_UP | since(self.major)
 
-    @abstractmethod
-    def _connect(self, application_name: str) -> Connection: ...
-
     def connect(self, application_name: str = "storagelab") -> Connection:
-        connection = self._connect(application_name)
-        connection.prepare_threshold = None
-        return connection
+        with self.apart():
+            return own_session(self.conninfo, application_name=application_name, prepare_threshold=None)
+
+    def connect_worker(self) -> Connection:
+        options: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0", "prepare_threshold": None}
+        with self.apart():
+            return psycopg.connect(self.conninfo, **options)
 
     @abstractmethod
     def clients(self, settings: Mapping[str, str]) -> Clients:
@@ -328,8 +315,10 @@ class Reaching(Reach[Connection]):
             return session.parent()
 
 
-class PrivateReach(Reaching):
+class PrivateReach(PostgresReach):
     """How to get to a private server; `expected` holds the settings as the server's own parser reads them."""
+
+    apart = staticmethod(without_variables)
 
     def __init__(self, config: Config, site: Site, server: PrivateServer[Any], expected: Mapping[str, str]) -> None:
         super().__init__(config, site)
@@ -338,23 +327,15 @@ class PrivateReach(Reaching):
         self.major = int(server.programs.version.split(".")[0])
         self.kernel_view = Path("/proc/self/schedstat").exists()
 
-    def _connect(self, application_name: str) -> Connection:
-        with without_variables():
-            return own_session(self._server.conninfo, application_name=application_name)
-
-    def connect_worker(self) -> Connection:
-        options: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0"}
-        connection = connect_private(self._server.conninfo, **options)
-        connection.prepare_threshold = None
-        return connection
+    @property
+    def conninfo(self) -> str:
+        return str(self._server.conninfo)
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
-        conninfo, folder = self._server.conninfo, self._server.programs.folder
-        socket = Path(str(psycopg.conninfo.conninfo_to_dict(conninfo)["host"]))
-        environment = client_environment(conninfo, settings, private=True)
-        return programs.of_private(
-            environment, _options(environment), folder, *installation(folder / "postgres"), socket
-        )
+        folder = self._server.programs.folder
+        socket = Path(str(psycopg.conninfo.conninfo_to_dict(self.conninfo)["host"]))
+        known = client_environment(self.conninfo, settings, private=True)
+        return programs.of_private(known, _options(known), folder, *installation(folder / "postgres"), socket)
 
     def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
         asked = {name: settings_text(value) for name, value in self._server.settings.items()}
@@ -365,50 +346,48 @@ class PrivateReach(Reaching):
         return [check_same("place of the log", str(self._server.log_folder), got, "pg_wal on the file system")]
 
 
-class AttachedReach(Reaching):
+class AttachedReach(PostgresReach):
     """How to get to a server that already runs; `database` is the load's own database there, if it has one."""
 
-    def __init__(self, config: Config, site: Site, facts: Any, database: str = "") -> None:
+    def __init__(self, config: Config, site: Site, facts: RunningServer, database: str = "") -> None:
         super().__init__(config, site)
-        self.database, self._facts, self.major = database, facts, facts.major
-        self.kernel_view = facts.on_this_machine
+        self.database, self.major = database, facts.release[0]
+        self.kernel_view, self._may_write_out = facts.on_this_machine, facts.may_write_out
         self._asked = {name: settings_text(value) for name, value in config.target.settings.items()}
 
     @property
-    def _conninfo(self) -> str:
+    def conninfo(self) -> str:
         text = conninfo(self.config.target)
         return psycopg.conninfo.make_conninfo(text, dbname=self.database) if self.database else text
 
-    def _connect(self, application_name: str) -> Connection:
-        return own_session(self._conninfo, application_name=application_name)
-
     def connect_worker(self) -> Connection:
-        options: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0"}
-        connection: Connection = psycopg.connect(self._conninfo, **options)
-        connection.prepare_threshold = None
+        connection = super().connect_worker()
         # What watches a load is idle until its end.
         for name, value in {"idle_session_timeout": "0", **self._asked}.items():
             connection.execute("SELECT set_config(%s, %s, false)", [name, value])
         return connection
 
+    @property
+    def _tables(self) -> Any:
+        return tables_of(self.config)(self.config, self.site.prefix, None)
+
     def clients(self, settings: Mapping[str, str]) -> Clients:
         clients, home = self._clients(settings), settings["search_path"]
         refuse_elsewhere(clients.environment, self.config.target, home)
-        tables_of(self.config)(self.config, self.site.prefix, None).refuse_elsewhere(clients, home)
+        self._tables.refuse_elsewhere(clients, home)
         return clients
 
     def _clients(self, settings: Mapping[str, str]) -> Clients:
-        environment = client_environment(self._conninfo, {**self._asked, **settings}, private=False)
-        return Clients(environment, options=_options(environment))
+        known = client_environment(self.conninfo, {**self._asked, **settings}, private=False)
+        return Clients(known, options=_options(known))
 
     def check_login(self) -> None:
         """Raises RunFailed with the words of a program of the load that can't log in."""
-        list(tables_of(self.config)(self.config, self.site.prefix, None).places(self._clients({})))
+        list(self._tables.places(self._clients({})))
 
     @property
     def may_write_out(self) -> bool:
-        return bool(self._facts.may_checkpoint)
+        return self._may_write_out
 
     def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
-        # Checks each setting asked for on an attached server against a worker's session.
-        return _setting_checks(worker, self._asked, lambda _, setting: setting.source == "session")
+        return settings_checks(worker, self._asked)

@@ -15,8 +15,8 @@ from storagelab.engines.postgres.capture import found, watched
 from storagelab.engines.postgres.connect import (
     AttachedReach,
     Connection,
+    PostgresReach,
     PrivateReach,
-    Reaching,
     connect,
     conninfo,
     value,
@@ -135,7 +135,9 @@ class Postgres(System[Connection]):
 
     # --- watched -----------------------------------------------------------------------------------------------------
 
-    def sampler(self, own: Connection, reach: Reaching, sessions: Sessions[Connection], columns: Columns) -> Sampler:
+    def sampler(
+        self, own: Connection, reach: PostgresReach, sessions: Sessions[Connection], columns: Columns
+    ) -> Sampler:
         return Sampler(
             lambda: reach.connect("storagelab sampler"), sessions.ids, self.config.measure,
             kernel_view=reach.kernel_view,
@@ -143,7 +145,7 @@ class Postgres(System[Connection]):
             in_turns=sessions.in_turns,
         )  # fmt: skip
 
-    def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:
+    def count(self, own: Connection, reach: PostgresReach, sessions: Sessions[Connection]) -> Callable[[], Counters]:
         return counting(lambda: read_counters(own, own.info.server_version // 10_000))
 
 

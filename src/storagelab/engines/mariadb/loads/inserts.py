@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 import pymysql
 
-from storagelab.engines.mariadb.connect import Connection, Reaching, ask, close, words_of
-from storagelab.engines.mariadb.layout import TABLE, Layout, execute
+from storagelab.engines.mariadb.connect import Connection, MariaDBReach, ask, close, words_of
+from storagelab.engines.mariadb.layout import TABLE, Layout
 from storagelab.loads.inserting import ThreadedSessions
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
@@ -225,7 +225,7 @@ class Tables(Layout):
     def load(self) -> InsertLoad:
         return self.config.insert_load
 
-    def sessions(self, own: Connection, reach: Reaching, seed: int) -> Workers:
+    def sessions(self, own: Connection, reach: MariaDBReach, seed: int) -> Workers:
         return Workers(reach.connect_worker, self.load, self.schema, own, lambda: self.count_rows(own), seed)
 
     def _create_tables(self, connection: Connection) -> None:
@@ -235,7 +235,7 @@ class Tables(Layout):
             self._create_table(page_bytes),
             procedure(self.load, self.schema, OWNERSHIP),
         ):
-            execute(connection, statement)
+            ask(connection, statement)
 
     def _create_table(self, page_bytes: int) -> str:
         sequential = self.load.page_a_row

@@ -17,7 +17,7 @@ from typing import LiteralString
 
 from psycopg import sql
 
-from storagelab.engines.postgres.connect import GENERATOR_NAME, Connection, Reaching, value
+from storagelab.engines.postgres.connect import GENERATOR_NAME, Connection, PostgresReach, value
 from storagelab.engines.postgres.layout import Layout, Relation, relations_like
 from storagelab.engines.postgres.server import OLDEST_MAJOR, system_folders
 from storagelab.errors import PreflightError, RunFailed
@@ -95,7 +95,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         for volume in self._volumes_of_objects:
             make_folder(self._folder_on(volume), owner)
 
-    def make(self, own: Connection, reach: Reaching) -> None:
+    def make(self, own: Connection, reach: PostgresReach) -> None:
         super().make(own, reach)
         refuse_misfits(self.config, map(self._object, self._relations(own)))
 
@@ -113,7 +113,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         """A pattern of the names of all schemas that hold tables of the load."""
         return f"^{self.prefix}$"
 
-    def sessions(self, own: Connection, reach: Reaching, seed: int) -> Generator[Connection]:
+    def sessions(self, own: Connection, reach: PostgresReach, seed: int) -> Generator[Connection]:
         self._at_first = self._relations(own)
         program = self.program(reach.clients(self.session_options), reach.site, seed)
         return Generator(
@@ -122,7 +122,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
             checkpoint_count(own),
         )  # fmt: skip
 
-    def _hold(self, reach: Reaching) -> Callable[[], None]:
+    def _hold(self, reach: PostgresReach) -> Callable[[], None]:
         """Lock the load's tables; returns a function that unlocks them."""
         connection = reach.connect("storagelab gate")
         try:

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import ExecStatus, TransactionStatus
 
-from storagelab.engines.postgres.connect import Connection, Reaching
+from storagelab.engines.postgres.connect import Connection, PostgresReach
 from storagelab.engines.postgres.layout import Layout, relations_in
 from storagelab.errors import RunFailed
 from storagelab.loads.inserting import InsertingSessions
@@ -251,7 +251,7 @@ class Tables(Layout):
     def load(self) -> InsertLoad:
         return self.config.insert_load
 
-    def sessions(self, own: Connection, reach: Reaching, seed: int) -> Workers:
+    def sessions(self, own: Connection, reach: PostgresReach, seed: int) -> Workers:
         gate = zlib.crc32(self.prefix.encode())  # the advisory lock's key, which only this experiment has
         count = self.count_rows
         return Workers(reach.connect_worker, self.load, self.prefix, own, gate, lambda: count(own), seed)

@@ -1,0 +1,151 @@
+"""The preflight of every engine with private and running servers: what is asked, in which order. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from storagelab.errors import RunFailed
+from storagelab.model.config import Config, TargetConfig
+from storagelab.model.durability import Durability
+from storagelab.model.plan import Cell, Plan
+from storagelab.model.target import Preflight
+from storagelab.model.values import Frozen
+from storagelab.servers import templates
+from storagelab.servers.attached import quoting
+from storagelab.servers.cell_checks import Memory, by_how, check_generators, here, memory_notes
+from storagelab.servers.interfaces import C
+from storagelab.servers.starting import Starter
+from storagelab.servers.steps import by_server
+from storagelab.servers.volume_checks import check_between_runs, check_place_names, volume_needs
+from storagelab.volumes import places
+from storagelab.volumes.folders import Site
+
+
+class RunningServer(Frozen):
+    """What a server that already runs is, and what its login may do. `process_owner` is the (uid, gid) it runs as, None
+    if it does not run on this machine (or this is not Linux): then the kernel can't be asked about its sessions. Some
+    engines also know the process's `pid`, and some count the I/O of each file.
+    """
+
+    title: str
+    version: str
+    release: tuple[int, ...]
+    max_connections: int  # for this login
+    open_connections: int
+    buffers_bytes: int
+    direct: bool  # its data files bypass the kernel's page cache
+    may_write_out: bool
+    process_owner: tuple[int, int] | None
+    where: str
+    pid: int | None = None
+    counts_files: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.title} {self.version}"
+
+    @property
+    def on_this_machine(self) -> bool:
+        return self.process_owner is not None
+
+
+F = TypeVar("F", bound=RunningServer)
+_T = TypeVar("_T")
+Connect = Callable[[TargetConfig], AbstractContextManager[C]]
+"""Connects to a running server. Raises PreflightError with its words, also for what goes wrong later."""
+
+
+@dataclass(frozen=True)
+class Checks(Generic[C, F]):
+    """What only one engine knows of a preflight: the disk space that a run takes, also one that begins with a copy of
+    its data; the paths that data files can't have, and why; the setting of the memory for data, with its bytes on a
+    private server and whether data files bypass the page cache there; how to connect, what to check on a running server
+    for its cells (with notes), and how to log in as a load's program, with what may be the matter if that fails.
+    """
+
+    starter: Starter[Any]
+    programs_folder: Callable[[Any], Path]
+    bytes_on: templates.BytesOn
+    kept_bytes_on: templates.BytesOn
+    is_barred: Callable[[str], bool]
+    bar: str
+    buffers: str
+    private_buffers: Callable[[Config], tuple[int, bool]]
+    connect: Connect[C]
+    check_server: Callable[[C, Sequence[Config], Site], tuple[F, list[str]]]
+    check_login: Callable[[Config, Site, F], None]
+    login_hint: str
+
+    def check(self, plan: Plan, site: Site) -> Preflight:
+        """Checks everything that could make a run fail. Raises PreflightError naming the key."""
+        configs = [cell.config for cell in plan.cells]
+        bytes_on = templates.with_kept(configs, site, self.bytes_on, self.kept_bytes_on)
+        needs = (*volume_needs(configs, site, bytes_on), *places.needs(configs, self.bytes_on))
+        check_place_names(needs, self.is_barred, self.bar)
+        check_between_runs(configs)
+        private, running = by_how(configs)
+        found, notes = self.starter.check_cells(private, site), memory_notes(private, self._private_memory)
+        for title, more in self._check_running(running, site):
+            found.append(title)
+            notes += more
+        found += check_generators(configs, site, lambda one: self.programs_folder(self.starter.programs(one, site)))
+        notes += templates.notes(configs)
+        notes += [places.NOTE] if any(map(places.remote_paths, configs)) else []
+        return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
+
+    def _private_memory(self, config: Config) -> Memory:
+        buffers_bytes, direct = self.private_buffers(config)
+        return Memory(self.buffers, buffers_bytes, here(), cached=not direct)
+
+    def _check_running(self, configs: Sequence[Config], site: Site) -> Iterator[tuple[str, list[str]]]:
+        """Each running server, with notes; one connection for each, however many cells it has."""
+        for sharing in by_server(configs):
+            target = sharing[0].target
+            with self.connect(target) as connection:
+                facts, notes = self.check_server(connection, sharing, site)
+                for config in {one.workload.kind: one for one in sharing if one.generated}.values():
+                    with quoting(target, RunFailed, str, "the load can't begin", self.login_hint):
+                        self.check_login(config, site, facts)
+            notes = [*memory_notes(sharing, partial(self._memory_of, facts)), *notes]
+            yield f"{facts.name}, attached, {facts.where}", notes
+
+    def _memory_of(self, facts: F, _config: Config) -> Memory:
+        machine = here() if facts.on_this_machine else None
+        return Memory(self.buffers, facts.buffers_bytes, machine, cached=not facts.direct)
+
+
+def durability(
+    config: Config,
+    asked: Mapping[str, str],
+    connect: Connect[C],
+    deciding: Callable[[C], tuple[dict[str, str], str]],
+    judge: Callable[[Mapping[str, str], str], Durability],
+) -> Durability:
+    """What survives a crash of the cell's server, by the settings asked for and, of a running server, the `deciding`
+    ones that it shows, with its version.
+    """
+    if not config.target.attached:
+        return judge(asked, "")
+    with connect(config.target) as connection:
+        shown, version = deciding(connection)
+    return judge({**shown, **asked}, version)
+
+
+def by_cell(
+    cells: Sequence[Cell], connect: Connect[C], shown: Callable[[C], _T | None], asked: Callable[[Config], _T | None]
+) -> dict[str, _T]:
+    """What running servers show and the settings of private ones say, by cell, where it is known."""
+    running: dict[tuple[str | None, str | None], _T | None] = {}
+    for first, *_ in by_server([cell.config for cell in cells if cell.config.target.attached]):
+        with connect(first.target) as connection:
+            running[first.target.dsn, first.target.dsn_env] = shown(connection)
+    found = {
+        cell.cell_id: running[target.dsn, target.dsn_env] if target.attached else asked(cell.config)
+        for cell in cells for target in [cell.config.target]
+    }  # fmt: skip
+    return {cell_id: one for cell_id, one in found.items() if one is not None}
