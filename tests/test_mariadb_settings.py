@@ -4,7 +4,7 @@ import pytest
 from real_mariadb import needs_mariadb
 from real_servers import small
 
-from storagelab.engines.mariadb.server import check_settings, find_binaries, private_settings
+from storagelab.engines.mariadb.server import PARSER, find_binaries, private_settings
 from storagelab.errors import PreflightError
 
 pytestmark = needs_mariadb
@@ -12,7 +12,7 @@ pytestmark = needs_mariadb
 
 def test_the_parsers_reading_of_each_setting_is_told():
     asked = {"innodb_page_size": "4k", "innodb-buffer-pool-size": "64M", "innodb_adaptive_hash_index": True}
-    assert check_settings(find_binaries(None), asked) == {
+    assert PARSER.check(find_binaries(None), asked) == {
         "innodb_page_size": "4096",
         "innodb-buffer-pool-size": str(64 * 2**20),
         "innodb_adaptive_hash_index": "TRUE",  # as the parser writes it; the server itself says ON
@@ -37,7 +37,7 @@ def test_the_parsers_reading_of_each_setting_is_told():
 )
 def test_what_the_server_would_refuse_or_change_is_refused_by_key(name, value, words, hint):
     with pytest.raises(PreflightError) as caught:
-        check_settings(find_binaries(None), {name: value})
+        PARSER.check(find_binaries(None), {name: value})
     assert caught.value.key == f"target.settings.{name}"
     assert words in caught.value.problem
     assert hint in caught.value.hint

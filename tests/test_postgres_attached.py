@@ -280,7 +280,7 @@ def test_checks_of_settings_are_taken_back_and_touch_nothing(attached, scratch):
     config = small(scratch, dsn=attached.conninfo, settings={"work_mem": "77MB"})
     with connect_to(config.target) as connection:
         facts = read_facts(connection)
-        check_session_settings(connection, facts, {"work_mem": "77MB"}, str)
+        check_session_settings(connection, facts, {"work_mem": "77MB"})
         assert ask(connection, "SHOW work_mem") == "4MB"
 
 

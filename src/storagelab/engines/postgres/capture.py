@@ -22,13 +22,12 @@ from storagelab.capture.server import (
     Thing,
     label_of,
 )
-from storagelab.engines.postgres.connect import Connection, connect, value, words_of
+from storagelab.engines.postgres.connect import connect, connected, data_folder, value, words_of
 from storagelab.engines.postgres.preflight import read_facts
 from storagelab.errors import PreflightError
 from storagelab.machine.disks import read_text
 from storagelab.model.config import TargetConfig
-from storagelab.model.values import Scalar
-from storagelab.servers.attached import key_of, quoting
+from storagelab.servers.attached import key_of
 from storagelab.servers.found import Found, volume_name
 
 _OF_STORAGE = [
@@ -43,7 +42,7 @@ _OF_STORAGE = [
 
 def found(target: TargetConfig) -> Found:
     """What the server shows. Raises PreflightError if it can't be reached."""
-    with connect(target) as connection, quoting(target, psycopg.Error, words_of):
+    with connected(target) as connection:
         facts = read_facts(connection)
         rows = connection.execute(
             "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY(%s)"
@@ -55,28 +54,16 @@ def found(target: TargetConfig) -> Found:
             " WHERE pg_tablespace_location(oid) <> '' AND NOT starts_with(spcname, 'storagelab_') ORDER BY spcname"
         ).fetchall()
         data_bytes = int(value(connection, "SELECT sum(pg_database_size(oid))::bigint FROM pg_database"))
-        data = _data_directory(connection)
+        data = data_folder(connection)
     places = {} if data is None else {"data": data, "log": Path(os.path.realpath(data / "pg_wal"))}
     return Found(
         title=f"PostgreSQL {facts.version}",
-        settings={name: _value(text) for name, text in rows},
+        settings={name: {"on": True, "off": False}.get(text, text) for name, text in rows},
         places={**places, **{volume_name(name): Path(location) for name, location in spaces}},
         here=facts.on_this_machine,
         data_bytes=data_bytes,
         bin_dir=_programs(data) if facts.on_this_machine else None,
     )
-
-
-def _data_directory(connection: Connection) -> Path | None:
-    """The server's data folder; None if this login may not know it."""
-    try:
-        return Path(value(connection, "SELECT current_setting('data_directory')"))
-    except psycopg.errors.InsufficientPrivilege:
-        return None
-
-
-def _value(text: str) -> Scalar:
-    return {"on": True, "off": False}.get(text, text)
 
 
 def _programs(data: Path | None) -> Path | None:
@@ -89,8 +76,6 @@ def _programs(data: Path | None) -> Path | None:
 
 
 _ROLE = "pg_monitor"
-
-
 _OBJECTS = """
     SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, pg_relation_filepath(c.oid),
            (SELECT o.oid::int8 FROM pg_class o
@@ -101,32 +86,18 @@ _OBJECTS = """
     WHERE c.relkind IN ('r', 'i', 'm', 't', 'S') AND pg_relation_filenode(c.oid) IS NOT NULL
     ORDER BY n.nspname = 'pg_toast'
 """
-
-
 _FILE = re.compile(r"(?P<node>t?[0-9]+(?:_[0-9]+)?)(?P<fork>_fsm|_vm|_init)?(?:\.(?P<part>[0-9]+))?")
-
-
 _PART_BYTES = 1 << 30
 """PostgreSQL cuts files into parts of this size."""
-
-
 _TABLESPACE = re.compile(r"pg_tblspc/[0-9]+/[^/]+/")
-
-
 _OWN_FOLDERS = ("data", LOG, TEMPORARY)
-
-
 _KINDS = {"r": "table", "m": "table", "S": "other", "i": "index", "t": "toast"}
-
-
 _BY = {
     "checkpointer": "checkpoint", "background writer": "background", "walwriter": "log", "walsender": "background",
     "autovacuum": "background", "archiver": "background", "startup": "background", "logical replication": "background",
     "io worker": "session",
 }  # fmt: skip
 """What a process does, by how its title begins; any other is a session. I/O workers read what sessions ask for."""
-
-
 _WORKING = """
     SELECT count(*) FROM pg_stat_activity
     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
@@ -134,11 +105,14 @@ _WORKING = """
 """
 
 
+_VIEWS = ("pg_class", "pg_stat_activity", "pg_stat_database", "pg_statio_all_tables", "pg_statio_all_indexes")
+
+
 class WatchedPostgres:
+    """Implements `capture.server.Watched`."""
+
     engine: str = "postgres"
     threads: tuple[str, ...] = ("postgres",)
-    notes: list[str]
-    views: tuple[str, ...]
 
     def __init__(self, target: TargetConfig) -> None:
         """Raises PreflightError if the server can't be reached, or if the login may not read its counters."""
@@ -152,21 +126,24 @@ class WatchedPostgres:
                 f"the login lacks the role {_ROLE}, needed to read what the server reads and writes",
                 key=key_of(target), hint=f"as an administrator: GRANT {_ROLE} TO ...",
             )  # fmt: skip
-        data, timed, database = self._rows(
-            "SELECT current_setting('data_directory'), current_setting('track_io_timing'), current_database()"
+        data, timed, database, method, self._block = self._rows(
+            "SELECT current_setting('data_directory'), current_setting('track_io_timing'), current_database(),"
+            " current_setting('io_method', true), current_setting('block_size')::int"
         )[0]
         self._data, self._database = Path(data), str(database)
         self._postmaster = _postmaster(self._data) if facts.on_this_machine else None
         self.local = self._postmaster is not None
-        self.notes = []
-        if timed != "on":
-            self.notes.append("track_io_timing is off: the times of reads and writes are missing.")
-        if self._rows("SELECT current_setting('io_method', true)")[0][0] == "worker":
+        self.notes: list[str] = (
+            [] if timed == "on" else ["track_io_timing is off: the times of reads and writes are missing."]
+        )
+        if method == "worker":
             self.notes.append(
                 "io_method is worker: reads by I/O workers count as reads by sessions, also those "
                 "that autovacuum asked for."
             )
-        self.views = tuple(self._views())
+        self._has_pg_stat_wal = 14 <= self._major < 18
+        self.views: tuple[str, ...] = (*_VIEWS, "pg_stat_io" if self._major >= 16 else "pg_stat_bgwriter")
+        self.views += ("pg_stat_wal",) if self._has_pg_stat_wal else ()
         self._labels: dict[int, str] = {}
         """By the OID of a table or index: a renamed one keeps it, and one that takes its name gets another."""
         self._owners: dict[str, int] = {}
@@ -175,12 +152,6 @@ class WatchedPostgres:
         self._databases: dict[str, str] = {}
         self._known_threads: dict[int, str] = {}
         self.things()
-
-    def _views(self) -> Iterator[str]:
-        yield from ("pg_class", "pg_stat_activity", "pg_stat_database", "pg_statio_all_tables", "pg_statio_all_indexes")
-        yield "pg_stat_io" if self._major >= 16 else "pg_stat_bgwriter"
-        if 14 <= self._major < 18:
-            yield "pg_stat_wal"
 
     def _rows(self, statement: Any) -> list[Any]:
         self._own += 1
@@ -202,13 +173,15 @@ class WatchedPostgres:
     def folders(self) -> Mapping[str, Path]:
         rows = self._rows("SELECT spcname, oid::int8 FROM pg_tablespace")
         names = {str(oid): f"{name}-{oid}" if name in _OWN_FOLDERS else str(name) for name, oid in rows}
-        spaces = {
-            names[entry.name]: self._at(f"pg_tblspc/{entry.name}") for entry in self._spaces() if entry.name in names
-        }
+        spaces = {names[oid]: self._at(f"pg_tblspc/{oid}") for oid in self._spaces() if oid in names}
         return {"data": self._at(""), "log": self._at("pg_wal"), **dict(sorted(spaces.items()))}
 
-    def _spaces(self) -> list[os.DirEntry[str]]:
-        return _listed(self._at("pg_tblspc")) if self.local else []
+    def _spaces(self) -> list[str]:
+        """The folders of tablespaces, by their OIDs."""
+        try:
+            return os.listdir(self._at("pg_tblspc")) if self.local else []
+        except OSError:
+            return []
 
     def _at(self, path: str) -> Path:
         """A path below the data folder; links of the server's are followed."""
@@ -216,13 +189,11 @@ class WatchedPostgres:
 
     def _links(self) -> list[tuple[str, str]]:
         """(folder as the kernel names it, folder as the server names it) of all that leads out of the data folder."""
-        inside = ["pg_wal", *(f"pg_tblspc/{entry.name}" for entry in self._spaces()), ""]
+        inside = ["pg_wal", *(f"pg_tblspc/{oid}" for oid in self._spaces()), ""]
         return [(f"{self._at(path)}/", path) for path in inside]
 
     def things(self) -> dict[str, Thing]:
-        self._databases = {
-            str(oid): str(name) for oid, name in self._rows("SELECT oid::int8, datname FROM pg_database")
-        }
+        self._databases = {str(oid): name for oid, name in self._rows("SELECT oid::int8, datname FROM pg_database")}
         found: dict[str, Thing] = {}
         self._by_path, self._leads = {}, self._links()
         for oid, schema, name, kind, path, owner, size, temporary in self._rows(_OBJECTS):
@@ -238,11 +209,9 @@ class WatchedPostgres:
             else:
                 thing = Thing(self._label(oid, schema, name), schema, name, _KINDS[kind], folder, size, path)
             self._by_path[path] = thing
-            known = found.get(thing.id)  # a toast table and its index are one object
-            merged = (
-                known._replace(bytes=(known.bytes or 0) + (size or 0), files=known.files + path) if known else thing
-            )
-            found[thing.id] = merged
+            if known := found.get(thing.id):  # a toast table and its index are one object
+                thing = known._replace(bytes=(known.bytes or 0) + (size or 0), files=known.files + path)
+            found[thing.id] = thing
         return found
 
     def _label(self, oid: int, schema: str, name: str) -> str:
@@ -297,15 +266,14 @@ class WatchedPostgres:
         return self._postmaster in (thread, int(parent))
 
     def by(self, thread: int) -> str:
-        known = self._known_threads.get(thread)
-        if known is None:
+        if thread not in self._known_threads:
             try:
                 title = Path(f"/proc/{thread}/cmdline").read_bytes().decode(errors="replace")
             except OSError:
                 return "session"  # it has ended: no other kind of process ends so soon
-            kinds = [by for words, by in _BY.items() if f": {words}" in title]
-            known = self._known_threads[thread] = kinds[0] if kinds else "session"
-        return known
+            kinds = (by for words, by in _BY.items() if f": {words}" in title)
+            self._known_threads[thread] = next(kinds, "session")
+        return self._known_threads[thread]
 
     def processes(self) -> list[int]:
         if self._postmaster is None:
@@ -349,25 +317,20 @@ class WatchedPostgres:
                              coalesce(toast_blks_read, 0) + coalesce(tidx_blks_read, 0) FROM pg_statio_all_tables
             """
         )
-        block = int(self._rows("SELECT current_setting('block_size')::int")[0][0])
         for oid, schema, name, part, blocks in rows:
             if blocks and schema != "pg_toast":
                 label = self._label(oid, schema, name) + part
-                yield (label, "read", "session"), Count(int(blocks), int(blocks) * block)
+                yield (label, "read", "session"), Count(int(blocks), int(blocks) * self._block)
 
     def _io(self) -> Iterator[tuple[CountKey, Count]]:
         """What the server counts by kind of process, of the data files together and of the log."""
         if self._major >= 16:
             yield from self._pg_stat_io()
         else:
-            row = self._rows(
-                "SELECT buffers_checkpoint, buffers_clean, buffers_backend, buffers_backend_fsync,"
-                " current_setting('block_size')::int FROM pg_stat_bgwriter"
-            )[0]
-            block = row[4]
-            for by, buffers in (("checkpoint", row[0]), ("background", row[1]), ("session", row[2])):
-                yield (ALL_TABLES, "write", by), Count(int(buffers), int(buffers) * block)
-        if 14 <= self._major < 18:
+            buffers = self._rows("SELECT buffers_checkpoint, buffers_clean, buffers_backend FROM pg_stat_bgwriter")[0]
+            for by, count in zip(("checkpoint", "background", "session"), map(int, buffers), strict=True):
+                yield (ALL_TABLES, "write", by), Count(count, count * self._block)
+        if self._has_pg_stat_wal:
             writes, size, write_ms, syncs, sync_ms, timed = self._rows(
                 "SELECT wal_write, wal_bytes::int8, wal_write_time, wal_sync, wal_sync_time,"
                 " current_setting('track_wal_io_timing') = 'on' FROM pg_stat_wal"
@@ -409,14 +372,6 @@ def _added(before: Count | None, count: Count) -> Count:
         return count
     seconds = None if before.seconds is None or count.seconds is None else before.seconds + count.seconds
     return Count((before.requests or 0) + (count.requests or 0), before.bytes + count.bytes, seconds)
-
-
-def _listed(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
 
 
 def _postmaster(data: Path) -> int | None:

@@ -7,13 +7,14 @@ import os
 import re
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 
 import psycopg
+from psycopg import sql
 from psycopg.pq import Conninfo
 
 from storagelab.errors import PreflightError, RunFailed
@@ -34,6 +35,7 @@ from storagelab.servers.steps import check_same
 from storagelab.volumes.folders import Site
 
 Connection = psycopg.Connection[Any]
+_T = TypeVar("_T")
 VARIABLES = "PG"
 """The prefix of environment variables that PostgreSQL's programs and its client library read."""
 _ENVIRONMENT = threading.Lock()
@@ -191,11 +193,47 @@ def without_variables(instead: Mapping[str, str] = MappingProxyType({})) -> Iter
             os.environ.update(kept)
 
 
-def value(connection: Connection, statement: LiteralString) -> Any:
-    """The one value that a statement returns."""
-    row = connection.execute(statement).fetchone()
+def value(
+    connection: Connection, statement: LiteralString | sql.Composed, values: Sequence[object] | None = None
+) -> Any:
+    """The first value that a statement returns."""
+    row = connection.execute(statement, values).fetchone()
     assert row is not None
     return row[0]
+
+
+def newest(by_version: Mapping[int, _T], major: int) -> list[_T]:
+    """What holds for a server of this version, of things by the first version that knows them; [] for an older one."""
+    fitting = [version for version in by_version if version <= major]
+    return [by_version[max(fitting)]] if fitting else []
+
+
+def data_folder(connection: Connection) -> Path | None:
+    """The server's data folder; None if this login may not know it."""
+    try:
+        return Path(value(connection, "SELECT current_setting('data_directory')"))
+    except psycopg.errors.InsufficientPrivilege:
+        return None
+
+
+def page_bytes(connection: Connection) -> int:
+    """The size of the server's pages."""
+    return int(value(connection, "SELECT current_setting('block_size')::int"))
+
+
+def execute(
+    connection: Connection, statement: LiteralString, *parts: str | Sequence[str] | sql.Composable
+) -> psycopg.Cursor[Any]:
+    """Runs a statement in which a text stands for a name, and several for a name in a schema."""
+    return connection.execute(composed(statement, *parts))
+
+
+def composed(statement: LiteralString, *parts: str | Sequence[str] | sql.Composable) -> sql.Composed:
+    """The statement that `execute` runs."""
+    return sql.SQL(statement).format(*(
+        one if isinstance(one, sql.Composable) else sql.Identifier(*([one] if isinstance(one, str) else one))
+        for one in parts
+    ))  # fmt: skip
 
 
 def words_of(error: BaseException) -> str:

@@ -17,8 +17,13 @@ from storagelab.engines.postgres.connect import (
     Connection,
     PostgresReach,
     PrivateReach,
+    composed,
     connect,
+    connected,
     conninfo,
+    data_folder,
+    newest,
+    page_bytes,
     value,
     words_of,
 )
@@ -29,8 +34,6 @@ from storagelab.engines.postgres.layout import (
     make_database,
     needs_database,
 )
-from storagelab.engines.postgres.loads.generated import PostgresTables
-from storagelab.engines.postgres.loads.inserts import Tables
 from storagelab.engines.postgres.preflight import check, durability, read_facts
 from storagelab.engines.postgres.sampler import Sampler
 from storagelab.engines.postgres.server import STARTER, Server, privilege, stop_orphan
@@ -42,7 +45,7 @@ from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.run.engine import Engine
 from storagelab.run.one_run import Composed
-from storagelab.servers.attached import Decoys, dropping_leftovers, quoting
+from storagelab.servers.attached import Decoys, dropping_leftovers
 from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Sessions, System, tables_of
 from storagelab.stopping import uninterrupted
 from storagelab.volumes import places
@@ -62,7 +65,7 @@ class Postgres(System[Connection]):
     foreign_errors = (psycopg.Error, *OUTSIDE_ERRORS)
     mounts_from = "/proc/self/mountinfo by pg_read_file"
     log_tells_of_sessions = True
-    layout: Tables | PostgresTables[Any]
+    layout: Any
 
     def __init__(self, config: Config, site: Site, kept: TemplateDatabase | None = None) -> None:
         super().__init__(config, site)
@@ -106,29 +109,26 @@ class Postgres(System[Connection]):
 
     def data_folder(self, connection: Connection) -> Path | None:
         """Where a server of this machine keeps its files; None if this login or this user may not know."""
-        try:
-            row = connection.execute("SELECT current_setting('data_directory')").fetchone()
-            folder = Path(row[0]) if row and row[0] else None
+        folder = data_folder(connection)
+        with contextlib.suppress(OSError):
             return folder if folder is not None and folder.is_dir() else None
-        except (psycopg.errors.InsufficientPrivilege, OSError):
-            return None
+        return None
 
     def mounts(self, connection: Connection) -> list[places.Mount]:
         """The file systems that the server sees; none if it does not run on Linux, or this login may not read its
         files.
         """
         try:
-            row = connection.execute("SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)").fetchone()
+            text = str(value(connection, "SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)") or "")
         except psycopg.Error:
             return []
-        text = str(row[0]) if row else ""
         return [places.Mount(found.mount_point, found.source, found.filesystem) for found in parse_mounts(text)]
 
     def time_s(self, connection: Connection) -> float:
         return float(value(connection, "SELECT extract(epoch FROM clock_timestamp())::float8"))
 
     def page_bytes(self, connection: Connection) -> int:
-        return int(value(connection, "SELECT current_setting('block_size')::int"))
+        return page_bytes(connection)
 
     def write_out(self, connection: Connection) -> None:
         connection.execute("CHECKPOINT")
@@ -213,26 +213,25 @@ class PostgresProbe:
         return frozenset(name for (name,) in self._asked(target, sql.SQL(_INVENTORY)))
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
-        self._asked(target, sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+        self._asked(target, composed("CREATE SCHEMA {}", name))
 
     def clear(self, target: TargetConfig, name: str) -> None:
         # Without CASCADE: the schema was made empty, and what others put into it is not ours to drop.
-        self._asked(target, sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(name)))
+        self._asked(target, composed("DROP SCHEMA IF EXISTS {}", name))
 
     @contextlib.contextmanager
     def decoys(self, target: TargetConfig, name: str) -> Iterator[Decoys]:
-        database = sql.Identifier(name)
         inside = TargetConfig(engine="postgres", dsn=make_conninfo(conninfo(target), dbname=name))
-        self._asked(target, sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(database))
+        self._asked(target, composed("CREATE DATABASE {} TEMPLATE template0", name))
         try:
             self._asked(inside, sql.SQL(_MAKE_DECOYS))
             yield inside, {"kind": "pgbench"}, lambda: self._asked(inside, sql.SQL(_READ_DECOYS))
         finally:
             with uninterrupted():
-                self._asked(target, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(database))
+                self._asked(target, composed("DROP DATABASE IF EXISTS {} WITH (FORCE)", name))
 
     def _asked(self, target: TargetConfig, statement: sql.SQL | sql.Composed) -> list[Any]:
-        with connect(target) as connection, quoting(target, psycopg.Error, words_of):
+        with connected(target) as connection:
             asked = connection.execute(statement)
             return asked.fetchall() if asked.description else []
 
@@ -259,26 +258,13 @@ _ALWAYS_SHOWN = (
     "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size", "wal_level",
     "wal_compression", "io_method", "checkpoint_timeout", "data_checksums", "block_size", "autovacuum",
 )  # fmt: skip
-
-
-_NEVER_SHOWN = (  # commands and names that the operator writes freely may hold secrets
-    "primary_conninfo",
-    "primary_slot_name",
-    "ssl_passphrase_command",
-    "archive_command",
-    "archive_cleanup_command",
-    "restore_command",
-    "recovery_end_command",
-    "cluster_name",
-    "application_name",
-    "synchronous_standby_names",
-    "event_source",
-    "bonjour_name",
-    "recovery_target_name",
-    "log_line_prefix",
-    "krb_server_keyfile",
-    "unix_socket_directories",  # differs in each run, without meaning
-)
+_NEVER_SHOWN = (
+    # Commands and names that the operator writes freely may hold secrets,
+    "primary_conninfo", "primary_slot_name", "ssl_passphrase_command", "archive_command", "archive_cleanup_command",
+    "restore_command", "recovery_end_command", "cluster_name", "application_name", "synchronous_standby_names",
+    "event_source", "bonjour_name", "recovery_target_name", "log_line_prefix", "krb_server_keyfile",
+    "unix_socket_directories",  # and this differs in each run, without meaning
+)  # fmt: skip
 
 
 def server_facts(connection: Connection) -> dict[str, object]:
@@ -291,23 +277,18 @@ def server_facts(connection: Connection) -> dict[str, object]:
         """,
         [list(_ALWAYS_SHOWN), list(_NEVER_SHOWN)],
     ).fetchall()
-    version = connection.execute("SELECT current_setting('server_version'), version()").fetchone()
-    assert version is not None
-    return {"version": version[0], "version_text": version[1], "settings": dict(rows)}
+    version = value(connection, "SELECT current_setting('server_version')")
+    return {"version": version, "version_text": value(connection, "SELECT version()"), "settings": dict(rows)}
 
 
 _CHECKPOINTER = {
     14: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_bgwriter t",
     17: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_checkpointer t",
 }
-
-
 _IO = {
     16: "SELECT 'io ' || backend_type || '/' || object || '/' || context, "
     "to_jsonb(t) - '{backend_type,object,context,op_bytes}'::text[] FROM pg_stat_io t"
 }
-
-
 _EVERY_VERSION = (
     "SELECT 'wal', to_jsonb(t) FROM pg_stat_wal t",
     "SELECT 'database', to_jsonb(t) - '{datid,numbackends}'::text[] FROM pg_stat_database t "
@@ -318,7 +299,7 @@ _EVERY_VERSION = (
 def read_counters(connection: Connection, major: int) -> Counters:
     """Cumulative counters, `group -> name -> value`: pg_stat_io (16 and later), pg_stat_wal, pg_stat_database and the
     checkpointer's. Times are the server's milliseconds, as `*_time_ms`."""
-    statements = [*_EVERY_VERSION, *_newest(_CHECKPOINTER, major), *_newest(_IO, major)]
+    statements = [*_EVERY_VERSION, *newest(_CHECKPOINTER, major), *newest(_IO, major)]
     groups: Counters = {}
     for statement in statements:
         for group, fields in connection.execute(statement).fetchall():
@@ -328,8 +309,3 @@ def read_counters(connection: Connection, major: int) -> Counters:
                 if isinstance(value, int | float) and not isinstance(value, bool)
             }
     return groups
-
-
-def _newest(by_version: Mapping[int, str], major: int) -> list[str]:
-    fitting = [version for version in by_version if version <= major]
-    return [by_version[max(fitting)]] if fitting else []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from storagelab.loads.clients import (
 from storagelab.loads.generator import Program
 from storagelab.loads.restoring import changed, failure, newer_words, version_in
 from storagelab.model.loads.sql import Sql
-from storagelab.servers.programs import installation
+from storagelab.servers.programs import first_program, installation
 from storagelab.spec.given_files import begin_of
 from storagelab.volumes.folders import Site
 
@@ -102,13 +101,10 @@ def find(beside: Path | None) -> Path:
     """The client program: the one beside the server's own programs, else the one on the PATH. Raises PreflightError
     that names the package.
     """
-    places = [beside / name for name in _NAMES] if beside is not None else []
-    on_path = next(filter(None, map(shutil.which, _NAMES)), None)
-    found = next((place for place in [*places, *([Path(on_path)] if on_path else [])] if place.is_file()), None)
+    found = first_program([beside], *_NAMES)
     if found is None:
-        raise PreflightError(
-            "mariadb is not on this machine", key="workload.kind", hint="install the package mariadb-client (of Debian)"
-        )
+        hint = "install the package mariadb-client (of Debian)"
+        raise PreflightError("mariadb is not on this machine", key="workload.kind", hint=hint)
     return found
 
 
