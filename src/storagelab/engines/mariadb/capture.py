@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -37,11 +37,7 @@ _OF_STORAGE = (
     "innodb_io_capacity_max", "innodb_log_buffer_size", "innodb_log_file_size", "innodb_page_size",
     "innodb_read_io_threads", "innodb_use_native_aio", "innodb_write_io_threads",
 )  # fmt: skip
-
-
 _QUOTED = ", ".join(f"'{name.upper()}'" for name in _OF_STORAGE)
-
-
 _NOT_CHOSEN = "('COMPILE-TIME', 'AUTO')"
 
 
@@ -87,49 +83,30 @@ def _elsewhere(connection: Connection) -> dict[str, Path]:
 
 _TABLESPACES = ("innodb_sys_tablespaces", "innodb_tablespaces")
 """The view of InnoDB's files, as MariaDB and as MySQL call it."""
-
-
 _PARTITION = re.compile(r"#p#", re.IGNORECASE)
-
-
 _ENCODED = re.compile(r"@([0-9a-f]{4})")
-
-
 _SERVERS_OWN = ("ibdata", "undo", "innodb_undo", "innodb_system")
-
-
 _PS_PER_S = 1e12
-
-
 _CHANGING = (
     "Com_delete", "Com_delete_multi", "Com_insert", "Com_insert_select", "Com_load", "Com_replace",
-    "Com_replace_select",
-    "Com_update", "Com_update_multi",
+    "Com_replace_select", "Com_update", "Com_update_multi",
 )  # fmt: skip
 """Counts of statements that change rows. A transaction with several of them counts several times."""
-
-
 _TRANSACTIONS = """
     SELECT count_star FROM performance_schema.events_transactions_summary_global_by_event_name
     JOIN performance_schema.setup_instruments ON name = event_name WHERE enabled = 'YES'
 """
-
-
 _STATEMENTS_OF_ONE = 100
 """Statements for each COMMIT: if there are more, hardly any of them belong to the COMMITs."""
-
-
 _BACKGROUND = ("thread/innodb/", "thread/aria/", "thread/mysys/", "thread/sql/main", "thread/sql/slave", "iou-wrk")
 """How the names of threads begin that serve no session."""
-
-
 _LOG_FILES = re.compile(r"ib_logfile\d+|ib_redo\d+|#ib_redo\d+(_tmp)?")
-
-
 _DATA_FILE = re.compile(r"(?P<database>[^/]+)/(?P<table>[^/]+)\.(?:ibd|MAD|MAI|MYD|MYI)$")
 
 
 class WatchedMariaDB:
+    """Implements `capture.server.Watched`."""
+
     engine: str = "mariadb"
 
     def __init__(self, target: TargetConfig) -> None:
@@ -146,21 +123,18 @@ class WatchedMariaDB:
         facts = read_facts(self._connection)
         self.version, self._mysql = facts.version, facts.mysql
         self._counts_files = facts.counts_files
-        self.notes: list[str] = []
-        needs: list[tuple[str, str | None, str]] = [("PROCESS", None, "PROCESS ON *.*")]
+        needs: dict[str, tuple[str, str | None]] = {"PROCESS ON *.*": ("PROCESS", None)}
         if facts.counts_files:
-            needs.append(("SELECT", "performance_schema", "SELECT ON performance_schema.*"))
-        for right, database, granted in needs:
+            needs["SELECT ON performance_schema.*"] = "SELECT", "performance_schema"
+        for granted, (right, database) in needs.items():
             if not facts.may(right, database):
                 where = f" on {database}" if database else ""
                 raise PreflightError(
                     f"the login lacks the right {right}{where}, needed to read what the server reads and writes",
                     key=key_of(target), hint=f"as an administrator: GRANT {granted} TO ...",
                 )  # fmt: skip
-        if not facts.counts_files:
-            self.notes.append(
-                "performance_schema is off: the server counts nothing by file, and what a thread does is not known."
-            )
+        off = "performance_schema is off: the server counts nothing by file, and what a thread does is not known."
+        self.notes = [] if facts.counts_files else [off]
         data, log, temporary, pid_file = ask(
             self._connection, "SELECT @@datadir, @@innodb_log_group_home_dir, @@tmpdir, @@pid_file"
         )[0]
@@ -197,29 +171,29 @@ class WatchedMariaDB:
         return found
 
     def things(self) -> dict[str, Thing]:
-        found: dict[str, Thing] = {}
-        for view in _TABLESPACES:
-            with contextlib.suppress(pymysql.MySQLError):
-                rows = self._rows(f"SELECT space, name, file_size FROM information_schema.{view}")
-                break
-        else:
-            return found
-        places = dict(self._places())
+        rows = self._first_rows(
+            f"SELECT space, name, file_size FROM information_schema.{view}" for view in _TABLESPACES
+        )
+        places, found = dict(self._places()), dict[str, Thing]()
         for space, name, size in rows:
             if (thing := self._named(str(name), places.get(int(space), self._data))) is not None:
                 found[thing.id] = thing._replace(bytes=int(size or 0), files=str(space))
         return found
 
+    def _first_rows(self, statements: Iterable[str]) -> list[Any]:
+        """The rows of the first statement that this server knows."""
+        for statement in statements:
+            with contextlib.suppress(pymysql.MySQLError):
+                return self._rows(statement)
+        return []
+
     def _places(self) -> Iterator[tuple[int, Path]]:
         """The folder of each tablespace that is not in the data folder."""
-        for files in ("filename FROM information_schema.innodb_sys_tablespaces",  # from MariaDB 10.6 on
-                      "path FROM information_schema.innodb_sys_datafiles"):  # fmt: skip
-            with contextlib.suppress(pymysql.MySQLError):
-                yield from (
-                    (int(space), Path(path).parent)
-                    for space, path in self._rows(f"SELECT space, {files}") if str(path).startswith("/")
-                )  # fmt: skip
-                return
+        rows = self._first_rows((
+            "SELECT space, filename FROM information_schema.innodb_sys_tablespaces",  # from MariaDB 10.6 on
+            "SELECT space, path FROM information_schema.innodb_sys_datafiles",
+        ))  # fmt: skip
+        return ((int(space), Path(path).parent) for space, path in rows if str(path).startswith("/"))
 
     def _named(self, name: str, folder: Path) -> Thing | None:
         """The table of the tablespace `database/table`."""
@@ -251,10 +225,7 @@ class WatchedMariaDB:
         if re.fullmatch(r".*-bin\.\d+", place.name):
             return Thing("binary log", None, "binary log", "log", place.parent)
         match = _DATA_FILE.search(str(place))
-        if (
-            match is not None
-            and (thing := self._named(f"{match['database']}/{match['table']}", place.parent)) is not None
-        ):
+        if match and (thing := self._named(f"{match['database']}/{match['table']}", place.parent)):
             return thing
         if place.name.startswith(_SERVERS_OWN):
             return Thing("system tablespace", None, "system tablespace, undo and double writes", "other", place.parent)
@@ -280,17 +251,12 @@ class WatchedMariaDB:
 
     def by(self, thread: int) -> str:
         if thread not in self._kinds:
-            if self._counts_files:
-                self._kinds |= {
-                    int(one): _kind(str(name))
-                    for one, name in self._rows(
-                        "SELECT thread_os_id, name FROM performance_schema.threads WHERE thread_os_id IS NOT NULL"
-                    )
-                }
+            named = "SELECT thread_os_id, name FROM performance_schema.threads WHERE thread_os_id IS NOT NULL"
+            rows = self._rows(named) if self._counts_files else []
+            self._kinds |= {int(one): _kind(str(name)) for one, name in rows}
             if thread not in self._kinds:
                 with contextlib.suppress(OSError):
-                    name = Path(f"/proc/{thread}/comm").read_text("utf-8").strip()
-                    self._kinds[thread] = _kind(name)
+                    self._kinds[thread] = _kind(Path(f"/proc/{thread}/comm").read_text("utf-8").strip())
         return self._kinds.get(thread, "session")
 
     def processes(self) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -29,8 +30,6 @@ from storagelab.engines.mariadb.connect import (
     words_of,
 )
 from storagelab.engines.mariadb.layout import Layout
-from storagelab.engines.mariadb.loads.generated import MariaDBTables
-from storagelab.engines.mariadb.loads.inserts import Tables
 from storagelab.engines.mariadb.preflight import check, durability, read_facts
 from storagelab.engines.mariadb.sampler import Sampler
 from storagelab.engines.mariadb.server import STARTER, Server, privilege, stop_orphan
@@ -59,7 +58,7 @@ class MariaDB(System[Connection]):
     foreign_errors = (pymysql.MySQLError, *OUTSIDE_ERRORS)
     mounts_from = "information_schema.disks"
     log_tells_of_sessions = False
-    layout: Tables | MariaDBTables[Any]
+    layout: Any
 
     def __init__(self, config: Config, site: Site) -> None:
         super().__init__(config, site)
@@ -131,14 +130,9 @@ class MariaDB(System[Connection]):
         return {number: folder / path for number, path in self.layout.files(own).items()}
 
     def count(self, own: Connection, reach: MariaDBReach, sessions: Sessions[Connection]) -> Callable[[], Counters]:
-        def read() -> Counters:
-            counters = read_counters(own)
-            if not reach.shows_files:
-                return counters
-            files = {f"data_file_{number}": str(path) for number, path in self._files(own, reach).items()}
-            return {**counters, **read_file_counters(own, files)}
-
-        return counting(read)
+        return counting(
+            lambda: read_counters(own) | (read_file_counters(own, self._files(own, reach)) if reach.shows_files else {})
+        )
 
 
 def opened(config: Config, site: Site) -> Composed[Connection]:
@@ -247,11 +241,8 @@ def server_facts(connection: Connection, asked: Mapping[str, object]) -> dict[st
     values = variables(connection)
     names = [*_SHOWN, *(setting_name(name) for name in asked)]
     shown = {name: values[name] for name in sorted(set(names)) if name in values}
-    return {
-        "version": values["version"],
-        "version_text": f"{values['version']} {values['version_comment']}",
-        "settings": shown,
-    }
+    text = f"{values['version']} {values['version_comment']}"
+    return {"version": values["version"], "version_text": text, "settings": shown}
 
 
 _GROUPS = {
@@ -274,31 +265,29 @@ def read_counters(connection: Connection) -> Counters:
     groups: Counters = {}
     for group, patterns in _GROUPS.items():
         condition = " OR ".join(["variable_name LIKE %s"] * len(patterns))
-        rows = ask(connection, f"SHOW GLOBAL STATUS WHERE {condition}", list(patterns))
-        groups[group] = {name.lower(): float(value) for name, value in rows if _is_number(value)}
+        rows = ask(connection, f"SHOW GLOBAL STATUS WHERE {condition}", patterns)
+        groups[group] = {name.lower(): float(value) for name, value in rows if _NUMBER.fullmatch(value)}
     return groups
 
 
-def read_file_counters(connection: Connection, files: dict[str, str]) -> Counters:
-    """Calls and bytes of each data file so far. `files` maps the name to use for a file to its path on the server."""
+_NUMBER = re.compile(r"-?\d+(\.\d*)?")
+
+
+def read_file_counters(connection: Connection, files: Mapping[int, Path]) -> Counters:
+    """Calls and bytes of each data file so far, by its number and its path on the server."""
     if not files:
         return {}
+    names = {str(path): f"data_file_{number}" for number, path in files.items()}
     rows = ask(
         connection,
         "SELECT file_name, count_read, count_write, count_misc, sum_number_of_bytes_read, sum_number_of_bytes_write "
-        f"FROM performance_schema.file_summary_by_instance WHERE file_name IN ({', '.join(['%s'] * len(files))})",
-        list(files.values()),
+        f"FROM performance_schema.file_summary_by_instance WHERE file_name IN ({', '.join(['%s'] * len(names))})",
+        list(names),
     )
-    names = {path: name for name, path in files.items()}
     columns = ("reads", "writes", "syncs_and_others", "read_bytes", "write_bytes")
     return {
         "data files": {
             f"{names[path]}.{column}": float(value)
-            for path, *values in rows
-            for column, value in zip(columns, values, strict=True)
+            for path, *values in rows for column, value in zip(columns, values, strict=True)
         }
-    }
-
-
-def _is_number(value: str) -> bool:
-    return value.lstrip("-").replace(".", "", 1).isdigit()
+    }  # fmt: skip

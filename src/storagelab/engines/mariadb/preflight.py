@@ -273,50 +273,34 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
     on_database = f"`{database.replace('_', chr(92) + '_')}`.*"
     free = facts.max_connections - facts.open_connections
     needs = [
-        (
-            facts.release >= oldest,
-            f"the server is {facts.name}, which is too old",
-            f"storagelab measures {'MySQL' if facts.mysql else 'MariaDB'} {'.'.join(map(str, oldest))} and later",
-        ),
-        (
-            not facts.read_only,
-            "the server is read-only (read_only or innodb_read_only): it follows another server, or takes no writes",
-            "name its primary, or a server of its own; capture also watches a replica",
-        ),
-        (
-            not missing,
-            f"the login lacks the right {', '.join(missing)} on the database {database}, which "
+        (facts.release >= oldest,
+         f"the server is {facts.name}, which is too old",
+         f"storagelab measures {'MySQL' if facts.mysql else 'MariaDB'} {'.'.join(map(str, oldest))} and later"),
+        (not facts.read_only,
+         "the server is read-only (read_only or innodb_read_only): it follows another server, or takes no writes",
+         "name its primary, or a server of its own; capture also watches a replica"),
+        (not missing,
+         f"the login lacks the right {', '.join(missing)} on the database {database}, which "
             "storagelab makes and drops",
-            f"as an administrator: GRANT {', '.join(missing)} ON {on_database} TO ...",
-        ),
-        (
-            facts.may("PROCESS"),
-            "the login lacks the right PROCESS, needed to read back where the data files are",
-            "as an administrator: GRANT PROCESS ON *.* TO ...",
-        ),
-        (
-            not config.data_volumes or facts.may("FILE"),
-            "the login lacks the right FILE, needed for DATA DIRECTORY, which puts data files on volumes",
-            "GRANT FILE ON *.* TO ..., or leave [volumes] out to measure where the server keeps its files",
-        ),
-        (
-            not config.between_runs.checkpoint or facts.may("RELOAD"),
-            "the login lacks the right RELOAD, needed to write out the table between runs",
-            "GRANT RELOAD ON *.* TO ..., or set between_runs.checkpoint = false",
-        ),
-        (
-            not config.measure.waits or facts.may("SELECT", "performance_schema"),
-            "the login lacks the right SELECT on performance_schema, needed to read waits",
-            "GRANT SELECT ON performance_schema.* TO ..., or set measure.waits = false",
-        ),
-        (
-            not config.measure.waits or facts.counts_files,
-            "the server runs without performance_schema, so it times no waits",
-            "have its operator start it with performance_schema = ON, or set measure.waits = false",
-        ),
+         f"as an administrator: GRANT {', '.join(missing)} ON {on_database} TO ..."),
+        (facts.may("PROCESS"),
+         "the login lacks the right PROCESS, needed to read back where the data files are",
+         "as an administrator: GRANT PROCESS ON *.* TO ..."),
+        (not config.data_volumes or facts.may("FILE"),
+         "the login lacks the right FILE, needed for DATA DIRECTORY, which puts data files on volumes",
+         "GRANT FILE ON *.* TO ..., or leave [volumes] out to measure where the server keeps its files"),
+        (not config.between_runs.checkpoint or facts.may("RELOAD"),
+         "the login lacks the right RELOAD, needed to write out the table between runs",
+         "GRANT RELOAD ON *.* TO ..., or set between_runs.checkpoint = false"),
+        (not config.measure.waits or facts.may("SELECT", "performance_schema"),
+         "the login lacks the right SELECT on performance_schema, needed to read waits",
+         "GRANT SELECT ON performance_schema.* TO ..., or set measure.waits = false"),
+        (not config.measure.waits or facts.counts_files,
+         "the server runs without performance_schema, so it times no waits",
+         "have its operator start it with performance_schema = ON, or set measure.waits = false"),
         (not config.measure.waits or facts.times_waits, "the server does not time waits", _SWITCH_ON),
         enough_connections(config.database_load.connections, free, "max_connections on the server"),
-    ]
+    ]  # fmt: skip
     require(config.target, needs)
 
 

@@ -182,38 +182,26 @@ def check_rights(config: Config, facts: ServerFacts) -> None:
     if facts.major < 15:
         right, grant = ("right SUPERUSER", "use a superuser")
     needs = [
-        (
-            facts.major >= OLDEST_MAJOR,
-            f"the server is PostgreSQL {facts.version}, which is too old",
-            f"storagelab measures PostgreSQL {OLDEST_MAJOR} and later",
-        ),
-        (
-            not facts.standby,
-            "the server is a hot standby: it follows another server, and takes no writes",
-            "name its primary, or a server of its own; capture also watches a standby",
-        ),
-        (
-            facts.may_create or database,
-            "the login lacks the right CREATE on the database, needed for storagelab's own schema",
-            "as its owner: GRANT CREATE ON DATABASE ... TO ...",
-        ),
-        (
-            facts.may_make_database or not database,
-            "the login lacks the right CREATEDB, needed for the database that storagelab makes for the load",
-            "as an administrator: ALTER ROLE ... CREATEDB",
-        ),
-        (
-            facts.superuser or not config.data_volumes,
-            "the login lacks the right SUPERUSER, needed for CREATE TABLESPACE, which puts data files on volumes",
-            "use a superuser, or leave [volumes] out to measure where the server keeps its files",
-        ),
-        (
-            facts.may_write_out or not config.between_runs.checkpoint,
-            f"the login lacks the {right}, needed for CHECKPOINT between runs",
-            f"{grant}, or set between_runs.checkpoint = false",
-        ),
+        (facts.major >= OLDEST_MAJOR,
+         f"the server is PostgreSQL {facts.version}, which is too old",
+         f"storagelab measures PostgreSQL {OLDEST_MAJOR} and later"),
+        (not facts.standby,
+         "the server is a hot standby: it follows another server, and takes no writes",
+         "name its primary, or a server of its own; capture also watches a standby"),
+        (facts.may_create or database,
+         "the login lacks the right CREATE on the database, needed for storagelab's own schema",
+         "as its owner: GRANT CREATE ON DATABASE ... TO ..."),
+        (facts.may_make_database or not database,
+         "the login lacks the right CREATEDB, needed for the database that storagelab makes for the load",
+         "as an administrator: ALTER ROLE ... CREATEDB"),
+        (facts.superuser or not config.data_volumes,
+         "the login lacks the right SUPERUSER, needed for CREATE TABLESPACE, which puts data files on volumes",
+         "use a superuser, or leave [volumes] out to measure where the server keeps its files"),
+        (facts.may_write_out or not config.between_runs.checkpoint,
+         f"the login lacks the {right}, needed for CHECKPOINT between runs",
+         f"{grant}, or set between_runs.checkpoint = false"),
         enough_connections(config.database_load.connections, free, "max_connections on the server"),
-    ]
+    ]  # fmt: skip
     require(config.target, needs)
 
 

@@ -28,12 +28,14 @@ from storagelab.spec.given_files import begin_of
 from storagelab.volumes.folders import Site
 
 _DEFINER = re.compile(rb"DEFINER\s*=\s*`(?:[^`]|``)*`@`(?:[^`]|``)*`")
-
-
 _SANDBOX = b"/*M!999999\\- enable the sandbox mode */"
-
-
 _HEAD_BYTES = 4096
+_NAMES = ("mariadb", "mysql")
+_ELSEWHERE = re.compile(
+    rb"^\s*(?:/\*!\d+\s*)?(USE(?=\s+\S+\s*;?\s*$)|(?:CREATE|DROP)\s+(?:DATABASE|SCHEMA)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_OTHERS = {b"PGDMP": "a dump of pg_dump", b"\x1f\x8b": "compressed by gzip", b"\x28\xb5\x2f\xfd": "compressed by zstd"}
 
 
 class Tables(MariaDBTables[Sql]):
@@ -85,16 +87,6 @@ def _of_newer_server(own: Connection, file: Path, _: str) -> str:
 # --- clients ---------------------------------------------------------------------------------------------------------
 #
 # MariaDB's own client program: finds it, and runs files of SQL with it on the database under test.
-_NAMES = ("mariadb", "mysql")
-
-
-_ELSEWHERE = re.compile(
-    rb"^\s*(?:/\*!\d+\s*)?(USE(?=\s+\S+\s*;?\s*$)|(?:CREATE|DROP)\s+(?:DATABASE|SCHEMA)\b)",
-    re.IGNORECASE | re.MULTILINE,
-)
-
-
-_OTHERS = {b"PGDMP": "a dump of pg_dump", b"\x1f\x8b": "compressed by gzip", b"\x28\xb5\x2f\xfd": "compressed by zstd"}
 
 
 def find(beside: Path | None) -> Path:
@@ -123,22 +115,14 @@ def files_of(load: Sql, site: Site) -> list[tuple[str, Path]]:
     can't be used.
     """
     files = list(own_files(load, site))
-    for _, name, key, path in files:
-        _check(path, name, key)
-    return [(what, path) for what, _, _, path in files]
-
-
-def _check(path: Path, name: str, key: str) -> None:
-    """Refuses what the client can't read, and what leads out of the database that storagelab makes."""
     hint = "name a file of SQL, of mariadb-dump"
-    if not path.is_file() or not os.access(path, os.R_OK):
-        raise PreflightError(f"{path} {_state(path)}", key=key, hint=hint)
-    begin = begin_of(path, max(map(len, _OTHERS)), key)
-    for magic, what in _OTHERS.items():
-        if begin.startswith(magic):
-            raise PreflightError(f"{name} is {what}, not SQL", key=key, hint=hint)
-    check_stays_inside(path, name, key, _ELSEWHERE, "dump one database by mariadb-dump without --databases")
-
-
-def _state(path: Path) -> str:
-    return "is a folder" if path.is_dir() else "can't be read" if path.exists() else "does not exist"
+    for _, name, key, path in files:
+        if not path.is_file() or not os.access(path, os.R_OK):
+            state = "is a folder" if path.is_dir() else "can't be read" if path.exists() else "does not exist"
+            raise PreflightError(f"{path} {state}", key=key, hint=hint)
+        begin = begin_of(path, max(map(len, _OTHERS)), key)
+        for magic, what in _OTHERS.items():
+            if begin.startswith(magic):
+                raise PreflightError(f"{name} is {what}, not SQL", key=key, hint=hint)
+        check_stays_inside(path, name, key, _ELSEWHERE, "dump one database by mariadb-dump without --databases")
+    return [(what, path) for what, _, _, path in files]

@@ -22,6 +22,21 @@ from storagelab.spec.given_files import begin_of
 from storagelab.volumes.folders import Site
 
 _ELSEWHERE = re.compile(rb"^\s*(\\c(?:onnect)?(?=\s)|(?:CREATE|DROP)\s+DATABASE\b)", re.IGNORECASE | re.MULTILINE)
+RESTORE_KEY = "workload.restore"
+OTHER_VERSION = (
+    "; a newer pg_dump may have made it: dump by the pg_dump of this server's version or as SQL (--format=plain), or "
+    "measure a newer server (target.bin_dir)"
+)
+_LEFT_OUT = re.compile(
+    rb"(?:ALTER\s.+\sOWNER TO\s.+|(?:GRANT|REVOKE)\s.+\s(?:TO|FROM)\s.+|ALTER DEFAULT PRIVILEGES\s.+|"
+    rb"SET SESSION AUTHORIZATION\s.+|SET default_tablespace\s*=.*);\s*",
+    re.DOTALL,
+)
+"""Statements of owners, rights and tablespaces, each on one line, as pg_dump writes them."""
+_ROWS_BEGIN = re.compile(rb"COPY\s.+\sFROM stdin;\s*", re.IGNORECASE | re.DOTALL)
+_QUOTE = re.compile(rb"\$[A-Za-z_]*\$")
+_ENTRY = re.compile(r"\d+; \d+ \d+ (TABLE|MATERIALIZED VIEW|INDEX|CONSTRAINT) (\S+) (?:\S+ )?(\S+) \S+")
+_HEAD_BYTES = 4096
 
 
 class Step(NamedTuple):
@@ -51,12 +66,12 @@ class Tables(PostgresTables[Sql]):
         steps = list(_steps(self.load, site, clients.environment.get("PGDATABASE", "")))
         folders = [step.file.parent for step in steps]
         for step in steps:
-            program = str(find(step.program, clients.beside))
+            command = [str(find(step.program, clients.beside)), *step.options]
             if step.is_dump:
                 with changed(step.file, leaving_out_owners()) as reads:
-                    output = clients.run([program, *step.options, "-"], *folders, reads=reads)
+                    output = clients.run([*command, "-"], *folders, reads=reads)
             else:
-                output = clients.run([program, *step.options, str(step.file)], *folders)
+                output = clients.run([*command, str(step.file)], *folders)
             if output.returncode != 0:
                 raise failure(step.what, output, step.file.name, partial(self._of_other_version, own, clients, step))
         self.finish(own)
@@ -65,10 +80,12 @@ class Tables(PostgresTables[Sql]):
         """That another version may be why a dump can't be restored."""
         if "unsupported version" in words:
             return OTHER_VERSION
-        if not step.is_dump and step.program != "pg_restore":
-            return ""
-        dump = version_of(step.file, step.program == "pg_restore", clients.beside)
-        return newer_words(dump, (own.info.server_version // 10_000,), "PostgreSQL")
+        text = b""
+        if step.program == "pg_restore":
+            text = content_of(step.file, clients.beside).encode()
+        elif step.is_dump:
+            text = begin_of(step.file, _HEAD_BYTES, RESTORE_KEY)
+        return newer_words(version_in(text), (own.info.server_version // 10_000,), "PostgreSQL")
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
         program = find("pgbench", clients.beside)
@@ -100,33 +117,9 @@ def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
         yield Step(what, "psql", by_psql, path, is_dump)
 
 
-RESTORE_KEY = "workload.restore"
-
-
-OTHER_VERSION = (
-    "; a newer pg_dump may have made it: dump by the pg_dump of this server's version or as SQL (--format=plain), or "
-    "measure a newer server (target.bin_dir)"
-)
-
-
-_LEFT_OUT = re.compile(
-    rb"(?:ALTER\s.+\sOWNER TO\s.+|(?:GRANT|REVOKE)\s.+\s(?:TO|FROM)\s.+|ALTER DEFAULT PRIVILEGES\s.+|"
-    rb"SET SESSION AUTHORIZATION\s.+|SET default_tablespace\s*=.*);\s*",
-    re.DOTALL,
-)
-"""Statements of owners, rights and tablespaces, each on one line, as pg_dump writes them."""
-
-
-_ROWS_BEGIN = re.compile(rb"COPY\s.+\sFROM stdin;\s*", re.IGNORECASE | re.DOTALL)
-
-
-_QUOTE = re.compile(rb"\$[A-Za-z_]*\$")
-
-
-_ENTRY = re.compile(r"\d+; \d+ \d+ (TABLE|MATERIALIZED VIEW|INDEX|CONSTRAINT) (\S+) (?:\S+ )?(\S+) \S+")
-
-
-_HEAD_BYTES = 4096
+# --- dumps -----------------------------------------------------------------------------------------------------------
+#
+# What is left out of a dump that is SQL, what is in an archive, and which version of the server it is of.
 
 
 def leaving_out_owners() -> Change:
@@ -158,25 +151,14 @@ def content_of(path: Path, beside: Path | None) -> str:
     output = run(command, as_server(path.parent, *installation(program)), environment=environment())
     if output.returncode != 0:
         words = output.stderr.strip()
-        other = OTHER_VERSION if "unsupported version" in words else ""
-        raise PreflightError(
-            f"{words}{other}", key=RESTORE_KEY, hint="name a dump of pg_dump that others may read (chmod +r)"
-        )
+        words += OTHER_VERSION if "unsupported version" in words else ""
+        raise PreflightError(words, key=RESTORE_KEY, hint="name a dump of pg_dump that others may read (chmod +r)")
     return output.stdout
-
-
-def version_of(path: Path, is_archive: bool, beside: Path | None) -> tuple[int, ...] | None:
-    """The version of the server that a dump is of, if it says so."""
-    if is_archive:
-        return version_in(content_of(path, beside).encode())
-    return version_in(begin_of(path, _HEAD_BYTES, RESTORE_KEY))
 
 
 def objects_in(listed: str) -> list[Object]:
     """The tables and indexes that an archive holds."""
-    found = (_ENTRY.fullmatch(line) for line in listed.splitlines())
     return [
         Object((entry[3],), "index" if entry[1] in ("INDEX", "CONSTRAINT") else "table", entry[2])
-        for entry in found
-        if entry
-    ]
+        for entry in map(_ENTRY.fullmatch, listed.splitlines()) if entry
+    ]  # fmt: skip
