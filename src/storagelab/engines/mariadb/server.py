@@ -10,14 +10,7 @@ from pathlib import Path
 
 import pymysql
 
-from storagelab.engines.mariadb.connect import (
-    Address,
-    Connection,
-    connect_to,
-    setting_name,
-    settings_text,
-    words_of,
-)
+from storagelab.engines.mariadb.connect import Address, Connection, connect_to, setting_name, settings_text, words_of
 from storagelab.errors import PreflightError
 from storagelab.machine import temporary
 from storagelab.machine.privileged import LOADS_CODE, RUNS_PROGRAM, by_value

@@ -18,10 +18,7 @@ from storagelab.machine import descriptors
 from storagelab.model import prepared
 from storagelab.model.config import Config
 from storagelab.servers import templates
-from storagelab.servers.attached import (
-    OWNERSHIP,
-    foreign,
-)
+from storagelab.servers.attached import OWNERSHIP, foreign
 from storagelab.servers.interfaces import System
 from storagelab.servers.server import Attached
 from storagelab.servers.templates import Restored

@@ -33,14 +33,7 @@ from storagelab.model.plan import Plan
 from storagelab.model.target import CheckpointCycle, Preflight
 from storagelab.servers import cell_checks as checking
 from storagelab.servers import preflight
-from storagelab.servers.attached import (
-    enough_connections,
-    kept_by_load,
-    owner_of,
-    process_age_s,
-    require,
-    where,
-)
+from storagelab.servers.attached import enough_connections, kept_by_load, owner_of, process_age_s, require, where
 from storagelab.servers.interfaces import tables_of
 from storagelab.servers.objects import share_on
 from storagelab.servers.preflight import RunningServer

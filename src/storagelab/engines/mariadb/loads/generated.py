@@ -35,14 +35,8 @@ _PRIMARY_KEY = """
 SELECT k.column_name, c.data_type FROM information_schema.key_column_usage k
 JOIN information_schema.columns c USING (table_schema, table_name, column_name)
 WHERE k.table_schema = %s AND k.table_name = %s AND k.constraint_name = 'PRIMARY' ORDER BY k.ordinal_position"""
-
-
 _CATALOGUE = "information_schema.innodb_sys_tablespaces"
-
-
 _INDEXES = "SELECT DISTINCT index_name, table_name FROM information_schema.statistics WHERE table_schema = %s"
-
-
 _TABLES = """
 SELECT table_name FROM information_schema.tables
 WHERE table_schema = %s AND table_type = 'BASE TABLE' AND engine = 'InnoDB' ORDER BY table_name"""
@@ -89,11 +83,9 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
         super().make_folders(owner)
-        placed = {
-            volume for what, volume in self.config.placed.items() if what != TEMPORARY
-        }  # the server makes its own
-        for volume in sorted(placed) if self.on_volumes else ():
-            make_folder(self._folder_on(volume), owner)
+        for volume in sorted({volume for what, volume in self.config.placed.items() if what != TEMPORARY}):
+            if self.on_volumes:  # for temporary files, the server makes its own
+                make_folder(self._folder_on(volume), owner)
 
     def finish(self, own: Connection) -> None:
         """Spread the tables over the data files, and place the others. Raises RunFailed for a table that can't be."""
@@ -109,10 +101,9 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
             columns = ", ".join(identifier(name) for name, _ in key)
             # The remainder of a number distributes rows evenly; the server's own method for other keys does not.
             method = "HASH" if len(key) == 1 and str(key[0][1]).endswith("int") else "KEY"
-            folders = [self._folder_for(self._partition_of(table, number)) for number in self.data_files]
             partitions = ", ".join(
-                self._partition(number, by_range=False, folder=folder)
-                for number, folder in zip(self.data_files, folders, strict=True)
+                self._partition(number, by_range=False, folder=self._folder_for(self._partition_of(table, number)))
+                for number in self.data_files
             )
             ask(
                 own,
@@ -186,19 +177,15 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
         files = self.all_files(connection)
         placed = {one: folder for one in self._objects(connection) if (folder := self._folder_for(one)) is not None
                   and (len(one.names) > 1 or one.name not in self.spread)}  # fmt: skip
-        if not placed:
-            return
-        found = {one: files.get(self._file_name(one)) for one in placed}
-        wrong = [
-            f"{one.name}: {self._place(file.path if file else None)}"
-            for one, file in found.items()
-            if self._place(file.path if file else None) != str(placed[one])
-        ]
+        found = {one: file for one in placed if (file := files.get(self._file_name(one))) is not None}
+        places = {one: self._place(found[one].path if one in found else None) for one in placed}
+        wrong = [f"{one.name}: {place}" for one, place in places.items() if place != str(placed[one])]
         asked = ", ".join(sorted({str(folder) for folder in placed.values()}))
-        yield Check(
-            name="place of the objects", asked=asked, got=(wrong or [asked])[0], ok=not wrong, read_from=_CATALOGUE
-        )
-        yield check_files({one.name: (file.path, placed[one]) for one, file in found.items() if file is not None})
+        if placed:
+            yield Check(
+                name="place of the objects", asked=asked, got=(wrong or [asked])[0], ok=not wrong, read_from=_CATALOGUE
+            )
+            yield check_files({one.name: (file.path, placed[one]) for one, file in found.items()})
 
     def _file_name(self, one: Object) -> str:
         """The name of the object's file in the server's catalogue."""
@@ -225,16 +212,10 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
 #
 # InnoDB takes DATA DIRECTORY only from CREATE TABLE, so the table is made again there, and its rows are copied.
 _FOREIGN_KEY = re.compile(r",\n\s*(CONSTRAINT `(?:[^`]|``)*` FOREIGN KEY [^\n]*?)(?=,?\n)")
-
-
 _BEGINNING = re.compile(r"CREATE TABLE `(?:[^`]|``)*`")
-
-
 _TRIGGERS = (
     "SELECT count(*) FROM information_schema.triggers WHERE event_object_schema = %s AND event_object_table = %s"
 )
-
-
 _COLUMNS = """
 SELECT column_name FROM information_schema.columns
 WHERE table_schema = %s AND table_name = %s AND coalesce(generation_expression, '') = '' ORDER BY ordinal_position"""

@@ -127,23 +127,16 @@ class Workers(ThreadedSessions[Connection]):
     ) -> None:
         super().__init__(connect, workload, count_rows, seed)
         self.schema, self._other = schema, other
-        self._gatekeeper: Connection | None = None
+        self._gate: Connection | None = None
 
     @property
     def ids(self) -> list[int]:
         """The server's ids of the connections."""
         return [worker.connection.thread_id() for worker in self._workers]
 
-    @property
-    def _gate(self) -> Connection:
-        """The connection that holds the gate: an extra one, since a connection that has locked a table may read no
-        other table.
-        """
-        assert self._gatekeeper is not None, "the connections are not open"
-        return self._gatekeeper
-
     def open(self) -> None:
-        self._gatekeeper = self._connect()
+        # An extra one holds the gate, since a connection that has locked a table may read no other table.
+        self._gate = self._connect()
         super().open()
 
     def _words(self, error: BaseException) -> str:
@@ -162,12 +155,9 @@ class Workers(ThreadedSessions[Connection]):
         ask(self._gate, "UNLOCK TABLES")
 
     def _loop(self, connection: Connection, number: int) -> Loop:
-        started_s, finished_s, done, found = map(
-            str, ask(connection, call(self.workload, self.schema, self.seed, number))[0]
-        )
-        return Loop(
-            started_s=float(started_s), finished_s=float(finished_s), reads_done=int(done), reads_found=int(found)
-        )
+        found = ask(connection, call(self.workload, self.schema, self.seed, number))[0]
+        started_s, finished_s, made, right = (float(str(one)) for one in found)
+        return Loop(started_s=started_s, finished_s=finished_s, reads_done=int(made), reads_found=int(right))
 
     def _failed(self, error: Exception) -> str:
         lost = not isinstance(error, pymysql.MySQLError) or (error.args and error.args[0] in _LOST)
@@ -177,14 +167,14 @@ class Workers(ThreadedSessions[Connection]):
         for connection in working:
             with contextlib.suppress(pymysql.MySQLError, OSError):
                 ask(self._other, f"KILL {int(connection.thread_id())}")
-        close(self._gatekeeper)
+        close(self._gate)
 
     def _disconnect(self, connection: Connection) -> None:
         close(connection)
 
     def close(self) -> None:
         super().close()
-        close(self._gatekeeper)
+        close(self._gate)
 
 
 _LOST = (2006, 2013, 1927, 1053)
