@@ -16,7 +16,7 @@ from storagelab.model.plan import Cell, Plan
 from storagelab.model.target import Preflight
 from storagelab.model.values import Frozen
 from storagelab.servers import templates
-from storagelab.servers.attached import quoting
+from storagelab.servers.attached import Need, enough_connections, quoting
 from storagelab.servers.cell_checks import Memory, by_how, check_generators, here, memory_notes
 from storagelab.servers.interfaces import C
 from storagelab.servers.starting import Starter
@@ -149,3 +149,13 @@ def by_cell(
         for cell in cells for target in [cell.config.target]
     }  # fmt: skip
     return {cell_id: one for cell_id, one in found.items() if one is not None}
+
+
+def needs_of_every_engine(facts: RunningServer, oldest: tuple[int, ...], connections: int) -> list[Need]:
+    """That the server is not too old, and has room for a load's connections."""
+    free = facts.max_connections - facts.open_connections
+    too_old = f"storagelab measures {facts.title} {'.'.join(map(str, oldest))} and later"
+    return [
+        (facts.release >= oldest, f"the server is {facts.name}, which is too old", too_old),
+        enough_connections(connections, free, "max_connections on the server"),
+    ]

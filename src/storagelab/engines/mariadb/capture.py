@@ -26,6 +26,7 @@ from storagelab.capture.server import (
 from storagelab.engines.mariadb.connect import Connection, ask, connect
 from storagelab.engines.mariadb.preflight import read_facts
 from storagelab.errors import PreflightError
+from storagelab.machine.disks import read_text
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.servers.attached import key_of
@@ -158,9 +159,8 @@ class WatchedMariaDB:
             raise
 
     def _names(self) -> Iterator[str]:
-        for thread in Path(f"/proc/{self._pid}/task").glob("[0-9]*") if self._pid else ():
-            with contextlib.suppress(OSError):
-                yield (thread / "comm").read_text("utf-8").strip()
+        threads = Path(f"/proc/{self._pid}/task").glob("[0-9]*") if self._pid else ()
+        return filter(None, (read_text(thread / "comm") for thread in threads))
 
     # --- objects and files -------------------------------------------------------------------------------------------
 
@@ -254,9 +254,8 @@ class WatchedMariaDB:
             named = "SELECT thread_os_id, name FROM performance_schema.threads WHERE thread_os_id IS NOT NULL"
             rows = self._rows(named) if self._counts_files else []
             self._kinds |= {int(one): _kind(str(name)) for one, name in rows}
-            if thread not in self._kinds:
-                with contextlib.suppress(OSError):
-                    self._kinds[thread] = _kind(Path(f"/proc/{thread}/comm").read_text("utf-8").strip())
+            if thread not in self._kinds and (name := read_text(Path(f"/proc/{thread}/comm"))):
+                self._kinds[thread] = _kind(name)
         return self._kinds.get(thread, "session")
 
     def processes(self) -> list[int]:
@@ -345,11 +344,10 @@ def _kind(name: str) -> str:
 
 def _process(data: Path, pid_file: Path) -> int | None:
     """The server's process, if it is on this machine and this user may see its folder."""
-    try:
-        pid = int(pid_file.read_text("ascii"))
-        return pid if os.path.samefile(f"/proc/{pid}/cwd", data) else None
-    except (OSError, ValueError):
-        return None
+    pid = read_text(pid_file)
+    with contextlib.suppress(OSError):
+        return int(pid) if pid.isdigit() and os.path.samefile(f"/proc/{pid}/cwd", data) else None
+    return None
 
 
 def watched(target: TargetConfig) -> WatchedMariaDB:

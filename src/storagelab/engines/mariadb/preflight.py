@@ -31,6 +31,7 @@ from storagelab.engines.mariadb.meanings import DECIDING, judge
 from storagelab.engines.mariadb.server import OLDEST, STARTER, private_settings
 from storagelab.errors import PreflightError
 from storagelab.loads.cycles import FULL, concerns
+from storagelab.machine.disks import read_text
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
@@ -39,7 +40,6 @@ from storagelab.model.values import Frozen, Scalar
 from storagelab.servers import cell_checks as checking
 from storagelab.servers import preflight
 from storagelab.servers.attached import (
-    enough_connections,
     holds_other_end,
     is_near,
     kept_by_load,
@@ -50,7 +50,7 @@ from storagelab.servers.attached import (
 )
 from storagelab.servers.interfaces import tables_of
 from storagelab.servers.objects import share_on
-from storagelab.servers.preflight import RunningServer
+from storagelab.servers.preflight import RunningServer, needs_of_every_engine
 from storagelab.servers.volume_checks import check_folder_for_server
 from storagelab.spec.units import parse_bytes
 from storagelab.volumes import places
@@ -110,8 +110,11 @@ _QUOTED = r'\*|`(?:[^`]|``)*`|"(?:[^"]|"")*"'  # in the mode ANSI_QUOTES names a
 _GRANT = re.compile(rf"GRANT (?P<rights>.+?) ON (?P<database>{_QUOTED})\.(?P<table>{_QUOTED}) TO ")
 _PROCESS_NAMES = ("mariadbd", "mysqld")
 _UPTIME_TOLERANCE_S = 4.0
-_TIMED = ("wait/io/file/innodb/innodb_data_file",)
-_CONSUMERS = ("global_instrumentation", "thread_instrumentation", "events_waits_current")
+_TIMED = """
+SELECT (SELECT count(*) FROM performance_schema.setup_instruments
+        WHERE enabled = 'YES' AND timed = 'YES' AND name = 'wait/io/file/innodb/innodb_data_file')
+     + (SELECT count(*) FROM performance_schema.setup_consumers WHERE enabled = 'YES'
+        AND name IN ('global_instrumentation', 'thread_instrumentation', 'events_waits_current'))"""
 _SWITCH_ON = (
     "have its operator run: UPDATE performance_schema.setup_instruments SET enabled = 'YES', timed = 'YES' "
     "WHERE name LIKE 'wait/%'; UPDATE performance_schema.setup_consumers SET enabled = 'YES' "
@@ -127,6 +130,11 @@ class Grant(Frozen):
     rights: frozenset[str]
     database: str | None
 
+    def gives(self, right: str, database: str | None = None) -> bool:
+        """Whether it gives a right on a database, or on the whole server."""
+        holds = self.database is None or (database is not None and _like(database, self.database))
+        return holds and not self.rights.isdisjoint({right, _EVERYTHING})
+
 
 class ServerFacts(RunningServer):
     """What a MariaDB or MySQL that already runs is, and what its login may do; its files are counted by its
@@ -140,24 +148,14 @@ class ServerFacts(RunningServer):
 
     def may(self, right: str, database: str | None = None) -> bool:
         """Whether the login has a right on a database, or on the whole server."""
-        return _may(self.grants, right, database)
-
-
-def _may(grants: Sequence[Grant], right: str, database: str | None = None) -> bool:
-    return any(
-        (right in grant.rights or _EVERYTHING in grant.rights)
-        and (grant.database is None or (database is not None and _like(database, grant.database)))
-        for grant in grants
-    )
+        return any(grant.gives(right, database) for grant in self.grants)
 
 
 def _like(name: str, pattern: str) -> bool:
     """Whether a grant on `pattern` holds for the database `name`."""
     parts = re.findall(r"\\(.)|(%)|(_)|(.)", pattern)
-    expression = "".join(
-        ".*" if many else "." if one else re.escape(quoted or plain) for quoted, many, one, plain in parts
-    )
-    return re.fullmatch(expression, name, re.DOTALL) is not None
+    letters = (".*" if many else "." if one else re.escape(quoted or plain) for quoted, many, one, plain in parts)
+    return re.fullmatch("".join(letters), name, re.DOTALL) is not None
 
 
 def read_facts(connection: Connection) -> ServerFacts:
@@ -178,7 +176,8 @@ def read_facts(connection: Connection) -> ServerFacts:
         max_connections=int(max_connections), open_connections=status["threads_connected"],
         buffers_bytes=int(buffers), direct=str(flushing).upper().startswith("O_DIRECT"),
         counts_files=bool(watching), times_waits=bool(watching) and _times_waits(connection), pid=pid,
-        read_only=any(str(one).upper() not in ("0", "OFF") for one in barred), may_write_out=_may(grants, "RELOAD"),
+        read_only=any(str(one).upper() not in ("0", "OFF") for one in barred),
+        may_write_out=any(one.gives("RELOAD") for one in grants),
         process_owner=None if pid is None else owner_of(Path(f"/proc/{pid}")),
         where=where(_line_of(connection), on_this_machine=pid is not None),
     )  # fmt: skip
@@ -196,19 +195,10 @@ def _grants(lines: Sequence[str]) -> Iterator[Grant]:
 
 def _times_waits(connection: Connection) -> bool:
     """Whether the server times the most important waits for each thread; False if this login may not know."""
-    needed = (
-        ("setup_instruments WHERE enabled = 'YES' AND timed = 'YES'", _TIMED),
-        ("setup_consumers WHERE enabled = 'YES'", _CONSUMERS),
-    )
     try:
-        for table, names in needed:
-            listed = ", ".join(["%s"] * len(names))
-            found = ask(connection, f"SELECT count(*) FROM performance_schema.{table} AND name IN ({listed})", names)
-            if found[0][0] != len(names):
-                return False
+        return bool(ask(connection, _TIMED)[0][0] == 4)
     except pymysql.MySQLError:
         return False
-    return True
 
 
 def _pid_on_this_machine(connection: Connection, uptime_s: int, *, watching: bool) -> int | None:
@@ -226,30 +216,15 @@ def _pid_on_this_machine(connection: Connection, uptime_s: int, *, watching: boo
     if threads:
         found = [one for one in fitting if (one / "task" / str(threads[0][0])).exists()]
     else:  # in another PID namespace, such as a container's, files have other names, too
-        fitting = [one for one in fitting if not _NESTED.search(_status(one))]
+        fitting = [one for one in fitting if not _NESTED.search(read_text(one / "status"))]
         found = [one for one in fitting if holds_other_end(one, line)]
-        found = found or [one for one in fitting if is_near(line) and one.name == _in_pid_file(connection)]
+        data, name = ask(connection, "SELECT @@datadir, @@pid_file")[0]
+        found = found or [one for one in fitting if is_near(line) and one.name == read_text(Path(data) / name)]
     return int(found[0].name) if len(found) == 1 else None
 
 
 def _line_of(connection: Connection) -> socket.socket:
     return connection._sock  # type: ignore[no-any-return] # noqa: SLF001 - PyMySQL has no other name for it
-
-
-def _status(process: Path) -> str:
-    try:
-        return (process / "status").read_text(encoding="utf-8")
-    except OSError:
-        return ""
-
-
-def _in_pid_file(connection: Connection) -> str:
-    """The process number in the server's own file, if this user may read it."""
-    data, name = ask(connection, "SELECT @@datadir, @@pid_file")[0]
-    try:
-        return (Path(str(data)) / str(name)).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 def _check_server(connection: Connection, configs: Sequence[Config], site: Site) -> tuple[ServerFacts, list[str]]:
@@ -271,17 +246,14 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
     oldest = OLDEST_MYSQL if facts.mysql else OLDEST
     missing = [right for right in _IN_DATABASE if not facts.may(right, database)]
     on_database = f"`{database.replace('_', chr(92) + '_')}`.*"
-    free = facts.max_connections - facts.open_connections
+    old, room = needs_of_every_engine(facts, oldest, config.database_load.connections)
     needs = [
-        (facts.release >= oldest,
-         f"the server is {facts.name}, which is too old",
-         f"storagelab measures {'MySQL' if facts.mysql else 'MariaDB'} {'.'.join(map(str, oldest))} and later"),
+        old,
         (not facts.read_only,
          "the server is read-only (read_only or innodb_read_only): it follows another server, or takes no writes",
          "name its primary, or a server of its own; capture also watches a replica"),
         (not missing,
-         f"the login lacks the right {', '.join(missing)} on the database {database}, which "
-            "storagelab makes and drops",
+         f"the login lacks the right {', '.join(missing)} on the database {database}, which storagelab makes and drops",
          f"as an administrator: GRANT {', '.join(missing)} ON {on_database} TO ..."),
         (facts.may("PROCESS"),
          "the login lacks the right PROCESS, needed to read back where the data files are",
@@ -299,7 +271,7 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
          "the server runs without performance_schema, so it times no waits",
          "have its operator start it with performance_schema = ON, or set measure.waits = false"),
         (not config.measure.waits or facts.times_waits, "the server does not time waits", _SWITCH_ON),
-        enough_connections(config.database_load.connections, free, "max_connections on the server"),
+        room,
     ]  # fmt: skip
     require(config.target, needs)
 
@@ -333,12 +305,9 @@ def _check_known_folder(connection: Connection, facts: ServerFacts, volume: str,
         return
     known = str(ask(connection, "SELECT @@innodb_directories")[0][0] or "").split(";")
     if not any(path.is_relative_to(folder) for folder in known if folder):
-        raise PreflightError(
-            "MySQL puts data files only into folders named in innodb_directories",
-            key=f"volumes.{volume}.path",
-            hint=f"have its operator add {path} to innodb_directories and restart it; "
-            "check with SELECT @@innodb_directories",
-        )
+        steps = f"add {path} to innodb_directories and restart it; check with SELECT @@innodb_directories"
+        problem = "MySQL puts data files only into folders named in innodb_directories"
+        raise PreflightError(problem, key=f"volumes.{volume}.path", hint=f"have its operator {steps}")
 
 
 def _set_for_load(target: TargetConfig, own: Connection) -> list[str]:
@@ -357,25 +326,20 @@ def _set_for_load(target: TargetConfig, own: Connection) -> list[str]:
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    if config.generated:
-        known = checking.data_bytes(config.generated_load, tables_of(config).unit_bytes)
-        rows, row_bytes_known = known or 0, 1  # what the user's own files make is unknown before the run
+    volumes, files, private = config.data_volumes, config.layout.data_files, not config.target.attached
+    total, known = 0, None
+    if config.generated:  # what the user's own files make is unknown before the run
+        table_bytes: float = checking.data_bytes(config.generated_load, tables_of(config).unit_bytes) or 0
+        known = tables_of(config)(config, "", None).known_objects
+    elif config.insert_load.page_a_row:
+        table_bytes = config.insert_load.rows * _size(config, "innodb_page_size", _DEFAULT_PAGE_BYTES) * 1.1
     else:
-        rows, row_bytes_known = config.insert_load.rows, _RANDOM_ROW_BYTES
-    total = 0
-    volumes = config.data_volumes
-    private = not config.target.attached
+        table_bytes = config.insert_load.rows * _RANDOM_ROW_BYTES
     if volumes:
-        files = config.layout.data_files
         files_here = sum(config.volume_of_data_file(i) == volume for i in range(files))
-        sequential = not config.generated and config.insert_load.page_a_row
-        row_bytes = _size(config, "innodb_page_size", _DEFAULT_PAGE_BYTES) * 1.1 if sequential else row_bytes_known
-        known = tables_of(config)(config, "", None).known_objects if config.generated else None
-        total += round(rows * row_bytes * share_on(config, known, volume)) + files_here * _EMPTY_DATA_FILE_BYTES
+        total += round(table_bytes * share_on(config, known, volume)) + files_here * _EMPTY_DATA_FILE_BYTES
         total += _SERVER_BYTES if volume == volumes[0] and private else 0
-    if config.log_volume == volume and private:
-        total += _log_bytes(config)
-    return total
+    return total + (_log_bytes(config) if config.log_volume == volume and private else 0)
 
 
 def _private_buffers(config: Config) -> tuple[int, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,7 @@ from storagelab.engines.postgres.connect import connect, connected, data_folder,
 from storagelab.engines.postgres.preflight import read_facts
 from storagelab.errors import PreflightError
 from storagelab.machine.disks import read_text
+from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
 from storagelab.servers.attached import key_of
 from storagelab.servers.found import Found, volume_name
@@ -68,11 +70,10 @@ def found(target: TargetConfig) -> Found:
 
 def _programs(data: Path | None) -> Path | None:
     """The folder of the server's programs, by the process that its data folder names."""
-    try:
-        pid = (data / "postmaster.pid").read_text("utf-8").split()[0] if data is not None else ""
-        return Path(f"/proc/{int(pid)}/exe").readlink().parent
-    except (OSError, ValueError, IndexError):
-        return None
+    pid = "" if data is None else read_text(data / "postmaster.pid").partition("\n")[0]
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{int(pid)}/exe").readlink().parent if pid.isdigit() else None
+    return None
 
 
 _ROLE = "pg_monitor"
@@ -259,17 +260,13 @@ class WatchedPostgres:
     # --- processes ---------------------------------------------------------------------------------------------------
 
     def has(self, thread: int) -> bool:
-        try:
-            parent = Path(f"/proc/{thread}/stat").read_text("ascii", errors="replace").rpartition(")")[2].split()[1]
-        except OSError:
-            return thread in self._known_threads
-        return self._postmaster in (thread, int(parent))
+        fields = stat_fields(Path(f"/proc/{thread}"))
+        return self._postmaster in (thread, int(fields[1])) if fields else thread in self._known_threads
 
     def by(self, thread: int) -> str:
         if thread not in self._known_threads:
-            try:
-                title = Path(f"/proc/{thread}/cmdline").read_bytes().decode(errors="replace")
-            except OSError:
+            title = read_text(Path(f"/proc/{thread}/cmdline"))
+            if not title:
                 return "session"  # it has ended: no other kind of process ends so soon
             kinds = (by for words, by in _BY.items() if f": {words}" in title)
             self._known_threads[thread] = next(kinds, "session")
@@ -377,16 +374,11 @@ def _added(before: Count | None, count: Count) -> Count:
 def _postmaster(data: Path) -> int | None:
     """The server's first process, if it is on this machine and this user may see its folder."""
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            name = (process / "comm").read_text("utf-8").strip()
-            if name not in ("postgres", "postmaster"):
-                continue
-            if os.path.samefile(process / "cwd", data):
-                parent = (process / "stat").read_text("utf-8").rpartition(")")[2].split()[1]
-                if Path(f"/proc/{parent}/comm").read_text("utf-8").strip() != name:
-                    return int(process.name)
-        except (OSError, IndexError, ValueError):
-            continue
+        name, fields = read_text(process / "comm"), stat_fields(process)
+        with contextlib.suppress(OSError):
+            is_server = name in ("postgres", "postmaster") and os.path.samefile(process / "cwd", data)
+            if is_server and fields and read_text(Path(f"/proc/{fields[1]}/comm")) != name:
+                return int(process.name)
     return None
 
 

@@ -33,10 +33,10 @@ from storagelab.model.plan import Plan
 from storagelab.model.target import CheckpointCycle, Preflight
 from storagelab.servers import cell_checks as checking
 from storagelab.servers import preflight
-from storagelab.servers.attached import enough_connections, kept_by_load, owner_of, process_age_s, require, where
+from storagelab.servers.attached import kept_by_load, owner_of, process_age_s, require, where
 from storagelab.servers.interfaces import tables_of
 from storagelab.servers.objects import share_on
-from storagelab.servers.preflight import RunningServer
+from storagelab.servers.preflight import RunningServer, needs_of_every_engine
 from storagelab.servers.volume_checks import check_folder_for_server
 from storagelab.spec.units import parse_bytes, parse_seconds
 from storagelab.volumes.folders import Site
@@ -170,14 +170,13 @@ def _check_server(connection: Connection, configs: Sequence[Config], site: Site)
 
 def check_rights(config: Config, facts: ServerFacts) -> None:
     """Checks the login's rights and the server's limits. Raises PreflightError naming what is missing."""
-    database, free = needs_database(config), facts.max_connections - facts.open_connections
-    right, grant = ("role pg_checkpoint", "GRANT pg_checkpoint TO ...")
+    database = needs_database(config)
+    old, room = needs_of_every_engine(facts, (OLDEST_MAJOR,), config.database_load.connections)
+    right, grant = "role pg_checkpoint", "GRANT pg_checkpoint TO ..."
     if facts.major < 15:
-        right, grant = ("right SUPERUSER", "use a superuser")
+        right, grant = "right SUPERUSER", "use a superuser"
     needs = [
-        (facts.major >= OLDEST_MAJOR,
-         f"the server is PostgreSQL {facts.version}, which is too old",
-         f"storagelab measures PostgreSQL {OLDEST_MAJOR} and later"),
+        old,
         (not facts.standby,
          "the server is a hot standby: it follows another server, and takes no writes",
          "name its primary, or a server of its own; capture also watches a standby"),
@@ -193,7 +192,7 @@ def check_rights(config: Config, facts: ServerFacts) -> None:
         (facts.may_write_out or not config.between_runs.checkpoint,
          f"the login lacks the {right}, needed for CHECKPOINT between runs",
          f"{grant}, or set between_runs.checkpoint = false"),
-        enough_connections(config.database_load.connections, free, "max_connections on the server"),
+        room,
     ]  # fmt: skip
     require(config.target, needs)
 

@@ -147,7 +147,7 @@ class Workers(ThreadedSessions[Connection]):
         statement = call(self.workload, self.schema, self.gate, self.seed, number)
         result = connection.pgconn.exec_(statement.as_bytes(connection))
         if result.status != ExecStatus.TUPLES_OK:
-            raise psycopg.OperationalError(result.get_error_message())
+            raise psycopg.OperationalError(connection.pgconn.error_message.decode(errors="replace"))
         started_s, finished_s, done, found = (float(result.get_value(0, column) or 0) for column in range(4))
         return Loop(started_s=started_s, finished_s=finished_s, reads_done=int(done), reads_found=int(found))
 
