@@ -55,6 +55,8 @@ def settings_text(value: Scalar) -> str:
 #
 # What our own sessions, and programs that make and restore tables, rely on: a server, a login or init_connect may set
 # each of it to something else. The sessions of a load keep what is set for their login.
+
+
 LOOKS_ON = "wait_timeout = 31536000, sql_select_limit = 18446744073709551615"
 """A session that looks on a load until its end is not ended meanwhile, and reads all that it asks for."""
 _STRICT = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,{}NO_ENGINE_SUBSTITUTION"
@@ -102,8 +104,6 @@ def setting(settings: Mapping[str, Scalar]) -> str:
 
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-
-
 Connection: TypeAlias = PyMySQLConnection
 Rows = list[tuple[Any, ...]]
 _CONNECT_TIMEOUT_S = 10

@@ -48,6 +48,8 @@ from storagelab.watching.counters import Counters, counting
 # --- target ----------------------------------------------------------------------------------------------------------
 #
 # MariaDB as a database system: what its runs add to the steps that all engines share.
+
+
 _NOT_THERE = (2002, 2003, 2006, 2013)
 
 
@@ -156,9 +158,9 @@ def abilities() -> tuple[Ability, ...]:
 # --- probe -----------------------------------------------------------------------------------------------------------
 #
 # Lists what is on a MariaDB or MySQL, and puts something in the way, for the contract suite.
+
+
 _OF_THE_SERVER = "('mysql', 'sys', 'information_schema', 'performance_schema')"
-
-
 _INVENTORY = f"""
 SELECT CONCAT('database ', schema_name) FROM information_schema.schemata WHERE schema_name NOT IN {_OF_THE_SERVER}
 UNION ALL
@@ -227,6 +229,8 @@ ENGINE = Engine(
 # --- read back -------------------------------------------------------------------------------------------------------
 #
 # What the server reports of itself: its counters, and its real settings, since asking for a setting proves nothing.
+
+
 _SHOWN = (
     "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "sync_binlog", "log_bin", "innodb_flush_method",
     "innodb_page_size", "innodb_buffer_pool_size", "innodb_log_file_size", "innodb_redo_log_capacity",

@@ -19,15 +19,9 @@ from storagelab.volumes.folders import Folders
 from storagelab.volumes.places import Places
 
 TABLE = "my_big_table"
-
-
 MARK = "made_by_storagelab"
-
-
 ALL_MARK = "all_made_by_storagelab"
 """The mark of a database whose tables are all made for storagelab, whatever their names and comments."""
-
-
 _KEY_BITS = 128
 
 

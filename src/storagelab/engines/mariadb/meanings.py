@@ -10,21 +10,13 @@ from storagelab.watching.wait_events import Event, Known, WaitEvents, io
 
 IDLE = "idle"
 """The session waits for its client: it has not begun, or it has finished."""
-
-
 GATE = "wait/synch/cond/sql/MDL_context::COND_wait_status"
 """Workers wait for the lock on the table `gate` until all of them are ready."""
-
-
 COMMIT_STATE = "Commit"
-
-
 COMMIT = "state/Commit"
 """A session in the state "Commit" without a timed wait: its redo log is being written and synced. MariaDB 10.11 has
 no instrument for that.
 """
-
-
 LISTED = {
     COMMIT: io(v.LOG_WRITE, "the log's write and sync"),
     # One instrument counts reads of pages, writes of dirty pages to make room, and growth of the file.
@@ -47,8 +39,6 @@ LISTED = {
     "synch/rwlock/sql/MDL_lock::rwlock": Event(v.LATCH, "the table's metadata lock"),
     "synch/mutex/partition/Partition_share::auto_inc_mutex": Event(v.LATCH, "the table's next key"),
 }
-
-
 RULES = {
     "^io/socket": io(v.NETWORK, "the client"),
     "^io/": io(v.OTHER_IO, "a file"),
@@ -59,8 +49,6 @@ RULES = {
     "/innodb/log": Event(v.LOG_BUFFER, "the log buffer"),
     "^synch/": Event(v.LATCH, "a structure in memory"),
 }
-
-
 event_of = WaitEvents(LISTED, RULES, lambda name: name.removeprefix("wait/"))
 
 
@@ -79,8 +67,6 @@ def counts_waits(name: str) -> bool:
 DECIDING = (
     "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "innodb_flush_method", "log_bin", "sync_binlog",
 )  # fmt: skip
-
-
 _DEFAULTS = {
     "innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "ON", "innodb_flush_method": "", "log_bin": "OFF",
     "sync_binlog": "0",

@@ -26,6 +26,8 @@ from storagelab.servers.steps import SPARE_CONNECTIONS
 # --- binaries --------------------------------------------------------------------------------------------------------
 #
 # Finds the MariaDB server on this machine.
+
+
 OLDEST = (10, 11)
 """Older releases lack RANDOM_BYTES and the path of each data file in the catalogue, and are no longer supported."""
 _SERVERS = ("mariadbd", "mysqld")

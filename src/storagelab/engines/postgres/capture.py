@@ -104,8 +104,6 @@ _WORKING = """
     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
       AND (state = 'active' OR state_change > clock_timestamp() - interval '0.1 s')
 """
-
-
 _VIEWS = ("pg_class", "pg_stat_activity", "pg_stat_database", "pg_statio_all_tables", "pg_statio_all_indexes")
 
 

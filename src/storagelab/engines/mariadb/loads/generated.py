@@ -211,6 +211,8 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
 # --- moves a filled table of MariaDB to another folder ----------------------------------------------------------------
 #
 # InnoDB takes DATA DIRECTORY only from CREATE TABLE, so the table is made again there, and its rows are copied.
+
+
 _FOREIGN_KEY = re.compile(r",\n\s*(CONSTRAINT `(?:[^`]|``)*` FOREIGN KEY [^\n]*?)(?=,?\n)")
 _BEGINNING = re.compile(r"CREATE TABLE `(?:[^`]|``)*`")
 _TRIGGERS = (
@@ -260,8 +262,6 @@ def _as_it_is(connection: Connection) -> Iterator[None]:
 
 WHERE = "SELECT DATABASE()"
 """Asks where names without a schema lead."""
-
-
 _AGE, _MOST = "innodb_checkpoint_age", "innodb_checkpoint_max_age"
 
 

@@ -26,23 +26,15 @@ from storagelab.watching.clocks import Loop
 # --- workload --------------------------------------------------------------------------------------------------------
 #
 # The loop of inserts as a stored procedure, and the connections that run it: all are opened first, then start together.
+
+
 TABLE = "my_big_table"
-
-
 # A worker's key number n is a digest of the worker and n. To the server it is as random as any key, and storagelab can
 # compute an existing key again for a point read.
 _KEY = "md5(concat_ws('/', seed, worker, {number}))::uuid"
-
-
 _ANY_OF_THOSE = "floor(random() * (done + 1))::bigint"
-
-
 _INSERT = "INSERT INTO {schema}.{table} DEFAULT VALUES;"
-
-
 _INSERT_KNOWN_KEY = f"INSERT INTO {{schema}}.{{table}} (c1) VALUES ({_KEY.format(number='done')});"
-
-
 _READS = f"""
         reads_due := reads_due + reads_per_row;
         WHILE reads_due >= 1 LOOP
@@ -53,8 +45,6 @@ _READS = f"""
             reads_done := reads_done + 1;
             reads_found := reads_found + (found IS NOT DISTINCT FROM 42)::int;
         END LOOP;"""
-
-
 _PROCEDURE = """
 CREATE PROCEDURE {schema}.insert_rows(
     row_count bigint, rows_per_transaction bigint, rows_per_report bigint, gate bigint,
@@ -177,8 +167,6 @@ _RANDOM_COLUMNS = """
     c4 int NOT NULL DEFAULT 1,
     c5 int NOT NULL DEFAULT 2,
     c6 bigint NOT NULL DEFAULT 42"""
-
-
 # A filler of 8000 bytes in the row leaves no room for a second row in an 8 KiB page.
 _SEQUENTIAL_COLUMNS = """
     c1 bigint NOT NULL DEFAULT nextval('{schema}.my_big_key'),
