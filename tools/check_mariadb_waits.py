@@ -133,7 +133,7 @@ def check(load: Load, bin_dir: str | None) -> Checked:
 
 
 def _watch(load: Load, server: Server, own: Connection, layout: Tables) -> Checked:
-    workers = Workers(server.connect, load.config.database_load, layout.schema, own, lambda: layout.count_rows(own), 1)
+    workers = Workers(server.connect, layout, own, 1)
     assert server.pid is not None
     try:
         workers.open()

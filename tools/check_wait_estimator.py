@@ -214,7 +214,7 @@ def run(server: Server, load: Load, sampler_class: type[Sampler] = Sampler) -> C
     with connect(server) as own:
         layout = make_tables(own, server, load)
         with little_memory(server, bool(load.reads)):
-            workers = Workers(lambda: connect(server), load.config.database_load, SCHEMA, own, 4711, lambda: 0)
+            workers = Workers(lambda: connect(server), layout, own, 1)
             try:
                 workers.open()
                 sampler = sampler_class(

@@ -99,24 +99,13 @@ def call(workload: InsertLoad, schema: str, seed: int, worker: int) -> str:
 
 
 class Workers(ThreadedSessions[Connection]):
-    """The connections of one run. `schema` is the database's name, quoted for SQL. `other` is an extra connection
-    that stops what still runs at the end.
-    """
+    """The connections of one run. `other` is an extra connection that stops what still runs at the end."""
 
-    driver_error = pymysql.MySQLError
-    close_timeout_s = 5.0
+    driver_error, close_timeout_s = pymysql.MySQLError, 5.0
 
-    def __init__(
-        self,
-        connect: Callable[[], Connection],
-        workload: InsertLoad,
-        schema: str,
-        other: Connection,
-        count_rows: Callable[[], int],
-        seed: int,
-    ) -> None:
-        super().__init__(connect, workload, count_rows, seed)
-        self.schema, self._other = schema, other
+    def __init__(self, connect: Callable[[], Connection], tables: Tables, other: Connection, seed: int) -> None:
+        super().__init__(connect, tables.load, lambda: tables.count_rows(other), seed)
+        self.schema, self._other = tables.schema, other
         self._gate: Connection | None = None
 
     @property
@@ -198,7 +187,7 @@ class Tables(Layout):
         return self.config.insert_load
 
     def sessions(self, own: Connection, reach: MariaDBReach, seed: int) -> Workers:
-        return Workers(reach.connect_worker, self.load, self.schema, own, lambda: self.count_rows(own), seed)
+        return Workers(reach.connect_worker, self, own, seed)
 
     def _create_tables(self, connection: Connection) -> None:
         page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])

@@ -97,24 +97,15 @@ def call(workload: InsertLoad, schema: str, gate: int, seed: int, worker: int) -
 
 
 class Workers(ThreadedSessions[Connection]):
-    """The connections of one run. `gatekeeper` is an extra connection, `gate` the key of an advisory lock that only
-    this experiment uses.
+    """The connections of one run. `gatekeeper` is an extra connection; it holds an advisory lock whose key only this
+    experiment has.
     """
 
     driver_error, close_timeout_s = psycopg.Error, 5.0
 
-    def __init__(
-        self,
-        connect: Callable[[], Connection],
-        workload: InsertLoad,
-        schema: str,
-        gatekeeper: Connection,
-        gate: int,
-        count_rows: Callable[[], int],
-        seed: int = 1,
-    ) -> None:
-        super().__init__(connect, workload, count_rows, seed)
-        self.schema, self._gatekeeper, self.gate = schema, gatekeeper, gate
+    def __init__(self, connect: Callable[[], Connection], tables: Tables, gatekeeper: Connection, seed: int) -> None:
+        super().__init__(connect, tables.load, lambda: tables.count_rows(gatekeeper), seed)
+        self.schema, self._gatekeeper, self.gate = tables.prefix, gatekeeper, zlib.crc32(tables.prefix.encode())
 
     @property
     def ids(self) -> list[int]:
@@ -185,9 +176,7 @@ class Tables(Layout):
         return self.config.insert_load
 
     def sessions(self, own: Connection, reach: PostgresReach, seed: int) -> Workers:
-        gate = zlib.crc32(self.prefix.encode())  # the advisory lock's key, which only this experiment has
-        count = self.count_rows
-        return Workers(reach.connect_worker, self.load, self.prefix, own, gate, lambda: count(own), seed)
+        return Workers(reach.connect_worker, self, own, seed)
 
     def partition(self, number: int) -> str:
         return f"{TABLE}_p{number}"
