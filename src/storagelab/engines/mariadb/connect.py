@@ -110,7 +110,6 @@ _CONNECT_TIMEOUT_S = 10
 _SCHEMES = ("mysql", "mariadb")
 _OPTIONS = ("unix_socket", "ssl", "ssl_ca")
 _HOW = "write mysql://user@host:port/database, or mysql://user@localhost/?unix_socket=/path/of/the.sock"
-_ANNOUNCED_AS = "storagelab"
 
 
 class Address(Frozen):
@@ -164,21 +163,12 @@ def connect_to(address: Address, first: str = guarding(), *, autocommit: bool | 
     """A connection that begins with the statement `first`, and commits each statement by itself, unless the server is
     to choose that (None). Raises pymysql.MySQLError.
     """
-    connection = pymysql.connect(
-        user=address.user,
+    connection: Connection = pymysql.connect(
+        **address.model_dump(include={"user", "host", "port", "database", "unix_socket"}),
         password=address.password.encode(),  # text would be encoded as Latin-1
-        host=address.host,
-        port=address.port,
-        database=address.database,
-        unix_socket=address.unix_socket,
-        ssl=_tls(address),
-        charset="utf8mb4",
-        autocommit=autocommit,
-        init_command=first or None,
-        connect_timeout=_CONNECT_TIMEOUT_S,
-        program_name=_ANNOUNCED_AS,
-        defer_connect=True,
-    )
+        ssl=_tls(address), charset="utf8mb4", autocommit=autocommit, init_command=first or None,
+        connect_timeout=_CONNECT_TIMEOUT_S, program_name="storagelab", defer_connect=True,
+    )  # fmt: skip
     # PyMySQL leaves a socket open if it can't connect, so find out first whether the server can be reached.
     opened = _opened(address)
     try:
@@ -186,9 +176,8 @@ def connect_to(address: Address, first: str = guarding(), *, autocommit: bool | 
     except RuntimeError as error:  # the driver lacks the package that some passwords need on an unencrypted line
         if opened is not None:
             opened.close()
-        raise pymysql.OperationalError(
-            2061, f"{error}; an encrypted connection (?ssl=required) does not need it"
-        ) from error
+        words = f"{error}; an encrypted connection (?ssl=required) does not need it"
+        raise pymysql.OperationalError(2061, words) from error
     return connection
 
 
@@ -226,14 +215,10 @@ def connect(target: TargetConfig) -> Iterator[Connection]:
         connection = connect_to(address)
     except (pymysql.MySQLError, OSError, ValueError) as error:  # ValueError: bytes that are not text
         words = hidden(words_of(error), target)
-        insecure = "secure transport" in words
-        raise PreflightError(
-            f"can't connect: {words}",
-            key=key,
-            hint="the server demands TLS: add ?ssl=required (or ssl=verified) to the DSN"
-            if insecure
-            else "check host, port, database, user and password, for example with the client mariadb",
-        ) from error
+        hint = "check host, port, database, user and password, for example with the client mariadb"
+        if "secure transport" in words:
+            hint = "the server demands TLS: add ?ssl=required (or ssl=verified) to the DSN"
+        raise PreflightError(f"can't connect: {words}", key=key, hint=hint) from error
     try:
         with quoting(target, pymysql.MySQLError, words_of):
             yield connection

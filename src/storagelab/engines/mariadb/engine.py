@@ -155,6 +155,77 @@ def abilities() -> tuple[Ability, ...]:
     return (STARTER.ability(),)
 
 
+# --- read back -------------------------------------------------------------------------------------------------------
+#
+# What the server reports of itself: its version and settings, and its counters.
+
+
+_SHOWN = (
+    "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "sync_binlog", "log_bin", "innodb_flush_method",
+    "innodb_page_size", "innodb_buffer_pool_size", "innodb_log_file_size", "innodb_redo_log_capacity",
+    "innodb_use_native_aio", "innodb_io_capacity", "innodb_io_capacity_max", "innodb_log_file_buffering",
+    "innodb_adaptive_hash_index", "innodb_change_buffering", "innodb_checksum_algorithm", "innodb_flush_neighbors",
+    "innodb_read_io_threads", "innodb_write_io_threads", "performance_schema", "max_connections",
+)  # fmt: skip
+
+
+def server_facts(connection: Connection, asked: Mapping[str, object]) -> dict[str, object]:
+    """The version, the settings that affect storage and durability, and those asked for."""
+    values = variables(connection)
+    names = [*_SHOWN, *(setting_name(name) for name in asked)]
+    shown = {name: values[name] for name in sorted(set(names)) if name in values}
+    text = f"{values['version']} {values['version_comment']}"
+    return {"version": values["version"], "version_text": text, "settings": shown}
+
+
+_GROUPS = {
+    "log": (r"Innodb\_os\_log\_written", r"Innodb\_log\_w%", r"Innodb\_lsn\_current"),
+    "data": (
+        r"Innodb\_data\_fsyncs", r"Innodb\_data\_read%", r"Innodb\_data\_writ%", r"Innodb\_pages\_%",
+        r"Innodb\_dblwr\_%", r"Innodb\_page\_splits",
+    ),
+    "buffer pool": (
+        r"Innodb\_buffer\_pool\_read%", r"Innodb\_buffer\_pool\_write\_requests", r"Innodb\_buffer\_pool\_wait\_free",
+        r"Innodb\_buffer\_pool\_pages\_%flushed",
+    ),
+    "rows": (r"Innodb\_rows\_%", r"Innodb\_row\_lock\_waits", r"Innodb\_row\_lock\_time"),
+}  # fmt: skip
+"""Counters that only grow; for a momentary level, a difference over a run means nothing."""
+
+
+def read_counters(connection: Connection) -> Counters:
+    """Cumulative counters of SHOW GLOBAL STATUS that concern storage, `group -> name -> value`."""
+    groups: Counters = {}
+    for group, patterns in _GROUPS.items():
+        condition = " OR ".join(["variable_name LIKE %s"] * len(patterns))
+        rows = ask(connection, f"SHOW GLOBAL STATUS WHERE {condition}", patterns)
+        groups[group] = {name.lower(): float(value) for name, value in rows if _NUMBER.fullmatch(value)}
+    return groups
+
+
+_NUMBER = re.compile(r"-?\d+(\.\d*)?")
+
+
+def read_file_counters(connection: Connection, files: Mapping[int, Path]) -> Counters:
+    """Calls and bytes of each data file so far, by its number and its path on the server."""
+    if not files:
+        return {}
+    names = {str(path): f"data_file_{number}" for number, path in files.items()}
+    rows = ask(
+        connection,
+        "SELECT file_name, count_read, count_write, count_misc, sum_number_of_bytes_read, sum_number_of_bytes_write "
+        f"FROM performance_schema.file_summary_by_instance WHERE file_name IN ({', '.join(['%s'] * len(names))})",
+        list(names),
+    )
+    columns = ("reads", "writes", "syncs_and_others", "read_bytes", "write_bytes")
+    return {
+        "data files": {
+            f"{names[path]}.{column}": float(value)
+            for path, *values in rows for column, value in zip(columns, values, strict=True)
+        }
+    }  # fmt: skip
+
+
 # --- probe -----------------------------------------------------------------------------------------------------------
 #
 # Lists what is on a MariaDB or MySQL, and puts something in the way, for the contract suite.
@@ -224,74 +295,3 @@ ENGINE = Engine(
     found=found,
     watched=watched,
 )
-
-
-# --- read back -------------------------------------------------------------------------------------------------------
-#
-# What the server reports of itself: its counters, and its real settings, since asking for a setting proves nothing.
-
-
-_SHOWN = (
-    "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "sync_binlog", "log_bin", "innodb_flush_method",
-    "innodb_page_size", "innodb_buffer_pool_size", "innodb_log_file_size", "innodb_redo_log_capacity",
-    "innodb_use_native_aio", "innodb_io_capacity", "innodb_io_capacity_max", "innodb_log_file_buffering",
-    "innodb_adaptive_hash_index", "innodb_change_buffering", "innodb_checksum_algorithm", "innodb_flush_neighbors",
-    "innodb_read_io_threads", "innodb_write_io_threads", "performance_schema", "max_connections",
-)  # fmt: skip
-
-
-def server_facts(connection: Connection, asked: Mapping[str, object]) -> dict[str, object]:
-    """The version, the settings that affect storage and durability, and those asked for."""
-    values = variables(connection)
-    names = [*_SHOWN, *(setting_name(name) for name in asked)]
-    shown = {name: values[name] for name in sorted(set(names)) if name in values}
-    text = f"{values['version']} {values['version_comment']}"
-    return {"version": values["version"], "version_text": text, "settings": shown}
-
-
-_GROUPS = {
-    "log": (r"Innodb\_os\_log\_written", r"Innodb\_log\_w%", r"Innodb\_lsn\_current"),
-    "data": (
-        r"Innodb\_data\_fsyncs", r"Innodb\_data\_read%", r"Innodb\_data\_writ%", r"Innodb\_pages\_%",
-        r"Innodb\_dblwr\_%", r"Innodb\_page\_splits",
-    ),
-    "buffer pool": (
-        r"Innodb\_buffer\_pool\_read%", r"Innodb\_buffer\_pool\_write\_requests", r"Innodb\_buffer\_pool\_wait\_free",
-        r"Innodb\_buffer\_pool\_pages\_%flushed",
-    ),
-    "rows": (r"Innodb\_rows\_%", r"Innodb\_row\_lock\_waits", r"Innodb\_row\_lock\_time"),
-}  # fmt: skip
-"""Counters that only grow; for a momentary level, a difference over a run means nothing."""
-
-
-def read_counters(connection: Connection) -> Counters:
-    """Cumulative counters of SHOW GLOBAL STATUS that concern storage, `group -> name -> value`."""
-    groups: Counters = {}
-    for group, patterns in _GROUPS.items():
-        condition = " OR ".join(["variable_name LIKE %s"] * len(patterns))
-        rows = ask(connection, f"SHOW GLOBAL STATUS WHERE {condition}", patterns)
-        groups[group] = {name.lower(): float(value) for name, value in rows if _NUMBER.fullmatch(value)}
-    return groups
-
-
-_NUMBER = re.compile(r"-?\d+(\.\d*)?")
-
-
-def read_file_counters(connection: Connection, files: Mapping[int, Path]) -> Counters:
-    """Calls and bytes of each data file so far, by its number and its path on the server."""
-    if not files:
-        return {}
-    names = {str(path): f"data_file_{number}" for number, path in files.items()}
-    rows = ask(
-        connection,
-        "SELECT file_name, count_read, count_write, count_misc, sum_number_of_bytes_read, sum_number_of_bytes_write "
-        f"FROM performance_schema.file_summary_by_instance WHERE file_name IN ({', '.join(['%s'] * len(names))})",
-        list(names),
-    )
-    columns = ("reads", "writes", "syncs_and_others", "read_bytes", "write_bytes")
-    return {
-        "data files": {
-            f"{names[path]}.{column}": float(value)
-            for path, *values in rows for column, value in zip(columns, values, strict=True)
-        }
-    }  # fmt: skip

@@ -41,6 +41,11 @@ VARIABLES = "PG"
 _ENVIRONMENT = threading.Lock()
 _CONNECT_TIMEOUT_S = 10
 _OWN_PORT = "give the server's own port, not a pooler's"
+_TLS = "the server may demand TLS: leave sslmode out of the DSN, or write sslmode=require"
+_REFUSALS = {
+    "unsupported startup parameter": f"a pooler answers there: {_OWN_PORT}", "no encryption": _TLS, "SSL off": _TLS,
+}  # fmt: skip
+"""The way out, by words of a refused login."""
 FOR_SET_UP = {
     "default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off", "statement_timeout": "0", "lock_timeout": "0",
@@ -73,21 +78,14 @@ def connect(target: TargetConfig) -> Connection:
         return own_session(text, application_name="storagelab", connect_timeout=_CONNECT_TIMEOUT_S)
     except (psycopg.ProgrammingError, ValueError) as error:  # ValueError: bytes that are not text
         # libpq quotes the string it can't read, and a password may be in it.
-        raise PreflightError(
-            "it is not a connection string", key=key, hint="write postgresql://user@host:port/database"
-        ) from error
+        hint = "write postgresql://user@host:port/database"
+        raise PreflightError("it is not a connection string", key=key, hint=hint) from error
     except psycopg.OperationalError as error:
-        pooler = "unsupported startup parameter" in str(error)
-        open_line = "no encryption" in str(error) or "SSL off" in str(error)
+        hints = (hint for words, hint in _REFUSALS.items() if words in str(error))
         raise PreflightError(
-            f"can't connect{hidden(_to(text), target)}: {hidden(str(error).strip(), target)}",
-            key=key,
-            hint=f"a pooler answers there: {_OWN_PORT}"
-            if pooler
-            else "the server may demand TLS: leave sslmode out of the DSN, or write sslmode=require"
-            if open_line
-            else "check host, port, database, user and password, for example with psql",
-        ) from error
+            f"can't connect{hidden(_to(text), target)}: {hidden(str(error).strip(), target)}", key=key,
+            hint=next(hints, "check host, port, database, user and password, for example with psql"),
+        ) from error  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -170,11 +168,9 @@ def check_direct(connection: Connection, target: TargetConfig) -> None:
     """
     pids = {connection.info.backend_pid, *(value(connection, "SELECT pg_backend_pid()") for _ in range(3))}
     if len(pids) > 1:
-        raise PreflightError(
-            "a pooler is between storagelab and the server: the process that answers is not "
-            "the one that took the login",
-            key=key_of(target), hint=_OWN_PORT,
-        )  # fmt: skip
+        problem = "the process that answers is not the one that took the login"
+        problem = f"a pooler is between storagelab and the server: {problem}"
+        raise PreflightError(problem, key=key_of(target), hint=_OWN_PORT)
 
 
 @contextlib.contextmanager

@@ -141,9 +141,8 @@ class Postgres(System[Connection]):
     ) -> Sampler:
         return Sampler(
             lambda: reach.connect("storagelab sampler"), sessions.ids, self.config.measure,
-            kernel_view=reach.kernel_view,
-            relations=self.layout.relations(own), probe=columns, of_generator=self.config.generated,
-            in_turns=sessions.in_turns,
+            kernel_view=reach.kernel_view, relations=self.layout.relations(own), probe=columns,
+            of_generator=self.config.generated, in_turns=sessions.in_turns,
         )  # fmt: skip
 
     def count(self, own: Connection, reach: PostgresReach, sessions: Sessions[Connection]) -> Callable[[], Counters]:
@@ -173,6 +172,67 @@ def abilities() -> tuple[Ability, ...]:
     return (STARTER.ability(), ability("running it without root's rights", unprivileged, lambda found: found.how))
 
 
+# --- read back -------------------------------------------------------------------------------------------------------
+#
+# What the server reports of itself: its version and settings, and its counters.
+
+
+_ALWAYS_SHOWN = (
+    "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size", "wal_level",
+    "wal_compression", "io_method", "checkpoint_timeout", "data_checksums", "block_size", "autovacuum",
+)  # fmt: skip
+_NEVER_SHOWN = (
+    # Commands and names that the operator writes freely may hold secrets,
+    "primary_conninfo", "primary_slot_name", "ssl_passphrase_command", "archive_command", "archive_cleanup_command",
+    "restore_command", "recovery_end_command", "cluster_name", "application_name", "synchronous_standby_names",
+    "event_source", "bonjour_name", "recovery_target_name", "log_line_prefix", "krb_server_keyfile",
+    "unix_socket_directories",  # and this differs in each run, without meaning
+)  # fmt: skip
+
+
+def server_facts(connection: Connection) -> dict[str, object]:
+    """The version, every setting that differs from the server's built-in one, and always the durability settings."""
+    rows = connection.execute(
+        """
+        SELECT name, current_setting(name) FROM pg_settings
+        WHERE (setting IS DISTINCT FROM boot_val OR name = ANY(%s)) AND NOT name = ANY(%s) AND strpos(name, '.') = 0
+          AND category !~ 'File Locations' ORDER BY name
+        """,
+        [list(_ALWAYS_SHOWN), list(_NEVER_SHOWN)],
+    ).fetchall()
+    version = value(connection, "SELECT current_setting('server_version')")
+    return {"version": version, "version_text": value(connection, "SELECT version()"), "settings": dict(rows)}
+
+
+_CHECKPOINTER = {
+    14: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_bgwriter t",
+    17: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_checkpointer t",
+}
+_IO = {
+    16: "SELECT 'io ' || backend_type || '/' || object || '/' || context, "
+    "to_jsonb(t) - '{backend_type,object,context,op_bytes}'::text[] FROM pg_stat_io t"
+}
+_EVERY_VERSION = (
+    "SELECT 'wal', to_jsonb(t) FROM pg_stat_wal t",
+    "SELECT 'database', to_jsonb(t) - '{datid,numbackends}'::text[] FROM pg_stat_database t "
+    "WHERE datname = current_database()",
+)
+
+
+def read_counters(connection: Connection, major: int) -> Counters:
+    """Cumulative counters, `group -> name -> value`: pg_stat_io (16 and later), pg_stat_wal, pg_stat_database and the
+    checkpointer's. Times are the server's milliseconds, as `*_time_ms`."""
+    groups: Counters = {}
+    for statement in (*_EVERY_VERSION, *newest(_CHECKPOINTER, major), *newest(_IO, major)):
+        for group, fields in connection.execute(statement).fetchall():
+            groups[group] = {
+                (f"{name}_ms" if name.endswith("_time") else name): float(value)
+                for name, value in fields.items()
+                if isinstance(value, int | float) and not isinstance(value, bool)
+            }
+    return groups
+
+
 # --- probe -----------------------------------------------------------------------------------------------------------
 #
 # Lists what is on a PostgreSQL, and puts something in the way, for the contract suite.
@@ -194,11 +254,10 @@ CREATE TABLE public.pgbench_branches AS SELECT 1 AS bid, 0 AS bbalance, '' AS fi
 CREATE TABLE public.pgbench_tellers AS SELECT 1 AS tid, 1 AS bid, 0 AS tbalance, '' AS filler;
 CREATE TABLE public.pgbench_accounts AS SELECT 1 AS aid, 1 AS bid, 0 AS abalance, '' AS filler;
 CREATE TABLE public.pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler text)"""
-_READ_DECOYS = """
-SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_branches UNION ALL
-SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_tellers UNION ALL
-SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_accounts UNION ALL
-SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_history"""
+_READ_DECOYS = " UNION ALL ".join(
+    f"SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_{name}"
+    for name in ("branches", "tellers", "accounts", "history")
+)
 
 
 class PostgresProbe:
@@ -248,65 +307,3 @@ ENGINE = Engine(
     found=found,
     watched=watched,
 )
-
-
-# --- read back -------------------------------------------------------------------------------------------------------
-#
-# What the server reports of itself: its counters, and its real settings, since asking for a setting proves nothing.
-
-
-_ALWAYS_SHOWN = (
-    "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size", "wal_level",
-    "wal_compression", "io_method", "checkpoint_timeout", "data_checksums", "block_size", "autovacuum",
-)  # fmt: skip
-_NEVER_SHOWN = (
-    # Commands and names that the operator writes freely may hold secrets,
-    "primary_conninfo", "primary_slot_name", "ssl_passphrase_command", "archive_command", "archive_cleanup_command",
-    "restore_command", "recovery_end_command", "cluster_name", "application_name", "synchronous_standby_names",
-    "event_source", "bonjour_name", "recovery_target_name", "log_line_prefix", "krb_server_keyfile",
-    "unix_socket_directories",  # and this differs in each run, without meaning
-)  # fmt: skip
-
-
-def server_facts(connection: Connection) -> dict[str, object]:
-    """The version, every setting that differs from the server's built-in one, and always the durability settings."""
-    rows = connection.execute(
-        """
-        SELECT name, current_setting(name) FROM pg_settings
-        WHERE (setting IS DISTINCT FROM boot_val OR name = ANY(%s)) AND NOT name = ANY(%s) AND strpos(name, '.') = 0
-          AND category !~ 'File Locations' ORDER BY name
-        """,
-        [list(_ALWAYS_SHOWN), list(_NEVER_SHOWN)],
-    ).fetchall()
-    version = value(connection, "SELECT current_setting('server_version')")
-    return {"version": version, "version_text": value(connection, "SELECT version()"), "settings": dict(rows)}
-
-
-_CHECKPOINTER = {
-    14: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_bgwriter t",
-    17: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_checkpointer t",
-}
-_IO = {
-    16: "SELECT 'io ' || backend_type || '/' || object || '/' || context, "
-    "to_jsonb(t) - '{backend_type,object,context,op_bytes}'::text[] FROM pg_stat_io t"
-}
-_EVERY_VERSION = (
-    "SELECT 'wal', to_jsonb(t) FROM pg_stat_wal t",
-    "SELECT 'database', to_jsonb(t) - '{datid,numbackends}'::text[] FROM pg_stat_database t "
-    "WHERE datname = current_database()",
-)
-
-
-def read_counters(connection: Connection, major: int) -> Counters:
-    """Cumulative counters, `group -> name -> value`: pg_stat_io (16 and later), pg_stat_wal, pg_stat_database and the
-    checkpointer's. Times are the server's milliseconds, as `*_time_ms`."""
-    statements = [*_EVERY_VERSION, *newest(_CHECKPOINTER, major), *newest(_IO, major)]
-    groups: Counters = {}
-    for statement in statements:
-        for group, fields in connection.execute(statement).fetchall():
-            groups[group] = {
-                (f"{name}_ms" if name.endswith("_time") else name): float(value)
-                for name, value in fields.items()
-                if isinstance(value, int | float) and not isinstance(value, bool)
-            }
-    return groups
