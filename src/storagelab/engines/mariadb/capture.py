@@ -350,6 +350,4 @@ def _process(data: Path, pid_file: Path) -> int | None:
     return None
 
 
-def watched(target: TargetConfig) -> WatchedMariaDB:
-    """The server, for a capture. Raises PreflightError."""
-    return WatchedMariaDB(target)
+watched = WatchedMariaDB

@@ -214,8 +214,8 @@ def read_file_counters(connection: Connection, files: Mapping[int, Path]) -> Cou
     rows = ask(
         connection,
         "SELECT file_name, count_read, count_write, count_misc, sum_number_of_bytes_read, sum_number_of_bytes_write "
-        f"FROM performance_schema.file_summary_by_instance WHERE file_name IN ({', '.join(['%s'] * len(names))})",
-        list(names),
+        "FROM performance_schema.file_summary_by_instance WHERE file_name IN %s",
+        [list(names)],
     )
     columns = ("reads", "writes", "syncs_and_others", "read_bytes", "write_bytes")
     return {

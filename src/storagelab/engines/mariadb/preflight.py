@@ -95,8 +95,7 @@ def durability(config: Config) -> Durability:
 
 
 def _deciding(connection: Connection) -> tuple[dict[str, str], str]:
-    names = ", ".join(["%s"] * len(DECIDING))
-    shown = ask(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})", DECIDING)
+    shown = ask(connection, "SHOW GLOBAL VARIABLES WHERE variable_name IN %s", [DECIDING])
     return {str(name).lower(): str(value) for name, value in shown}, str(connection.get_server_info())
 
 

@@ -380,6 +380,4 @@ def _postmaster(data: Path) -> int | None:
     return None
 
 
-def watched(target: TargetConfig) -> WatchedPostgres:
-    """The server, for a capture. Raises PreflightError."""
-    return WatchedPostgres(target)
+watched = WatchedPostgres

@@ -244,12 +244,9 @@ class Server(PrivateServer[Binaries]):
 
     def _write_settings(self) -> None:
         own: dict[str, Scalar] = {
-            "listen_addresses": "",
-            "port": PORT,
-            "unix_socket_directories": str(self._socket_folder),
-            "unix_socket_permissions": "0700",
-            "cluster_name": "storagelab",
-        }
+            "listen_addresses": "", "port": PORT, "unix_socket_directories": str(self._socket_folder),
+            "unix_socket_permissions": "0700", "cluster_name": "storagelab",
+        }  # fmt: skip
         lines = [f"{name} = {_in_file(settings_text(value))}" for name, value in {**own, **self.settings}.items()]
         text = "\n# by storagelab\n" + "\n".join(lines) + "\n"
         try:
@@ -405,11 +402,9 @@ def _listed(control: int, owner: int) -> Iterator[int]:
     magic, items, _ = _CONTROL.unpack_from(content)
     if magic != _CONTROL_MAGIC:
         return
-    first = -(-_CONTROL.size // 8) * 8  # items are aligned
-    for place in range(min(items, (len(content) - first) // _ITEM.size)):
-        handle, references, *_ = _ITEM.unpack_from(content, first + place * _ITEM.size)
-        if references:
-            yield handle
+    listed = content[-(-_CONTROL.size // 8) * 8 :][: items * _ITEM.size]  # items are aligned
+    whole = listed[: len(listed) // _ITEM.size * _ITEM.size]
+    yield from (handle for handle, references, *_ in _ITEM.iter_unpack(whole) if references)
 
 
 @contextlib.contextmanager

@@ -220,14 +220,10 @@ class Tables(Layout):
         if not self.load.page_a_row:
             return []
         page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
-        names = ", ".join(["%s"] * len(self.data_files))
         view = "innodb_tablespaces" if "MariaDB" not in connection.get_server_info() else "innodb_sys_tablespaces"
-        found = ask(
-            connection,
-            f"SELECT coalesce(sum(file_size), 0) FROM information_schema.{view} WHERE lower(name) IN ({names})",
-            [f"{self.prefix}/my_big_table#p#{self.partition(number)}".lower() for number in self.data_files],
-        )
-        pages = int(found[0][0]) // page_bytes
+        sizes = f"SELECT coalesce(sum(file_size), 0) FROM information_schema.{view} WHERE lower(name) IN %s"
+        files = [f"{self.prefix}/{TABLE}#p#{self.partition(number)}".lower() for number in self.data_files]
+        pages = int(ask(connection, sizes, [files])[0][0]) // page_bytes
         # Files grow by several extents at once, and the pages of the tree itself add to them.
         spare = _LARGEST_STEP_BYTES // page_bytes * len(self.data_files)
         rows = self.load.rows
