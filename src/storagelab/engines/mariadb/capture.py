@@ -1,4 +1,6 @@
-"""A running MariaDB or MySQL that is only looked at: as a start for a spec, and for a capture."""
+"""A running MariaDB or MySQL that is only looked at: its settings and places, as a start for a spec; and its tables and
+logs, their files, its threads and its counters, for a capture.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Connections: a server's address, its form as a DSN, PyMySQL's errors in plain words; and what a running server
-allows.
+"""Connections to one MariaDB or MySQL, private or attached: its address, its form as a DSN, PyMySQL's errors in plain
+words; its sessions and client programs, and their settings.
 
     mysql://USER[:PASSWORD]@HOST[:PORT][/DATABASE][?unix_socket=PATH][&ssl=required]
 
@@ -37,6 +37,9 @@ from storagelab.servers.programs import environment
 from storagelab.servers.redact import hidden
 from storagelab.servers.settings import read_back
 from storagelab.volumes.folders import Site
+
+Connection: TypeAlias = PyMySQLConnection
+Rows = list[tuple[Any, ...]]
 
 
 def setting_name(name: str) -> str:
@@ -104,8 +107,11 @@ def setting(settings: Mapping[str, Scalar]) -> str:
 
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-Connection: TypeAlias = PyMySQLConnection
-Rows = list[tuple[Any, ...]]
+
+
+# --- address ---------------------------------------------------------------------------------------------------------
+
+
 _CONNECT_TIMEOUT_S = 10
 _SCHEMES = ("mysql", "mariadb")
 _OPTIONS = ("unix_socket", "ssl", "ssl_ca")

@@ -45,7 +45,7 @@ from storagelab.volumes import places
 from storagelab.volumes.folders import Site
 from storagelab.watching.counters import Counters, counting
 
-# --- target ----------------------------------------------------------------------------------------------------------
+# --- system ----------------------------------------------------------------------------------------------------------
 #
 # MariaDB as a database system: what its runs add to the steps that all engines share.
 

@@ -1,4 +1,6 @@
-"""A running PostgreSQL that is only looked at: as a start for a spec, and for a capture."""
+"""A running PostgreSQL that is only looked at: its settings and places, as a start for a spec; and its tables and
+indexes, their files, its processes and its counters, for a capture.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Connections to one PostgreSQL, private or attached: its address, its sessions, and their settings."""
+"""Connections to one PostgreSQL, private or attached: its address, its refusals in plain words, its sessions and client
+programs, and their settings.
+"""
 
 from __future__ import annotations
 

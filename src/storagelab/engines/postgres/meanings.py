@@ -1,4 +1,9 @@
-"""What PostgreSQL's wait events and settings mean, without its driver."""
+"""What is known of PostgreSQL without its driver: what each wait event of 14 to 18 means (to add one, add one line to
+`LISTED`), and what survives a crash under its settings.
+
+The names are the server's (documentation of pg_stat_activity; the view pg_wait_events from 17 on). 17 respelled many of
+them (`WALSync` is now `WalSync`), but types never changed, so names are compared without case.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Checks that this machine and this server can run every cell of the plan. Changes nothing."""
+"""Checks that this machine and this server can run every cell of the plan: what a running server is and allows, and the
+disk space that runs take. Changes nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A private PostgreSQL: its programs, its settings, and the server that storagelab makes, starts and removes."""
+"""A private PostgreSQL: its programs, its settings as the server itself reads them, and the server that storagelab
+makes, starts, stops and removes; only a socket leads to it.
+"""
 
 from __future__ import annotations
 
