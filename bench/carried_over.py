@@ -138,7 +138,7 @@ def _spec(dsn: str, drive: Throttled, memory: Path, seed: int, repetitions: int)
     )
 
 
-def campaign(folder: Path, seed: int, *, balanced: bool, repetitions: int = REPETITIONS) -> stored.Stored:
+def campaign(folder: Path, seed: int, *, balanced: bool, repetitions: int = REPETITIONS) -> stored.Results:
     """Makes one campaign in `folder`, in one of the two orders."""
     with (
         throttled.volume(folder, DRIVE_BYTES) as drive,
@@ -177,7 +177,7 @@ def figures(folder: Path, campaigns: int, repetitions: int = REPETITIONS) -> Ite
             yield _figure(found, analyse(found.experiment, found.plan, found.runs), seed, balanced=balanced)
 
 
-def _figure(found: stored.Stored, findings: Findings, seed: int, *, balanced: bool) -> Figure:
+def _figure(found: stored.Results, findings: Findings, seed: int, *, balanced: bool) -> Figure:
     after = _after(found)
     left = next((one for one in findings.cautions if isinstance(one, CarryOver)), None)
     told = "no caution" if left is None else f"caution: {left.change:+.0%} after {left.levels}"
@@ -193,7 +193,7 @@ def _figure(found: stored.Stored, findings: Findings, seed: int, *, balanced: bo
     )  # fmt: skip
 
 
-def _after(found: stored.Stored) -> dict[str, float]:
+def _after(found: stored.Results) -> dict[str, float]:
     """The mean time of each layout after each layout."""
     made = sorted((run for run in found.runs if run.measurement is not None), key=lambda run: run.sequence)
     name = {cell.cell_id: next(iter(cell.levels.values())) for cell in found.plan.cells}

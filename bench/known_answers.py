@@ -34,7 +34,7 @@ from storagelab.model.measurement import Run
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.campaigns import environment_differences
 from storagelab.run import stored
-from storagelab.run.stored import Stored
+from storagelab.run.stored import Results
 from storagelab.volumes import volume as volumes
 
 ROOT = Path(__file__).parent.parent
@@ -221,7 +221,7 @@ def campaign(load: str, kind: Kind, seed: int, folder: Path, repetitions: int = 
     return _judge_change(load, kind, seed, first, second)
 
 
-def _run(load: str, kind: Kind, speeds: Mapping[str, Speed], seed: int, folder: Path, size: Size) -> Stored:
+def _run(load: str, kind: Kind, speeds: Mapping[str, Speed], seed: int, folder: Path, size: Size) -> Results:
     folder.mkdir(parents=True)
     spec = folder / "known.toml"
     spec.write_text(_spec(LOADS[load], kind, speeds, seed, size), encoding="utf-8")
@@ -298,7 +298,7 @@ def _least(run: Run, speeds: Mapping[str, Speed]) -> Known:
     )
 
 
-def _judge_layouts(load: str, kind: Kind, seed: int, found: Stored) -> Judged:
+def _judge_layouts(load: str, kind: Kind, seed: int, found: Results) -> Judged:
     findings, basis = (
         analyse(found.experiment, found.plan, found.runs),
         basis_of(found.experiment, found.plan, found.runs),
@@ -326,7 +326,7 @@ def _judge_layouts(load: str, kind: Kind, seed: int, found: Stored) -> Judged:
     )  # fmt: skip
 
 
-def _judge_change(load: str, kind: Kind, seed: int, first: Stored, second: Stored) -> Judged:
+def _judge_change(load: str, kind: Kind, seed: int, first: Results, second: Results) -> Judged:
     one, other = (
         Compared(
             name, found.experiment, analyse(found.experiment, found.plan, found.runs),

@@ -30,20 +30,20 @@ from storagelab.loads.transactions import read_log
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
-from storagelab.run.one_run import Composed
+from storagelab.run.one_run import OneRun
 from storagelab.volumes.folders import Site
 from storagelab.words.numbers import times_estimate
 
 SECONDS, WARM_UP = 8.0, 1.0
 
 
-def through(target: Composed[Any]) -> Measurement:
+def through(target: OneRun[Any]) -> Measurement:
     measured = target.run(Cell(cell_id="c01", levels={}, config=target.config), 1, 1, lambda _: None)
     assert measured.latency is not None
     return measured
 
 
-def by_hand(target: Composed[Any]) -> tuple[float, float]:
+def by_hand(target: OneRun[Any]) -> tuple[float, float]:
     """Does the same with the program alone; its log is read afterwards."""
     system, server = target.system, target.server
     system.write_out(server.own)

@@ -29,14 +29,14 @@ import psycopg
 from bench.figures import Figure
 from bench.known_answers import why_not
 from storagelab.capture import folder as captures
-from storagelab.capture.taking import Wanted, take
+from storagelab.capture.taking import Window, take
 from storagelab.model.engines import ENGINES
 from storagelab.model.plan import Cell
 from storagelab.predicting.prediction import Prediction
 from storagelab.predicting.reckoning import predict
 from storagelab.run import contract
 from storagelab.run.engine import engine_in, open_block
-from storagelab.run.states import Carried
+from storagelab.run.scheduling import InMemory
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import load
 from storagelab.volumes.folders import Site
@@ -199,7 +199,7 @@ def measured(spec: Path, case: Case, to: Path) -> tuple[dict[str, list[float]], 
         cell = next(one for one in plan.cells if one.levels["place"] == label)
         planned = next(one for one in block.runs if one.cell_id == cell.cell_id)
         site = Site(experiment="predicted", identity=f"{os.getpid():08x}", spec_folder=spec.parent)
-        with open_block(block, site, Carried()) as opened, opened.open(planned) as target:
+        with open_block(block, site, InMemory()) as opened, opened.open(planned) as target:
             # Each layout has as much behind it when it is measured: tables grow while they are updated.
             if label == PRESENT:
                 names = capture(target, cell, to)
@@ -251,7 +251,7 @@ def _captured(dsn: str, sessions: int, to: Path) -> str:
             for _ in range(_LOOKS):
                 if watched.counters(objects=False).working >= sessions / 2:
                     time.sleep(_WARM_UP_S)
-                    take(watched, to, Wanted(_CAPTURED_S))
+                    take(watched, to, Window(_CAPTURED_S))
                     return ""
                 time.sleep(_LOOK_S)
     except Exception as error:  # noqa: BLE001 - the thread that waits for this tells it

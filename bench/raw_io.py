@@ -17,7 +17,7 @@ from storagelab.findings.steady import is_steady
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
 from storagelab.model.plan import PlannedBlock
 from storagelab.run.engine import open_block
-from storagelab.run.states import InFile
+from storagelab.run.scheduling import InFile
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 from storagelab.volumes.folders import Site

@@ -9,7 +9,7 @@ import pytest
 from storagelab.model.measurement import Run
 from storagelab.run.engine import open_block
 from storagelab.run.loop import make_run
-from storagelab.run.states import InFile
+from storagelab.run.scheduling import InFile
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 from storagelab.volumes.folders import Site

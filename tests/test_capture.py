@@ -20,11 +20,9 @@ from real_servers import connect, open_folder, running, until
 from recorded_sqlserver import recorded
 
 from storagelab.capture import folder, taking
-from storagelab.capture.attributing import Attribution, File, Files, kernel_device
-from storagelab.capture.iolog import Iolog
-from storagelab.capture.requests import _FORM, READ
-from storagelab.capture.server import Thing
-from storagelab.capture.tracefs import NoTracing, open_tracefs
+from storagelab.capture.attribution import Attribution, File, Files, Iolog, kernel_device
+from storagelab.capture.folder import Thing
+from storagelab.capture.tracing import _FORM, READ, NoTracing, open_tracefs
 from storagelab.engines.mariadb.capture import watched as watched_mariadb
 from storagelab.engines.postgres.capture import watched as watched_postgres
 from storagelab.engines.sqlserver.captured import watched as watched_sqlserver
@@ -69,7 +67,7 @@ def sums(capture):
 
 def taken(watched, out, seconds, told=lambda *_: None, **wanted):
     try:
-        taking.take(watched, out, taking.Wanted(seconds, **wanted), told)
+        taking.take(watched, out, taking.Window(seconds, **wanted), told)
     finally:
         watched.close()
     return folder.read(out)

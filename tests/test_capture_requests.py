@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from storagelab.capture.load_changes import load_change
-from storagelab.capture.model import IoRow
-from storagelab.capture.requests import _FORM, READ, SYNC, WRITE, put_together
+from storagelab.capture.attribution import load_change, paired
+from storagelab.capture.folder import IoRow
 from storagelab.capture.taking import merged
-from storagelab.capture.waits import paired
+from storagelab.capture.tracing import _FORM, READ, SYNC, WRITE, put_together
 
 
 def events(*some):

@@ -19,7 +19,7 @@ from storagelab.loads.transactions import read_log
 from storagelab.machine import descriptors, temporary
 from storagelab.machine.unprivileged import give, give_to_server, unprivileged
 from storagelab.model.config import Config
-from storagelab.run.targets import remove_templates
+from storagelab.run.engine import remove_templates
 from storagelab.servers.templates import copy_folder
 
 REFUSED = "it is not a plain file of the folder's owner"

@@ -8,8 +8,7 @@ from sqlserver_specs import config, plan_of
 from storagelab.engines.sqlserver.engine import durability
 from storagelab.errors import PreflightError
 from storagelab.model.engines import ENGINES
-from storagelab.run.engine import engine_in
-from storagelab.run.targets import preflight, sweep
+from storagelab.run.engine import engine_in, preflight, sweep
 
 
 @pytest.fixture

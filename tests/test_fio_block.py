@@ -13,7 +13,7 @@ from storagelab.engines.fio import block
 from storagelab.findings.steady import is_steady
 from storagelab.loads import fio
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
-from storagelab.run.targets import sweep
+from storagelab.run.engine import sweep
 from storagelab.spec.matrix import expand
 
 pytestmark = [needs_fio, pytest.mark.slow]

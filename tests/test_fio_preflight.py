@@ -13,9 +13,9 @@ from bench import throttled
 from storagelab.engines.fio.block import opened
 from storagelab.errors import PreflightError, SpecError
 from storagelab.machine import host
+from storagelab.run.engine import preflight
 from storagelab.run.estimate import estimate
-from storagelab.run.states import InFile
-from storagelab.run.targets import preflight
+from storagelab.run.scheduling import InFile
 from storagelab.spec.matrix import expand
 
 DEVICE = SPEC.replace('path = "."', 'device = "/dev/disk/by-id/nvme-LAB0"').replace('data_size = "8MiB"', "")

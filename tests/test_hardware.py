@@ -9,7 +9,7 @@ from real_servers import site_at
 from storagelab import _sim
 from storagelab.engines.simulated.scenario import hardware, world_of
 from storagelab.errors import PreflightError, SpecError
-from storagelab.run.targets import preflight
+from storagelab.run.engine import preflight
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import load, parse
 

@@ -9,8 +9,8 @@ from simulated_specs import planned, small
 
 from storagelab import profiles
 from storagelab.errors import PreflightError
-from storagelab.run.states import InFile
-from storagelab.run.targets import preflight
+from storagelab.run.engine import preflight
+from storagelab.run.scheduling import InFile
 from storagelab.spec.matrix import expand
 
 ONE_BLOCK = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")

@@ -12,8 +12,7 @@ from storagelab.engines.postgres.server import Server
 from storagelab.errors import DataRefused, PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
-from storagelab.run.engine import open_target
-from storagelab.run.targets import preflight, remove_templates, sweep
+from storagelab.run.engine import open_target, preflight, remove_templates, sweep
 
 PREFIX = "storagelab_0badcafe"
 

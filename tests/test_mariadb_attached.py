@@ -19,7 +19,7 @@ from storagelab.engines.mariadb.engine import opened
 from storagelab.engines.mariadb.preflight import check, check_session_settings, read_facts
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config, TargetConfig
-from storagelab.run.targets import sweep
+from storagelab.run.engine import sweep
 
 pytestmark = [needs_mariadb, pytest.mark.slow]
 

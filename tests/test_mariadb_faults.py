@@ -13,8 +13,8 @@ from storagelab.engines.mariadb.engine import opened
 from storagelab.engines.mariadb.server import Server
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import temporary
-from storagelab.run.one_run import Composed
-from storagelab.run.targets import preflight, sweep, try_starting
+from storagelab.run.engine import preflight, sweep, try_starting
+from storagelab.run.one_run import OneRun
 
 pytestmark = needs_mariadb
 needs_another_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -25,7 +25,7 @@ def during(monkeypatch):
     """Makes something happen while the load runs."""
 
     def happens(what) -> None:
-        release = Composed._run
+        release = OneRun._run
 
         def with_trouble(self, seed, progress):
             done = threading.Event()
@@ -38,7 +38,7 @@ def during(monkeypatch):
 
             return release(self, seed, on_progress)
 
-        monkeypatch.setattr(Composed, "_run", with_trouble)
+        monkeypatch.setattr(OneRun, "_run", with_trouble)
 
     return happens
 

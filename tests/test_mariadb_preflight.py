@@ -8,7 +8,7 @@ from real_servers import counted_starts, plan_of, site_at, small
 
 from storagelab.engines.mariadb import server as settings
 from storagelab.errors import PreflightError
-from storagelab.run.targets import preflight
+from storagelab.run.engine import preflight
 
 pytestmark = needs_mariadb
 

@@ -12,7 +12,7 @@ from storagelab.engines.mariadb.engine import opened
 from storagelab.engines.mariadb.meanings import DECIDING, GATE
 from storagelab.errors import RunFailed
 from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, conservation, normalise, wait_table
-from storagelab.run.one_run import Composed
+from storagelab.run.one_run import OneRun
 
 pytestmark = needs_mariadb
 
@@ -114,14 +114,14 @@ def test_random_keys_are_spread_evenly_over_the_data_files(scratch):
 
 
 def test_a_setting_that_the_server_does_not_have_in_the_end_makes_the_run_unverified(scratch, monkeypatch):
-    enter = Composed.__enter__
+    enter = OneRun.__enter__
 
     def meddled(self):
         target = enter(self)
         ask(target.server.own, "SET GLOBAL innodb_io_capacity = 777")
         return target
 
-    monkeypatch.setattr(Composed, "__enter__", meddled)
+    monkeypatch.setattr(OneRun, "__enter__", meddled)
     run = run_of(mariadb(scratch, settings={"innodb_io_capacity": 300}), scratch)
     assert run.status == "unverified"
     assert "777" in run.reason

@@ -18,7 +18,7 @@ from test_sysbench import needs_sysbench
 
 from storagelab.errors import RunFailed
 from storagelab.machine import marks
-from storagelab.run import targets as engines
+from storagelab.run import engine as engines
 from storagelab.servers import programs
 from storagelab.stopping import Interruptible
 

@@ -12,7 +12,7 @@ import pytest
 from builders import make_experiment, make_plan, make_runs
 
 from storagelab.errors import StoreError
-from storagelab.run import opening
+from storagelab.run import store_file
 from storagelab.run.store import FILE_NAME, Store
 
 EXPERIMENT = make_experiment({"layout.data_files": [1, 2]}, repetitions=2)
@@ -80,10 +80,10 @@ def test_a_store_with_anything_that_storagelab_did_not_make_is_refused_at_once(f
 
 def test_a_view_that_has_no_end_ends_even_if_it_were_asked(folder):
     change(folder, f"CREATE VIEW endless AS {ENDLESS}")
-    with contextlib.closing(opening.connect(folder / FILE_NAME, "rw")) as connection:
+    with contextlib.closing(store_file.connect(folder / FILE_NAME, "rw")) as connection:
         before_s = time.process_time()
         with pytest.raises(StoreError, match="is not as storagelab makes it: interrupted"):
-            opening.ask(connection, folder / FILE_NAME, "SELECT count(*) FROM endless")
+            store_file.ask(connection, folder / FILE_NAME, "SELECT count(*) FROM endless")
         assert time.process_time() - before_s < 3
 
 
@@ -178,7 +178,7 @@ time.sleep(600)
 
 
 def test_a_locked_store_names_the_process_that_holds_it(folder, monkeypatch):
-    monkeypatch.setattr(opening, "_BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(store_file, "_BUSY_TIMEOUT_S", 0.1)
     with subprocess.Popen(
         [sys.executable, "-c", LOCKS_IT, str(folder / FILE_NAME), "password=secret"], stdout=subprocess.PIPE
     ) as holder:

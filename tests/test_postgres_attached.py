@@ -29,8 +29,8 @@ from storagelab.engines.postgres.preflight import check, check_session_settings,
 from storagelab.engines.postgres.server import Server
 from storagelab.errors import PreflightError
 from storagelab.model.waits import normalise
-from storagelab.run.one_run import Composed
-from storagelab.run.targets import sweep
+from storagelab.run.engine import sweep
+from storagelab.run.one_run import OneRun
 
 PASSWORD = "tr0ub4dor-and-3"
 SCHEMA = "storagelab_0badcafe"
@@ -342,7 +342,7 @@ def during(monkeypatch):
     """Does something to the server once the load has begun."""
 
     def arrange(trouble) -> None:
-        release = Composed._on_poll
+        release = OneRun._on_poll
         done = []
 
         def on_poll(self, progress, rows):
@@ -351,7 +351,7 @@ def during(monkeypatch):
                 trouble()
             release(self, progress, rows)
 
-        monkeypatch.setattr(Composed, "_on_poll", on_poll)
+        monkeypatch.setattr(OneRun, "_on_poll", on_poll)
 
     return arrange
 

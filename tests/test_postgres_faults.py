@@ -11,7 +11,7 @@ from real_servers import ROWS, ask, connect, left_behind, measure, run_of, site_
 from test_postgres_preflight import mounted, needs_root
 
 from storagelab.errors import RunFailed
-from storagelab.run.one_run import Composed
+from storagelab.run.one_run import OneRun
 
 SCHEMA = "storagelab_0badcafe"
 LONG = {"rows_per_connection": 200_000, "rows_per_transaction": 1_000}
@@ -22,7 +22,7 @@ def during(monkeypatch):
     """Does something to the private server once the load has begun."""
 
     def arrange(trouble) -> None:
-        on_poll = Composed._on_poll
+        on_poll = OneRun._on_poll
         done: list[int] = []
 
         def with_trouble(self, progress, rows):
@@ -31,7 +31,7 @@ def during(monkeypatch):
                 trouble(getattr(self.server, "process", None))
             on_poll(self, progress, rows)
 
-        monkeypatch.setattr(Composed, "_on_poll", with_trouble)
+        monkeypatch.setattr(OneRun, "_on_poll", with_trouble)
 
     return arrange
 

@@ -17,8 +17,8 @@ from storagelab.machine import unprivileged
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
 from storagelab.model.target import Preflight
+from storagelab.run.engine import check as every_engine_check
 from storagelab.run.engine import open_target
-from storagelab.run.targets import check as every_engine_check
 from storagelab.volumes.folders import Folders
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems and give folders away")

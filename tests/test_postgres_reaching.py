@@ -19,7 +19,7 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads.clients import Clients
 from storagelab.machine.unprivileged import give_to_server
 from storagelab.model.loads.pgbench import Pgbench
-from storagelab.run.targets import sweep
+from storagelab.run.engine import sweep
 from storagelab.servers.interfaces import tables_of
 
 __all__ = ["login"]  # a fixture

@@ -15,7 +15,7 @@ from storagelab.engines.postgres.engine import opened
 from storagelab.engines.postgres.server import Server
 from storagelab.errors import RunFailed
 from storagelab.model.waits import conservation, normalise, wait_table
-from storagelab.run.one_run import Composed
+from storagelab.run.one_run import OneRun
 from storagelab.volumes.folders import Folders
 
 each_engine = pytest.mark.parametrize("engine", ["postgres", pytest.param("mariadb", marks=needs_mariadb)])
@@ -149,7 +149,7 @@ def meddle(monkeypatch):
     """Changes the server's settings between set-up and run."""
 
     def before_the_run(*statements: str) -> None:
-        enter = Composed.__enter__
+        enter = OneRun.__enter__
 
         def entered(self):
             target = enter(self)
@@ -158,7 +158,7 @@ def meddle(monkeypatch):
                     other.execute(statement)
             return target
 
-        monkeypatch.setattr(Composed, "__enter__", entered)
+        monkeypatch.setattr(OneRun, "__enter__", entered)
 
     return before_the_run
 
@@ -196,7 +196,7 @@ def test_settings_are_compared_by_what_they_mean(scratch):
 
 
 def test_watching_that_broke_off_makes_the_run_unverified(scratch, monkeypatch):
-    release = Composed._on_poll
+    release = OneRun._on_poll
     ended = []
 
     def end_the_sampler(self, progress, rows):
@@ -208,7 +208,7 @@ def test_watching_that_broke_off_makes_the_run_unverified(scratch, monkeypatch):
                 ended.append(ask(other, sampler))
         release(self, progress, rows)
 
-    monkeypatch.setattr(Composed, "_on_poll", end_the_sampler)
+    monkeypatch.setattr(OneRun, "_on_poll", end_the_sampler)
     run = run_of(small(scratch, rows_per_connection=20_000), scratch)
     assert run.status == "unverified"
     assert run.reason.startswith("watching: asked the whole run, got sampling stopped early: ")

@@ -7,7 +7,7 @@ import pytest
 from test_fitting import drive_of
 
 from storagelab.capture import folder
-from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow, Machine, Manifest, Volume
+from storagelab.capture.folder import Capture, CapturedObject, DeviceRow, IoRow, Machine, Manifest, Volume
 from storagelab.drives.as_profile import as_toml
 from storagelab.drives.fitting import Law, Result, planned
 from storagelab.errors import PreflightError, SpecError, StoreError

@@ -9,8 +9,7 @@ from test_cli import write_spec
 
 from storagelab.errors import PreflightError
 from storagelab.model.engines import ENGINES
-from storagelab.run.engine import engine_in
-from storagelab.run.targets import preflight
+from storagelab.run.engine import engine_in, preflight
 
 REFUSED = {
     "postgres": [

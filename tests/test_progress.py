@@ -127,7 +127,7 @@ def left(tmp_path, pending, *, at_once: int, half_done=()) -> str:
         for planned in half_done:
             progress.started(planned, BLOCKS.cell(planned.cell_id))
             progress.work_done(planned, BLOCKS.cell(planned.cell_id).config.workload.rows // 2)
-        return progress._eta_text()
+        return progress.time_left()
 
 
 def test_two_processes_need_half_the_time(tmp_path):

@@ -19,7 +19,7 @@ from storagelab.machine.unprivileged import make_folder, unprivileged
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Cell, Plan
-from storagelab.run.targets import preflight, sweep
+from storagelab.run.engine import preflight, sweep
 from storagelab.volumes import places
 from storagelab.volumes.places import Mount
 

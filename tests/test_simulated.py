@@ -16,8 +16,8 @@ from storagelab.model.waits import conservation
 from storagelab.report.export.as_json import to_json
 from storagelab.report.words.answer import headline
 from storagelab.report.writing import render
+from storagelab.run.engine import preflight
 from storagelab.run.loop import batches, make_batch
-from storagelab.run.targets import preflight
 from storagelab.spec.matrix import expand
 
 

@@ -3,7 +3,7 @@ import importlib.metadata
 from sqlserver_specs import config, plan_of, site
 
 from storagelab.engines.sqlserver import engine
-from storagelab.run.targets import server_abilities, try_starting
+from storagelab.run.engine import server_abilities, try_starting
 
 
 def test_the_doctor_tells_of_the_driver():

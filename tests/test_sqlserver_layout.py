@@ -7,8 +7,7 @@ from sqlserver_specs import PREFIX, config, facts, plan_of, site
 from storagelab.engines.sqlserver.connecting import connect
 from storagelab.engines.sqlserver.layout import Layout, in_folder
 from storagelab.errors import PreflightError
-from storagelab.run.engine import open_target
-from storagelab.run.targets import sweep
+from storagelab.run.engine import open_target, sweep
 
 
 def layout(**tables) -> Layout:

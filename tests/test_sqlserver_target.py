@@ -17,9 +17,8 @@ from storagelab.errors import RunFailed
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
 from storagelab.model.waits import conservation
-from storagelab.run.engine import open_target
+from storagelab.run.engine import open_target, preflight, sweep
 from storagelab.run.loop import _judge
-from storagelab.run.targets import preflight, sweep
 
 GIVEN = "STORAGELAB_TEST_SQLSERVER"
 

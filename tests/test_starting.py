@@ -8,7 +8,7 @@ from real_servers import left_behind, site_at, small
 from storagelab.engines.postgres.server import Server
 from storagelab.errors import PreflightError
 from storagelab.model.plan import Cell, Plan
-from storagelab.run.targets import try_starting as try_plan
+from storagelab.run.engine import try_starting as try_plan
 from storagelab.servers.starting import standing_for
 
 

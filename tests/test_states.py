@@ -10,15 +10,15 @@ from simulated_specs import ONE_BLOCK, SMALL, planned
 
 from storagelab import profiles
 from storagelab.model.measurement import Run
-from storagelab.run import loop, states
+from storagelab.run import loop, scheduling
 from storagelab.run.engine import open_block
-from storagelab.run.states import Carried, InFile
+from storagelab.run.scheduling import InFile, InMemory
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 
 
 def test_a_state_that_travels_arrives_as_it_left_and_is_small_on_the_way():
-    state = Carried()
+    state = InMemory()
     state.write([b"header\n", bytes(1_000_000)])
     sent = pickle.dumps(state)
     assert len(sent) < 20_000
@@ -26,11 +26,11 @@ def test_a_state_that_travels_arrives_as_it_left_and_is_small_on_the_way():
 
 
 def test_a_state_that_has_travelled_stays_packed_in_a_file_and_when_it_is_sent_on(tmp_path):
-    state, file = Carried(), InFile(tmp_path / "block-0.bin")
+    state, file = InMemory(), InFile(tmp_path / "block-0.bin")
     state.write([b"header\n", bytes(1_000_000)])
     file.write([pickle.loads(pickle.dumps(state)).kept()])
     assert file.path.stat().st_size < 20_000
-    assert file.read() == pickle.loads(pickle.dumps(Carried(file.kept()))).read() == state.read()
+    assert file.read() == pickle.loads(pickle.dumps(InMemory(file.kept()))).read() == state.read()
     file.write([file.kept()[:100]])
     assert file.read() == b"", "what is damaged counts as lost"
 
@@ -56,7 +56,7 @@ def test_a_state_that_somebody_else_put_there_is_read_only_if_it_is_a_small_file
     with pytest.raises(OSError, match="it leads out of"):
         state.write([b"theirs"])
     state.path.unlink()
-    monkeypatch.setattr(states, "_MOST_BYTES", 2**20)
+    monkeypatch.setattr(scheduling, "_MOST_BYTES", 2**20)
     state.path.write_bytes(zlib.compress(bytes(2**24), level=1))
     assert state.path.stat().st_size < 2**18
     assert state.read() == b""
@@ -66,7 +66,7 @@ def test_a_state_with_lengths_that_no_drive_has_counts_as_lost(tmp_path):
     plan = expand(parse(SMALL.replace(*ONE_BLOCK), str(tmp_path / "small.toml")))
     (block,) = plan.blocks.values()
     for lengths in ("[1e400]", "[-5, 5]", "[" * 5000, "7"):
-        state = Carried()
+        state = InMemory()
         state.write([f'{{"identity": "x", "runs_done": 1, "defect": "", "bytes": {lengths}}}\n'.encode()])
         with open_block(block, site_at(tmp_path), state) as opened:
             assert opened.needed([0]) == range(1)
@@ -76,7 +76,7 @@ def made(work: loop.Batch) -> list[str]:
     told: list[object] = []
     loop.make_elsewhere(pickle.loads(pickle.dumps(work)), told.append)
     (report,) = told
-    assert isinstance(report, loop.Made)
+    assert isinstance(report, loop.BatchResult)
     assert all(isinstance(run, Run) and run.status == "ok" for run in report.runs)
     return [run.measurement.model_copy(update={"teardown_s": None}).model_dump_json() for run in report.runs]
 
@@ -87,7 +87,7 @@ def made(work: loop.Batch) -> list[str]:
 def test_a_state_that_another_machine_made_up_counts_as_lost(tmp_path, head):
     (whole,) = loop.batches(planned(ONE_BLOCK), {}, site_at(tmp_path), tmp_path)
     one = whole._replace(wanted={0: 1})
-    assert made(one._replace(state=Carried(head + b"\n"))) == made(one._replace(state=Carried()))
+    assert made(one._replace(state=InMemory(head + b"\n"))) == made(one._replace(state=InMemory()))
 
 
 def test_a_slice_takes_profiles_of_the_users_own_along(tmp_path, monkeypatch):
@@ -99,6 +99,6 @@ def test_a_slice_takes_profiles_of_the_users_own_along(tmp_path, monkeypatch):
     texts = loop._profiles_of(plan, site)
     away = site.model_copy(update={"spec_folder": tmp_path / "nowhere", "texts": texts})
     (ready_made,) = loop.batches(planned(ONE_BLOCK), {}, site, tmp_path)
-    found, expected = made(whole._replace(site=away, state=Carried())), made(ready_made._replace(state=Carried()))
+    found, expected = made(whole._replace(site=away, state=InMemory())), made(ready_made._replace(state=InMemory()))
     assert len(found) == len(expected) == 4
     assert list(texts) == ["./my.toml"]

@@ -25,9 +25,8 @@ from storagelab.model.loads.inserts import Mixed, RandomInsert
 from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Experiment, Race
-from storagelab.run.damage import config_of_today, experiment_of_today, measurement_of_today
-from storagelab.run.opening import SCHEMA_VERSION
 from storagelab.run.store import FILE_NAME, Store
+from storagelab.run.store_file import SCHEMA_VERSION, config_of_today, experiment_of_today, measurement_of_today
 
 EXPERIMENT = make_experiment({"layout.data_files": [1, 2]}, repetitions=3)
 PLAN = make_plan(EXPERIMENT)

@@ -14,8 +14,7 @@ from storagelab.errors import RunFailed
 from storagelab.machine import descriptors
 from storagelab.model.config import Config
 from storagelab.model.prepared import distinct, name_of
-from storagelab.run.engine import open_target
-from storagelab.run.targets import remove_templates, sweep
+from storagelab.run.engine import open_target, remove_templates, sweep
 from storagelab.servers import templates
 from storagelab.servers.templates import Template, folders_of, notes, with_kept
 from storagelab.volumes.folders import Folders

@@ -21,7 +21,7 @@ from storagelab.machine.disks import mounts_here
 from storagelab.machine.doctor import cpu_quota
 from storagelab.machine.procfs import Throttling, read_group
 from storagelab.model.measurement import THROTTLED, held_back
-from storagelab.run.one_run import Composed
+from storagelab.run.one_run import OneRun
 
 ROOT = "1 0 4000:1 / / rw - ext4 /dev/sda1 rw"
 V1 = "31 21 0:4027 / {place} rw - cgroup cgroup rw,cpu,cpuacct"
@@ -162,7 +162,7 @@ def test_the_kernel_counts_what_a_real_quota_takes_from_a_program_that_spins():
 @needs_quota
 @pytest.mark.slow
 def test_a_server_held_back_in_the_middle_of_a_run_makes_the_run_unverified(scratch, monkeypatch):
-    on_poll = Composed._on_poll
+    on_poll = OneRun._on_poll
     with quota(0.05) as group:
         root, joined = group.parent, []
 
@@ -179,7 +179,7 @@ def test_a_server_held_back_in_the_middle_of_a_run_makes_the_run_unverified(scra
                         join(root, int(process))
             on_poll(self, progress, rows)
 
-        monkeypatch.setattr(Composed, "_on_poll", slowed)
+        monkeypatch.setattr(OneRun, "_on_poll", slowed)
         run = run_of(small(scratch, connections=4, rows_per_connection=20_000, rows_per_transaction=500), scratch)
     assert run.status == "unverified", run.reason
     (check,) = [one for one in run.measurement.checks if one.name == THROTTLED]

@@ -101,12 +101,12 @@ def test_no_source_file_is_longer_than_a_reader_can_hold():
 # are opened by `spec/given_files.py` alone.
 OPENING = re.compile(r"\.read_text\(|\.read_bytes\(|(?<![\w.])(?<!def )open\(|\.open\((?:\"r|encoding)")
 MAY_OPEN = re.compile(
-    r"machine/|volumes/|experiments/|screen|spec/given_files|run/(?:opening|cluster|states)|"
+    r"machine/|volumes/|experiments/|screen|spec/given_files|run/(?:cluster|scheduling|store_file)|"
     r"report/drawing/runtime|validation/|"
-    r"capture/(?:file_systems|perf|tracefs)|profiles/__init__|predicting/prediction|drives/fitting|"
+    r"capture/tracing|profiles/__init__|predicting/prediction|drives/fitting|"
     r"verbs/init|verbs/validate|"
-    r"capture/server|servers/(?:attached|private|programs|templates)|loads/(?:fio|restoring)|"
-    r"engines/(?:fio/sender|\w+/captured?|mariadb/preflight|postgres/server)"
+    r"capture/folder|servers/(?:attached|private|programs|templates)|loads/(?:fio|restoring)|"
+    r"engines/(?:fio/sender|postgres/server)"
 )
 
 

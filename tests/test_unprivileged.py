@@ -14,7 +14,7 @@ from real_servers import ask, connect, left_behind, measure, plan_of, running, s
 from storagelab.errors import PreflightError
 from storagelab.machine import unprivileged as module
 from storagelab.machine.unprivileged import Unprivileged, as_server, check_may_enter, give_to_server, unprivileged
-from storagelab.run.targets import preflight
+from storagelab.run.engine import preflight
 
 pytestmark = pytest.mark.usefixtures("fresh_databases")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be given up by root only")

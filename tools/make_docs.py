@@ -26,7 +26,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from storagelab import cli
-from storagelab.capture.model import capture_schema, capture_schema_text
+from storagelab.capture.folder import capture_schema, capture_schema_text
 from storagelab.engines.mariadb import meanings as mariadb
 from storagelab.engines.postgres import meanings as postgres
 from storagelab.engines.sqlserver import events as sqlserver

@@ -21,7 +21,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.report.words.answer import answer_lines
 from storagelab.run import stored
-from storagelab.run.targets import preflight
+from storagelab.run.engine import preflight
 from storagelab.spec import reading
 from storagelab.spec.matrix import expand
 

@@ -79,7 +79,7 @@ def _schema(
     ] = "spec",
 ) -> None:
     """Print the JSON schema of specs, or of captures."""
-    from storagelab.capture.model import capture_schema_text
+    from storagelab.capture.folder import capture_schema_text
     from storagelab.report import writing
     from storagelab.spec.schema import spec_schema_text
 

@@ -1,4 +1,4 @@
-"""The folder of a capture: written while the server is watched, and read again.
+"""The values of a capture, the folder that holds them, and the server that they come from.
 
 manifest.json     what was captured, and of what
 io.csv            what each object read and wrote, in requests to the operating system
@@ -13,17 +13,219 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, get_args
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
-from storagelab.capture.model import SCHEMA, By, Capture, DeviceRow, IoRow, Manifest, Operation
-from storagelab.errors import StoreError
+from storagelab.errors import StoragelabError, StoreError
+from storagelab.machine.disks import read_text
 from storagelab.machine.outputs import write_whole
-from storagelab.model.values import Amount, Seconds
+from storagelab.machine.processes import stat_fields
+from storagelab.model.values import MOST_SECONDS, Amount, Described, Figure, Seconds
 from storagelab.spec.given_files import json_of, opened
+
+SCHEMA: Literal["storagelab.capture/1"] = "storagelab.capture/1"
+
+Engine = Literal["postgres", "mariadb", "sqlserver"]
+Kind = Literal["table", "index", "toast", "log", "temporary", "other"]
+Operation = Literal["read", "write", "sync"]
+By = Literal["session", "checkpoint", "log", "background"]
+
+
+class Volume(Described):
+    """A file system that holds files of the server."""
+
+    name: str
+    """Its name in this capture: data, log, or that of a tablespace, with its OID if that is called data, too."""
+    path: str
+    """A folder of the server on it, such as its data folder."""
+    device: str | None = None
+    """The kernel's name of the block device; none if the server is elsewhere or the kernel names none."""
+    filesystem: str | None = None
+    """The kind of file system."""
+    own_writes: Amount | None = None
+    """Writes at the device that are the file system's own: journal and metadata; none if they were not traced."""
+    own_write_bytes: Amount | None = None
+    """Their bytes."""
+    flush_writes: Amount | None = None
+    """Flushes that the file system asked for. The kernel counts each as a write without bytes, too."""
+
+
+class CapturedObject(Described):
+    """A table, an index, or another thing of the server that has files."""
+
+    id: str
+    """Its name in `io.csv`: schema.name for tables and indexes, each in quotes if it holds a dot, a blank or #.
+    If another one had this name in the window, its OID follows."""
+    schema_: str | None = Field(default=None, alias="schema")
+    """Its schema, or its database on MariaDB."""
+    name: str
+    """Its name."""
+    kind: Kind
+    """What it is. `toast` is PostgreSQL's store of a table's long values."""
+    volume: str
+    """The volume that it lies on."""
+    bytes_at_start: Amount | None = None
+    """The size of its files when the capture began; none if unknown."""
+    bytes_at_end: Amount | None = None
+    """The size of its files when the capture ended; none if unknown or dropped."""
+
+
+class Change(Described):
+    """Something that happened in the window and that its figures depend on."""
+
+    second: Seconds
+    """When, in seconds from the start."""
+    what: str
+    """What, in words."""
+
+
+class Sources(Described):
+    """Where the figures come from."""
+
+    views: tuple[str, ...] = ()
+    """Views of the server."""
+    trace: tuple[str, ...] | None = None
+    """Trace points of the kernel; none if it was not asked or could not be."""
+
+
+class Machine(Described):
+    """How busy the server's machine was, on average over the window."""
+
+    cpus: int = Field(ge=1)
+    """Its CPUs."""
+    busy_cpus: Seconds
+    """How many of them were busy."""
+    others_cpus: Seconds
+    """Those busy with others than the server and storagelab: with clients of the load, too, if they are here."""
+    steal_cpus: Seconds
+    """Those that the hypervisor gave to others."""
+    run_queue: Seconds
+    """The tasks that ran or waited for a CPU."""
+
+    @property
+    def foreign_share(self) -> float:
+        return (self.others_cpus + self.steal_cpus) / self.cpus
+
+    @property
+    def crowding(self) -> float:
+        """How many times as long the server's work on CPUs may have taken because of others; 1: as long as alone."""
+        stretched = max(1.0, self.run_queue / self.cpus, 1 / max(0.1, 1 - self.steal_cpus / self.cpus))
+        return stretched if self.foreign_share >= _FOREIGN else 1.0
+
+    def __str__(self) -> str:
+        taken = f"{self.others_cpus + self.steal_cpus:.1f} of its {self.cpus} CPUs"
+        return f"others than the server took {taken} on average, and {self.run_queue:.1f} tasks ran or waited for one"
+
+
+IDLE = 0.1
+"""A longer idle stretch than this share of the window makes its rate another than the load's."""
+_FOREIGN = 0.1
+"""Others that take less of the CPUs don't matter."""
+
+
+class Manifest(Described):
+    """What was captured: the file `manifest.json`."""
+
+    schema_: Literal["storagelab.capture/1"] = Field(default=SCHEMA, alias="schema")
+    """The form of the folder."""
+    storagelab: str
+    """The version that made it."""
+    engine: Engine
+    """The engine."""
+    server_version: str
+    """The server's version, as it says."""
+    started_at: str
+    """When the window began: ISO 8601, UTC."""
+    seconds: Seconds
+    """The length of the window."""
+    interval_seconds: float = Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)
+    """The length of an interval of `io.csv` and `devices.csv`; their `second` is the begin of one."""
+    connections: Seconds | None = None
+    """The mean number of sessions that worked at a time."""
+    transactions: Amount | None = None
+    """Transactions that ended in the window, as the server counts them; none if unknown."""
+    unit: Literal["transaction", "unit"] = "transaction"
+    """`unit`: not all transactions can be told. Counted are COMMITs, and changes that committed by themselves."""
+    write_transactions: Amount | None = None
+    """Those of them that changed something, and so waited for the log; none if unknown."""
+    cpu_seconds: Seconds | None = None
+    """The CPU time of the server in the window; none if unknown."""
+    storage_read_bytes: Amount | None = None
+    """What the server's processes read from devices, as the kernel counts it by process; none if unknown."""
+    idle_seconds: Seconds = 0.0
+    """The longest time in which no session worked."""
+    machine: Machine | None = None
+    """How busy the server's machine was; none if unknown."""
+    sources: Sources = Sources()
+    """Where the figures come from."""
+    cost_percent: Figure | None = None
+    """The throughput that capturing cost, measured by turns; none if it was not measured."""
+    volumes: tuple[Volume, ...] = ()
+    """The file systems that hold files of the server."""
+    objects: tuple[CapturedObject, ...] = ()
+    """Each object that has rows in `io.csv`, and all others of the server whose sizes are known."""
+    changes: tuple[Change, ...] = ()
+    """What changed in the window."""
+    notes: tuple[str, ...] = ()
+    """What is missing and why, a sentence each."""
+    complete: bool = True
+    """The capture ended by itself or by the user. If not, it was cut off, and the figures end where it was."""
+
+
+class IoRow(NamedTuple):
+    """What one object did in one interval, in requests to the operating system: a line of `io.csv`."""
+
+    second: float
+    object: str
+    operation: Operation
+    by: By
+    requests: int
+    bytes: int
+    sequential_requests: int | None = None
+    """Those that began where the last request to the same file ended; none if unknown."""
+    seconds: float | None = None
+    """Time spent in these requests; none if unknown."""
+
+
+class DeviceRow(NamedTuple):
+    """What reached a volume's devices in one interval: a line of `devices.csv`."""
+
+    second: float
+    volume: str
+    operation: Operation
+    requests: int
+    bytes: int
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A capture, as its folder holds it."""
+
+    manifest: Manifest
+    io: tuple[IoRow, ...]
+    devices: tuple[DeviceRow, ...]
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def capture_schema() -> dict[str, Any]:
+    """The schema of a capture's manifest, in JSON Schema's draft 2020-12, from the same models that read it."""
+    return {"$schema": DIALECT, **Manifest.model_json_schema(by_alias=True), "title": "A capture of storagelab"}
+
+
+def capture_schema_text() -> str:
+    """The schema as a file's text."""
+    return json.dumps(capture_schema(), indent=1, ensure_ascii=False) + "\n"
+
 
 MANIFEST, IO, DEVICES, REQUESTS = "manifest.json", "io.csv", "devices.csv", "requests.iolog"
 _OPERATIONS, _BY = frozenset(get_args(Operation)), frozenset(get_args(By))
@@ -137,7 +339,10 @@ def _rows(file: Path, kind: type[_Row], row_of: Callable[[list[str]], _Row], *, 
         except (ValueError, IndexError) as error:
             if not complete and number == len(rest) + 1:
                 break
-            raise StoreError(f"{file}: line {number}: can't be read: {error}\n  {_AGAIN}") from None
+            why = str(error)
+            if isinstance(error, ValidationError):
+                why = f"{error.errors()[0]['msg']}, not {str(error.errors()[0]['input'])[:60]!r}"
+            raise StoreError(f"{file}: line {number}: can't be read: {why}\n  {_AGAIN}") from None
     return tuple(found)
 
 
@@ -159,3 +364,137 @@ def _device_row(line: list[str]) -> DeviceRow:
         _figure(second), volume, operation, _count(requests), _count(bytes_),  # type: ignore[arg-type]
         _figure(seconds) if seconds else None,
     )  # fmt: skip
+
+
+# --- the server that a capture watches --------------------------------------------------------------------------------
+
+
+OTHER_FILES = "other files"
+SYSTEM_SCHEMAS: Mapping[str, tuple[str, ...]] = {
+    "postgres": ("pg_catalog", "information_schema"), "mariadb": ("mysql", "sys", "performance_schema"),
+    "sqlserver": (),
+}  # fmt: skip
+"""Schemas of the servers' own tables, by engine."""
+LOG, TEMPORARY = "log", "temporary"
+UNKNOWN_FILES = "unknown files"
+"""Files that were gone before they could be named."""
+ALL_TABLES = "all tables"
+"""The tables and indexes together, where the server does not count them singly."""
+
+
+_PLAIN = re.compile(r'[^".\s#]+')
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class ServerGone(StoragelabError):
+    """The server ended, or broke the connection."""
+
+
+class Thing(NamedTuple):
+    """An object with files: a table, an index, the log. `folder` is where they lie, as the server names it."""
+
+    id: str
+    schema: str | None
+    name: str
+    kind: str
+    folder: Path
+    bytes: int | None = None
+    files: str = ""
+    """What the server calls its files; they are new if it changes."""
+
+
+class Count(NamedTuple):
+    """What the server itself counted so far; None = it does not count this."""
+
+    requests: int | None
+    bytes: int
+    seconds: float | None = None
+
+
+CountKey = tuple[str, str, str]
+"""(object, operation, by)"""
+
+
+class Counters(NamedTuple):
+    """A look at the server's counters, all of them growing. `times` are the mean seconds of a request that it can tell
+    for kinds of requests: (log or data, operation, by) -> (requests, seconds) so far.
+    """
+
+    counts: dict[CountKey, Count]
+    transactions: int | None
+    working: int
+    """Sessions that work at this moment."""
+    times: Mapping[CountKey, tuple[int, float]] = MappingProxyType({})
+    write_transactions: int | None = None
+    """Transactions that changed something, known to the moment, while `transactions` may be late; None if unknown."""
+    unit: Literal["transaction", "unit"] = "transaction"
+    """`unit`: not all transactions can be told, and `transactions` counts those that can."""
+
+
+class Watched(Protocol):
+    """A running server, looked at and never changed."""
+
+    engine: str
+    version: str
+    local: bool
+    """It runs on this machine, and its files can be seen."""
+    threads: tuple[str, ...]
+    """Names of its threads, as the kernel shows them; patterns may be among them."""
+    views: tuple[str, ...]
+    notes: list[str]
+    """What it can't tell, and why."""
+
+    def things(self) -> dict[str, Thing]:
+        """Its objects now."""
+        ...
+
+    def thing_of(self, path: str) -> Thing | None:
+        """Whose file this is, by what `things` last saw; None for others' files, and for those of an object that it did
+        not see.
+        """
+        ...
+
+    def place_in(self, path: str) -> tuple[str, int]:
+        """Which of an object's files this is: an ending for its name, and the offset at which it begins."""
+        ...
+
+    def folders(self) -> Mapping[str, Path]:
+        """Its folders by names for volumes: data, log, tablespaces."""
+        ...
+
+    def has(self, thread: int) -> bool:
+        """Whether this is a thread of it, and not of another server; one that has ended is if it was seen before."""
+        ...
+
+    def by(self, thread: int) -> str:
+        """What a thread of it does: session, checkpoint, log or background."""
+        ...
+
+    def counters(self, *, objects: bool) -> Counters:
+        """Its counters now; without those of single objects if they are not wanted."""
+        ...
+
+    def processes(self) -> list[int]:
+        """Its processes, the one that began the others first; none if they can't be seen."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def label_of(schema: str, name: str) -> str:
+    """A name for a table or an index that no other has: `a."b.c"` is not `"a.b".c`."""
+    return ".".join(part if _PLAIN.fullmatch(part) else '"' + part.replace('"', '""') + '"' for part in (schema, name))
+
+
+def used_by(pids: list[int]) -> dict[str, float]:
+    """What processes used so far, with the ended children of the first: `server_s` of CPUs, and `read_bytes` of
+    devices, as the kernel counts them by process; nothing that can't be seen.
+    """
+    found: dict[str, float] = {}
+    for pid in pids:
+        if fields := stat_fields(Path(f"/proc/{pid}")):
+            ticks = sum(int(field) for field in fields[11 : 15 if pid == pids[0] else 13])
+            found["server_s"] = found.get("server_s", 0.0) + ticks / _TICKS_PER_S
+        if read := read_text(Path(f"/proc/{pid}/io")).partition("\nread_bytes: ")[2].split():
+            found["read_bytes"] = found.get("read_bytes", 0.0) + int(read[0])
+    return found

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import errno
+import itertools
 import math
 import os
 import shutil
 import statistics
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from storagelab.capture import folder
-from storagelab.capture.attributing import Attribution, Files, unknown_files
-from storagelab.capture.file_systems import FileSystems, OwnWrites, told
-from storagelab.capture.iolog import Iolog
-from storagelab.capture.load_changes import load_change
-from storagelab.capture.model import IDLE, CapturedObject, Change, DeviceRow, IoRow, Machine, Manifest, Sources, Volume
-from storagelab.capture.requests import TRACED, Tracer
-from storagelab.capture.server import (
-    ALL_TABLES,
-    LOG,
-    OTHER_FILES,
-    SYSTEM_SCHEMAS,
-    TEMPORARY,
-    UNKNOWN_FILES,
-    Count,
-    Counters,
-    CountKey,
-    ServerGone,
-    Thing,
-    Watched,
-    used_by,
-)
-from storagelab.capture.tracefs import NoTracing
-from storagelab.capture.waits import Waits, log_files
+from storagelab.capture.attribution import Attribution, Files, Iolog, load_change, log_files, unknown_files
+from storagelab.capture.folder import Change, Counters, IoRow, Manifest, Thing, Volume, Watched
+from storagelab.capture.tracing import TRACED, FileSystems, NoTracing, OwnWrites, Tracer
 from storagelab.errors import StoragelabError
 from storagelab.machine import procfs
 from storagelab.machine.devices import DeviceCounters, difference
@@ -48,11 +32,12 @@ LOOK_S = 0.5
 """Between two looks at the rings, which must not fill."""
 _HARDLY = 0.05
 """A stretch is idle if so small a share of the mean transactions ended in it."""
-UNNAMED = {ALL_TABLES, LOG, TEMPORARY, OTHER_FILES}
-_DEVICE_COUNTS = (("read", "reads", "read_bytes", "read_time_s"), ("write", "writes", "write_bytes", "write_time_s"))
+_OTHERS = frozenset({folder.OTHER_FILES, folder.UNKNOWN_FILES})
+_UNNAMED = {folder.ALL_TABLES, folder.LOG, folder.TEMPORARY, folder.OTHER_FILES}
+_READ_AND_WRITE: tuple[folder.Operation, ...] = ("read", "write")
 
 
-class Wanted(NamedTuple):
+class Window(NamedTuple):
     """What is asked of a capture."""
 
     seconds: float
@@ -88,43 +73,40 @@ def volumes_of(watched: Watched) -> tuple[Volume, ...]:
     """The file systems under the server's folders, each once, by the first folder on it."""
     if not watched.local:
         return tuple(Volume(name=name, path=str(path)) for name, path in list(watched.folders().items())[:1])
-    mounts, found, seen = mounts_here(), [], set()
+    mounts, found = mounts_here(), dict[int, Volume]()
     for name, path in watched.folders().items():
-        try:
-            device = path.resolve().stat().st_dev
-        except OSError:
-            continue
-        if device in seen:
-            continue
-        seen.add(device)
-        mount = mount_of(path.resolve(), mounts)
-        devices = block_devices_of(mount) if mount else ()
-        found.append(
-            Volume(
-                name=name, path=str(path.resolve()),
-                device=devices[0] if devices else None, filesystem=mount.filesystem if mount else None,
-            )
-        )  # fmt: skip
-    return tuple(found)
+        place = path.resolve()
+        with contextlib.suppress(OSError):
+            if (number := place.stat().st_dev) not in found:
+                mount = mount_of(place, mounts)
+                device = next(iter(block_devices_of(mount) if mount else ()), None)
+                filesystem = mount.filesystem if mount else None
+                found[number] = Volume(name=name, path=str(place), device=device, filesystem=filesystem)
+    return tuple(found.values())
 
 
 class Taking:
     """A capture that goes on."""
 
-    def __init__(self, watched: Watched, out: Path, wanted: Wanted) -> None:
-        self.watched, self.out, self.wanted = watched, out, wanted
-        self.notes, self.system = list(watched.notes), SYSTEM_SCHEMAS[watched.engine]
+    def __init__(self, watched: Watched, out: Path, window: Window) -> None:
+        self.watched, self.out, self.window = watched, out, window
+        self.notes, self.system = list(watched.notes), folder.SYSTEM_SCHEMAS[watched.engine]
         self.volumes = volumes_of(watched)
         self._places = {Path(volume.path).stat().st_dev: volume.name for volume in self.volumes if volume.device}
-        self.tracer = tracer_of(watched, self.notes, self.volumes) if wanted.trace else None
-        if not wanted.trace:
+        self.tracer = tracer_of(watched, self.notes, self.volumes) if window.trace else None
+        if not window.trace:
             self.notes.append("The kernel's trace points were not asked for: writes are not known by table.")
-        if wanted.requests and self.tracer is None:
+        if window.requests and self.tracer is None:
             raise StoragelabError(
                 f"--requests: the requests can't be traced here\n  {self.notes[-1]} Leave --requests out, or run as "
                 "root on the server's machine."
             )
-        self.file_systems = self._file_systems() if self.tracer is not None else None
+        self.file_systems: FileSystems | None = None
+        if self.tracer is not None:
+            try:
+                self.file_systems = FileSystems({one.name: one.device for one in self.volumes if one.device})
+            except NoTracing as error:
+                self.notes.append(f"What file systems write on their own account is not known: {error}.")
         self.devices = DeviceCounters({volume.name: Path(volume.path) for volume in self.volumes if volume.device})
         self.files = Files(watched) if self.tracer is not None else None
         self.things_at_start = self.files.things if self.files is not None else watched.things()
@@ -136,30 +118,27 @@ class Taking:
         self.totals: list[float] = []
         self.attribution: Attribution | None = None
         self.iolog: Iolog | None = None
-        self.foreign = self.attributed = 0
+        self.traced = 0
+        """Requests that the trace told of."""
         self.seen: set[str] = set()
         self.rows: list[IoRow] = []
         """What no interval has written yet."""
-        self.written: dict[str, int] = {}
-        self.own_writes: dict[str, OwnWrites] = {}
+        self.written = Counter[str]()
+        """Writes at the device of each volume."""
 
-    def _file_systems(self) -> FileSystems | None:
-        try:
-            return FileSystems({one.name: one.device for one in self.volumes if one.device is not None})
-        except NoTracing as error:
-            self.notes.append(f"What file systems write on their own account is not known: {error}.")
-            return None
+    @property
+    def own_writes(self) -> Mapping[str, OwnWrites]:
+        return self.file_systems.counts if self.file_systems is not None else {}
 
     def run(self, *, on: bool) -> None:
         """Goes on with the kernel's traces, or rests."""
-        for traced in (self.tracer, self.file_systems):
-            if traced is not None:
-                traced.run(on=on)
+        for traces in filter(None, (self.tracer, self.file_systems)):
+            traces.run(on=on)
 
     def begin(self) -> None:
-        self.used_before, self.first = self._used(), self._counters()
-        self.used, self.used_s = self.used_before, math.inf
-        self.last = self.first
+        self.used_before = self.used = self._used()
+        self.first = self.last = self._counters()
+        self.used_s = math.inf
         self.devices_before = self.devices.read()
         self.started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if self.tracer is not None:
@@ -167,12 +146,11 @@ class Taking:
         if self.file_systems is not None:
             self.file_systems.begin()
         self.begin_ns = time.monotonic_ns()
-        if self.tracer is not None and self.files is not None:
-            how = self.watched, self.files, self.begin_ns, self.wanted.interval_s
-            self.attribution, self.waits = Attribution(*how), Waits(*how)
+        if self.files is not None:
+            self.attribution = Attribution(self.watched, self.files, self.begin_ns, self.window.interval_s)
         folder.begin(self.out, self.manifest(0.0, complete=False))
-        if self.wanted.requests:
-            if self.iolog is not None:
+        if self.window.requests:
+            if self.iolog is not None:  # of the turn before
                 self.iolog.end()
             self.iolog = Iolog((self.out / folder.REQUESTS).open("wb"), self.watched, self.begin_ns)
 
@@ -190,24 +168,21 @@ class Taking:
             return
         requests = self.tracer.drain()
         found = self.attribution.of(requests)
-        waits = list(self.waits.of(requests, self.tracer.ended))
-        self.foreign += found.foreign
-        self.attributed += len(found.requests)
+        times = list(self.attribution.times(requests, self.tracer.ended))
+        self.traced += len(requests)
         if self.iolog is not None:
             self.iolog.add(found.requests, [found.files[place] for place in found.which])
         if self.files.stale or (self.attribution.waiting and self.files.may_renew):
             self._note_changes(self.files.renew(), self.files.things)
         self.ever = found.things | self.ever
-        self.rows += [*found.rows, *self.attribution.known_by_now(), *waits]
+        self.rows += [*found.rows, *self.attribution.known_by_now(), *times]
 
     def _note_changes(self, before: dict[str, Thing], after: dict[str, Thing]) -> None:
         for name, thing in before.items():
             now = after.get(name)
-            if now is None and thing.kind in ("table", "index"):
-                self.changes.append(Change(second=round(self.gone_s, 1), what=f"{name} was dropped."))
-            elif now is not None and now.files != thing.files and thing.kind in ("table", "index"):
-                what = f"{name} was rewritten: its files are new, and its figures are of both."
-                self.changes.append(Change(second=round(self.gone_s, 1), what=what))
+            if thing.kind in ("table", "index") and (now is None or now.files != thing.files):
+                what = "rewritten: its files are new, and its figures are of both" if now else "dropped"
+                self.changes.append(Change(second=round(self.gone_s, 1), what=f"{name} was {what}."))
         self.ever |= after
 
     def interval(self, second: float) -> float:
@@ -222,48 +197,38 @@ class Taking:
         now = self.devices.read()
         devices = list(_device_rows(second, self.volumes, difference(self.devices_before, now)))
         self.devices_before = now
-        for one in devices:
-            if one.operation == "write":
-                self.written[one.volume] = self.written.get(one.volume, 0) + one.requests
+        self.written.update({one.volume: one.requests for one in devices if one.operation == "write"})
         if self.file_systems is not None:
             self.file_systems.drain()
-            self.own_writes = dict(self.file_systems.counts)
-        new = {row.object for row in rows} - self.seen
-        self.seen |= new
         folder.append(self.out, rows, devices)
-        if new:
+        if new := {row.object for row in rows} - self.seen:
+            self.seen |= new
             folder.write_manifest(self.out, self.manifest(self.gone_s, complete=False))
-        asked = sum(row.requests for row in rows)
-        self.totals.append(sum(row.requests for row in rows if row.by in ("session", "log") and self._of_load(row)))
-        return asked / self.wanted.interval_s
-
-    def _of_load(self, row: IoRow) -> bool:
-        """Whether the load asked for it, and not this capture, which reads catalogs."""
-        thing = self.ever.get(row.object)
-        return row.object not in (OTHER_FILES, UNKNOWN_FILES) and (thing is None or thing.schema not in self.system)
+        # What the load asked for, and not this capture, which reads catalogs.
+        others = _OTHERS.union(name for name, thing in self.ever.items() if thing.schema in self.system)
+        asked = [row for row in rows if row.by in ("session", "log") and row.object not in others]
+        self.totals.append(sum(row.requests for row in asked))
+        return sum(row.requests for row in rows) / self.window.interval_s
 
     def _counted(self, second: float, now: Counters) -> list[IoRow]:
         """The rows by the server's own counters."""
         rows = []
         for (name, operation, by), count in now.counts.items():
-            before = self.last.counts.get((name, operation, by), Count(0, 0, 0.0))
+            before = self.last.counts.get((name, operation, by), folder.Count(0, 0, 0.0))
             size = max(0, count.bytes - before.bytes)
-            requests = (
-                (count.requests or 0) - (before.requests or 0) if count.requests is not None else -(-size // 8192)
-            )
+            requests = -(-size // 8192) if count.requests is None else count.requests - (before.requests or 0)
             if requests > 0:
                 seconds = None if count.seconds is None else max(0.0, count.seconds - (before.seconds or 0.0))
-                row = IoRow(second, name, operation, by, requests, size, None, seconds)  # type: ignore[arg-type]
-                rows.append(row)
+                rows.append(IoRow(second, name, operation, by, requests, size, None, seconds))  # type: ignore[arg-type]
                 if name not in self.ever:
-                    kind = name if name in (LOG, TEMPORARY) else "other"
+                    kind = name if name in (folder.LOG, folder.TEMPORARY) else "other"
                     place = self.watched.folders().get(kind, Path(self.volumes[0].path))
                     self.ever[name] = Thing(name, None, name, kind, place)
-        # The rows, without the reads of all tables together that those of single tables count already
-        named = sum(row.bytes for row in rows if row.operation == "read" and row.object not in UNNAMED)
+        # The rows, without the reads of all tables together that those of single tables count already.
+        named = sum(row.bytes for row in rows if row.operation == "read" and row.object not in _UNNAMED)
         found = []
         for row in rows:
-            if row.object != ALL_TABLES or row.operation != "read":
+            if row.object != folder.ALL_TABLES or row.operation != "read":
                 found.append(row)
                 continue
             left = max(0, row.bytes - named)
@@ -277,56 +242,50 @@ class Taking:
         if row.seconds is not None:
             return row
         thing = self.ever.get(row.object)
-        key: CountKey = (LOG if thing and thing.kind == "log" else "data", row.operation, row.by)
-        (requests, seconds), (requests0, seconds0) = now.times.get(key, (0, 0.0)), self.last.times.get(key, (0, 0.0))
-        if requests <= requests0:
-            return row
-        return row._replace(seconds=row.requests * (seconds - seconds0) / (requests - requests0))
+        key: folder.CountKey = (folder.LOG if thing and thing.kind == "log" else "data", row.operation, row.by)
+        (before, before_s), (after, after_s) = (counters.times.get(key, (0, 0.0)) for counters in (self.last, now))
+        return row._replace(seconds=row.requests * (after_s - before_s) / (after - before)) if after > before else row
 
     def end(self) -> Manifest:
         seconds = self.gone_s
         try:
             self.look()
-            if self.files is None:
-                self._note_changes(self.things_at_start, self.watched.things())
-            else:
-                self._note_changes(self.files.renew(), self.files.things)
-        except ServerGone:
+            before = self.things_at_start if self.files is None else self.files.renew()
+            self._note_changes(before, self.watched.things() if self.files is None else self.files.things)
+        except folder.ServerGone:
             self.notes.append(f"The server was gone after {numbers.duration(seconds)}: the window ends there.")
         if self.attribution is not None:
             self.rows += self.attribution.known_by_now()
             # Tables that were made and dropped within the window.
-            self.rows += [row._replace(object=UNKNOWN_FILES) for _, row in self.attribution.waiting]
+            self.rows += [row._replace(object=folder.UNKNOWN_FILES) for _, row in self.attribution.waiting]
         rows = [row for row in self.rows if row.second < seconds]
-        if any(row.object == UNKNOWN_FILES for row in rows):
-            self.ever.setdefault(UNKNOWN_FILES, unknown_files(self.volumes[0].path))
+        if any(row.object == folder.UNKNOWN_FILES for row in rows):
+            self.ever.setdefault(folder.UNKNOWN_FILES, unknown_files(self.volumes[0].path))
         folder.append(self.out, merged(rows), ())
         self.seen |= {row.object for row in rows}
         if self.iolog is not None:
             self.iolog.end()
         if (change := load_change(self.totals)) is not None:
-            begin = change.interval * self.wanted.interval_s
-            per_s = [numbers.round_figure(rate / self.wanted.interval_s) for rate in (change.before, change.after)]
+            begin = change.interval * self.window.interval_s
+            per_s = [numbers.round_figure(rate / self.window.interval_s) for rate in (change.before, change.after)]
             what = f"The load changed: {per_s[0]} requests/s before, {per_s[1]} requests/s after."
             self.changes.append(Change(second=begin, what=what))
         if not sum(self.totals):
             self.notes.append("The server was idle: no session read or wrote a table or the log.")
-        elif (idle_s := self._idle_s()) > IDLE * seconds:
+        elif (idle_s := self._idle_s()) > folder.IDLE * seconds:
             self.notes.append(f"No session worked for {numbers.duration(idle_s)} of the window.")
-        if self.tracer is not None:
-            self._note_losses(self.tracer)
-        self.notes += [told(name, own, self.written.get(name, 0)) for name, own in self.own_writes.items()
-                       if own.flushes or own.requests]  # fmt: skip
+        if self.tracer is not None and (lost := self.tracer.lost):
+            share = numbers.percent(lost / (lost + self.traced))
+            self.notes.append(f"{share} of the trace was lost, because this machine was too busy to read it.")
+        self.notes += [
+            f"Of {self.written[name]:,} writes at the device of volume {name}, {own.flushes:,} were flushes "
+            f"without data, and {own.requests:,} were the file system's own (journal and metadata)."
+            for name, own in self.own_writes.items()
+            if own.flushes or own.requests
+        ]
         manifest = self.manifest(seconds, complete=True)
         folder.write_manifest(self.out, manifest)
         return manifest
-
-    def _note_losses(self, tracer: Tracer) -> None:
-        if tracer.lost:
-            share = tracer.lost / (tracer.lost + self.attributed + self.foreign)
-            self.notes.append(
-                f"{numbers.percent(share)} of the trace was lost, because this machine was too busy to read it."
-            )
 
     def manifest(self, seconds: float, *, complete: bool) -> Manifest:
         counters, used = self.last, procfs.difference(self.used_before, self.used)
@@ -338,51 +297,45 @@ class Taking:
         return Manifest(
             storagelab=__version__, engine=self.watched.engine,  # type: ignore[arg-type]
             server_version=self.watched.version,
-            started_at=self.started_at, seconds=seconds, interval_seconds=self.wanted.interval_s,
-            connections=sum(self.working) / len(self.working) if self.working else None, transactions=transactions,
+            started_at=self.started_at, seconds=seconds, interval_seconds=self.window.interval_s,
+            connections=statistics.fmean(self.working) if self.working else None, transactions=transactions,
             unit=counters.unit, write_transactions=writing,
             cpu_seconds=used.get("server_s"), machine=self._machine(used), idle_seconds=self._idle_s(),
             storage_read_bytes=max(0, int(used["read_bytes"])) if "read_bytes" in used else None,
-            sources=Sources(views=self.watched.views, trace=self.tracer.points if self.tracer is not None else None),
+            sources=folder.Sources(views=self.watched.views, trace=self.tracer.points if self.tracer else None),
             volumes=tuple(self._counted_volumes()), objects=tuple(self._objects(now)),
-            changes=tuple(self.changes), notes=tuple(self.notes),
-            complete=complete,
+            changes=tuple(self.changes), notes=tuple(self.notes), complete=complete,
         )  # fmt: skip
 
     def _idle_s(self) -> float:
         """The longest stretch in which no session worked when looked at, and hardly a transaction ended."""
         few = _HARDLY * statistics.fmean(self.ended or [0])
-        longest = stretch = 0
-        for working, ended in zip(self.working, self.ended, strict=True):
-            stretch = 0 if working or ended > few else stretch + 1
-            longest = max(longest, stretch)
-        return longest * self.wanted.interval_s
+        idle = (not working and ended <= few for working, ended in zip(self.working, self.ended, strict=True))
+        stretches = [len(list(stretch)) for is_idle, stretch in itertools.groupby(idle) if is_idle]
+        return max(stretches, default=0) * self.window.interval_s
 
     def _used(self) -> dict[str, float]:
         """What the machine's CPUs did so far, and what the server's processes used; nothing that can't be seen."""
-        return {**procfs.read_cpu_time(None), **used_by(self.watched.processes())}
+        return {**procfs.read_cpu_time(None), **folder.used_by(self.watched.processes())}
 
-    def _machine(self, used: dict[str, float]) -> Machine | None:
+    def _machine(self, used: dict[str, float]) -> folder.Machine | None:
         if "others_s" not in used or not self.runnable:
             return None
         means = {f"{who}_cpus": used[f"{who}_s"] / self.used_s for who in ("busy", "others", "steal")}
-        return Machine(cpus=os.cpu_count() or 1, run_queue=statistics.fmean(self.runnable), **means)
+        return folder.Machine(cpus=os.cpu_count() or 1, run_queue=statistics.fmean(self.runnable), **means)
 
     def _counted_volumes(self) -> Iterable[Volume]:
         for volume in self.volumes:
-            if (own := self.own_writes.get(volume.name)) is None:
-                yield volume
-            else:
-                counts = {"own_writes": own.requests, "own_write_bytes": own.bytes, "flush_writes": own.flushes}
-                yield volume.model_copy(update=counts)
+            own = self.own_writes.get(volume.name)
+            counts = own and {"own_writes": own.requests, "own_write_bytes": own.bytes, "flush_writes": own.flushes}
+            yield volume.model_copy(update=counts)
 
-    def _objects(self, now: dict[str, Thing]) -> Iterable[CapturedObject]:
+    def _objects(self, now: dict[str, Thing]) -> Iterable[folder.CapturedObject]:
         for name, thing in sorted(self.ever.items()):
             before, after = self.things_at_start.get(name), now.get(name)
-            if name in self.seen or (
-                before is not None and thing.kind in ("table", "index") and thing.schema not in self.system
-            ):
-                yield CapturedObject(
+            is_users = thing.kind in ("table", "index") and thing.schema not in self.system
+            if name in self.seen or (before is not None and is_users):
+                yield folder.CapturedObject(
                     id=name, schema=thing.schema, name=thing.name, kind=thing.kind,  # type: ignore[arg-type]
                     volume=self._volume(thing), bytes_at_start=before.bytes if before else None,
                     bytes_at_end=after.bytes if after else None,
@@ -395,23 +348,21 @@ class Taking:
             return self.volumes[0].name
 
     def close(self) -> None:
-        if self.tracer is not None:
-            self.tracer.close()
-        if self.file_systems is not None:
-            self.file_systems.close()
+        for traces in filter(None, (self.tracer, self.file_systems)):
+            traces.close()
         self.devices.close()
 
 
-def take(watched: Watched, out: Path, wanted: Wanted, progress: Progress = lambda *_: None) -> Manifest:
+def take(watched: Watched, out: Path, window: Window, progress: Progress = lambda *_: None) -> Manifest:
     """Watches a server and writes a capture; Ctrl-C ends the window early. Raises StoragelabError."""
-    taking = Taking(watched, out, wanted)
+    taking = Taking(watched, out, window)
     try:
         taking.begin()
         try:
             watch(taking, progress)
         except KeyboardInterrupt:
             taking.notes.append("The window was ended early, by hand.")
-        except ServerGone:
+        except folder.ServerGone:
             pass  # what was seen is kept; the end says so
         return taking.end()
     except OSError as error:
@@ -429,29 +380,24 @@ def take(watched: Watched, out: Path, wanted: Wanted, progress: Progress = lambd
 
 def watch(taking: Taking, progress: Progress = lambda *_: None) -> None:
     """Watches until the window ends."""
-    number, wanted = 0, taking.wanted
-    while number * wanted.interval_s < wanted.seconds - 1e-9:
-        ends = min((number + 1) * wanted.interval_s, wanted.seconds)
+    number, window = 0, taking.window
+    while number * window.interval_s < window.seconds - 1e-9:
+        ends = min((number + 1) * window.interval_s, window.seconds)
         while (left := ends - taking.gone_s) > 0:
             time.sleep(min(left, LOOK_S))
             taking.look()
-        asked_per_s = taking.interval(number * wanted.interval_s)
-        number = max(number + 1, int(taking.gone_s / wanted.interval_s))
+        asked_per_s = taking.interval(number * window.interval_s)
+        number = max(number + 1, int(taking.gone_s / window.interval_s))
         progress(taking.gone_s, asked_per_s)
 
 
 def merged(rows: Iterable[IoRow]) -> list[IoRow]:
     """One row for each second, object, operation and kind of process: an object has several files."""
-    found: dict[tuple[float, str, str, str], IoRow] = {}
-    for one in rows:
-        row, key = one, (one.second, one.object, one.operation, one.by)
-        if (other := found.get(key)) is not None:
-            row = row._replace(
-                requests=row.requests + other.requests, bytes=row.bytes + other.bytes,
-                sequential_requests=_sum(row.sequential_requests, other.sequential_requests),
-                seconds=_sum(row.seconds, other.seconds),
-            )  # fmt: skip
-        found[key] = row
+    found: dict[tuple[object, ...], IoRow] = {}
+    for row in rows:
+        key, figures = row[:4], row[4:]
+        other = found.get(key)
+        found[key] = row if other is None else IoRow(*row[:4], *map(_sum, figures, other[4:]))  # type: ignore[arg-type]
     return sorted(found.values())
 
 
@@ -459,23 +405,81 @@ def _since(before: int | None, now: int | None) -> int | None:
     return None if before is None or now is None else max(0, now - before)
 
 
-_Number = TypeVar("_Number", int, float)
-
-
-def _sum(one: _Number | None, other: _Number | None) -> _Number | None:
+def _sum(one: float | None, other: float | None) -> float | None:
     return one if other is None else other if one is None else one + other
 
 
-def _device_rows(second: float, volumes: Iterable[Volume], counted: dict[str, float]) -> Iterable[DeviceRow]:
+def _device_rows(second: float, volumes: Iterable[Volume], counted: dict[str, float]) -> Iterable[folder.DeviceRow]:
     """What reached the devices: of the file system itself where it shares a disk with others."""
     for volume in volumes:
         whole = f"volume.{volume.name}."
-        for operation, requests, size, seconds in _DEVICE_COUNTS:
-            own = f"{whole}file_system_"
-            prefix = own if own + requests in counted else whole
-            if asked := counted.get(prefix + requests):
-                time_s = counted.get(whole + seconds) if prefix == whole else None
-                sizes = int(counted[prefix + size])
-                yield DeviceRow(second, volume.name, operation, int(asked), sizes, time_s)  # type: ignore[arg-type]
+        own = f"{whole}file_system_"
+        for one in _READ_AND_WRITE:
+            prefix = own if f"{own}{one}s" in counted else whole
+            if asked := counted.get(f"{prefix}{one}s"):
+                time_s = counted.get(f"{whole}{one}_time_s") if prefix == whole else None
+                yield folder.DeviceRow(
+                    second, volume.name, one, int(asked), int(counted[f"{prefix}{one}_bytes"]), time_s
+                )
         if flushes := counted.get(whole + "flushes"):
-            yield DeviceRow(second, volume.name, "sync", int(flushes), 0, counted.get(whole + "flush_time_s"))
+            yield folder.DeviceRow(second, volume.name, "sync", int(flushes), 0, counted.get(whole + "flush_time_s"))
+
+
+# --- what capturing costs a server ------------------------------------------------------------------------------------
+#
+# Measured by turns: stretches with and without it, one after the other.
+
+STRETCH_S = 2.0
+
+
+class Cost(NamedTuple):
+    """`percent` of the server's transactions; None if it makes too few to tell."""
+
+    percent: float | None
+    words: str
+
+
+def cost_percent(watched: Watched, window: Window, turns: int, say: Callable[[str], None]) -> Cost:
+    """Measures it in pairs of stretches, in turns, by the transactions that the server ends in each. The order within a
+    pair changes, so that a trend favours neither.
+    """
+    say(f"measuring what capturing costs: {turns} pairs of {STRETCH_S:g} s")
+    pairs = []
+    with tempfile.TemporaryDirectory(prefix="storagelab-") as place:
+        taking = Taking(watched, Path(place), window._replace(seconds=STRETCH_S))
+        try:
+            taking.run(on=False)
+            for turn in range(turns):
+                order = (taking, None) if turn % 2 else (None, taking)
+                rates = {one is not None: _rates(watched, one) for one in order}
+                pairs.append((rates[True], rates[False]))
+            taking.end()
+        finally:
+            taking.close()
+    for of in (0, 1):  # those that write are known to the moment
+        if all(with_[of] and without[of] for with_, without in pairs):
+            logs = [math.log(with_[of] / without[of]) for with_, without in pairs]
+            ratio = math.exp(statistics.fmean(logs))
+            percent = 100 * (1 - ratio)
+            error = f" ± {100 * ratio * statistics.stdev(logs) / turns**0.5:.1f}" if turns > 1 else ""
+            return Cost(percent, f"Its cost was measured by {turns} turns: {percent:.1f}{error} % of the transactions.")
+    return Cost(None, "Its cost could not be measured: the server ended no transactions in some of the turns.")
+
+
+def _rates(watched: Watched, taking: Taking | None) -> list[float]:
+    """Transactions per second in one stretch, with a capture if one is given: those that write, and all; 0 where the
+    server does not tell.
+    """
+    if taking is not None:
+        taking.run(on=True)
+        taking.begin()
+    before, begin = watched.counters(objects=False), time.monotonic()
+    if taking is not None:
+        watch(taking)
+    else:
+        time.sleep(STRETCH_S)
+    after, end = watched.counters(objects=False), time.monotonic()
+    if taking is not None:
+        taking.run(on=False)
+    pairs = (before.write_transactions, after.write_transactions), (before.transactions, after.transactions)
+    return [0.0 if one is None or other is None else (other - one) / (end - begin) for one, other in pairs]

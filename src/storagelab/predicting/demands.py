@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from storagelab.capture.model import IDLE, Capture, CapturedObject, IoRow
+from storagelab.capture.folder import IDLE, Capture, CapturedObject, IoRow
 from storagelab.errors import StoreError
 from storagelab.model.engines import ENGINES
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from storagelab.capture import folder
-from storagelab.capture.model import Capture
-from storagelab.capture.server import ALL_TABLES
+from storagelab.capture.folder import ALL_TABLES, Capture
 from storagelab.drives.measured import MeasuredDrive
 from storagelab.errors import PreflightError, SpecError
 from storagelab.predicting import model, prediction, volumes_file

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from storagelab.capture.model import Capture, CapturedObject, Manifest
-from storagelab.capture.server import ALL_TABLES
+from storagelab.capture.folder import ALL_TABLES, Capture, CapturedObject, Manifest
 from storagelab.errors import SpecError
 from storagelab.model.hints import choices
 from storagelab.model.limits import LimitConfig

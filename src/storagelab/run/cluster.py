@@ -16,7 +16,6 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any, Generic, NamedTuple
@@ -35,8 +34,6 @@ _ANSWER_S = 10.0
 _TICK_S = 0.5
 _PATIENCE_S = 600.0
 """How long to wait for a scheduler that is gone."""
-_SCHEMES = ("tcp", "tls")
-_CERTIFICATES = "ca-file", "client.cert"
 _SETTINGS = {
     "distributed.admin.large-graph-warning-threshold": "1 TB",  # the drives in a batch are large on purpose
     "distributed.scheduler.allowed-failures": 0,  # a batch whose worker died is counted and scheduled here
@@ -143,14 +140,14 @@ class Cluster(Generic[Task, Report]):
             else:
                 continue
             del self._sent[future]
-        if reports := [report for _, outcome in outcomes if not isinstance(outcome, str) for report in outcome]:
+        if reports := [report for _, outcome in outcomes if isinstance(outcome, list) for report in outcome]:
             jobs.reported(*reports)
         for task, outcome in outcomes:
-            if isinstance(outcome, str):
+            if isinstance(outcome, list):
+                jobs.ended(task)
+            else:
                 self._say(f"{outcome}; its batch is scheduled again")
                 jobs.lost(task, outcome)
-            else:
-                jobs.ended(task)
 
 
 def _outcome(future: Future) -> list[Any] | str:
@@ -175,14 +172,12 @@ def _done(work: Work[Any, Any], task: object) -> list[Any]:
 
 def _checked(answers: dict[str, dict[str, str] | Exception]) -> set[str]:
     """The workers that have what we have. Raises PreflightError if one differs; one that is gone says nothing."""
-    ours = identity()
     for worker, theirs in answers.items():
-        if isinstance(theirs, OSError):
-            continue
-        differing = f"can't load storagelab ({theirs})"
-        if not isinstance(theirs, Exception):
-            unlike = [name for name in ours if theirs.get(name) != ours[name]]
-            differing = "; ".join(f"its {name} is {theirs.get(name)}, here {ours[name]}" for name in unlike)
+        if isinstance(theirs, Exception):
+            differing = "" if isinstance(theirs, OSError) else f"can't load storagelab ({theirs})"
+        else:
+            unlike = [(name, theirs.get(name), here) for name, here in identity().items() if theirs.get(name) != here]
+            differing = "; ".join(f"its {name} is {there}, here {here}" for name, there, here in unlike)
         if differing:
             hint = "install the same storagelab with the same Python and Dask on all workers, and restart them"
             raise PreflightError(f"the worker {worker} differs: {differing}", key="--scheduler", hint=hint)
@@ -202,9 +197,8 @@ def _sources() -> str:
     """A digest of the package's own files: two checkouts of one version may differ."""
     folder = Path(str(resources.files("storagelab")))
     digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*")):
-        if file.suffix in (".py", ".toml"):
-            digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
+    for file in sorted(file for file in folder.rglob("*") if file.suffix in (".py", ".toml")):
+        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:8]
 
 
@@ -220,7 +214,7 @@ def asked(address: str | None, processes: int, *, trusted: bool) -> Reach:
         return Reach(None, processes)
     scheme, _, rest = str(given).rpartition("://")
     host, _, port = rest.rpartition(":")
-    if (scheme and scheme not in _SCHEMES) or not host or not port.isdigit():
+    if scheme not in ("", "tcp", "tls") or not host or not port.isdigit():
         hint = "write tcp://HOST:8786 or tls://HOST:8786"
         raise PreflightError(f"{given} is no address of a scheduler", key="--scheduler", hint=hint)
     whole = f"{scheme or ('tcp' if trusted or _is_local(rest) else 'tls')}://{rest}"
@@ -250,8 +244,7 @@ def _is_local(address: str) -> bool:
 
 
 def _check_certificates(address: str) -> None:
-    for name in _CERTIFICATES:
-        setting = f"distributed.comm.tls.{name}"
+    for setting in ("distributed.comm.tls.ca-file", "distributed.comm.tls.client.cert"):
         file = dask.config.get(setting, None)
         if file is None or not Path(file).is_file():
             problem = "is not set" if file is None else f"names {file}, which is not a file"
@@ -262,7 +255,7 @@ def _check_certificates(address: str) -> None:
             )  # fmt: skip
 
 
-@contextmanager
+@contextlib.contextmanager
 def joined(reach: Reach) -> Iterator[Client]:
     """A client of the cluster; a local cluster ends with it. Raises PreflightError if no scheduler answers."""
     with dask.config.set(_SETTINGS), contextlib.ExitStack() as stack:

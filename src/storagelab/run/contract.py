@@ -18,8 +18,7 @@ from storagelab.model.config import Config, TargetConfig, VolumeConfig
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
 from storagelab.model.promises import Outcome, Promise
 from storagelab.model.values import JsonValue, Scalar
-from storagelab.run.engine import engine_in, open_target
-from storagelab.run.targets import preflight, sweep
+from storagelab.run.engine import engine_in, open_target, preflight, sweep
 from storagelab.servers.attached import Decoys
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site
@@ -115,60 +114,43 @@ def verify(
     """
     suite = _Suite(target, dict(volumes or {}), say, rows_per_connection, spec_folder or Path.cwd())
     with contextlib.closing(suite.kept()) as kept:
-        found = {promise.name: suite.without_password(promise) for promise in kept}
+        found = {promise.name: promise for promise in kept}
+    if suite.password:
+        hidden = ((one, one.detail.replace(suite.password, _MASK)) for one in found.values())
+        found = {one.name: one.model_copy(update={"detail": detail}) for one, detail in hidden}
     return tuple(found.get(name, Promise(name=name, state="open", detail="not tried")) for name in p.ALL)
 
 
 class _Suite:
     def __init__(
-        self,
-        target: TargetConfig,
-        volumes: dict[str, VolumeConfig],
-        say: Say,
-        rows_per_connection: int,
-        spec_folder: Path,
+        self, target: TargetConfig, volumes: dict[str, VolumeConfig], say: Say, rows_each: int, spec_folder: Path
     ) -> None:
         self.probe: Probe = engine_in(target.engine).probe()
         name, value = self.probe.setting
         self.target = target.model_copy(update={"settings": {**target.settings, name: value}})
-        self.volumes, self.say, self.rows_per_connection = volumes, say, rows_per_connection
+        self.volumes, self.say, self.rows_each = volumes, say, rows_each
         self.site = Site(experiment="contract", identity=secrets.token_hex(4), spec_folder=spec_folder)
         self.experiment = Experiment(name="contract")
-        self.plan = self._plan()
         self.password = _password_of(target)
-
-    def _plan(self) -> Plan:
-        levels = list(itertools.product(DATA_FILES, ROWS_PER_TRANSACTION))
-        cells = [self._cell(number, *level) for number, level in enumerate(levels, 1)]
-        runs = [
-            PlannedRun(sequence=number, block=0, cell_id=cell.cell_id, repetition=1, seed=1)
-            for number, cell in enumerate(cells)
-        ]
-        return Plan(cells=tuple(cells), runs=tuple(runs))
+        levels = itertools.product(DATA_FILES, ROWS_PER_TRANSACTION)
+        cells = tuple(self._cell(number, *level) for number, level in enumerate(levels, 1))
+        of_run = {"block": 0, "repetition": 1, "seed": 1}
+        runs = (PlannedRun(sequence=at, cell_id=cell.cell_id, **of_run) for at, cell in enumerate(cells))
+        self.plan = Plan(cells=cells, runs=tuple(runs))
 
     def _cell(self, number: int, data_files: int, rows_per_transaction: int) -> Cell:
-        config = Config.model_validate(
-            {
-                "target": self.target.model_dump(exclude_unset=True),
-                "volumes": {name: volume.model_dump(exclude_unset=True) for name, volume in self.volumes.items()},
-                "layout": {"data_files": data_files},
-                "workload": {
-                    "connections": CONNECTIONS,
-                    "rows_per_connection": self.rows_per_connection,
-                    "rows_per_transaction": min(rows_per_transaction, self.rows_per_connection),
-                },
-            }
-        )
-        levels: dict[str, JsonValue] = {
-            "layout.data_files": data_files,
-            "workload.rows_per_transaction": rows_per_transaction,
-        }
+        config = Config.model_validate({
+            "target": self.target.model_dump(exclude_unset=True),
+            "volumes": {name: volume.model_dump(exclude_unset=True) for name, volume in self.volumes.items()},
+            "layout": {"data_files": data_files},
+            "workload": {
+                "connections": CONNECTIONS, "rows_per_connection": self.rows_each,
+                "rows_per_transaction": min(rows_per_transaction, self.rows_each),
+            },
+        })  # fmt: skip
+        levels: dict[str, JsonValue] = {"layout.data_files": data_files}
+        levels["workload.rows_per_transaction"] = rows_per_transaction
         return Cell(cell_id=f"c{number:02d}", levels=levels, config=config)
-
-    def without_password(self, promise: Promise) -> Promise:
-        if not self.password or self.password not in promise.detail:
-            return promise
-        return promise.model_copy(update={"detail": promise.detail.replace(self.password, _MASK)})
 
     # --- in the order of trying --------------------------------------------------------------------------------------
 

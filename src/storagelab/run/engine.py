@@ -1,30 +1,39 @@
-"""The interface to an engine, found in the module `engine` of its folder, and the blocks of independent runs."""
+"""The interface to an engine, found in the module `engine` of its folder, and what all engines do together."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from storagelab.capture.server import Watched
+from storagelab.capture.folder import Watched
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.loads import raw_beside
+from storagelab.machine import host, marks, temporary
 from storagelab.machine.doctor import Ability
+from storagelab.machine.privileged import privileged_settings, refuse
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.durability import Durability
 from storagelab.model.engines import KINDS_OF_ENGINE
-from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
-from storagelab.model.target import Block, Preflight, State, Target
+from storagelab.model.plan import Experiment, Plan, PlannedBlock, PlannedRun
+from storagelab.model.prepared import distinct
+from storagelab.model.target import Block, Preflight, State, Target, Tell, reporting_to
 from storagelab.model.values import Scalar
+from storagelab.servers import objects, templates
+from storagelab.servers.durability import compared
 from storagelab.servers.found import Found
-from storagelab.servers.starting import Kind
-from storagelab.volumes import for_block as kept_volumes
-from storagelab.volumes.folders import Site
+from storagelab.servers.starting import Kind, try_kinds
+from storagelab.servers.steps import by_server, places_of
+from storagelab.volumes import for_block, for_run
+from storagelab.volumes.folders import Folders, Site
 from storagelab.volumes.for_block import KeptVolumes
 
 
-class Independent:
+class _Independent:
     """A block of independent runs: each has its own server or schema."""
 
     def __init__(self, block: PlannedBlock, site: Site, volumes: KeptVolumes) -> None:
@@ -34,14 +43,14 @@ class Independent:
         return sorted(wanted)
 
     def open(self, planned: PlannedRun) -> AbstractContextManager[Target]:
-        return kept_volumes.opened(self._block.cell_of(planned), self._site, open_target, self._volumes)
+        return for_block.opened(self._block.cell_of(planned), self._site, open_target, self._volumes)
 
 
 @contextmanager
 def independent(block: PlannedBlock, site: Site, state: State) -> Iterator[Block]:
     """Opens a block that keeps nothing but volumes that are made for blocks."""
-    with kept_volumes.kept(block, site, state) as volumes:
-        yield Independent(block, site, volumes)
+    with for_block.kept(block, site, state) as volumes:
+        yield _Independent(block, site, volumes)
 
 
 class Engine(NamedTuple):
@@ -74,8 +83,7 @@ class Engine(NamedTuple):
 @cache
 def engine_in(folder: str) -> Engine:
     """The engine in the folder of this name; `model.engines` lists the names."""
-    found: Engine = import_module(f"storagelab.engines.{folder}.engine").ENGINE
-    return found
+    return cast("Engine", import_module(f"storagelab.engines.{folder}.engine").ENGINE)
 
 
 def engine_of(config: Config) -> Engine:
@@ -97,3 +105,174 @@ def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
     opening = engine_of(config).open
     assert opening is not None, "its runs come in blocks"
     return opening(config, site)
+
+
+def preflight(
+    experiment: Experiment,  # noqa: ARG001 - other engines may ask it
+    plan: Plan,
+    site: Site,
+    *,
+    allow_commands: bool = False,
+    tell: Tell | None = None,
+) -> Preflight:
+    """Make every check that changes nothing, for all cells. Raises PreflightError.
+
+    `allow_commands` lets settings run programs, load code and use other folders; such settings are noted. `tell`
+    receives the progress of the checks.
+    """
+    with reporting_to(tell):
+        return _checked(plan, site, allow_commands=allow_commands)
+
+
+def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
+    """Make each kind of volume and start each kind of server that the plan needs for a moment, and remove it. `tell`
+    receives the progress.
+
+    Raises PreflightError with the server's own message for one that does not start.
+    """
+    with reporting_to(tell):
+        for_run.try_making(plan, site)
+        try_kinds(kind for engine, part in _by_engine(plan) for kind in engine.kinds(part, site))
+
+
+def remove_templates(plan: Plan, site: Site) -> None:
+    """Remove the prepared data that was kept for the runs of a campaign. Raises RunFailed or PreflightError if some
+    could not be removed.
+    """
+    kept = distinct(cell.config for cell in plan.cells)
+    for sharing in by_server(config for config in kept if config.target.attached):
+        engine_of(sharing[0]).drop_leftovers(sharing[0], site)
+    for volumes in {tuple(sorted(site.volume_paths(one).items())) for one in kept}:
+        templates.folders_of(site, dict(volumes)).remove()
+
+
+def server_abilities() -> tuple[Ability, ...]:
+    """The servers that this machine could start and the volumes that it could make, for the doctor."""
+    return (*(ability for engine in every_engine() for ability in engine.abilities()), *for_run.abilities())
+
+
+def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
+    """Each engine of the plan, with its own cells."""
+    for kind in dict.fromkeys(cell.config.kind for cell in plan.cells):
+        cells = {cell.cell_id: cell for cell in plan.cells if cell.config.kind == kind}
+        runs = tuple(planned for planned in plan.runs if planned.cell_id in cells)
+        yield engine_in(kind.folder), Plan(cells=tuple(cells.values()), runs=runs)
+
+
+def _checked(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
+    """The results of all engines' checks of their own cells. Raises PreflightError for the first that fails."""
+    kinds_there = {cell.config.kind for cell in plan.cells}
+    # Raw I/O is the same test everywhere, so its tables may stand side by side; blocks keep real and simulated runs
+    # apart.
+    if len({kind.provenance for kind in kinds_there}) > 1 and not all(kind.raw_io for kind in kinds_there):
+        hint = "Write two specs: one series never mixes measured and simulated runs."
+        raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
+    raw_beside.check(plan, site)
+    beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *for_run.commands(plan))
+    if not allow_commands:
+        refuse(beyond)
+    making = for_run.check(plan, site)
+    found = [engine.check(part, site) for engine, part in _by_engine(plan)]
+    needs = [need for one in found for need in one.volumes]
+    # Each volume once, with the most that any cell needs: cells run one after the other.
+    most = [
+        max((need for need in needs if (need.name, need.path) == volume), key=lambda need: need.needed_bytes or 0)
+        for volume in dict.fromkeys((need.name, need.path) for need in needs)
+    ]
+    promises, warnings = compared(plan, lambda config: engine_of(config).durability)
+    return Preflight(
+        server="; ".join(one.server for one in found),
+        volumes=tuple(most),
+        notes=(
+            *(privilege.text for privilege in beyond),
+            *dict.fromkeys(need.lacks for need in needs if need.lacks),
+            *(note for one in found for note in one.notes),
+            *_placement_notes([cell.config for cell in plan.cells], site),
+            *warnings,
+            *making.warnings,
+        ),
+        steps=making.steps,
+        objects=objects.planned([cell.config for cell in plan.cells], site),
+        drives=making.drives,
+        durability=promises,
+        blocks_at_once=min((one.blocks_at_once for one in found if one.blocks_at_once is not None), default=None),
+        cycles={cell_id: cycle for one in found for cell_id, cycle in one.cycles.items()},
+        log_rooms={cell_id: room for one in found for cell_id, room in one.log_rooms.items()},
+        least_s={cell_id: seconds for one in found for cell_id, seconds in one.least_s.items()},
+    )
+
+
+# --- sweeping --------------------------------------------------------------------------------------------------------
+#
+# Finds and removes what a killed run of an experiment left behind, on any engine.
+
+
+def _stop_orphan(data_folder: Path) -> bool:
+    """Stop the server of any engine that still runs on a data folder; true if there was one."""
+    return any(engine.stop_orphan(data_folder) for engine in every_engine())
+
+
+def _stop_orphans(places: Iterable[Path]) -> list[str]:
+    stopped = [place for place in places if _stop_orphan(place / "server")]
+    return [f"stopped the server left running in {place}" for place in stopped]
+
+
+def sweep_temporary() -> list[str]:
+    """End the programs that killed runs of any experiment left, and remove their things from the temporary folder.
+    Returns what was done.
+    """
+    removed = marks.end_left_behind()
+    for owned in temporary.left_behind():
+        removed += _stop_orphans(owned.iterdir())
+        if temporary.remove_left_behind(owned):
+            removed.append(f"removed {owned}, left behind by a killed run")
+    return removed
+
+
+def sweep(plan: Plan, site: Site) -> list[str]:
+    """Remove what killed runs left: runs of any experiment in the temporary folder, and of this one its servers that
+    still run, its folders, and its objects on attached servers. Returns what was removed.
+
+    A folder's name shows only the experiment, so every engine is asked whether its server runs there. Raises
+    PreflightError if that fails, or if something has such a name and is not storagelab's.
+    """
+    removed = sweep_temporary()
+    for config in {places_of(cell.config, site): cell.config for cell in plan.cells}.values():
+        removed += for_run.sweep(config, site, _stop_orphan)
+        volumes = site.volume_paths(config)
+        folders, kept = Folders(site, volumes), templates.folders_of(site, volumes)
+        left = [*folders.leftovers(), *kept.leftovers()]
+        removed += _stop_orphans(left)
+        if config.target.attached:
+            dropped = engine_of(config).drop_leftovers(config, site)
+            removed += [f"dropped {name}, left on the server by a killed run" for name in dropped]
+        try:
+            folders.remove()
+            kept.remove()
+        except RunFailed as error:
+            raise PreflightError(f"what an earlier run left is still there: {error}") from error
+        removed += [f"removed {folder}, left behind by a killed run" for folder in left]
+    return removed
+
+
+def _placement_notes(configs: Sequence[Config], site: Site) -> Iterator[str]:
+    """What a comparison of placements can't show on this machine, before hours are spent on it."""
+    used, placements = list[tuple[Config, str, Path]](), set()
+    for config in configs:
+        paths = [(name, path) for name, path in site.volume_paths(config).items() if name in config.volumes_used]
+        used += [(config, name, path) for name, path in paths]
+        parts = (*config.data_volumes, f"log {config.log_volume}", *config.placed.items())
+        placements.add((*parts, *sorted((name, str(path)) for name, path in paths)))
+    devices: dict[str, dict[str, None]] = defaultdict(dict)
+    for config, name, path in used if len(placements) > 1 else ():
+        device = host.describe_volume(path)["device"]
+        if device and config.volumes[name].limit is None:
+            devices[str(device)][f"{name} ({path})"] = None
+    for device, names in devices.items():
+        if len(names) > 1:
+            yield (
+                f"volumes {', '.join(names)} are on one device ({device}): a layout that moves files from one to "
+                "another separates nothing, so it shows no gain of more drives"
+            )
+    if any(config.target.attached and config.volumes and not config.kind.log_per_database for config in configs):
+        yield "the log of a server that runs already stays where it is: only data files are placed on the volumes"

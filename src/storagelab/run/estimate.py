@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import fmean, median_low
+from statistics import fmean, linear_regression, median_low
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -143,9 +144,9 @@ def _made_once(
 
 
 def _by_cell(runs: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
-    of_cell: dict[str, list[float]] = {}
+    of_cell = defaultdict[str, list[float]](list)
     for cell_id, wall_s in runs:
-        of_cell.setdefault(cell_id, []).append(wall_s)
+        of_cell[cell_id].append(wall_s)
     return of_cell
 
 
@@ -177,9 +178,9 @@ def _commits_s(config: Config) -> float:
     """The least time of the commits of a connection, which follow each other, where the log's volume has a limit."""
     volume = config.volumes.get(config.log_volume or "")
     limit = None if volume is None or volume.limit is None else volume.limit.write_iops
-    return (
-        0.0 if limit is None else config.workload.commits_in_turn * _REQUESTS_A_COMMIT / effective("write_iops", limit)
-    )
+    if limit is None:
+        return 0.0
+    return config.workload.commits_in_turn * _REQUESTS_A_COMMIT / effective("write_iops", limit)
 
 
 def _making_s(config: Config) -> float:
@@ -189,13 +190,9 @@ def _making_s(config: Config) -> float:
 
 def _line(done: Sequence[tuple[int, float]]) -> tuple[float, float]:
     """Set-up seconds and seconds per unit of work, by least squares; neither is below 0."""
-    mean_amount, mean_s = fmean(amount for amount, _ in done), fmean(wall_s for _, wall_s in done)
-    s_each = sum((amount - mean_amount) * (wall_s - mean_s) for amount, wall_s in done) / sum(
-        (amount - mean_amount) ** 2 for amount, _ in done
-    )
+    s_each, setup_s = linear_regression(*zip(*done, strict=True))
     if s_each <= 0:
-        return mean_s, 0.0
-    setup_s = mean_s - s_each * mean_amount
+        return fmean(wall_s for _, wall_s in done), 0.0
     if setup_s >= 0:
         return setup_s, s_each
-    return 0.0, sum(amount * wall_s for amount, wall_s in done) / sum(amount**2 for amount, _ in done)
+    return 0.0, linear_regression(*zip(*done, strict=True), proportional=True).slope

@@ -3,6 +3,10 @@
 An executor asks `Jobs` for tasks, does `work` on each, and passes on what `work` reports, in the calling process. A
 worker has one pipe, to its parent, and shares nothing with other workers: a worker that dies at any moment harms no
 other.
+
+The standard library's pools were tried, one of a single process for each worker, and are no shorter: they don't tell
+what a task reports before it ends, nor the exit code of a process that died; they can't kill a process at work before
+Python 3.14, as Ctrl-C must; and each has two threads, and leaves semaphores behind if it is killed.
 """
 
 from __future__ import annotations
@@ -15,7 +19,6 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable
-from functools import partial
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -28,6 +31,8 @@ _PATIENCE_S = 1.0
 """How long to wait for a process that was killed or closed its pipe."""
 _TOGETHER = 256
 """The most reports that are read from one process before other processes have their turn."""
+_TOOK, _REPORT, _DONE, _BROKE, _GONE = "took", "report", "done", "broke", "gone"
+"""What a worker sends, and what its closed pipe says."""
 
 Task = TypeVar("Task")
 Report = TypeVar("Report")
@@ -115,39 +120,35 @@ class Processes(Generic[Task, Report]):
                     worker.bury()
                 self._workers = []
 
-    def _with_reports(self) -> list[_Worker[Task]]:
-        """Wait for a process that has reported something or is gone; return all such processes."""
-        ready = connection.wait([worker.pipe for worker in self._workers])
-        return [worker for worker in self._workers if worker.pipe in ready]
-
     def _receive(self, jobs: Jobs[Task, Report]) -> None:
-        """Handles reports. Reports that come together are passed on together, before anything that ends a task."""
-        received = [(worker, *worker.receive()) for worker in self._with_reports()]
-        if reports := [one for _, reported, _ in received for one in reported]:
+        """Waits for reports. Those that come together are passed on together, before anything that ends a task."""
+        ready = connection.wait([worker.pipe for worker in self._workers])
+        received = [(worker, *worker.receive()) for worker in self._workers if worker.pipe in ready]
+        if reports := [one for _, reported, *_ in received for one in reported]:
             jobs.reported(*reports)
-        for worker, _, end in received:
-            match end:
-                case _Gone():
-                    self._workers.remove(worker)
-                    worker.bury()
-                    if worker.task is not None and worker.took:
-                        jobs.lost(worker.task, self._why(worker.process.exitcode))
-                    elif worker.task is not None:
-                        jobs.ended(worker.task)  # it died while idle, so nothing of this task was begun
-                case BaseException():
-                    raise end
-                case "done" if worker.task is not None:
-                    ended, worker.task = worker.task, None
+        for worker, _, end, error in received:
+            if end == _BROKE:
+                raise error
+            if end == _GONE:
+                self._workers.remove(worker)
+                worker.bury()
+            if end and worker.task is not None:
+                ended, worker.task = worker.task, None
+                if end == _DONE or not worker.took:  # one that died while idle had begun nothing of its task
                     jobs.ended(ended)
+                else:
+                    code = worker.process.exitcode
+                    killed = self._kills.words(code)
+                    how = f"was {killed}" if killed else f"exited on its own (exit code {code})"
+                    jobs.lost(ended, f"its process {how}")
 
     def _assign(self, jobs: Jobs[Task, Report]) -> None:
         """Starts all processes before the first one gets its task; a process gets its task only when it is up."""
         idle = [worker for worker in self._workers if worker.task is None]
         given = []
         while len(self._workers) - len(idle) < self._count and (task := jobs.assign()) is not None:
-            worker = idle.pop() if idle else self._start()
-            worker.give(task)
-            given.append(worker)
+            given.append(idle.pop() if idle else self._start())
+            given[-1].give(task)
         for worker in given:
             with contextlib.suppress(OSError):  # it died while idle; its pipe will say so
                 worker.pipe.send(worker.task)
@@ -168,15 +169,6 @@ class Processes(Generic[Task, Report]):
             self._workers.append(_Worker(process, ours))
         return self._workers[-1]
 
-    def _why(self, code: int | None) -> str:
-        """How a process ended, as far as it can be known."""
-        killed = self._kills.words(code)
-        return f"its process was {killed}" if killed else f"its process exited on its own (exit code {code})"
-
-
-class _Gone:
-    """A process that ended."""
-
 
 class _Worker(Generic[Task]):
     """A worker process and our end of its pipe; `task` is None while it is idle. `took`: the process was alive when
@@ -192,24 +184,24 @@ class _Worker(Generic[Task]):
     def give(self, task: Task) -> None:
         self.task, self.took, self._is_new = task, self._is_new, False
 
-    def receive(self) -> tuple[list[Any], object]:
-        """The reports that have come, and how its task ended if it did: "done", an error, or _Gone for the process
-        itself.
+    def receive(self) -> tuple[list[Any], str, Any]:
+        """The reports that have come, and how its task ended if it did: _DONE, _BROKE with the error, or _GONE if the
+        process itself ended.
         """
         reports: list[Any] = []
         while True:
             try:
                 kind, what = self.pipe.recv()
             except (EOFError, OSError, pickle.UnpicklingError):
-                return reports, _Gone()
-            if kind == "took":
-                self.took = True
-            elif kind == "report":
+                kind, what = _GONE, None
+            if kind == _REPORT:
                 reports.append(what)
+            elif kind == _TOOK:
+                self.took = True
             else:
-                return reports, what if kind == "broke" else kind
+                return reports, kind, what
             if len(reports) >= _TOGETHER or not self.pipe.poll():
-                return reports, None
+                return reports, "", None
 
     def bury(self) -> None:
         self.pipe.close()
@@ -232,16 +224,12 @@ def _serve(pipe: Connection[Any, Any], work: Work[Any, Any]) -> None:
     while True:
         try:
             task = pipe.recv()
-            pipe.send(("took", None))
-            work(task, partial(_tell, pipe))
+            pipe.send((_TOOK, None))
+            work(task, lambda report: pipe.send((_REPORT, report)))
         except BaseException as error:  # noqa: BLE001 - it is raised again in the parent
-            pipe.send(("broke", sendable(error)))
+            pipe.send((_BROKE, sendable(error)))
         else:
-            pipe.send(("done", None))
-
-
-def _tell(pipe: Connection[Any, Any], reports: object) -> None:
-    pipe.send(("report", reports))
+            pipe.send((_DONE, None))
 
 
 def _end_with(parent: multiprocessing.process.BaseProcess) -> None:

@@ -23,13 +23,11 @@ from storagelab.errors import DataRefused, RunFailed, StoreError
 from storagelab.model.measurement import NO_TIME, Measurement, Run, Status
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.target import Preflight, Progress, Target
-from storagelab.run.engine import open_block
+from storagelab.run.engine import open_block, remove_templates
 from storagelab.run.estimate import estimate, learned
 from storagelab.run.executors import Executor, Here, Processes
-from storagelab.run.scheduling import Batch, Schedule, pending
-from storagelab.run.states import Carried, InFile, Kept, drives_lost
+from storagelab.run.scheduling import Batch, DriveState, InFile, InMemory, Schedule, drives_lost, pending
 from storagelab.run.store import Store
-from storagelab.run.targets import remove_templates
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site
 
@@ -49,25 +47,25 @@ run that uses up the memory ends that process and not storagelab.
 """
 
 
-class Began(NamedTuple):
+class RunStart(NamedTuple):
     planned: PlannedRun
 
 
-class Done(NamedTuple):
+class WorkSoFar(NamedTuple):
     planned: PlannedRun
     amount: int
 
 
-class Made(NamedTuple):
+class BatchResult(NamedTuple):
     """The runs of a batch that was made elsewhere, all at once, and the drives' state after them."""
 
     runs: tuple[Run, ...]
     number: int
     """The number of the block."""
-    state: Kept
+    state: DriveState
 
 
-Report = Began | Done | Run | Made
+Report = RunStart | WorkSoFar | Run | BatchResult
 Tell = Callable[[Report], None]
 
 
@@ -84,8 +82,9 @@ def time_limit_s(plan: Plan, finished: Iterable[tuple[str, float]], run_s: float
     estimate of the longest run: machines differ, and a run that hangs costs hardly more than this time.
     """
     if run_s is None:
-        seconds_of, of_cell = learned(plan, finished), {planned.cell_id: planned for planned in plan.runs}
-        run_s = max(_LEAST_LIMIT_S, _TIMES_ESTIMATED * max(map(seconds_of, of_cell.values()), default=0.0))
+        of_cell = {planned.cell_id: planned for planned in plan.runs}
+        longest_s = max(map(learned(plan, finished), of_cell.values()), default=0.0)
+        run_s = max(_LEAST_LIMIT_S, _TIMES_ESTIMATED * longest_s)
     return _BUDGET_S + run_s
 
 
@@ -106,12 +105,12 @@ def run_all(
     Then make the runs of each further round of a race (`rounds`), until there is none.
     """
     todo = batches(plan, store.attempts(), site, store.folder, again=again)
-    at_once = min(jobs, len(todo)) if portable(plan) else 1
     if not todo and rounds is None:
         elsewhere = None  # no need to wait for a worker
     executor: Executor[Batch, Report] = elsewhere or Here(make_batch)
-    if portable(plan) or by_hand(plan):
-        # Make the folder before the first run: without it, every run would fail at its end
+    # What keeps state there: simulated drives, and volumes that a person prepares.
+    if portable(plan) or any(volume.by_hand for cell in plan.cells for volume in cell.config.volumes.values()):
+        # Made before the first run: without it, every run would fail at its end.
         folder = store.folder / STATE_FOLDER
         try:
             folder.mkdir(exist_ok=True)
@@ -120,9 +119,9 @@ def run_all(
         except OSError as error:
             hint = "storagelab saves drives there: move away what has that name"
             raise StoreError(f"{folder} can't be created: {error.strerror}\n  {hint}") from None
-    if portable(plan):
-        runs = [batch.block.runs[position] for batch in todo for position in batch.wanted]
-        if elsewhere is None and (at_once > 1 or estimate(plan, runs, store.durations()).seconds >= _WORTH_A_PROCESS_S):
+    if portable(plan) and elsewhere is None:
+        at_once, runs = min(jobs, len(todo)), [batch.block.runs[place] for batch in todo for place in batch.wanted]
+        if at_once > 1 or estimate(plan, runs, store.durations()).seconds >= _WORTH_A_PROCESS_S:
             executor = Processes(make_batch, at_once)
     _remove_states(store.folder, but={_state_file(store.folder, batch.number) for batch in todo})
     try:
@@ -135,11 +134,6 @@ def run_all(
 
 def portable(plan: Plan) -> bool:
     return all(cell.config.kind.portable for cell in plan.cells)
-
-
-def by_hand(plan: Plan) -> bool:
-    """Whether a person prepares volumes."""
-    return any(volume.by_hand for cell in plan.cells for volume in cell.config.volumes.values())
 
 
 def batches(
@@ -165,7 +159,7 @@ class _Campaign:
     def __init__(self, plan: Plan, store: Store, site: Site, listener: RunProgress, rounds: Racing | None) -> None:
         self._plan, self._store, self._site = plan, store, site
         self._listener, self._rounds = listener, rounds
-        self._cells = {cell.cell_id: cell for cell in plan.cells}
+        self._cells = plan.cells_by_id
 
     def make(self, todo: Sequence[Batch], executor: Executor[Batch, Report], *, carried: bool) -> None:
         """`carried`: each batch takes the drives' state along and brings it back with its runs."""
@@ -186,7 +180,7 @@ class _Campaign:
     def _packed(self, scheduled: Batch) -> Batch:
         """The batch with everything that a machine without our files needs."""
         site = scheduled.site.model_copy(update={"spec_folder": Path(), "texts": self._texts})
-        return scheduled._replace(site=site, state=Carried(scheduled.state.kept()), budget_s=_BUDGET_S)
+        return scheduled._replace(site=site, state=InMemory(scheduled.state.kept()), budget_s=_BUDGET_S)
 
     def reported(self, *reports: Report) -> None:
         """Stores all runs that came together before anything else, as a listener may stop the campaign."""
@@ -194,11 +188,11 @@ class _Campaign:
             self._store.append(*runs)
         for one in reports:
             match one:
-                case Began(planned):
+                case RunStart(planned):
                     self._listener.started(planned, self._cells[planned.cell_id])
-                case Done(planned, amount):
+                case WorkSoFar(planned, amount):
                     self._listener.work_done(planned, amount)
-                case Made(_, number, state):
+                case BatchResult(_, number, state):
                     # After the runs: a drives' state that is ahead of the store is of no use.
                     with suppress(OSError):  # a state that is lost is made again
                         InFile(_state_file(self._store.folder, number)).write([state.kept()])
@@ -216,24 +210,17 @@ class _Campaign:
         its drives.
         """
         logging.getLogger("storagelab").info("block %d: %s", task.number, why)
-        given_up = self._schedule.lost(task)
-        if given_up is None:
+        if (given_up := self._schedule.lost(task)) is None:
             return
         reason = f"{why}; this was the third process that ended during this run"
         for position, attempt in given_up.wanted.items():
             planned = given_up.block.runs[position]
-            # A run that could not even begin.
             self.reported(_Beginning().ended(planned, self._cells[planned.cell_id], attempt, None, reason))
             reason = drives_lost(why)
 
 
-def _runs_of(reports: Report) -> tuple[Run, ...]:
-    match reports:
-        case Run():
-            return (reports,)
-        case Made(runs):
-            return runs
-    return ()
+def _runs_of(report: Report) -> tuple[Run, ...]:
+    return report.runs if isinstance(report, BatchResult) else (report,) if isinstance(report, Run) else ()
 
 
 def make_batch(work: Batch, tell: Tell) -> None:
@@ -244,12 +231,12 @@ def make_batch(work: Batch, tell: Tell) -> None:
             if made and time.monotonic() - began > work.budget_s:
                 return
             planned = work.block.runs[position]
-            cell, progress = work.block.cell_of(planned), partial(_tell_done, tell, planned)
+            cell, progress = work.block.cell_of(planned), lambda amount, of=planned: tell(WorkSoFar(of, amount))
             if position not in work.wanted:
                 with suppress(RunFailed), block.open(planned) as target:  # stored, as measured or as failed
                     target.run(cell, planned.repetition, planned.seed, progress)
                 continue
-            tell(Began(planned))
+            tell(RunStart(planned))
             try:
                 tell(make_run(planned, cell, work.wanted[position], partial(block.open, planned), progress))
             except MeasuredThenStopped as stop:
@@ -261,13 +248,9 @@ def make_elsewhere(work: Batch, tell: Tell) -> None:
     """Does the same as `make_batch`, on another machine, and reports only at the end."""
     reports: list[Report] = []
     make_batch(work, reports.append)
-    runs = tuple(reports for reports in reports if isinstance(reports, Run))
+    runs = tuple(report for report in reports if isinstance(report, Run))
     at_end = any(run.sequence == work.block.runs[-1].sequence for run in runs)
-    tell(Made(runs, work.number, Carried() if at_end else work.state))
-
-
-def _tell_done(tell: Tell, planned: PlannedRun, amount: int) -> None:
-    tell(Done(planned, amount))
+    tell(BatchResult(runs, work.number, InMemory() if at_end else work.state))
 
 
 def _profiles_of(plan: Plan, site: Site) -> dict[str, str]:
@@ -310,16 +293,6 @@ class MeasuredThenStopped(KeyboardInterrupt):
         self.run = run
 
 
-def make_run(planned: PlannedRun, cell: Cell, attempt: int, opening: Opening, progress: Progress) -> Run:
-    """Set up, measure, clean up. Raises MeasuredThenStopped."""
-    began = _Beginning()
-    measurement, reason, stopped = _measure(planned, cell, opening, progress)
-    run = began.ended(planned, cell, attempt, measurement, reason)
-    if stopped:
-        raise MeasuredThenStopped(run)
-    return run
-
-
 class _Beginning:
     """When a run began."""
 
@@ -329,25 +302,16 @@ class _Beginning:
     def ended(self, planned: PlannedRun, cell: Cell, attempt: int, measurement: Measurement | None, reason: str) -> Run:
         status, reason = _judge(measurement, reason)
         return Run(
-            **planned.model_dump(exclude={"cell_id"}),
-            cell_id=cell.cell_id,
-            attempt=attempt,
-            status=status,
-            reason=reason,
-            started_at=self._at,
-            finished_at=_now(),
-            wall_s=time.perf_counter() - self._counter_s,
-            levels=cell.levels,
-            config=cell.config,
+            **planned.model_dump(), attempt=attempt, status=status, reason=reason, started_at=self._at,
+            finished_at=_now(), wall_s=time.perf_counter() - self._counter_s, levels=cell.levels, config=cell.config,
             measurement=measurement,
-        )
+        )  # fmt: skip
 
 
-def _measure(
-    planned: PlannedRun, cell: Cell, opening: Opening, progress: Progress
-) -> tuple[Measurement | None, str, bool]:
-    """What was measured, what went wrong, and whether the user asked to stop after the measurement."""
-    measurement, reasons, finished, stopped = None, [], 0.0, False
+def make_run(planned: PlannedRun, cell: Cell, attempt: int, opening: Opening, progress: Progress) -> Run:
+    """Set up, measure, clean up. Raises MeasuredThenStopped."""
+    began, stopped = _Beginning(), False
+    measurement, reasons, finished = None, [], 0.0
     try:
         with opening() as target:
             try:
@@ -355,8 +319,7 @@ def _measure(
             except RunFailed as failure:
                 reasons.append(str(failure))
             except ValidationError as error:
-                # The reason for a failed run if a server's broken clock or counters give impossible
-                # figures.
+                # A server's broken clock or counters.
                 figures = (f"{'.'.join(map(str, one['loc']))} = {one['input']}" for one in error.errors())
                 reasons.append(f"the measured figures are impossible: {', '.join(figures)}")
             finished = time.perf_counter()
@@ -371,7 +334,10 @@ def _measure(
         stopped = True
     if measurement is not None:
         measurement = measurement.model_copy(update={"teardown_s": time.perf_counter() - finished})
-    return measurement, "\n".join(reasons), stopped
+    run = began.ended(planned, cell, attempt, measurement, "\n".join(reasons))
+    if stopped:
+        raise MeasuredThenStopped(run)
+    return run
 
 
 def _judge(measurement: Measurement | None, reason: str) -> tuple[Status, str]:

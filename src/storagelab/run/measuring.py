@@ -22,7 +22,7 @@ from storagelab.loads.raw_outcome import Place, check_direct, sector_bytes
 from storagelab.machine import host
 from storagelab.machine.outputs import write_whole
 from storagelab.model.target import Tell
-from storagelab.run.targets import sweep_temporary
+from storagelab.run.engine import sweep_temporary
 from storagelab.spec.given_files import text_of
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Folders, Site
@@ -178,19 +178,17 @@ def points(place: Place, engine: str, planned: list[Asked], effort: Effort, kept
         tell("points", number, len(wanted))
         if time.monotonic() - began > effort.at_most_s:
             break
-        outcome = fio.make(program, place, _job(asked, effort.point_s, done + number), engine, logged=False)
+        operation = {1.0: "read", 0.0: "write"}.get(asked.read_share, "mixed")
+        job = Job(
+            operation, "sequential" if asked.sequential else "random",  # type: ignore[arg-type]
+            asked.block_bytes, effort.point_s, outstanding=asked.depth, read_fraction=asked.read_share,
+            seed=done + number,
+        )  # fmt: skip
+        outcome = fio.make(program, place, job, engine, logged=False)
         latency = outcome.latency
         assert latency is not None
         kept.add(Result(asked, outcome.requests / outcome.elapsed_s, latency.mean_s))
     tell("points", len(wanted), len(wanted))
-
-
-def _job(asked: Asked, seconds: float, seed: int) -> Job:
-    operation = {1.0: "read", 0.0: "write"}.get(asked.read_share, "mixed")
-    return Job(
-        operation, "sequential" if asked.sequential else "random", asked.block_bytes, seconds,  # type: ignore[arg-type]
-        outstanding=asked.depth, read_fraction=asked.read_share, seed=seed,
-    )  # fmt: skip
 
 
 def averaged(results: Sequence[Result]) -> list[Result]:

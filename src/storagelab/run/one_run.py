@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from storagelab.errors import RunFailed
-from storagelab.loads import raw_beside as beside
+from storagelab.loads import raw_beside
 from storagelab.machine import host
 from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
@@ -56,11 +56,11 @@ class Watcher(Generic[C]):
         self.clocks = Clocks(lambda: self._system.time_s(self._server.own))
 
     def __enter__(self) -> Self:
-        system, server, sessions = self._system, self._server, self._sessions
-        self._sampler = system.sampler(server.own, server.reach, sessions, self._devices.read)
+        own, reach = self._server.own, self._server.reach
+        self._sampler = self._system.sampler(own, reach, self._sessions, self._devices.read)
         try:
             self._sampler.prepare()
-            self._passed = system.count(server.own, server.reach, sessions)
+            self._passed = self._system.count(own, reach, self._sessions)
             self._machine = MachineCounters(self._devices, self._process)
             self._sampler.baseline()
             self._sampler.start()
@@ -106,21 +106,21 @@ class Watcher(Generic[C]):
         system = self._system
         if system.config.measure.raw != moment:
             return {}, []
+        folders = {name: system.folders[name] for name in system.volumes}
         try:
-            folders = {name: system.folders[name] for name in system.volumes}
-            return beside.measure(system.config, folders, system.page_bytes(self._server.own), seed), []
+            return raw_beside.measure(system.config, folders, system.page_bytes(self._server.own), seed), []
         except RunFailed as error:
             asked = "four tests on each volume"
             return {}, [Check(name="raw I/O beside the load", asked=asked, got=str(error), ok=False, read_from="fio")]
 
 
-class Composed(Generic[C]):
+class OneRun(Generic[C]):
     """A context manager for one run. Entering raises RunFailed; leaving removes everything that was made."""
 
     def __init__(self, system: System[C], server: Server[C] | None = None) -> None:
         self.system, self.server = system, server or server_of(system)
         self.setup_s = 0.0
-        self._errors = system.foreign_errors
+        self._errors: tuple[type[BaseException], ...] = (RunFailed, *system.foreign_errors)
 
     @property
     def config(self) -> Config:
@@ -132,8 +132,8 @@ class Composed(Generic[C]):
         began = time.perf_counter()
         try:
             self._set_up()
-        except self._errors as error:
-            reason = f"can't set up the layout: {self._words(error)}"
+        except self.system.foreign_errors as error:
+            reason = f"can't set up the layout: {self._reason(error)}"
             self.__exit__(type(error), error, None)
             raise RunFailed(reason) from error
         except BaseException as error:
@@ -144,17 +144,13 @@ class Composed(Generic[C]):
 
     def _set_up(self) -> None:
         self.server.open()
-        errors: tuple[type[BaseException], ...] = (RunFailed, *self._errors)
         with Filling(self.server.volumes()) as filling:
             try:
                 self.server.prepare()
-            except errors as error:
-                words = hidden(
-                    str(error) if isinstance(error, RunFailed) else self.system.message_of(error), self.config.target
-                )
+            except self._errors as error:
                 log, folder = self.server.whole_log()
-                full = filling.explain(words, log, self.config, folder)
-                if full is None:
+                words = hidden(self._message(error), self.config.target)
+                if (full := filling.explain(words, log, self.config, folder)) is None:
                     raise
                 raise full from error
 
@@ -172,8 +168,12 @@ class Composed(Generic[C]):
                     raise
                 logging.getLogger("storagelab").info("not all was removed: %s", failure)
 
-    def _words(self, error: BaseException) -> str:
-        return hidden(self.server.with_log(self.system.message_of(error)), self.config.target)
+    def _message(self, error: BaseException) -> str:
+        return str(error).strip() if isinstance(error, RunFailed) else self.system.message_of(error)
+
+    def _reason(self, error: BaseException) -> str:
+        """What to say of an error, with the server's log and without secrets."""
+        return hidden(self.server.with_log(self._message(error)), self.config.target)
 
     # --- a run -------------------------------------------------------------------------------------------------------
 
@@ -210,10 +210,8 @@ class Composed(Generic[C]):
         """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
         try:
             return self._run(seed, progress)
-        except RunFailed as error:
-            raise RunFailed(hidden(self.server.with_log(str(error).strip()), self.config.target)) from error
         except self._errors as error:
-            raise RunFailed(self._words(error)) from error
+            raise RunFailed(self._reason(error)) from error
 
     def _run(self, seed: int, progress: Progress) -> Measurement:
         system, server = self.system, self.server

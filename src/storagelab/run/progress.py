@@ -6,15 +6,16 @@ import contextlib
 import logging
 import sys
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from storagelab.machine.outputs import open_to_append
 from storagelab.model.measurement import Run
@@ -53,7 +54,7 @@ class RunProgress:
         """
         self._check = check
         self.plan, self._finished = plan, list(finished)
-        self._left = _by_name(pending)
+        self._left = {(planned.cell_id, planned.repetition): planned for planned in pending}
         self.workers: Callable[[], int] | None = None
         """The number of workers in a cluster at present; None without a cluster."""
         self.renew_page: Callable[[], None] | None = None
@@ -62,27 +63,29 @@ class RunProgress:
         self._eta, self._eta_until_s = "", 0.0
         self.total, self.at_once = len(pending), at_once
         self._most = "at most " if at_most else ""
-        self._amounts = {cell.cell_id: cell.config.workload.work.amount for cell in plan.cells}
+        self._cells = plan.cells_by_id
         self.console = console
         self.failed = 0
-        self._log = _logger(folder / LOG_FILE, self._tell)
+        self._log = logging.getLogger("storagelab")
+        self._log.setLevel(logging.INFO)
+        self._log.propagate = False
+        handler = _Log(folder / LOG_FILE, partial(console.print, soft_wrap=True))
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        self._log.addHandler(handler)
         self._shares: dict[tuple[str, int], float] = {}
         self._now = ""
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),  # a level may contain brackets
             BarColumn(bar_width=24),
             TextColumn("{task.fields[count]}  {task.fields[eta]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task: TaskID | None = None
+            console=console, transient=True, disable=not console.is_terminal,
+        )  # fmt: skip
+        self._task = self._bar.add_task("", total=float(self.total), count="", eta="")
 
     # --- context -----------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         self._bar.start()
-        self._task = self._bar.add_task("", total=float(self.total), count="", eta="")
         return self
 
     def __exit__(
@@ -104,18 +107,12 @@ class RunProgress:
     def waiting(self) -> str:
         """The run to make next, in words; "" if there is none."""
         planned = min(self._left.values(), key=lambda planned: planned.sequence, default=None)
-        if planned is None:
-            return ""
-        cell = next(cell for cell in self.plan.cells if cell.cell_id == planned.cell_id)
-        return _run_text(cell.levels, cell.cell_id, planned.repetition)
-
-    def time_left(self) -> str:
-        return f"{self._most}{self._eta_text()}"
+        return "" if planned is None else _run_text(self._cells[planned.cell_id].levels, planned)
 
     # --- events ----------------------------------------------------------------------------------------------------
 
     def started(self, planned: PlannedRun, cell: Cell) -> None:
-        self._now = _run_text(cell.levels, cell.cell_id, planned.repetition)
+        self._now = _run_text(cell.levels, planned)
         self._shares[planned.cell_id, planned.repetition] = 0.0
         self._log.info("start %s (%s)", escaped(self._now), planned.cell_id)
         self._show()
@@ -125,7 +122,7 @@ class RunProgress:
         """The work of the current run so far, in the unit of its load."""
         which = planned.cell_id, planned.repetition
         if which in self._shares:  # else it is already stored, and made again only to restore the drives' state
-            self._shares[which] = min(1.0, amount / self._amounts[planned.cell_id])
+            self._shares[which] = min(1.0, amount / self._cells[planned.cell_id].config.workload.work.amount)
         self._show()
         self._check()
 
@@ -138,10 +135,9 @@ class RunProgress:
             self.failed += 1
         else:
             self._finished.append((run.cell_id, run.wall_s))
-        left = "" if not self._left else f"; {self._most}{self._eta_text()} left"
+        left = f"; {self.time_left()} left" if self._left else ""
         width = len(str(self.total))
-        which = _run_text(run.levels, run.cell_id, run.repetition)
-        self.say(f"[{self.done:{width}d}/{self.total}] {which}: {result_text(run)}{left}")
+        self.say(f"[{self.done:{width}d}/{self.total}] {_run_text(run.levels, run)}: {result_text(run)}{left}")
         self._show()
         if self.renew_page is not None:
             self.renew_page()
@@ -149,10 +145,9 @@ class RunProgress:
     def left_to_make(self, runs: Sequence[PlannedRun]) -> None:
         """Some of the remaining runs are not needed after all: at most `runs` are still to be made."""
         done = self.done
-        self._left, self._eta_until_s = _by_name(runs), 0.0
+        self._left, self._eta_until_s = {(run.cell_id, run.repetition): run for run in runs}, 0.0
         self.total = done + len(runs)
-        if self._task is not None:
-            self._bar.update(self._task, total=float(self.total))
+        self._bar.update(self._task, total=float(self.total))
 
     # --- showing -----------------------------------------------------------------------------------------------------
 
@@ -160,54 +155,46 @@ class RunProgress:
         """Prints one line, on the console and in the log."""
         self._log.info("%s", escaped(line))
         if shown:
-            self._tell(line)
-
-    def _tell(self, line: str) -> None:
-        self.console.print(line, soft_wrap=True)
+            self.console.print(line, soft_wrap=True)
 
     def _show(self) -> None:
-        if self._task is None or not self.console.is_terminal:
+        if not self.console.is_terminal:
             return
         self._bar.update(
             self._task,
             completed=self.done + sum(self._shares.values()),
             description=self._now,
             count=f"{self.done}/{self.total} runs",
-            eta=f"{self._most}{self._eta_text()} left",
+            eta=f"{self.time_left()} left",
         )
 
-    def _eta_text(self) -> str:
-        """The time left; for a cluster also its workers and its rate. If the estimate takes long, it is reused for a
+    def time_left(self) -> str:
+        """In words; for a cluster also its workers and its rate. If the estimate takes long, it is reused for a
         while.
         """
         began = time.monotonic()
         if began >= self._eta_until_s:
-            self._eta = self._time_left()
+            self._eta = self._estimated()
             took_s = time.monotonic() - began
             self._eta_until_s = began + (_RARELY * took_s if took_s > _QUICKLY_S else 0.0)
         if self.workers is None:
-            return self._eta
+            return f"{self._most}{self._eta}"
         passed_s = began - self._stored_at[0] if self._stored_at else 0.0
         speed = f", {significant(len(self._stored_at) / passed_s, 2)} runs/s" if passed_s > 0 else ""
-        return f"{self.workers()} workers{speed}, {self._eta}"
+        return f"{self._most}{self.workers()} workers{speed}, {self._eta}"
 
-    def _time_left(self) -> str:
+    def _estimated(self) -> str:
         """Runs of one block are made one after the other, however many processes there are."""
         at_once = self.at_once if self.workers is None else max(1, self.workers())
         seconds_of = learned(self.plan, self._finished)
-        left_s: dict[int, float] = {}
-        for planned in self._left.values():
-            share = self._shares.get((planned.cell_id, planned.repetition), 0.0)
-            left_s[planned.block] = left_s.get(planned.block, 0.0) + (1.0 - share) * seconds_of(planned)
+        left_s = defaultdict[int, float](float)
+        for which, planned in self._left.items():
+            left_s[planned.block] += (1.0 - self._shares.get(which, 0.0)) * seconds_of(planned)
         return duration(max(sum(left_s.values()) / at_once, *left_s.values(), 0.0))
 
 
-def _by_name(runs: Sequence[PlannedRun]) -> dict[tuple[str, int], PlannedRun]:
-    return {(planned.cell_id, planned.repetition): planned for planned in runs}
-
-
-def _run_text(levels: Mapping[str, JsonValue], cell_id: str, repetition: int) -> str:
-    return f"{level_text(levels) or cell_id}, {repetition_text(repetition)}"
+def _run_text(levels: Mapping[str, JsonValue], run: PlannedRun | Run) -> str:
+    return f"{level_text(levels) or run.cell_id}, {repetition_text(run.repetition)}"
 
 
 def result_text(run: Run) -> str:
@@ -242,13 +229,3 @@ class _Log(logging.FileHandler):
         if not self._has_failed:
             self._has_failed = True
             self._tell(f"{self.baseFilename} can't be written ({sys.exc_info()[1]}): the runs go on without it")
-
-
-def _logger(file: Path, tell: Callable[[str], None]) -> logging.Logger:
-    logger = logging.getLogger("storagelab")
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    handler = _Log(file, tell)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    logger.addHandler(handler)
-    return logger

@@ -1,18 +1,111 @@
-"""Which process makes which runs: blocks in batches, for any number of processes. Pure."""
+"""Which process makes which runs: blocks in batches, for any number of processes, with the state of their drives.
+
+A state travels packed: that of drives with little data shrinks to a hundredth. Code that only passes a state on keeps
+it packed, so a file may hold either form.
+"""
 
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
+import os
+import stat
+import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
+from storagelab.machine.outputs import write_whole
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
-from storagelab.run.states import Kept
 from storagelab.volumes.folders import Site
+
+_PACKED = b"\x78\x01"
+"""The first bytes of zlib's fastest level. No unpacked state begins with them: states begin as JSON."""
+_MOST_BYTES = 2**32
+"""A larger state counts as damaged: zlib can pack a thousand times as much, and somebody else may have made the
+file.
+"""
+
+
+class InFile(NamedTuple):
+    """A state in a file. The caller removes it."""
+
+    path: Path
+
+    def read(self) -> bytes:
+        """The state that is kept; empty if there is no file, or none that can be read."""
+        return _plain(self.kept())
+
+    def kept(self) -> bytes:
+        """The state, packed or not. Only a regular file is read: a FIFO may have no writer, and a device may never
+        end.
+        """
+        try:
+            with open(os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+                facts = os.fstat(file.fileno())
+                return file.read() if stat.S_ISREG(facts.st_mode) and facts.st_size <= _MOST_BYTES else b""
+        except OSError:
+            return b""
+
+    def write(self, parts: Sequence[bytes]) -> None:
+        """After a kill, the old or the new state is there. Raises OSError."""
+        write_whole(self.path, parts, within=self.path.parents[1], synced=False)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+class InMemory:
+    """A state in memory, packed or not."""
+
+    def __init__(self, kept: bytes = b"") -> None:
+        self._parts: Sequence[bytes] = (kept,)
+
+    def read(self) -> bytes:
+        return _plain(self.kept())
+
+    def kept(self) -> bytes:
+        """The state; packed if it has travelled."""
+        return b"".join(self._parts)
+
+    def write(self, parts: Sequence[bytes]) -> None:
+        self._parts = tuple(parts)
+
+    def __getstate__(self) -> dict[str, Sequence[bytes]]:
+        """For another process: the state travels packed."""
+        kept = self.kept()
+        return {"_parts": (kept if not kept or is_packed(kept) else zlib.compress(kept, level=1),)}
+
+    def __str__(self) -> str:
+        return "memory"
+
+
+DriveState = InFile | InMemory
+
+
+def is_packed(kept: bytes) -> bool:
+    return kept.startswith(_PACKED)
+
+
+def _plain(kept: bytes) -> bytes:
+    """The unpacked state; empty if it is damaged or too large to be a drive state."""
+    if not is_packed(kept):
+        return kept
+    with suppress(zlib.error):
+        unpacking = zlib.decompressobj()
+        plain = unpacking.decompress(kept, _MOST_BYTES)
+        if unpacking.eof:
+            return plain
+    return b""
+
+
+def drives_lost(defect: str) -> str:
+    """The reason for runs after a failure on drives that keep their state."""
+    return f"its drives were lost in an earlier run of its block: {defect}"
+
 
 _BATCHES = 8
 """A process gets this part of its share of the remaining runs: small enough that all processes end at about the same
@@ -41,7 +134,7 @@ class Batch(NamedTuple):
     wanted: dict[int, int]
     """Position in the block -> attempt."""
     site: Site
-    state: Kept
+    state: DriveState
     """Where the block may keep the state of its drives."""
     budget_s: float = math.inf
     """No further run begins after this time. At least one run is made."""
@@ -56,24 +149,6 @@ class Batch(NamedTuple):
         return self._replace(wanted=dict(wanted[:runs])), self._replace(wanted=dict(wanted[runs:]))
 
 
-@dataclass
-class _InWork:
-    """A batch that was scheduled, and the runs that it has not reported yet."""
-
-    batch: Batch
-    unreported: dict[int, int]
-    """Sequence of a run -> its position in the block."""
-
-    @classmethod
-    def of(cls, scheduled: Batch) -> _InWork:
-        return cls(scheduled, {scheduled.block.runs[at].sequence: at for at in scheduled.wanted})
-
-    @property
-    def left(self) -> Batch:
-        wanted = self.batch.wanted
-        return self.batch._replace(wanted={at: wanted[at] for at in self.unreported.values()})
-
-
 class Schedule:
     """Picks the batch for a free process: the next few runs of the idle block with the most runs left.
 
@@ -85,13 +160,13 @@ class Schedule:
         self._left: dict[int, Batch] = {}
         """Block -> those of its runs that are not scheduled yet."""
         self._runs_left = 0
-        self._in_work: dict[int, _InWork] = {}
-        self._offered: list[tuple[int, int, int]] = []
-        """A heap of blocks that may be scheduled, those with the most runs left first: (-runs, number of the offer,
-        block). Outdated entries are skipped.
+        self._in_work: dict[int, tuple[Batch, dict[int, int]]] = {}
+        """Block -> its batch that was scheduled, and the runs that this has not reported yet: sequence -> position."""
+        self._offered: list[tuple[int, int]] = []
+        """A heap of blocks that may be scheduled, those with the most runs left first: (-runs, block). Outdated entries
+        are skipped.
         """
-        self._offers = itertools.count()
-        self._losses: dict[tuple[int, int], int] = {}
+        self._losses = Counter[tuple[int, int]]()
         """Block and position of a run -> how many processes died during it."""
         for batch in todo:
             self._put(batch)
@@ -104,9 +179,14 @@ class Schedule:
         chosen = self._left.pop(number)
         self._runs_left -= len(chosen.wanted)
         scheduled, rest = chosen.split(runs)
-        self._in_work[number] = _InWork.of(scheduled)
+        self._begun(scheduled)
         if rest.wanted:
             self._put(rest)
+        return scheduled
+
+    def _begun(self, scheduled: Batch) -> Batch:
+        unreported = {scheduled.block.runs[position].sequence: position for position in scheduled.wanted}
+        self._in_work[scheduled.number] = scheduled, unreported
         return scheduled
 
     def _next(self) -> int | None:
@@ -114,7 +194,7 @@ class Schedule:
         if self.processes == 1:
             return next((number for number in self._left if number not in self._in_work), None)
         while self._offered:
-            runs, _, number = heapq.heappop(self._offered)
+            runs, number = heapq.heappop(self._offered)
             if number not in self._in_work and number in self._left and len(self._left[number].wanted) == -runs:
                 return number
         return None
@@ -126,7 +206,7 @@ class Schedule:
 
     def _offer(self, number: int) -> None:
         if number in self._left and number not in self._in_work:
-            heapq.heappush(self._offered, (-len(self._left[number].wanted), next(self._offers), number))
+            heapq.heappush(self._offered, (-len(self._left[number].wanted), number))
 
     def _runs(self) -> int:
         if self.processes == 1 or len(self._left) <= self.processes:
@@ -135,7 +215,7 @@ class Schedule:
 
     def note_finished(self, run: Run) -> None:
         """Take note of a finished run. The last run of a batch frees its process and its block."""
-        unreported = self._in_work[run.block].unreported
+        _, unreported = self._in_work[run.block]
         del unreported[run.sequence]
         if not unreported:
             del self._in_work[run.block]
@@ -148,33 +228,27 @@ class Schedule:
 
     def _taken_back(self, scheduled: Batch) -> Batch | None:
         """All remaining runs of the block, if some of this batch are unreported. They are no longer in progress."""
-        block = scheduled.number
-        in_work = self._in_work.get(block)
-        if in_work is None or not scheduled.wanted.keys() >= set(in_work.unreported.values()):
+        in_work = self._in_work.get(scheduled.number)
+        if in_work is None or not scheduled.wanted.keys() >= set(in_work[1].values()):
             return None  # it had reported all its runs; the block's runs in progress are another process's
-        del self._in_work[block]
-        batch = in_work.left
-        rest = self._left.pop(block, None)
-        if rest is None:
-            return batch
+        batch, unreported = self._in_work.pop(scheduled.number)
+        rest = self._left.pop(scheduled.number, batch._replace(wanted={}))
         self._runs_left -= len(rest.wanted)
-        return batch._replace(wanted=batch.wanted | rest.wanted)
+        return batch._replace(wanted={at: batch.wanted[at] for at in unreported.values()} | rest.wanted)
 
     def lost(self, scheduled: Batch) -> Batch | None:
         """The process of this batch is gone; its unreported runs are scheduled again. If that happened too often
         during one run, that run and all later ones of its block are given up: they count as in progress, and must be
         reported.
         """
-        block, whole = scheduled.number, self._taken_back(scheduled)
-        if whole is None:
+        if (whole := self._taken_back(scheduled)) is None:
             return None
-        at = block, min(whole.wanted)
-        self._losses[at] = self._losses.get(at, 0) + 1
-        if self._losses[at] < ATTEMPTS:
-            self._put(whole)
-            return None
-        self._in_work[block] = _InWork.of(whole)
-        return whole
+        at = scheduled.number, min(whole.wanted)
+        self._losses[at] += 1
+        if self._losses[at] == ATTEMPTS:
+            return self._begun(whole)
+        self._put(whole)
+        return None
 
     @property
     def ended(self) -> bool:

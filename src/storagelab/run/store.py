@@ -23,19 +23,15 @@ from storagelab.machine import processes
 from storagelab.machine.outputs import open_to_append
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
-from storagelab.run import opening
-from storagelab.run.damage import Shared, damaged, experiment_of_today, read_run, reason_of
+from storagelab.run import store_file
+from storagelab.run.store_file import RUN_COLUMNS, Shared, damaged, experiment_of_today, read_run, reason_of
 from storagelab.spec import foreign, named_files, reading
 from storagelab.version import __version__
 
 FILE_NAME = "experiment.sqlite"
 LOCK_FILE = ".lock"
 _ELSEWHERE = "keep the results in another folder with --results"
-_RUN_COLUMNS = (
-    "cell_id", "repetition", "attempt", "sequence", "block", "seed", "status", "reason", "started_at", "finished_at",
-    "wall_s", "levels", "config", "measurement",
-)  # fmt: skip
-_COLUMNS = ", ".join(_RUN_COLUMNS)
+_COLUMNS = ", ".join(RUN_COLUMNS)
 _READ = _COLUMNS.replace(
     "measurement",
     "iif(repetition > ? AND json_valid(measurement), json_remove(measurement, '$.series', "
@@ -50,9 +46,10 @@ _MOST_S = 1e9
 class Store:
     """An open store. Get one by `reading` or `writing`."""
 
-    def __init__(self, folder: Path, connection: opening.Connection, set_aside: Path | None = None) -> None:
+    def __init__(self, folder: Path, connection: store_file.Connection, set_aside: Path | None = None) -> None:
         """`set_aside` is the new place of a store that belonged to another spec and held no usable run."""
-        self.folder, self._connection, self.set_aside = folder, connection, set_aside
+        self.folder, self._file = folder, folder / FILE_NAME
+        self._connection, self.set_aside = connection, set_aside
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
@@ -72,11 +69,11 @@ class Store:
         if not os.path.lexists(file):
             raise NothingStored(folder)
         # Not opened read-only: after a kill during a write, the first reader must repair the file.
-        with contextlib.closing(opening.connect(file, "rw")) as connection:
-            if opening.is_empty(connection, file):
+        with contextlib.closing(store_file.connect(file, "rw")) as connection:
+            if store_file.is_empty(connection, file):
                 raise NothingStored(folder)
-            opening.check_made_by_us(connection, file)
-            opening.ask(connection, file, "PRAGMA query_only = ON")
+            store_file.check_made_by_us(connection, file)
+            store_file.ask(connection, file, "PRAGMA query_only = ON")
             yield cls(folder, connection)
 
     @classmethod
@@ -90,34 +87,41 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"{folder} can't be created: {error.strerror}\n  {_ELSEWHERE}") from error
+        file = folder / FILE_NAME
         with _exclusive(folder):
-            set_aside = _set_aside_failure(folder / FILE_NAME, experiment)
-            with contextlib.closing(opening.connect(folder / FILE_NAME, "rwc")) as connection:
-                file = folder / FILE_NAME
-                if opening.is_empty(connection, file):
-                    with opening.plain_errors(file):
+            set_aside = _set_aside_failure(folder, experiment)
+            with contextlib.closing(store_file.connect(file, "rwc")) as connection:
+                if store_file.is_empty(connection, file):
+                    with store_file.plain_errors(file):
                         _make(connection, experiment)
-                opening.check_made_by_us(connection, file)
-                _refuse_another(connection, file, experiment)
-                yield cls(folder, connection, set_aside)
+                store_file.check_made_by_us(connection, file)
+                store = cls(folder, connection, set_aside)
+                store.refuse_another(experiment)
+                yield store
 
     def check_whole(self) -> None:
         """Raises StoreError if SQLite finds a damaged page."""
-        opening.check_whole(self._connection, self.folder / FILE_NAME)
+        store_file.check_whole(self._connection, self._file)
 
     # --- using -------------------------------------------------------------------------------------------------------
 
     def experiment(self) -> Experiment:
-        """The experiment as it was first run."""
-        return _experiment(self._connection, self.folder / FILE_NAME)
+        """The experiment as it was first run. Raises StoreError."""
+        try:
+            return _checked(Experiment.model_validate(experiment_of_today(json.loads(self._only("experiment")))))
+        except SpecError as error:
+            wrong = f"{error.key}: {error.problem}"
+        except (ValueError, RecursionError) as error:
+            wrong = reason_of(error)
+        raise damaged(self._file, [f"its experiment: {wrong}"], None)
 
     def append(self, *runs: Run) -> None:
         """Write runs, all in one transaction. Raises StoreError if that fails or one of them is already stored."""
-        with opening.plain_errors(self.folder / FILE_NAME), self._connection:
+        with store_file.plain_errors(self._file), self._connection:
             for run in runs:
                 measurement = run.measurement
                 values = {
-                    **run.model_dump(include=set(_RUN_COLUMNS) - {"levels", "config", "measurement"}),
+                    **run.model_dump(include=set(RUN_COLUMNS) - {"levels", "config", "measurement"}),
                     "levels": json.dumps(run.levels),
                     "config": run.config.model_dump_json(),
                     "measurement": measurement.model_dump_json() if measurement else None,
@@ -135,18 +139,18 @@ class Store:
         Time series and waiting tasks make up most of a run; only the first `in_detail` repetitions include them.
         """
         shared: Shared = {}
-        with self._as_bytes(), opening.plain_errors(self.folder / FILE_NAME):
+        with self._as_bytes(), store_file.plain_errors(self._file):
             rows = self._connection.execute(f"SELECT {_READ} FROM run ORDER BY rowid", [in_detail])
-            read = [read_run(_RUN_COLUMNS, row, shared) for row in rows]
+            read = [read_run(row, shared) for row in rows]
         if lost := [one for one in read if isinstance(one, str)]:
-            raise damaged(self.folder / FILE_NAME, lost, len(read) - len(lost))
+            raise damaged(self._file, lost, len(read) - len(lost))
         return tuple(run for run in read if isinstance(run, Run))
 
     def salvage(self) -> tuple[tuple[Run, ...], list[str]]:
         """Every run that can still be read, and a description of what can't be. Changes nothing."""
         read = dict.fromkeys(self._rows_that_are_left())
         shared: Shared = {}
-        found = [read_run(_RUN_COLUMNS, row, shared) for row in read]
+        found = [read_run(row, shared) for row in read]
         lost = [one for one in found if isinstance(one, str)]
         with self._as_bytes():
             try:
@@ -157,19 +161,17 @@ class Store:
         return tuple(run for run in found if isinstance(run, Run)), lost
 
     def _rows_that_are_left(self) -> Iterator[tuple[Any, ...]]:
-        """Rows one by one by their number, skipping pages that can't be read."""
+        """Rows one by one by their number, skipping pages that can't be read; if the last row's number can't be, as
+        many as the file has space for.
+        """
+        last = self._file.stat().st_size // _LEAST_ROW_BYTES
         with self._as_bytes():
-            for number in range(1, self._last_number() + 1):
+            with contextlib.suppress(sqlite3.Error):
+                ((stored,),) = self._connection.execute("SELECT coalesce(max(rowid), 0) FROM run")
+                last = min(int(stored), last)
+            for number in range(1, last + 1):
                 with contextlib.suppress(sqlite3.Error):
                     yield from self._connection.execute(f"SELECT {_COLUMNS} FROM run WHERE rowid = ?", [number])
-
-    def _last_number(self) -> int:
-        """The last row's number, or as many rows as the file has space for."""
-        most = (self.folder / FILE_NAME).stat().st_size // _LEAST_ROW_BYTES
-        with contextlib.suppress(sqlite3.Error):
-            ((last,),) = self._connection.execute("SELECT coalesce(max(rowid), 0) FROM run")
-            return min(int(last), most)
-        return most
 
     @contextlib.contextmanager
     def _as_bytes(self) -> Iterator[None]:
@@ -182,7 +184,7 @@ class Store:
 
     def spec_text(self) -> str:
         """The spec as it was written. Raises StoreError."""
-        return str(_only_row(self._connection, self.folder / FILE_NAME, "spec_text"))
+        return str(self._only("spec_text"))
 
     def attempts(self) -> dict[tuple[str, int], tuple[int, str]]:
         """The stored runs: `{(cell_id, repetition): (latest attempt, its status)}`."""
@@ -200,23 +202,45 @@ class Store:
 
     def set_up_share(self) -> float | None:
         """The share of finished runs' time in which nothing counted; None before there are any."""
-        rows = self._rows(
+        ((counted_s, wall_s),) = self._rows(
             "SELECT sum(elapsed_s), sum(wall_s) FROM run WHERE status <> 'failed' "
             f"AND elapsed_s BETWEEN 0 AND wall_s AND wall_s BETWEEN 0 AND {_MOST_S}"
         )
-        ((counted_s, wall_s),) = rows
         return 1 - counted_s / wall_s if wall_s else None
 
     def would_be_set_aside(self, experiment: Experiment) -> bool:
         """Whether the store belongs to another spec and has no usable run."""
-        return _is_failure_of_another(self._connection, self.folder / FILE_NAME, experiment)
+        ((usable,),) = self._rows("SELECT count(*) FROM run WHERE status <> 'failed'")
+        stored = self.experiment()
+        same = (stored.sha256, stored.race) == (experiment.sha256, experiment.race)
+        return usable == 0 and not (same and not named_files.differences(stored.files, experiment.files))
 
     def refuse_another(self, experiment: Experiment) -> None:
         """Raises StoreError if runs of this experiment may not be added to those that are stored."""
-        _refuse_another(self._connection, self.folder / FILE_NAME, experiment)
+        stored = self.experiment()
+        if stored.sha256 != experiment.sha256 or named_files.differences(stored.files, experiment.files):
+            raise StoreChanged(self._file, stored, experiment)
+        if stored.race == experiment.race:
+            return
+        kind, options = "results of all repetitions, not of a race", ""
+        if stored.race is not None:
+            margin = f"{100 * stored.race.within:g}" if stored.race.within else ""
+            kind = f"a race with a margin of {margin} %" if margin else "a race without a margin"
+            options = " --find-best" + (f" --within {margin}%" if margin else "")
+        raise StoreError(
+            f"{self._file}: it holds {kind}\n  to continue it: storagelab run SPEC{options}\n  or keep the new results "
+            "elsewhere with --results: a race is never mixed with all repetitions"
+        )
 
     def _rows(self, statement: str) -> list[Any]:
-        return opening.ask(self._connection, self.folder / FILE_NAME, statement)
+        return store_file.ask(self._connection, self._file, statement)
+
+    def _only(self, column: str) -> Any:
+        """Of the experiment. Raises StoreError."""
+        rows = self._rows(f"SELECT {column} FROM experiment")
+        if len(rows) != 1:
+            raise damaged(self._file, [f"its experiment: is stored {len(rows)} times"], None)
+        return rows[0][0]
 
 
 # --- the file --------------------------------------------------------------------------------------------------------
@@ -225,20 +249,18 @@ class Store:
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
     """Hold the folder's lock file. The kernel releases the lock when its holder dies, however it dies."""
+    lock = folder / LOCK_FILE
     try:
-        file = open_to_append(folder / LOCK_FILE, within=folder)
+        file = open_to_append(lock, within=folder)
     except OSError as error:
         raise StoreError(f"{folder} is not writable: {LOCK_FILE}: {error.strerror}\n  {_ELSEWHERE}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = (
-                processes.holders_text(folder / LOCK_FILE)
-                or "one that can't be seen from here, such as on another machine"
-            )
+            unseen = "one that can't be seen from here, such as on another machine"
             raise StoreError(
-                f"another storagelab is running this experiment in {folder}: {holder}\n"
+                f"another storagelab is running this experiment in {folder}: {processes.holders_text(lock) or unseen}\n"
                 "  wait for it to end, or keep these results elsewhere with --results"
             ) from error
         except OSError as error:
@@ -246,64 +268,22 @@ def _exclusive(folder: Path) -> Iterator[None]:
         yield
 
 
-def _set_aside_failure(file: Path, experiment: Experiment) -> Path | None:
+def _set_aside_failure(folder: Path, experiment: Experiment) -> Path | None:
     """Move a store of another spec that has no usable run to the first free `FILE.failed-N`; returns where it is."""
-    if not file.is_file():
+    try:
+        with Store.reading(folder) as store:
+            if not store.would_be_set_aside(experiment):
+                return None
+    except NothingStored:
         return None
-    with contextlib.closing(opening.connect(file, "rw")) as connection:
-        if opening.is_empty(connection, file):
-            return None
-        opening.check_made_by_us(connection, file)
-        opening.check_whole(connection, file)
-        if not _is_failure_of_another(connection, file, experiment):
-            return None
-    numbers = itertools.count(1)
-    place = next(place for n in numbers if not (place := file.with_name(f"{file.name}.failed-{n}")).exists())
+    file = folder / FILE_NAME
+    places = (file.with_name(f"{file.name}.failed-{number}") for number in itertools.count(1))
+    place = next(place for place in places if not place.exists())
     try:
         file.rename(place)
     except OSError as error:
         raise StoreError(f"{file} can't be moved aside: {error.strerror}\n  {_ELSEWHERE}") from error
     return place
-
-
-def _is_failure_of_another(connection: opening.Connection, file: Path, experiment: Experiment) -> bool:
-    ((usable,),) = opening.ask(connection, file, "SELECT count(*) FROM run WHERE status <> 'failed'")
-    stored = _experiment(connection, file)
-    same = (stored.sha256, stored.race) == (experiment.sha256, experiment.race)
-    return usable == 0 and not (same and not named_files.differences(stored.files, experiment.files))
-
-
-def _refuse_another(connection: opening.Connection, file: Path, experiment: Experiment) -> None:
-    stored = _experiment(connection, file)
-    if stored.sha256 != experiment.sha256 or named_files.differences(stored.files, experiment.files):
-        raise StoreChanged(file, stored, experiment)
-    if stored.race != experiment.race:
-        kind, options = _kind_and_options(stored)
-        raise StoreError(
-            f"{file}: it holds {kind}\n  to continue it: storagelab run SPEC{options}\n  or keep the new results "
-            "elsewhere with --results: a race is never mixed with all repetitions"
-        )
-
-
-def _kind_and_options(experiment: Experiment) -> tuple[str, str]:
-    """What a store of the experiment holds, and the options that continue it."""
-    if experiment.race is None:
-        return "results of all repetitions, not of a race", ""
-    race = experiment.race
-    if not race.within:
-        return "a race without a margin", " --find-best"
-    margin = f"{100 * race.within:g}"
-    return f"a race with a margin of {margin} %", f" --find-best --within {margin}%"
-
-
-def _experiment(connection: opening.Connection, file: Path) -> Experiment:
-    text = _only_row(connection, file, "experiment")
-    try:
-        return _checked(Experiment.model_validate(experiment_of_today(json.loads(text))))
-    except SpecError as error:
-        raise damaged(file, [f"its experiment: {error.key}: {error.problem}"], None) from None
-    except (ValueError, RecursionError) as error:
-        raise damaged(file, [f"its experiment: {reason_of(error)}"], None) from None
 
 
 def _checked(experiment: Experiment) -> Experiment:
@@ -313,47 +293,23 @@ def _checked(experiment: Experiment) -> Experiment:
     the sizes of plans. Its cells are checked when the plan is made.
     """
     reading.refuse_odd_name(experiment.name.removesuffix(_SMALL_WORLDS))
+    listed = experiment.canonical.get("listed")
+    for names in listed.values() if isinstance(listed, dict) else [] if listed is None else [None]:
+        # `canonical` stores the order of names in addition to the spec's own keys, and specs are compared by it.
+        if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            raise SpecError("is no table of names in order", key="canonical.listed", hint="")
     tables = experiment.model_dump(include={"name", "question", "costly", "factors", "excludes"}, exclude_none=True)
-    listed = {name: _with_lists(value) for name, value in tables.items()}
-    for content in (listed, experiment.canonical, experiment.base):
+    for content in (json.loads(json.dumps(tables)), experiment.canonical, experiment.base):  # lists, as TOML has them
         foreign.refuse_odd_values(content)
-    _refuse_odd_order(experiment.canonical.get("listed"))
     if all(isinstance(experiment.base.get(table, {}), Mapping) for table in ("volumes", "drives")):
         reading.refuse_odd_places(experiment.base)
     return experiment
 
 
-def _with_lists(value: object) -> object:
-    """As TOML has it: with lists instead of tuples."""
-    match value:
-        case dict():
-            return {name: _with_lists(inside) for name, inside in value.items()}
-        case list() | tuple():
-            return [_with_lists(inside) for inside in value]
-    return value
-
-
-def _refuse_odd_order(listed: object) -> None:
-    """Refuses an impossible order of names: `canonical` stores it in addition to the spec's own keys, and specs are
-    compared by it.
-    """
-    match listed:
-        case None:
-            return
-        case dict() if all(isinstance(names, list) and _are_texts(names) for names in listed.values()):
-            return
-    raise SpecError("is no table of names in order", key="canonical.listed", hint="")
-
-
-def _are_texts(values: list[object]) -> bool:
-    return all(isinstance(value, str) for value in values)
-
-
-def _only_row(connection: opening.Connection, file: Path, column: str) -> Any:
-    rows = opening.ask(connection, file, f"SELECT {column} FROM experiment")
-    if len(rows) != 1:
-        raise damaged(file, [f"its experiment: is stored {len(rows)} times"], None)
-    return rows[0][0]
+def differences(one: Experiment, other: Experiment) -> list[str]:
+    """What differs between two specs and the files that they name, in words."""
+    changes = reading.differences(one.canonical, other.canonical)
+    return [*changes, *named_files.differences(one.files, other.files)]
 
 
 class NothingStored(StoreError):
@@ -367,9 +323,7 @@ class StoreChanged(StoreError):
     """The store holds results of another spec with the same name."""
 
     def __init__(self, file: Path, stored: Experiment, experiment: Experiment) -> None:
-        changes = reading.differences(stored.canonical, experiment.canonical)
-        changes += named_files.differences(stored.files, experiment.files)
-        listed = "".join(f"\n    {change}" for change in changes)
+        listed = "".join(f"\n    {change}" for change in differences(stored, experiment))
         super().__init__(
             f"{file}: it holds results of experiment {stored.name!r} with another spec{':' if listed else ''}{listed}\n"
             "  results of different specs or files are never mixed: give the spec a new name, or keep these results "
@@ -377,24 +331,20 @@ class StoreChanged(StoreError):
         )
 
 
-def _make(connection: opening.Connection, experiment: Experiment) -> None:
+def _make(connection: store_file.Connection, experiment: Experiment) -> None:
     """Writes the schema and the experiment in one transaction: a store is complete or absent."""
     connection.isolation_level = None
     connection.execute("BEGIN EXCLUSIVE")
-    for statement in opening.schema_statements():
+    for statement in store_file.schema_statements():
         connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {opening.SCHEMA_VERSION}")
-    connection.execute(f"PRAGMA application_id = {opening.APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {store_file.SCHEMA_VERSION}")
+    connection.execute(f"PRAGMA application_id = {store_file.APPLICATION_ID}")
     connection.execute(
         "INSERT INTO experiment VALUES (1, ?, ?, ?, ?, ?, ?)",
         [
-            experiment.name,
-            experiment.sha256,
-            experiment.text,
-            experiment.model_dump_json(),
-            datetime.now(UTC).isoformat(timespec="seconds"),
-            __version__,
+            experiment.name, experiment.sha256, experiment.text, experiment.model_dump_json(),
+            datetime.now(UTC).isoformat(timespec="seconds"), __version__,
         ],
-    )
+    )  # fmt: skip
     connection.execute("COMMIT")
     connection.isolation_level = "DEFERRED"

@@ -14,50 +14,47 @@ from storagelab.findings.raced import ROUNDS_OF_A_BUDGET, RaceState, race_state
 from storagelab.findings.times import TimedRun, timed
 from storagelab.model.measurement import Run, host_of
 from storagelab.model.plan import MOST_REPETITIONS, Experiment, Plan
-from storagelab.run.damage import damaged, reason_of
-from storagelab.run.store import FILE_NAME, Store
-from storagelab.spec import matrix, named_files, reading
+from storagelab.run.store import FILE_NAME, Store, differences
+from storagelab.run.store_file import damaged, reason_of
+from storagelab.spec import matrix, reading
 
 
-class Stored(NamedTuple):
+class Results(NamedTuple):
     folder: Path
     experiment: Experiment
     plan: Plan
     runs: tuple[Run, ...]
 
 
-def read(name: str, results: Path, *, whole: bool = False) -> Stored:
+def read(name: str, results: Path, *, whole: bool = False) -> Results:
     """What is stored of an experiment, found by its name or its spec file. If there are very many runs, only some
     are `in_detail`, unless `whole`. Raises StoreError, also for a damaged store.
     """
-    folder = _folder(name, results)
+    folder, spec = _found(name, results)
     file = folder / FILE_NAME
     with Store.reading(folder) as store:
-        experiment = store.experiment()
-        if _is_spec(name):
-            experiment = judged_as_in(experiment, reading.load(Path(name)))
+        experiment = store.experiment() if spec is None else judged_as_in(store.experiment(), spec)
         try:
             plan = _plan(experiment)
         except StoreError as error:
             raise damaged(file, [str(error)], len(store.runs())) from None
         fitting = of_plan(file, plan, store.runs(in_detail=math.inf if whole else plan.in_detail))
-    return Stored(folder, experiment, as_run(experiment, plan, fitting), fitting)
+    return Results(folder, experiment, as_run(experiment, plan, fitting), fitting)
 
 
-def salvage(name: str, results: Path) -> tuple[Stored, list[str]]:
+def salvage(name: str, results: Path) -> tuple[Results, list[str]]:
     """Reads what is left of a damaged store; returns it, with a description of what can't be read. Otherwise like
     `read`.
 
     If its experiment can't be read, use the stored text of the spec, else the file `name`. Raises StoreError if none of
     the three can be read.
     """
-    folder = _folder(name, results)
-    given = Path(name) if _is_spec(name) else None
+    folder, spec = _found(name, results)
     with Store.salvaging(folder) as store:
-        experiment, plan, lost = _experiment(store, given)
+        experiment, plan, lost = _experiment(store, spec)
         runs, lost_runs = store.salvage()
     fitting, strange = _of_plan(plan, runs)
-    return Stored(folder, experiment, as_run(experiment, plan, fitting), fitting), [*lost, *lost_runs, *strange]
+    return Results(folder, experiment, as_run(experiment, plan, fitting), fitting), [*lost, *lost_runs, *strange]
 
 
 def as_begun(experiment: Experiment, results: Path) -> Experiment:
@@ -82,19 +79,17 @@ def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:
     return experiment.model_copy(update=update)
 
 
-def _is_spec(name: str) -> bool:
-    return name.endswith(".toml") and Path(name).exists()
-
-
-def _folder(name: str, results: Path) -> Path:
-    folder = results / (reading.load(Path(name)).name if _is_spec(name) else name)
+def _found(name: str, results: Path) -> tuple[Path, Experiment | None]:
+    """The folder of an experiment, and the spec if `name` is its file."""
+    spec = reading.load(Path(name)) if name.endswith(".toml") and Path(name).exists() else None
+    folder = results / (name if spec is None else spec.name)
     if not folder.is_dir():
         known = sorted(place.name for place in results.glob("*") if place.is_dir())
         raise StoreError(
             f"{folder} does not exist: no experiment {folder.name!r} has been run here\n"
             f"  {'experiments with results: ' + ', '.join(known) if known else 'run one: storagelab run SPEC'}"
         )
-    return folder
+    return folder, spec
 
 
 def _plan(experiment: Experiment) -> Plan:
@@ -107,29 +102,25 @@ def _plan(experiment: Experiment) -> Plan:
         raise StoreError(f"its experiment: {reason_of(error)}") from None
 
 
-def _experiment(store: Store, given: Path | None) -> tuple[Experiment, Plan, list[str]]:
-    lost: list[str] = []
+def _experiment(store: Store, spec: Experiment | None) -> tuple[Experiment, Plan, list[str]]:
     try:
         experiment = store.experiment()
-        return experiment, _plan(experiment), lost
+        return experiment, _plan(experiment), []
     except StoreError as error:
-        lost.append(" ".join(str(error).split("\n")[:2]))
+        lost = [" ".join(str(error).split("\n")[:2])]
     try:
         experiment = reading.parse(store.spec_text(), f"{store.folder.name}.toml")
         return experiment, matrix.expand(experiment), lost
     except (StoreError, SpecError):
-        if given is None:
+        if spec is None:
             hint = "name its spec file instead: storagelab export --salvage FILE.toml"
             raise StoreError(f"{store.folder / FILE_NAME}: its experiment can't be read\n  {hint}") from None
-    experiment = reading.load(given)
-    return experiment, matrix.expand(experiment), lost
+    return spec, matrix.expand(spec), lost
 
 
 def as_run(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Plan:
     """The plan that these runs of an experiment followed; for a race, its rounds so far."""
-    if experiment.race is None:
-        return plan
-    return plan_of(experiment, runs)
+    return plan if experiment.race is None else plan_of(experiment, runs)
 
 
 def of_plan(file: Path, plan: Plan, runs: Sequence[Run]) -> tuple[Run, ...]:
@@ -143,33 +134,31 @@ def of_plan(file: Path, plan: Plan, runs: Sequence[Run]) -> tuple[Run, ...]:
 def _of_plan(plan: Plan, runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str]]:
     """The runs of the plan's cells, and a description of the runs that belong to none."""
     levels = {cell.cell_id: cell.levels for cell in plan.cells}
-    fitting = tuple(run for run in runs if levels.get(run.cell_id) == run.levels)
-    strange = [run for run in runs if levels.get(run.cell_id) != run.levels]
-    return fitting, [
-        f"run {run.cell_id[:40]}, repetition {run.repetition}: no cell of that name has its levels" for run in strange
+    return tuple(run for run in runs if levels.get(run.cell_id) == run.levels), [
+        f"run {run.cell_id[:40]}, repetition {run.repetition}: no cell of that name has its levels"
+        for run in runs
+        if levels.get(run.cell_id) != run.levels
     ]
 
 
 # --- campaigns of several hosts ---------------------------------------------------------------------------------------
 
 
-class Gathered(NamedTuple):
+class JointCampaign(NamedTuple):
     """One campaign, gathered from several; it has as many repetitions as all parts together."""
 
     experiment: Experiment
     runs: tuple[Run, ...]
 
 
-def gathered(parts: Sequence[Stored]) -> Gathered:
+def gathered(parts: Sequence[Results]) -> JointCampaign:
     """Joins parts into one campaign: the rounds of each part follow those of the part before. Raises StoreError if
     they can't be one campaign.
     """
     first, *others = parts
     for other in others:
-        changes = reading.differences(first.experiment.canonical, other.experiment.canonical)
-        changes += named_files.differences(first.experiment.files, other.experiment.files)
-        listed = "".join(f"\n    {change}" for change in changes if not change.startswith("seed: "))
-        if listed:
+        changes = differences(first.experiment, other.experiment)
+        if listed := "".join(f"\n    {change}" for change in changes if not change.startswith("seed: ")):
             raise StoreError(
                 f"{other.folder} has another spec than {first.folder}:{listed}\n  only their seeds may differ"
             )
@@ -191,44 +180,39 @@ def gathered(parts: Sequence[Stored]) -> Gathered:
     runs: list[Run] = []
     before = length = burnt_in = 0
     for part in parts:
-        runs += [
-            run.model_copy(
-                update={
-                    "repetition": run.repetition - burnt_in if run.burn_in else run.repetition + before,
-                    "sequence": run.sequence + length,
-                }
-            )
-            for run in part.runs
-        ]
+        for run in part.runs:
+            repetition = run.repetition - burnt_in if run.burn_in else run.repetition + before
+            runs.append(run.model_copy(update={"repetition": repetition, "sequence": run.sequence + length}))
         before += part.experiment.repetitions
         length += len(part.plan.runs)
         burnt_in += max((1 - run.repetition for run in part.plan.runs), default=0)
-    return Gathered(experiment, tuple(runs))
+    return JointCampaign(experiment, tuple(runs))
 
 
-def _check(part: Stored) -> None:
+def _check(part: Results) -> None:
     """Raises StoreError unless the part is a campaign of real servers that knows its host."""
+    measured = [run for run in part.runs if run.measurement is not None]
     if "/" in part.experiment.name:
-        raise StoreError(f"{part.folder} holds the small worlds of a race\n  gather measured campaigns")
-    if part.experiment.blocks > 1:
-        raise StoreError(
-            f"{part.folder} prepares levels several times, and hosts are not compared across preparations\n"
+        problem = "holds the small worlds of a race\n  gather measured campaigns"
+    elif part.experiment.blocks > 1:
+        problem = (
+            "prepares levels several times, and hosts are not compared across preparations\n"
             "  run each host's campaign by itself, with blocks left out"
         )
-    if part.experiment.race is not None:
-        raise StoreError(f"{part.folder} is a race, which is decided round by round on one host\n  run all repetitions")
-    measured = [run for run in part.runs if run.measurement is not None]
-    if any(run.config.simulated for run in part.runs):
-        raise StoreError(
-            f"{part.folder} is simulated: the same runs come out on every host\n  gather measured campaigns"
-        )
-    if not measured:
-        raise StoreError(f"{part.folder} has no run that was measured")
-    if not all(map(host_of, measured)):
-        raise StoreError(
-            f"{part.folder} doesn't say on which host it was made: a container has no permanent name\n"
+    elif part.experiment.race is not None:
+        problem = "is a race, which is decided round by round on one host\n  run all repetitions"
+    elif any(run.config.simulated for run in part.runs):
+        problem = "is simulated: the same runs come out on every host\n  gather measured campaigns"
+    elif not measured:
+        problem = "has no run that was measured"
+    elif not all(map(host_of, measured)):
+        problem = (
+            "doesn't say on which host it was made: a container has no permanent name\n"
             "  set STORAGELAB_HOST to the host's name before `storagelab run`"
         )
+    else:
+        return
+    raise StoreError(f"{part.folder} {problem}")
 
 
 # --- A race while it runs ---------------------------------------------------------------------------------------------
@@ -245,13 +229,14 @@ class Racing:
         tell: Callable[[RaceState], None] = lambda _: None,
     ) -> None:
         """Raises SpecError if the experiment can't be raced."""
-        hint = 'Set order = "randomised", or run it without a race.'
+        problem = ""
         if experiment.order == "cell-by-cell":
-            problem = "can't be raced: in the order cell-by-cell, layouts don't run in rounds, so none is ever behind"
-            raise SpecError(problem, file=experiment.source, key="order", hint=hint)
-        if experiment.order == "as-listed" and any(not cell.config.simulated for cell in whole(experiment, 1).cells):
-            problem = "can't be raced: measured layouts that run in the same order in every round are not judged"
-            raise SpecError(problem, file=experiment.source, key="order", hint=hint)
+            problem = "in the order cell-by-cell, layouts don't run in rounds, so none is ever behind"
+        elif experiment.order == "as-listed" and any(not cell.config.simulated for cell in whole(experiment, 1).cells):
+            problem = "measured layouts that run in the same order in every round are not judged"
+        if problem:
+            hint = 'Set order = "randomised", or run it without a race.'
+            raise SpecError(f"can't be raced: {problem}", file=experiment.source, key="order", hint=hint)
         self._experiment, self._budget_s, self.tell = experiment, budget_s, tell
         rounds = experiment.repetitions * (1 if budget_s is None else ROUNDS_OF_A_BUDGET)
         self._whole = whole(experiment, rounds)

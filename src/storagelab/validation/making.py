@@ -28,9 +28,9 @@ from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
 from storagelab.model.target import Preflight
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.run import loop, scheduling
+from storagelab.run.engine import preflight
 from storagelab.run.progress import RunProgress
 from storagelab.run.store import Store
-from storagelab.run.targets import preflight
 from storagelab.spec import matrix, reading
 from storagelab.validation.articles import Article, Published
 from storagelab.validation.quantities import Made, Missing, Simulated, needed, read_off

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from storagelab import screen
 from storagelab.capture import folder, taking
-from storagelab.capture.cost import cost_percent
-from storagelab.capture.model import Capture
+from storagelab.capture.folder import Capture
+from storagelab.capture.taking import cost_percent
 from storagelab.errors import SpecError
 from storagelab.machine.outputs import write_whole
 from storagelab.model.engines import ENGINES
@@ -42,7 +42,7 @@ def capture(target: str, length: str, output: Path, *, requests: bool, trace: bo
         raise SpecError(f"{ENGINES[server.engine].title} can't be captured yet", key="TARGET")
     watched = watched_of(server)
     try:
-        wanted = taking.Wanted(seconds, requests=requests, trace=trace)
+        wanted = taking.Window(seconds, requests=requests, trace=trace)
         cost = cost_percent(watched, wanted, turns, screen.say) if turns else None
         with _progress(seconds) as progress:
             manifest = taking.take(watched, output, wanted, progress)

@@ -182,7 +182,7 @@ def _place(name: str, results: Path) -> tuple[str, Path] | None:
     return None
 
 
-def _read(name: str, results: Path) -> stored.Stored:
+def _read(name: str, results: Path) -> stored.Results:
     return stored.read(*(_place(name, results) or (name, results)))
 
 

@@ -16,7 +16,7 @@ from storagelab.report.text.as_data import doctor_json, promises_json
 from storagelab.report.text.columns import print_paragraph
 from storagelab.report.words.secrets import masked
 from storagelab.run import contract
-from storagelab.run.targets import server_abilities
+from storagelab.run.engine import server_abilities
 from storagelab.spec import matrix, reading
 from storagelab.stopping import Interruptible
 from storagelab.verbs.planning import site_of

@@ -26,8 +26,8 @@ from storagelab.machine.outputs import write_whole
 from storagelab.report import writing
 from storagelab.report.text.profiles import print_cloud_disks, print_figures, print_profiles, print_sizing, print_title
 from storagelab.run import measuring
+from storagelab.run.engine import sweep
 from storagelab.run.measuring import FULL, QUICK, Effort, Kept
-from storagelab.run.targets import sweep
 from storagelab.spec import matrix, reading
 from storagelab.spec.units import parse_bytes
 from storagelab.stopping import Interruptible

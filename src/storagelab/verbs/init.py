@@ -261,7 +261,7 @@ def demo(results: Path) -> bool:
     file, text = results / f"{DEMO}.toml", experiments.text_of(DEMO)
     if not file.exists():
         results.mkdir(parents=True, exist_ok=True)
-        writing.write(file, text)
+        writing.write(file, text, elsewhere=" with --results")
     elif file.read_text("utf-8").partition("\n")[2] != text.partition("\n")[2]:
         raise SpecError("is not the quick start", file=file, hint=f"Run it (storagelab run {file}), or remove it.")
     return run.run(file, results, run.Asked())

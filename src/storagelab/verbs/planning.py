@@ -18,7 +18,7 @@ from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.target import Preflight, Tell
-from storagelab.run.targets import preflight
+from storagelab.run.engine import preflight
 from storagelab.spec import named_files
 from storagelab.volumes.folders import Site
 from storagelab.words.numbers import duration

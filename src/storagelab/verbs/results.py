@@ -86,7 +86,7 @@ def export(name: str, results: Path, format_: str, output: Path | None, fit: Fit
     writing.deliver(writing.render(format_, of.experiment, of.plan, of.runs, findings), output)
 
 
-def _salvaged(name: str, results: Path) -> stored.Stored:
+def _salvaged(name: str, results: Path) -> stored.Results:
     """Reads what is left of a damaged store, and reports what is lost."""
     of, lost = stored.salvage(name, results)
     screen.say(f"{len(of.runs)} runs can be read of the {len(of.plan.runs)} that the spec asks for")

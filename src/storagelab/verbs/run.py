@@ -17,10 +17,10 @@ from storagelab.model.plan import RACES_LOOK_FROM, Experiment, Plan, Race
 from storagelab.model.target import Preflight
 from storagelab.model.values import share_of
 from storagelab.run import loop, scheduling, stored
+from storagelab.run.engine import sweep, try_starting
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.scheduling import Batch
 from storagelab.run.store import FILE_NAME, NothingStored, Store
-from storagelab.run.targets import sweep, try_starting
 from storagelab.spec import against, matrix, named_files
 from storagelab.spec.units import parse_seconds
 from storagelab.stopping import Interruptible

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import pymysql
 
-from storagelab.capture.server import (
+from storagelab.capture.folder import (
     LOG,
     OTHER_FILES,
     TEMPORARY,
@@ -108,7 +108,7 @@ _DATA_FILE = re.compile(r"(?P<database>[^/]+)/(?P<table>[^/]+)\.(?:ibd|MAD|MAI|M
 
 
 class WatchedMariaDB:
-    """Implements `capture.server.Watched`."""
+    """Implements `capture.folder.Watched`."""
 
     engine: str = "mariadb"
 

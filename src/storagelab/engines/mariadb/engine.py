@@ -37,7 +37,7 @@ from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.run.engine import Engine
-from storagelab.run.one_run import Composed
+from storagelab.run.one_run import OneRun
 from storagelab.servers.attached import Decoys, dropping_leftovers, dsn_of
 from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Sessions, System, tables_of
 from storagelab.stopping import uninterrupted
@@ -137,9 +137,9 @@ class MariaDB(System[Connection]):
         )
 
 
-def opened(config: Config, site: Site) -> Composed[Connection]:
+def opened(config: Config, site: Site) -> OneRun[Connection]:
     """The run of a cell."""
-    return Composed(MariaDB(config, site))
+    return OneRun(MariaDB(config, site))
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:

@@ -44,7 +44,7 @@ from storagelab.model import prepared
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.run.engine import Engine
-from storagelab.run.one_run import Composed
+from storagelab.run.one_run import OneRun
 from storagelab.servers.attached import Decoys, dropping_leftovers
 from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Sessions, System, tables_of
 from storagelab.stopping import uninterrupted
@@ -149,13 +149,13 @@ class Postgres(System[Connection]):
         return counting(lambda: read_counters(own, own.info.server_version // 10_000))
 
 
-def opened(config: Config, site: Site) -> Composed[Connection]:
+def opened(config: Config, site: Site) -> OneRun[Connection]:
     """The run of a cell."""
     if not (config.target.attached and prepared.wanted(config)):
-        return Composed(Postgres(config, site))
+        return OneRun(Postgres(config, site))
     kept = TemplateDatabase(config, site)
     system = Postgres(config, site, kept)
-    return Composed(system, FromTemplateDatabase(system, kept))
+    return OneRun(system, FromTemplateDatabase(system, kept))
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:

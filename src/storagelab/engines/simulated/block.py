@@ -21,7 +21,7 @@ from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.model.target import Progress, State, Target
 from storagelab.profiles import Shelf
-from storagelab.run.states import drives_lost
+from storagelab.run.scheduling import drives_lost
 from storagelab.version import __version__
 from storagelab.volumes.folders import Site
 

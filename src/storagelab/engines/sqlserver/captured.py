@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from storagelab.capture.server import LOG, Count, Counters, CountKey, Thing, label_of
+from storagelab.capture.folder import LOG, Count, Counters, CountKey, Thing, label_of
 from storagelab.engines.sqlserver import connecting
 from storagelab.engines.sqlserver.meanings import MAJOR_2022
 from storagelab.errors import PreflightError

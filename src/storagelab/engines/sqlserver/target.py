@@ -46,7 +46,7 @@ from storagelab.engines.sqlserver.workload import NOW_US, TABLE
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
-from storagelab.run.one_run import Composed
+from storagelab.run.one_run import OneRun as Composed
 from storagelab.servers.attached import dropping_leftovers, key_of, quoting
 from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Reach, Sessions, System
 from storagelab.volumes.folders import Site

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from markupsafe import Markup
 
-from storagelab.capture.model import Capture
+from storagelab.capture.folder import Capture
 from storagelab.findings.beside import Beside
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.layers import TIP, legend_layout

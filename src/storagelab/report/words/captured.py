@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from storagelab.capture.model import Capture, CapturedObject, DeviceRow, IoRow
-from storagelab.capture.server import SYSTEM_SCHEMAS
+from storagelab.capture.folder import SYSTEM_SCHEMAS, Capture, CapturedObject, DeviceRow, IoRow
 from storagelab.model.engines import ENGINES
 from storagelab.report.words.table import Heading, Paper, Part, Table
 from storagelab.words import numbers

@@ -1,4 +1,4 @@
-"""Opens a store's file, which may come from anybody, and refuses what storagelab didn't write.
+"""A store's file, which may come from anybody: opens it, refuses what storagelab didn't write, and reads its rows.
 
 A database can contain code: views, triggers, generated columns, checks. So its schema must equal ours word for word
 before any table is read, and from then on SQLite allows only what storagelab asks. A statement may take only as many
@@ -8,19 +8,26 @@ steps as a store of that size needs. SQLite's defensive mode is on if Python can
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from storagelab.errors import StoreError
 from storagelab.machine import processes
-from storagelab.run.damage import damaged
+from storagelab.model.config import Config
+from storagelab.model.measurement import NO_TIME, Measurement, Run
+from storagelab.model.values import MOST
+from storagelab.model.workload import KINDS
+from storagelab.servers.durability import judged
 
 SCHEMA_VERSION = 3
 _READABLE = (1, 2, SCHEMA_VERSION)
@@ -75,8 +82,7 @@ def connect(file: Path, mode: str) -> Connection:
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.set_progress_handler(connection.take_steps, _STEPS_A_CALL)
         for name, on in _SETTINGS:
-            number = getattr(sqlite3, f"SQLITE_DBCONFIG_{name}", None)
-            if number is not None:  # Python 3.12 and later
+            if (number := getattr(sqlite3, f"SQLITE_DBCONFIG_{name}", None)) is not None:  # Python 3.12 and later
                 getattr(connection, "setconfig")(number, on)  # noqa: B009 - the types are those of 3.11
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0", "temp_store = MEMORY"):
             connection.execute(f"PRAGMA {setting}").close()
@@ -104,18 +110,14 @@ def _refuse_odd_file(file: Path, mode: str) -> None:
         )
     if facts.st_size > _SMALL_BYTES and facts.st_blocks * 512 < facts.st_size // _MOST_HOLLOW:
         raise StoreError(f"{file} is not a storagelab store: nearly all of it is holes\n  {_MOVE_IT}")
-    for beside in (file.with_name(f"{file.name}{end}") for end in ("-journal", "-wal", "-shm")):
-        _refuse_odd_journal(beside)
-
-
-def _refuse_odd_journal(file: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISREG(file.lstat().st_mode):
-            raise StoreError(f"{file} is no regular file, as SQLite's journals are\n  {_MOVE_IT}")
-        with file.open("rb") as content:
-            content.seek(max(0, os.fstat(content.fileno()).st_size - len(_JOURNAL_OF_SEVERAL)))
-            if content.read() == _JOURNAL_OF_SEVERAL:
-                raise StoreError(f"{file} names another file, which SQLite would delete\n  {_NOT_OURS}")
+    for journal in (file.with_name(f"{file.name}{end}") for end in ("-journal", "-wal", "-shm")):
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(journal.lstat().st_mode):
+                raise StoreError(f"{journal} is no regular file, as SQLite's journals are\n  {_MOVE_IT}")
+            with journal.open("rb") as content:
+                content.seek(max(0, os.fstat(content.fileno()).st_size - len(_JOURNAL_OF_SEVERAL)))
+                if content.read() == _JOURNAL_OF_SEVERAL:
+                    raise StoreError(f"{journal} names another file, which SQLite would delete\n  {_NOT_OURS}")
 
 
 def _unreadable(file: Path) -> StoreError:
@@ -166,15 +168,10 @@ def is_empty(connection: sqlite3.Connection, file: Path) -> bool:
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError as error:
-            if _begins_as_a_store(file):
-                raise damaged(file, [str(error)], None) from error
+            with file.open("rb") as content:  # the application number in its header survives most damage
+                if content.read(72)[68:] == APPLICATION_ID.to_bytes(4, "big"):
+                    raise damaged(file, [str(error)], None) from error
             raise StoreError(f"{file} is not a storagelab store: {error}\n  {_MOVE_IT}") from error
-
-
-def _begins_as_a_store(file: Path) -> bool:
-    """Whether the file is a storagelab store, by the application number in its header, which survives most damage."""
-    with file.open("rb") as content:
-        return content.read(72)[68:] == APPLICATION_ID.to_bytes(4, "big")
 
 
 def check_made_by_us(connection: Connection, file: Path) -> None:
@@ -230,25 +227,19 @@ def schema_statements() -> Iterator[str]:
             statement = ""
 
 
-_FUNCTIONS = {"coalesce", "count", "iif", "json_remove", "json_valid", "max", "sum"}
-_SETTINGS_ASKED = {"query_only", "quick_check"}
+_ALLOWED = {
+    sqlite3.SQLITE_READ: (0, {*_TABLES, "sqlite_master", "sqlite_schema"}),
+    sqlite3.SQLITE_INSERT: (0, {"run"}),
+    sqlite3.SQLITE_FUNCTION: (1, {"coalesce", "count", "iif", "json_remove", "json_valid", "max", "sum"}),
+    sqlite3.SQLITE_PRAGMA: (0, {"query_only", "quick_check"}),
+}
+"""What a statement may do, with which names: those in the first or second place of what SQLite says of it."""
 
 
-def _allowed(action: int, one: str | None, other: str | None, *_: object) -> int:
+def _allowed(action: int, *names: str | None) -> int:
     """SQLite asks this about everything that a statement would do, when the statement is prepared."""
-    match action:
-        case sqlite3.SQLITE_SELECT | sqlite3.SQLITE_TRANSACTION:
-            ok = True
-        case sqlite3.SQLITE_READ:
-            ok = one in (*_TABLES, "sqlite_master", "sqlite_schema")
-        case sqlite3.SQLITE_INSERT:
-            ok = one == "run"
-        case sqlite3.SQLITE_FUNCTION:
-            ok = other in _FUNCTIONS
-        case sqlite3.SQLITE_PRAGMA:
-            ok = one in _SETTINGS_ASKED
-        case _:
-            ok = False
+    place, known = _ALLOWED.get(action, (0, set()))
+    ok = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_TRANSACTION) or names[place] in known
     return sqlite3.SQLITE_OK if ok else sqlite3.SQLITE_DENY
 
 
@@ -263,3 +254,146 @@ def check_whole(connection: sqlite3.Connection, file: Path) -> None:
         raise damaged(file, [str(error)], None) from error
     if found != [("ok",)]:
         raise damaged(file, [line for (problem,) in found for line in str(problem).splitlines()], None)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+_LISTED = 5
+_SHOWN = 60
+_OUT_OF_BOUNDS = "is out of range"
+
+
+Shared = dict[object, Any]
+"""The configurations and levels of cells, and environments, by their texts: many runs share them."""
+
+
+RUN_COLUMNS = tuple(Run.model_fields)
+
+
+def read_run(row: Sequence[Any], shared: Shared) -> Run | str:
+    """A stored row (texts as text or bytes) as a value; or which run can't be read, and why.
+
+    A run in which no time passed counts as failed: nothing can be divided by it. All rows of one store use the same
+    `shared`.
+    """
+    fields = dict(zip(RUN_COLUMNS, row, strict=True))
+    try:
+        texts = {name: value.decode() if isinstance(value, bytes) else value for name, value in fields.items()}
+        run = _run_of(texts, shared)
+    except (ValueError, TypeError, RecursionError) as error:
+        which = f"run {_text(fields['cell_id'])}, repetition {_text(fields['repetition'])}"
+        return f"{which}: {reason_of(error)}"
+    if run.measurement is not None and run.measurement.elapsed_s <= 0 and run.status != "failed":
+        return run.model_copy(update={"status": "failed", "reason": "; ".join(filter(None, (run.reason, NO_TIME)))})
+    return run
+
+
+def _run_of(row: Mapping[str, Any], shared: Shared) -> Run:
+    key = row["config"], row["levels"]
+    config, levels = shared.get(key) or (_config(row["config"]), json.loads(row["levels"]))
+    measurement = _measurement(row["measurement"], config, shared) if row["measurement"] else None
+    run = Run(**{**row, "levels": levels, "config": config, "measurement": measurement})
+    shared[key] = run.config, run.levels
+    return run
+
+
+def _config(text: str) -> Config:
+    try:
+        return Config.model_validate(config_of_today(json.loads(text)))
+    except ValidationError as error:
+        raise ValueError(f"config.{reason_of(error)}") from None
+
+
+def _measurement(text: str, config: Config, shared: Shared) -> Measurement:
+    try:
+        measurement = Measurement.model_validate_json(measurement_of_today(text, config.workload.kind))
+    except ValueError as error:
+        raise ValueError(f"measurement: {reason_of(error)}") from None
+    # Not in the model: a target may return something that is not a number, which reports show as unknown.
+    for group, counters in measurement.counters.items():
+        for name, value in counters.items():
+            if abs(value) > MOST:
+                raise ValueError(f"measurement: counters.{group}.{name}: {_OUT_OF_BOUNDS}"[: 3 * _SHOWN])
+    environment = shared.setdefault(json.dumps(measurement.environment), measurement.environment)
+    durability = measurement.durability or judged(environment)  # earlier versions stored none
+    return measurement.model_copy(update={"environment": environment, "durability": durability})
+
+
+_WRONG = {
+    "missing": "is missing", "extra_forbidden": "is not known to this version", "json_invalid": "is not complete JSON",
+    "finite_number": _OUT_OF_BOUNDS, "greater_than_equal": _OUT_OF_BOUNDS, "less_than_equal": _OUT_OF_BOUNDS,
+}  # fmt: skip
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace")[:_SHOWN] if isinstance(value, bytes) else str(value)[:_SHOWN]
+
+
+def reason_of(error: Exception) -> str:
+    """What is wrong with a stored value: its place and its content."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))[:_SHOWN]
+        wrong = _WRONG.get(first["type"]) or f"can't be {repr(first['input'])[:_SHOWN]}"
+        return f"{place}: {wrong}" if place else wrong
+    return (str(error) or type(error).__name__)[: 3 * _SHOWN]
+
+
+def damaged(file: Path, lost: Sequence[str], readable: int | None) -> StoreError:
+    """The error for a damaged store: what can't be read, how many runs can be read (None: not tried), and the way
+    out.
+    """
+    listed = "".join(f"\n    {one}" for one in lost[:_LISTED])
+    more = f"\n    and {len(lost) - _LISTED} more" if len(lost) > _LISTED else ""
+    still = "export what can still be read:" if readable is None else f"{readable} runs can still be read; export them:"
+    return StoreError(
+        f"{file} is damaged:{listed}{more}\n  {still} `storagelab export --salvage {file.parent.name}`\n  nothing in "
+        "it has changed; to measure again, move it away"
+    )
+
+
+# --- what earlier versions stored -------------------------------------------------------------------------------------
+
+
+_KEYS = {name for member in KINDS.values() for name in member.model_fields}
+
+
+def config_of_today(config: Any) -> Any:
+    """A stored configuration with only the keys of its kind of workload."""
+    match config:
+        case {"workload": {"kind": "random-insert" | "sequential-insert" | "mixed" as named_kind, **keys}}:
+            kind = named_kind if keys.get("block_bytes") is None else "raw-io"
+            unused = _KEYS - KINDS[kind].model_fields.keys()
+            used = {name: value for name, value in keys.items() if name not in unused}
+            return {**config, "workload": {"kind": kind, **used}}
+    return config
+
+
+def measurement_of_today(text: str, kind: str) -> str:
+    """A stored measurement of a workload of that kind, with its work under the name of its unit."""
+    if KINDS[kind].raw_io:
+        measurement = json.loads(text)
+        match measurement:
+            case {"rows": int(requests)}:
+                return json.dumps({**measurement, "rows": None, "requests": requests})
+    return text
+
+
+def experiment_of_today(experiment: Any) -> Any:
+    """A stored experiment. A race of a kind that is gone, one for a good layout or one that began with small-scale
+    runs, is read as an experiment of all repetitions, most of them not made: its runs are shown, and only the layouts
+    that ran are compared. The hosts that were to share its rounds are left out: each run says where it was made. One
+    that says nothing of a balanced order goes on in rounds that were shuffled each by itself.
+    """
+    if not isinstance(experiment, dict):
+        return experiment
+    experiment = {"balanced": False, **{name: value for name, value in experiment.items() if name != "fleet"}}
+    match experiment:
+        case {"race": {"goal": "good"} | {"small": dict()}}:
+            judged_before = "a race of a kind that version 0.2.0 was the last to judge"
+            return {**experiment, "race": None, "judged_before": judged_before}
+        case {"race": dict(race)}:
+            kept = {name: value for name, value in race.items() if name not in ("small", "goal")}
+            return {**experiment, "race": kept}
+    return experiment
