@@ -47,9 +47,9 @@ class Elsewhere(Server):
         self.port = free_port()
         self._more = options
 
-    def _options(self) -> list[str]:
+    def _command(self) -> list[str]:
         return [
-            *super()._options(), "--skip-networking=OFF", "--bind-address=127.0.0.1", f"--port={self.port}",
+            *super()._command(), "--skip-networking=OFF", "--bind-address=127.0.0.1", f"--port={self.port}",
             *self._more,
         ]  # fmt: skip
 

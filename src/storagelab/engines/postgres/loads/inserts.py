@@ -8,6 +8,7 @@ arrival and the key in a separate B-tree: random keys hit the index, not the hea
 from __future__ import annotations
 
 import contextlib
+import re
 import zlib
 from collections.abc import Callable, Sequence
 
@@ -133,8 +134,9 @@ class Workers(ThreadedSessions[Connection]):
         return Loop(started_s=started_s, finished_s=finished_s, reads_done=int(done), reads_found=int(found))
 
     def _failed(self, error: Exception) -> str:
-        lost = any(worker.connection.broken for worker in self._workers if worker.error is error)
-        return f"a connection {'was lost' if lost else 'failed'}: {str(error).strip()}"
+        words = str(error).strip()
+        by_server = re.match(r"\w+:  ", words)  # with its severity, in whatever language
+        return f"a connection {'failed' if by_server else 'was lost'}: {words}"
 
     def settle(self) -> None:
         """Make each session report its counters now, not later by itself."""
