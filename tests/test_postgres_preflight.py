@@ -17,8 +17,8 @@ from storagelab.machine import unprivileged
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
 from storagelab.model.target import Preflight
-from storagelab.run.engine import check as every_engine_check
 from storagelab.run.engine import open_target
+from storagelab.run.engine import preflight as every_engine_check
 from storagelab.volumes.folders import Folders
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems and give folders away")
@@ -299,6 +299,6 @@ def test_runs_may_be_made_although_a_volume_seems_to_lack_space_and_the_plan_say
     error = refused(scratch, config)
     assert "--despite-space" in error.hint
     plan, site = plan_of(config), site_at(scratch)
-    report = every_engine_check(plan, site.model_copy(update={"despite_space": True}), allow_commands=False)
+    report = every_engine_check(None, plan, site.model_copy(update={"despite_space": True}), allow_commands=False)
     assert report.volumes[0].needed_bytes > report.volumes[0].free_bytes
     assert any("lacks space" in note and "--despite-space" in note for note in report.notes)

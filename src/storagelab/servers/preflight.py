@@ -26,7 +26,7 @@ from storagelab.volumes import places
 from storagelab.volumes.folders import Site
 
 
-class RunningServer(Frozen):
+class AttachedFacts(Frozen):
     """What a server that already runs is, and what its login may do. `process_owner` is the (uid, gid) it runs as, None
     if it does not run on this machine (or this is not Linux): then the kernel can't be asked about its sessions. Some
     engines also know the process's `pid`, and some count the I/O of each file.
@@ -54,7 +54,7 @@ class RunningServer(Frozen):
         return self.process_owner is not None
 
 
-F = TypeVar("F", bound=RunningServer)
+F = TypeVar("F", bound=AttachedFacts)
 _T = TypeVar("_T")
 Connect = Callable[[TargetConfig], AbstractContextManager[C]]
 """Connects to a running server. Raises PreflightError with its words, also for what goes wrong later."""
@@ -151,7 +151,7 @@ def by_cell(
     return {cell_id: one for cell_id, one in found.items() if one is not None}
 
 
-def needs_of_every_engine(facts: RunningServer, oldest: tuple[int, ...], connections: int) -> list[Need]:
+def needs_of_every_engine(facts: AttachedFacts, oldest: tuple[int, ...], connections: int) -> list[Need]:
     """That the server is not too old, and has room for a load's connections."""
     free = facts.max_connections - facts.open_connections
     too_old = f"storagelab measures {facts.title} {'.'.join(map(str, oldest))} and later"

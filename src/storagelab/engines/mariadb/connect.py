@@ -31,7 +31,7 @@ from storagelab.model.measurement import Check
 from storagelab.model.values import Frozen, Scalar
 from storagelab.servers.attached import dsn_of, key_of, quoting
 from storagelab.servers.interfaces import Reach, tables_of
-from storagelab.servers.preflight import RunningServer
+from storagelab.servers.preflight import AttachedFacts
 from storagelab.servers.private import PrivateServer
 from storagelab.servers.programs import environment
 from storagelab.servers.redact import hidden
@@ -414,7 +414,7 @@ class PrivateReach(MariaDBReach):
 class AttachedReach(MariaDBReach):
     """How to get to a server that already runs."""
 
-    def __init__(self, config: Config, site: Site, facts: RunningServer) -> None:
+    def __init__(self, config: Config, site: Site, facts: AttachedFacts) -> None:
         super().__init__(config, site)
         self._facts = facts
 

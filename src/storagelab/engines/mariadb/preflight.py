@@ -52,7 +52,7 @@ from storagelab.servers.attached import (
 )
 from storagelab.servers.interfaces import tables_of
 from storagelab.servers.objects import share_on
-from storagelab.servers.preflight import RunningServer, needs_of_every_engine
+from storagelab.servers.preflight import AttachedFacts, needs_of_every_engine
 from storagelab.servers.volume_checks import check_folder_for_server
 from storagelab.spec.units import parse_bytes
 from storagelab.volumes import places
@@ -137,7 +137,7 @@ class Grant(Frozen):
         return holds and not self.rights.isdisjoint({right, _EVERYTHING})
 
 
-class ServerFacts(RunningServer):
+class ServerFacts(AttachedFacts):
     """What a MariaDB or MySQL that already runs is, and what its login may do; its files are counted by its
     performance_schema.
     """
@@ -315,7 +315,7 @@ def _set_for_load(target: TargetConfig, own: Connection) -> list[str]:
     """The settings that our own sessions don't share with those of a load, as the server, the login or init_connect
     sets them.
     """
-    names = sorted(name for name, _ in ask(own, "SHOW SESSION VARIABLES") if name in GUARDED)
+    names = sorted(GUARDED & variables(own).keys())
     asking = f"SELECT {', '.join(f'@@session.{name}' for name in names)}"  # one row, as many may be barred
     with contextlib.closing(connect_to(address_of(target), "", autocommit=None)) as raw:
         pairs = zip(names, ask(raw, asking)[0], ask(own, asking)[0], strict=True)

@@ -28,7 +28,7 @@ from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
 from storagelab.servers.attached import dsn_of, key_of, quoting
 from storagelab.servers.interfaces import Reach, tables_of
-from storagelab.servers.preflight import RunningServer
+from storagelab.servers.preflight import AttachedFacts
 from storagelab.servers.private import PrivateServer
 from storagelab.servers.programs import environment, installation
 from storagelab.servers.redact import hidden
@@ -385,7 +385,7 @@ class PrivateReach(PostgresReach):
 class AttachedReach(PostgresReach):
     """How to get to a server that already runs; `database` is the load's own database there, if it has one."""
 
-    def __init__(self, config: Config, site: Site, facts: RunningServer, database: str = "") -> None:
+    def __init__(self, config: Config, site: Site, facts: AttachedFacts, database: str = "") -> None:
         super().__init__(config, site)
         self.database, self.major = database, facts.release[0]
         self.kernel_view, self._may_write_out = facts.on_this_machine, facts.may_write_out

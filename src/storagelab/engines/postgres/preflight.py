@@ -38,7 +38,7 @@ from storagelab.servers import preflight
 from storagelab.servers.attached import kept_by_load, owner_of, process_age_s, require, where
 from storagelab.servers.interfaces import tables_of
 from storagelab.servers.objects import share_on
-from storagelab.servers.preflight import RunningServer, needs_of_every_engine
+from storagelab.servers.preflight import AttachedFacts, needs_of_every_engine
 from storagelab.servers.volume_checks import check_folder_for_server
 from storagelab.spec.units import parse_bytes, parse_seconds
 from storagelab.volumes.folders import Site
@@ -91,7 +91,7 @@ def _deciding(connection: Connection) -> tuple[dict[str, str], str]:
 # --- running servers -------------------------------------------------------------------------------------------------
 
 
-class ServerFacts(RunningServer):
+class ServerFacts(AttachedFacts):
     """What a PostgreSQL that already runs is, and what its login may do."""
 
     superuser: bool
