@@ -30,12 +30,11 @@ from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Frozen, Scalar
 from storagelab.servers.attached import dsn_of, key_of, quoting
+from storagelab.servers.checks import AttachedFacts, read_back
 from storagelab.servers.interfaces import Reach, tables_of
-from storagelab.servers.preflight import AttachedFacts
 from storagelab.servers.private import PrivateServer
 from storagelab.servers.programs import environment
 from storagelab.servers.redact import hidden
-from storagelab.servers.settings import read_back
 from storagelab.volumes.folders import Site
 
 Connection: TypeAlias = PyMySQLConnection

@@ -40,7 +40,7 @@ from storagelab.model.plan import Plan
 from storagelab.model.target import Preflight
 from storagelab.model.values import Frozen, Scalar
 from storagelab.servers import cell_checks as checking
-from storagelab.servers import preflight
+from storagelab.servers import checks
 from storagelab.servers.attached import (
     holds_other_end,
     is_near,
@@ -50,9 +50,9 @@ from storagelab.servers.attached import (
     require,
     where,
 )
+from storagelab.servers.checks import AttachedFacts, needs_of_every_engine
 from storagelab.servers.interfaces import tables_of
 from storagelab.servers.objects import share_on
-from storagelab.servers.preflight import AttachedFacts, needs_of_every_engine
 from storagelab.servers.volume_checks import check_folder_for_server
 from storagelab.spec.units import parse_bytes
 from storagelab.volumes import places
@@ -86,14 +86,14 @@ def check(plan: Plan, site: Site) -> Preflight:
     notes = [_SEQUENTIAL_NOTE] if sequential else []
     notes += [_LEFT_NOTE.format(name=site.prefix)] if any(map(places.remote_paths, configs)) else []
     concerned = [cell for cell in plan.cells if concerns(cell.config.workload)]
-    rooms = preflight.by_cell(concerned, connect, _log_room_shown, _log_room_asked)
+    rooms = checks.by_cell(concerned, connect, _log_room_shown, _log_room_asked)
     return found.model_copy(update={"notes": (*found.notes, *notes), "log_rooms": rooms})
 
 
 def durability(config: Config) -> Durability:
     """What survives a crash of the cell's server."""
     asked = {setting_name(name): settings_text(value) for name, value in config.target.settings.items()}
-    return preflight.durability(config, asked, connect, _deciding, judge)
+    return checks.durability(config, asked, connect, _deciding, judge)
 
 
 def _deciding(connection: Connection) -> tuple[dict[str, str], str]:
@@ -361,7 +361,7 @@ def _size(config: Config, name: str, default: int) -> int:
         return default  # the server will decide; only the estimate is coarser
 
 
-CHECKS = preflight.Checks(
+CHECKS = checks.Checks(
     starter=STARTER,
     programs_folder=lambda programs: Path(programs.server).parent,
     bytes_on=_bytes_on,

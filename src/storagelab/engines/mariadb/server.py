@@ -19,9 +19,9 @@ from storagelab.machine.privileged import LOADS_CODE, RUNS_PROGRAM, by_value
 from storagelab.machine.unprivileged import as_server, give_to_server
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
+from storagelab.servers.checks import Pairs, Parser, did_you_mean
 from storagelab.servers.private import PrivateServer, Refusal, Settings, StartFailed, stop_process
 from storagelab.servers.programs import BIN_DIR, Programs, environment, installation, run, version_output
-from storagelab.servers.settings import Pairs, Parser, did_you_mean
 from storagelab.servers.starting import Starter
 from storagelab.servers.steps import SPARE_CONNECTIONS
 

@@ -34,11 +34,11 @@ from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.model.target import CheckpointCycle, Preflight
 from storagelab.servers import cell_checks as checking
-from storagelab.servers import preflight
+from storagelab.servers import checks
 from storagelab.servers.attached import kept_by_load, owner_of, process_age_s, require, where
+from storagelab.servers.checks import AttachedFacts, needs_of_every_engine
 from storagelab.servers.interfaces import tables_of
 from storagelab.servers.objects import share_on
-from storagelab.servers.preflight import AttachedFacts, needs_of_every_engine
 from storagelab.servers.volume_checks import check_folder_for_server
 from storagelab.spec.units import parse_bytes, parse_seconds
 from storagelab.volumes.folders import Site
@@ -73,14 +73,14 @@ def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     found = CHECKS.check(plan, site)
     concerned = [cell for cell in plan.cells if concerns(cell.config.workload)]
-    cycles = preflight.by_cell(concerned, connected, _cycle_shown, _cycle_asked)
+    cycles = checks.by_cell(concerned, connected, _cycle_shown, _cycle_asked)
     return found.model_copy(update={"cycles": cycles})
 
 
 def durability(config: Config) -> Durability:
     """What survives a crash of the cell's server."""
     asked = {name.lower(): settings_text(value) for name, value in config.target.settings.items()}
-    return preflight.durability(config, asked, connected, _deciding, judge)
+    return checks.durability(config, asked, connected, _deciding, judge)
 
 
 def _deciding(connection: Connection) -> tuple[dict[str, str], str]:
@@ -339,7 +339,7 @@ def _size(config: Config, name: str, default: int, unit_bytes: int) -> int:
         return default  # the server has accepted it already; only the estimate is coarser
 
 
-CHECKS = preflight.Checks(
+CHECKS = checks.Checks(
     starter=STARTER,
     programs_folder=lambda programs: Path(programs.folder),
     bytes_on=_bytes_on,

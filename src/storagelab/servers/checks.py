@@ -1,24 +1,30 @@
-"""The preflight of every engine with private and running servers: what is asked, in which order. Changes nothing."""
+"""What every engine with private and running servers checks in the same way: a plan's cells; settings, by the engine's
+own programs; and what a server shows of them. Changes nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from storagelab.errors import RunFailed
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.durability import Durability
+from storagelab.model.measurement import Check
 from storagelab.model.plan import Cell, Plan
 from storagelab.model.target import Preflight
-from storagelab.model.values import Frozen
+from storagelab.model.values import Frozen, Scalar
 from storagelab.servers import templates
 from storagelab.servers.attached import Need, enough_connections, quoting
 from storagelab.servers.cell_checks import Memory, by_how, check_generators, here, memory_notes
 from storagelab.servers.interfaces import C
+from storagelab.servers.private import P, Settings, changes, refuse_own
 from storagelab.servers.starting import Starter
 from storagelab.servers.steps import by_server
 from storagelab.servers.volume_checks import check_between_runs, check_place_names, volume_needs
@@ -159,3 +165,63 @@ def needs_of_every_engine(facts: AttachedFacts, oldest: tuple[int, ...], connect
         (facts.release >= oldest, f"the server is {facts.name}, which is too old", too_old),
         enough_connections(connections, free, "max_connections on the server"),
     ]
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+#
+# How an engine's own programs read settings, and what a server shows of them.
+
+
+Pairs = tuple[tuple[str, str], ...]
+"""Settings with the text of their values, in order."""
+
+
+@dataclass(frozen=True)
+class Parser(Generic[P]):
+    """How an engine's programs read settings; no database is made. `ask` makes them read these together, and returns
+    how they read them, to compare with later; it raises PreflightError with their words. `text` is a value's text,
+    `is_own` says which settings keep a private server private.
+    """
+
+    ask: Callable[[P, Pairs], Mapping[str, str]]
+    text: Callable[[Scalar], str]
+    is_own: Callable[[str], bool]
+
+    def check(self, programs: P, settings: Settings) -> dict[str, str]:
+        """How the programs read each setting, alone and all together: `{name: value}`. Raises PreflightError for the
+        first that they refuse.
+        """
+        refuse_own(settings, self.is_own)
+        asked = tuple((name, self.text(value)) for name, value in settings.items())
+        found = dict[str, str]()
+        for pairs in (*((pair,) for pair in asked), *([asked] if asked else [])):
+            found |= self.ask(programs, pairs)
+        return found
+
+    def accepts(self, programs: P, kinds: Sequence[Settings]) -> bool:
+        """Whether the programs take the settings of all these kinds, one after the other, at once."""
+        for settings in kinds:
+            refuse_own(settings, self.is_own)
+        given = tuple(changes(kinds, self.text))
+        with contextlib.suppress(PreflightError):
+            return not given or bool(self.ask(programs, given))
+        return False
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question, "Did you mean ...? ", with the known setting of the most similar spelling; empty if there is none."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"Did you mean {close[0]}? " if close else ""
+
+
+def read_back(
+    asked: Mapping[str, str], shown: Callable[[str, str], tuple[str, bool] | None], read_from: str
+) -> list[Check]:
+    """Compares each setting asked for with what the server shows of it: its value, and whether that is what was asked;
+    None if it does not show it.
+    """
+    checks = []
+    for name, text in sorted(asked.items()):
+        got, ok = shown(name, text) or ("nothing: the server does not show it", None)
+        checks.append(Check(name=f"target.settings.{name}", asked=text, got=got, ok=ok, read_from=read_from))
+    return checks
