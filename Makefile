@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 PIP_INSTALL := $(PIP) install --root-user-action=ignore
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal --durations 10 --durations-min 5
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --durations 10 --durations-min 5
 RUST_SOURCES := Cargo.toml Cargo.lock $(wildcard crates/*/Cargo.toml) $(shell find crates -name '*.rs')
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 

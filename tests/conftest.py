@@ -24,6 +24,10 @@ settings.register_profile("ci", deadline=None, print_blob=True)
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# What workers, and the programs that tests start, compile is kept for the next.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # A shell without job control starts background jobs that ignore Ctrl-C and Ctrl-\, and the programs that tests
 # interrupt inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -41,9 +45,13 @@ SLOW_FIXTURES = {"attached", "browser", "drawn_charts", "guest", "quick_guest", 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    patience_s: dict[Path, float] = {}
     for item in items:
         if not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("slow")
+        limit = item.get_closest_marker("timeout")
+        patience_s[item.path] = max(patience_s.get(item.path, 0), limit.args[0] if limit else 0)
+    items.sort(key=lambda item: -patience_s[item.path])  # a file that may take long begins first, beside the others
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,8 +1,9 @@
 """Shortcuts for tests that test something else.
 
 New databases of private servers are copies of one that the engine's own program made, which takes a tenth of the time.
-Tests of making databases request the fixture `fresh_databases`. Charts of reports stay blank: drawing one takes a tenth
-of a second, and a report has a dozen. Tests of drawings request `drawn_charts`.
+PostgreSQL's lacks template1, a third of its files. Tests of making databases request the fixture `fresh_databases`.
+Charts of reports stay blank: drawing one takes a tenth of a second, and a report has a dozen. Tests of drawings request
+`drawn_charts`.
 
 A process of its own takes the same shortcuts: `shortcuts.py FOLDER WORDS` is `storagelab WORDS`.
 """
@@ -26,6 +27,9 @@ MAKERS: dict[type[PrivateServer], Make] = {
     PostgresServer: PostgresServer._make_database,
     MariaDBServer: MariaDBServer._make_database,
 }
+DROP_TEMPLATE1 = """echo "UPDATE pg_database SET datistemplate = false WHERE datname = 'template1'
+DROP DATABASE template1" | "$0" --single -D "$1" postgres"""
+"""A script for a shell, whose words are the server's program and its folder."""
 DRAWING = {"to_svg": html.to_svg}
 BLANK = {"to_svg": lambda spec: "<svg></svg>"}
 
@@ -66,6 +70,8 @@ def copying(make: Make, templates: Path) -> Make:
                 log.symlink_to(server.log_folder)
         else:
             make(server)
+            if isinstance(server, PostgresServer):
+                server._run(["sh", "-c", DROP_TEMPLATE1, server.programs.program("postgres"), str(server.data_folder)])
             made = Path(tempfile.mkdtemp(dir=templates))
             for folder, part in ((server.data_folder, "data"), (server.log_folder, "log")):
                 (made / part).mkdir()

@@ -3,14 +3,15 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-ADDED = Path(__file__).resolve().parent / "added"
+COMMAND = Path(__file__).resolve().parent / "added" / "command.py"
 
 SPEC = """name = "added"
-repetitions = 2
+repetitions = 1
 [target]
 engine = "{engine}"
 [volumes.a]
@@ -26,15 +27,22 @@ LEDGER = (
 )
 
 
-def typed(folder: Path, *words: str, code: int = 0) -> str:
-    said = subprocess.run(
-        [sys.executable, str(ADDED / "command.py"), *words], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert said.returncode == code, said.stdout + said.stderr
-    return said.stdout + said.stderr
+@pytest.fixture(scope="module")
+def typed(templates) -> Iterator[Callable[..., str]]:
+    """Runs a command in a folder; returns what it said."""
+    command = [sys.executable, COMMAND, templates]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as lab:
+
+        def type_(folder: Path, *words: str, code: int = 0) -> str:
+            print(json.dumps([str(folder), words]), file=lab.stdin, flush=True)
+            ended, said = json.loads(lab.stdout.readline())
+            assert ended == code, said
+            return said
+
+        yield type_
 
 
-def exported(folder: Path) -> dict:
+def exported(typed: Callable[..., str], folder: Path) -> dict:
     typed(folder, "export", "added", "--format", "json", "-o", "added.json")
     return json.loads((folder / "added.json").read_text())
 
@@ -46,7 +54,7 @@ def test_the_files_of_the_test_are_no_files_of_storagelabs():
     assert not {"trickle.py", "ledger"} & names
 
 
-def test_a_load_is_in_the_reference_and_in_the_words_of_errors(scratch):
+def test_a_load_is_in_the_reference_and_in_the_words_of_errors(typed, scratch):
     assert '| `"trickle"` | Reads single rows of a small table. |' in typed(scratch, "keys")
     assert "| Bytes of a row's text, an even number. |" in typed(scratch, "keys")
     spec = scratch / "added.toml"
@@ -61,24 +69,24 @@ def test_a_load_is_in_the_reference_and_in_the_words_of_errors(scratch):
 
 
 @pytest.mark.slow
-def test_a_load_is_planned_run_reported_and_exported(scratch):
+def test_a_load_is_planned_run_reported_and_exported(typed, scratch):
     (scratch / "added.toml").write_text(TRICKLE)
     planned = typed(scratch, "plan", "added.toml")
     assert "trickle by pgbench" in planned
     assert "the data of trickle of width 8 takes about" in planned
     typed(scratch, "run", "added.toml")
     assert "width = 16" in typed(scratch, "report", "added", "--format", "md")
-    cells = exported(scratch)["cells"]
+    cells = exported(typed, scratch)["cells"]
     assert [cell["config"]["workload"]["kind"] for cell in cells] == ["trickle"] * 2
     assert all(run["rows"] > 0 for cell in cells for run in cell["runs"])
 
 
-def test_an_engine_is_planned_run_reported_and_exported(scratch):
+def test_an_engine_is_planned_run_reported_and_exported(typed, scratch):
     assert '"ledger"' in typed(scratch, "keys")
     (scratch / "added.toml").write_text(LEDGER)
     assert "Ledger 3." in typed(scratch, "plan", "added.toml")
     typed(scratch, "run", "added.toml")
     assert "2 data files" in typed(scratch, "report", "added", "--format", "md")
-    cells = exported(scratch)["cells"]
+    cells = exported(typed, scratch)["cells"]
     assert {cell["config"]["target"]["engine"] for cell in cells} == {"ledger"}
     assert all(run["rows"] == 100 for cell in cells for run in cell["runs"])

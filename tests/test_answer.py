@@ -280,7 +280,7 @@ def drawn_findings(draw) -> Drawn:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(drawn_findings())
 def test_any_experiment_is_answered_in_eight_rows_of_a_terminal_with_80_columns(drawn):
     check_the_lines_of(drawn)
@@ -309,7 +309,7 @@ def check_the_lines_of(drawn: Drawn) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(drawn_findings())
 def test_what_a_pattern_means_is_tied(drawn):
     for choice in answer(drawn.findings).choices:

@@ -146,7 +146,7 @@ def check_the_export(findings: Findings, found: Answer, document: dict[str, Any]
         assert of_choice["pick"]["cell_id"] == choice.pick.cell_id
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(shapes(most_runs=60))
 @example(
     Shape(
@@ -170,7 +170,7 @@ def test_no_figure_of_a_drawn_campaign_contradicts_another(shape: Shape) -> None
 
 @pytest.mark.slow
 @pytest.mark.campaign
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(shapes(most_runs=120))
 def test_nor_does_any_of_many_more(shape: Shape) -> None:
     check(drawn(shape))

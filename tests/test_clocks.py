@@ -6,12 +6,12 @@ import shutil
 import struct
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from real_mariadb import needs_mariadb
-from real_servers import left_behind, make_one_run, server_processes, site_at, small
+from real_servers import left_behind, make_one_run, open_folder, server_processes, site_at, small
 
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Run
@@ -21,7 +21,7 @@ from storagelab.servers.programs import environment
 from storagelab.watching.clocks import Clocks, Loop
 
 ENGINES = ["postgres", pytest.param("mariadb", marks=needs_mariadb)]
-NOT_SHORT = {"rows_per_connection": 15_000, "rows_per_transaction": 200}
+NOT_SHORT = {"connections": 2, "rows_per_connection": 15_000, "rows_per_transaction": 200}
 """A second and a half or so."""
 
 
@@ -42,16 +42,24 @@ def run_of(scratch: Path, engine: str, trouble: Callable[[], None], **changes) -
     return run
 
 
-@pytest.fixture
-def set_clock(scratch, monkeypatch) -> Callable[[float], None]:
-    """Shifts the clock of private servers started from now on by this many seconds; ours stays."""
-    library, shift = scratch / "shifted_clock.so", scratch / "shift"
+@pytest.fixture(scope="module")
+def library() -> Iterator[Path]:
+    """What shifts the clock of the programs that load it."""
     source = Path(__file__).with_name("shifted_clock.c")
     compiler = shutil.which("cc") or "gcc"
-    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    with open_folder() as folder:
+        made = folder / "shifted_clock.so"
+        subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(made), str(source)], check=True)
+        made.chmod(0o755)
+        yield made
+
+
+@pytest.fixture
+def set_clock(library, scratch, monkeypatch) -> Callable[[float], None]:
+    """Shifts the clock of private servers started from now on by this many seconds; ours stays."""
+    shift = scratch / "shift"
     shift.write_bytes(struct.pack("q", 0))
     shift.chmod(0o644)
-    library.chmod(0o755)
     theirs = {"LD_PRELOAD": str(library), "CLOCK_SHIFT_FILE": str(shift)}
     monkeypatch.setattr(private, "environment", lambda: environment() | theirs)
 

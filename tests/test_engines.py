@@ -20,7 +20,7 @@ def server(monkeypatch):
 
 def test_postgresql_and_sql_server_are_each_asked_about_their_own_cells(server, scratch):
     plan = plan_of(small(scratch), config(), config(layout={"data_files": 2}))
-    found = preflight(None, plan, site_at(scratch))  # type: ignore[arg-type]
+    found = preflight(plan, site_at(scratch))
     postgres, sqlserver = found.server.split("; ")
     assert postgres.startswith("PostgreSQL")
     assert sqlserver.startswith("SQL Server 2019")
@@ -32,7 +32,7 @@ def test_postgresql_and_sql_server_are_each_asked_about_their_own_cells(server, 
 def test_one_engine_that_can_not_run_its_cells_refuses_the_plan(server, scratch):
     plan = plan_of(small(scratch), config(between_runs={"drop_page_cache": True}))
     with pytest.raises(PreflightError, match="can't drop the page cache of another machine"):
-        preflight(None, plan, site_at(scratch))  # type: ignore[arg-type]
+        preflight(plan, site_at(scratch))
 
 
 def test_every_engine_of_a_plan_is_swept(server, scratch):
@@ -60,8 +60,8 @@ def test_every_engine_that_a_spec_may_name_stands_behind_the_seam(name):
 
 def test_a_plan_that_moves_files_between_volumes_of_one_device_says_that_it_separates_nothing(scratch):
     moved = plan_of(small(scratch, volumes=["a", "b"], log="a"), small(scratch, volumes=["a", "b"], log="b"))
-    notes = preflight(None, moved, site_at(scratch)).notes  # type: ignore[arg-type]
+    notes = preflight(moved, site_at(scratch)).notes
     assert any(f"volumes a ({scratch / 'a'}), b ({scratch / 'b'}) are on one device" in note for note in notes)
     stays = plan_of(small(scratch, volumes=["a", "b"]), small(scratch, volumes=["a", "b"], data_files=2))
-    notes = preflight(None, stays, site_at(scratch)).notes  # type: ignore[arg-type]
+    notes = preflight(stays, site_at(scratch)).notes
     assert not any("on one device" in note for note in notes)

@@ -24,7 +24,7 @@ root = pytest.mark.skipif(bool(throttled.why_not()), reason=throttled.why_not() 
 
 def checked(folder: Path, text: str = SPEC):
     experiment = parsed(folder, text)
-    return preflight(experiment, expand(experiment), site_at(folder))
+    return preflight(expand(experiment), site_at(folder))
 
 
 def ours(folder: Path) -> list[str]:

@@ -223,7 +223,7 @@ def test_commands_need_the_users_word(scratch):
     spec = raw_spec(scratch, 'check = "true"')
     experiment = parsed(scratch, spec)
     with pytest.raises(PreflightError, match="--allow-commands"):
-        preflight(experiment, expand(experiment), site_at(scratch))
+        preflight(expand(experiment), site_at(scratch))
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

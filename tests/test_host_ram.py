@@ -18,7 +18,7 @@ ONE_BLOCK = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")
 
 def look(*changes: tuple[str, str]) -> None:
     experiment = small(ONE_BLOCK, *changes)
-    preflight(experiment, expand(experiment), site_at(Path("lab")))
+    preflight(expand(experiment), site_at(Path("lab")))
 
 
 def test_the_map_is_that_of_the_user_guide_in_the_worst_case_and_smaller_for_whole_pages():

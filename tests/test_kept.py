@@ -75,9 +75,9 @@ def test_what_a_killed_campaign_left_is_swept_and_a_template_of_others_is_not(sc
     assert sweep(plan_of(config), site_at(scratch)) == [f"dropped database {name}, left on the server by a killed run"]
     assert made(attached) == []
     with connect(attached) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
         with pytest.raises(PreflightError, match=f"database {name} has a name that storagelab needs"):
-            preflight(None, plan_of(config), site_at(scratch))
+            preflight(plan_of(config), site_at(scratch))
         with pytest.raises(PreflightError, match="storagelab did not make it"):
             sweep(plan_of(config), site_at(scratch))
         assert ask(connection, "SELECT count(*) FROM pg_database WHERE datname = %s", name) == 1

@@ -6,11 +6,10 @@ import threading
 
 import pytest
 from real_mariadb import DATABASE, mariadb, needs_mariadb, running
-from real_servers import cell_of, left_behind, measure, plan_of, server_processes, site_at, started_elsewhere, until
+from real_servers import cell_of, left_behind, measure, plan_of, server_processes, site_at, until
 
 from storagelab.engines.mariadb.connect import ask
 from storagelab.engines.mariadb.engine import opened
-from storagelab.engines.mariadb.server import Server
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import temporary
 from storagelab.run.engine import preflight, sweep, try_starting
@@ -117,13 +116,6 @@ def test_after_kill_9_the_next_run_stops_the_server_that_was_left(scratch, monke
     assert [place for place in left_behind(scratch) if place != str(own)] == []
 
 
-def test_a_server_dies_with_the_process_that_started_it(scratch):
-    with started_elsewhere("mariadb", scratch) as starter:
-        assert server_processes(scratch) != []
-        starter.kill()
-    until(lambda: server_processes(scratch) == [])
-
-
 def test_a_folder_that_the_server_can_not_write_fails_the_set_up_in_its_words(scratch):
     with running(scratch / "s") as server:
         config = mariadb(scratch, dsn=server.socket_dsn, volumes=["a"])
@@ -147,7 +139,7 @@ def test_a_volume_that_is_not_writable_is_refused_by_key(scratch):
     config = mariadb(scratch)
     (scratch / "a").chmod(0o500)
     with pytest.raises(PreflightError, match="is not writable") as caught:
-        preflight(None, plan_of(config), site_at(scratch))
+        preflight(plan_of(config), site_at(scratch))
     assert caught.value.key == "volumes.a.path"
 
 
@@ -158,16 +150,3 @@ def test_a_server_that_does_not_start_is_found_out_before_anything_is_stored(scr
     assert caught.value.key == "target.settings"
     assert left_behind(scratch) == []
     assert os.listdir(scratch / "tmp") == []
-
-
-def test_an_interruption_amid_the_set_up_leaves_nothing_behind(scratch, monkeypatch):
-    start = Server.start
-
-    def interrupted(self):
-        start(self)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Server, "start", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        measure(mariadb(scratch), site_at(scratch))
-    assert left_behind(scratch) == []

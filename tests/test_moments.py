@@ -55,7 +55,7 @@ def test_objects_that_are_left_on_a_server_are_found(scratch):
         dsn = world.environment["STORAGELAB_BENCH_DSN"]
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute("CREATE SCHEMA storagelab_1")
-            connection.execute("CREATE DATABASE storagelab_2")
+            connection.execute("CREATE DATABASE storagelab_2 TEMPLATE template0")
         assert world.left() == ["schema storagelab_1", "database storagelab_2"]
 
 

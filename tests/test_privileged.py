@@ -58,7 +58,7 @@ def each(cases):
 def test_a_setting_that_gives_a_server_more_to_do_is_refused_by_key(scratch, engine, settings):
     config = small(scratch, engine=engine, settings=settings)
     with pytest.raises(PreflightError) as caught:
-        preflight(None, plan_of(config), site_at(scratch))
+        preflight(plan_of(config), site_at(scratch))
     (name,) = settings
     assert caught.value.key == f"target.settings.{name}"
     assert "makes the server" in caught.value.problem
@@ -77,13 +77,13 @@ def test_what_storagelab_sets_itself_stays_refused_with_its_own_reason(scratch, 
     config = small(scratch, engine=engine, settings={name: "/tmp/x"})
     for allowed in (False, True):
         with pytest.raises(PreflightError, match="storagelab itself sets it"):
-            preflight(None, plan_of(config), site_at(scratch), allow_commands=allowed)
+            preflight(plan_of(config), site_at(scratch), allow_commands=allowed)
 
 
 def test_levels_of_factors_are_looked_at_as_well(scratch):
     configs = [small(scratch), small(scratch, settings={"archive_command": "true"})]
     with pytest.raises(PreflightError, match="makes the server run a program"):
-        preflight(None, plan_of(*configs), site_at(scratch))
+        preflight(plan_of(*configs), site_at(scratch))
 
 
 SETTINGS = 'archive_mode = "on"\narchive_command = "touch {told}"\nlog_directory = "{told}"'
@@ -147,4 +147,4 @@ def test_no_program_is_started_that_somebody_else_may_have_put_there(typed, scra
 
 def test_the_folder_of_a_server_that_is_installed_needs_no_leave(scratch, postgres_bin_dirs):
     for folder in postgres_bin_dirs:
-        preflight(None, plan_of(small(scratch, bin_dir=str(folder))), site_at(scratch))
+        preflight(plan_of(small(scratch, bin_dir=str(folder))), site_at(scratch))

@@ -56,13 +56,13 @@ def test_postgresql_asks_its_operator_for_the_folders_and_measures_in_them(scrat
         config = elsewhere(small(scratch, dsn=server.conninfo), f"{name}/data")
         plan = plan_of(config, elsewhere(config, f"{name}/data", data_files=3))
         with pytest.raises(PreflightError, match="the server sees no folder") as caught:
-            preflight(None, plan, site_at(scratch))
+            preflight(plan, site_at(scratch))
         assert caught.value.key == "volumes.far.path"
         step = operators_step(caught.value.hint)
         assert step.endswith("/storagelab-data-file-{0001..0003}")
         subprocess.run(["bash", "-c", step], check=True)
 
-        found = preflight(None, plan, site_at(scratch))
+        found = preflight(plan, site_at(scratch))
         assert (found.volumes[0].device, found.volumes[0].free_bytes) == ("on the server", None)
         assert places.NOTE in found.notes
         measured = measure(config, site_at(scratch))
@@ -106,7 +106,7 @@ def test_what_a_killed_run_left_in_an_operators_folders_is_swept(scratch):
 def test_mariadb_makes_its_folder_itself_and_leaves_it_empty(scratch, far):
     with real_mariadb.running(scratch / "server") as server:
         config = elsewhere(small(scratch, engine="mariadb", dsn=server.socket_dsn), far)
-        found = preflight(None, plan_of(config), site_at(scratch))
+        found = preflight(plan_of(config), site_at(scratch))
         assert found.volumes[0].device == "on the server"
         assert any("leaves one empty folder named storagelab_0badcafe" in note for note in found.notes)
         measured = measure(config, site_at(scratch))

@@ -151,7 +151,7 @@ def test_every_ready_made_spec_that_is_simulated_passes_its_checks(file):
     experiment = load(file)
     plan = expand(experiment)
     if all(cell.config.simulated for cell in plan.cells):
-        assert preflight(experiment, plan, site_at(file.parent)).server.startswith("simulated")
+        assert preflight(plan, site_at(file.parent)).server.startswith("simulated")
 
 
 def test_a_scenario_that_is_none_is_refused_with_its_place():

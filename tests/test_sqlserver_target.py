@@ -318,7 +318,7 @@ def test_every_statement_that_is_sent_is_t_sql(monkeypatch, kind):
     }  # fmt: skip
     with recorded() as running:
         monkeypatch.setenv("STORAGELAB_TESTED", running.dsn())
-        preflight(None, plan_of(config()), site())
+        preflight(plan_of(config()), site())
         load = {"kind": kind, "connections": 4, **({"read_fraction": 0.25} if kind == "mixed" else {})}
         measure(config(target={"settings": settings}, workload=load, layout={"data_files": 3}))
         sweep(plan_of(config()), site())
@@ -343,7 +343,7 @@ def test_every_statement_that_is_sent_is_t_sql(monkeypatch, kind):
 def test_a_live_server_runs_a_small_layout():
     one = config(target={"dsn_env": GIVEN}, volumes={}, layout={"data_files": 2})
     where = site().model_copy(update={"identity": secrets.token_hex(4)})
-    preflight(None, plan_of(one), where)
+    preflight(plan_of(one), where)
     measured = measure(one, where=where)
     assert measured.rows == 1500
     assert [check for check in measured.checks if check.ok is False] == []

@@ -134,7 +134,7 @@ def test_postgresql_is_measured_in_a_folder_of_roots(closed, umask):
     try:
         config = small(closed, volumes=["a", "b"], data=["a", "b"], data_files=2, log="b")
         (closed / "a").chmod(0o700)
-        preflight(None, plan_of(config), site_at(closed))
+        preflight(plan_of(config), site_at(closed))
         measured = measure(config, site_at(closed))
     finally:
         os.umask(before)

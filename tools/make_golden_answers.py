@@ -117,7 +117,7 @@ def refused_world(changes: list[tuple[str, str]]) -> str:
         text = text.replace(old, new)
     try:
         experiment = reading.parse(text, "x.toml")
-        preflight(experiment, expand(experiment), site_at(Path()))
+        preflight(expand(experiment), site_at(Path()))
     except StoragelabError as error:
         return " ".join(str(error).split()).removeprefix("x.toml: ")
     raise SystemExit(f"is not refused: {changes}")

@@ -1,7 +1,8 @@
 """storagelab's command line, with the files beside this one as if they stood in storagelab's own folders.
 
-    python command.py WORDS...     what `storagelab WORDS...` does
-    python command.py keys         the reference of the keys of [workload]
+`command.py TEMPLATES` takes the shortcuts of other tests. It reads a folder and words from lines of JSON, and answers
+with the exit code and what was said: of `storagelab WORDS...`, or for "keys", of the reference of the keys of
+[workload]. Each runs in a process of its own, which has loaded everything already.
 
 Files of loads are found by themselves. An engine takes one line where engines are listed.
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.util
+import json
+import pkgutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -39,15 +42,24 @@ def main() -> None:
 
     engines.__path__.append(str(HERE / "engines"))
     of_postgres.__path__.append(str(HERE / "of_postgres"))
-    if sys.argv[1:] == ["keys"]:
-        sys.path.append(str(HERE.parent.parent / "tools"))
-        import make_docs
+    sys.path += [str(HERE.parent), str(HERE.parent.parent), str(HERE.parent.parent / "tools")]
+    import make_docs
+    import shortcuts
 
-        sys.stdout.write(make_docs.keys_of_table("workload") + make_docs.keys_of_table("target"))
-        return
-    from storagelab.__main__ import main as command
+    from bench.fuzz import Said, in_process
+    from storagelab import verbs
 
-    command()
+    shortcuts.take(Path(sys.argv[1]))
+    for module in pkgutil.iter_modules(verbs.__path__):
+        importlib.import_module(f"storagelab.verbs.{module.name}")
+    for line in sys.stdin:
+        folder, words = json.loads(line)
+        if words == ["keys"]:
+            said = Said(0, make_docs.keys_of_table("workload"), make_docs.keys_of_table("target"))
+        else:
+            said = in_process(words, Path(folder))
+        sys.stdout.write(json.dumps([said.code, said.out + said.err]) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ class _Suite:
         """Yields promises as they are judged. Makes nothing on the server before the first one is kept."""
         self.say("looking at the server")
         try:
-            found = preflight(self.experiment, self.plan, self.site)
+            found = preflight(self.plan, self.site)
             before = self.probe.inventory(self.target)
         except StoragelabError as error:
             yield Promise(name=p.REACHED, state="fail", detail=str(error))
@@ -191,7 +191,7 @@ class _Suite:
         """
         there = self.probe.inventory(self.target)
         tries: dict[str, Callable[[], object]] = {
-            "the checks before a run": lambda: preflight(self.experiment, self.plan, self.site),
+            "the checks before a run": lambda: preflight(self.plan, self.site),
             "cleaning up": lambda: sweep(self.plan, self.site),
             "a run": lambda: self._set_up_only(self.plan.cells[0]),
         }
@@ -256,7 +256,7 @@ class _Suite:
             "workload": {**load, "connections": 2, "duration_s": 1.0},
         })  # fmt: skip
         cell = Cell(cell_id="c01", levels={"workload.kind": load["kind"]}, config=config)
-        preflight(self.experiment, Plan(cells=(cell,), runs=()), self.site)
+        preflight(Plan(cells=(cell,), runs=()), self.site)
         before = contents()
         outcome = self._run(cell)
         return outcome.reason if contents() == before else "it changed tables that are not storagelab's"

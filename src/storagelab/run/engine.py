@@ -19,7 +19,7 @@ from storagelab.machine.privileged import privileged_settings, refuse
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.durability import Durability
 from storagelab.model.engines import KINDS_OF_ENGINE
-from storagelab.model.plan import Experiment, Plan, PlannedBlock, PlannedRun
+from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
 from storagelab.model.prepared import distinct
 from storagelab.model.target import Block, Preflight, State, Target, Tell, reporting_to
 from storagelab.model.values import Scalar
@@ -107,14 +107,7 @@ def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
     return opening(config, site)
 
 
-def preflight(
-    experiment: Experiment,  # noqa: ARG001 - other engines may ask it
-    plan: Plan,
-    site: Site,
-    *,
-    allow_commands: bool = False,
-    tell: Tell | None = None,
-) -> Preflight:
+def preflight(plan: Plan, site: Site, *, allow_commands: bool = False, tell: Tell | None = None) -> Preflight:
     """Make every check that changes nothing, for all cells. Raises PreflightError.
 
     `allow_commands` lets settings run programs, load code and use other folders; such settings are noted. `tell`

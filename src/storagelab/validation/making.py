@@ -248,7 +248,7 @@ def _planned(article: Article, asked: Asked) -> Planned | Absent:
     found = None
     if trimmed.runs:
         try:
-            found = preflight(experiment, trimmed, site)
+            found = preflight(trimmed, site)
         except PreflightError as error:
             raise error.of(file) from error
     return Planned(article, experiment, trimmed, groups, absent, site, found)

@@ -49,7 +49,7 @@ def site_of(experiment: Experiment, folder: Path, *, despite_space: bool = False
 def look_at(experiment: Experiment, expanded: Plan, site: Site, allow_commands: bool) -> Preflight:
     try:
         with saying_how_far() as tell:
-            return preflight(experiment, expanded, site, allow_commands=allow_commands, tell=tell)
+            return preflight(expanded, site, allow_commands=allow_commands, tell=tell)
     except PreflightError as error:
         raise error.of(experiment.source) from error
 
