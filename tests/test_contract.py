@@ -193,9 +193,10 @@ def test_the_right_password_is_never_shown_whatever_the_server_repeats(monkeypat
 
 
 def test_an_engine_that_drops_what_is_not_its_own_is_found_out(server, monkeypatch):
-    monkeypatch.setattr(
-        Tables, "_made_before", lambda self, _: ([], [self.prefix], []) if _has(_, self.prefix) else ([], [], [])
-    )
+    def made(self, own):
+        return {"database": [], "schema": [self.prefix] if _has(own, self.prefix) else [], "tablespace": []}
+
+    monkeypatch.setattr(Tables, "_made_before", made)
     detail = broken(tried(server))[promises.FOREIGN_REFUSED]
     assert "did not refuse it" in detail
 
