@@ -10,9 +10,8 @@ from urllib.parse import quote
 import pytest
 from real_servers import free_port, small
 
-from storagelab.engines.mariadb.connecting import ask
-from storagelab.engines.mariadb.server import Server
-from storagelab.engines.mariadb.settings import find_binaries
+from storagelab.engines.mariadb.connect import ask
+from storagelab.engines.mariadb.server import Server, find_binaries
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 
@@ -48,9 +47,9 @@ class Elsewhere(Server):
         self.port = free_port()
         self._more = options
 
-    def _options(self) -> list[str]:
+    def _command(self) -> list[str]:
         return [
-            *super()._options(), "--skip-networking=OFF", "--bind-address=127.0.0.1", f"--port={self.port}",
+            *super()._command(), "--skip-networking=OFF", "--bind-address=127.0.0.1", f"--port={self.port}",
             *self._more,
         ]  # fmt: skip
 

@@ -22,9 +22,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from storagelab.engines.postgres.connecting import connect_private
-from storagelab.engines.postgres.server import Server
-from storagelab.engines.postgres.settings import find_binaries
+from storagelab.engines.postgres.connect import connect_private
+from storagelab.engines.postgres.server import Server, find_binaries
 from storagelab.machine.rights import give_to_server
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement, Run
@@ -173,8 +172,7 @@ def started_elsewhere(engine: str, folder: Path) -> Iterator[subprocess.Popen[by
     code = f"""if True:
         import sys, time
         from pathlib import Path
-        from storagelab.engines.{engine}.settings import find_binaries
-        from storagelab.engines.{engine}.server import Server
+        from storagelab.engines.{engine}.server import Server, find_binaries
         folder = Path(sys.argv[1])
         Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings={{}}).start()
         print("started", flush=True)

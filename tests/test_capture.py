@@ -23,8 +23,8 @@ from storagelab.capture import folder, taking
 from storagelab.capture.attribution import Attribution, File, Files, Iolog, kernel_device
 from storagelab.capture.folder import Thing
 from storagelab.capture.tracing import _FORM, READ, NoTracing, open_tracefs
-from storagelab.engines.mariadb.captured import watched as watched_mariadb
-from storagelab.engines.postgres.captured import watched as watched_postgres
+from storagelab.engines.mariadb.capture import watched as watched_mariadb
+from storagelab.engines.postgres.capture import watched as watched_postgres
 from storagelab.engines.sqlserver.captured import watched as watched_sqlserver
 from storagelab.errors import PreflightError
 from storagelab.run.contract import target_of

@@ -23,9 +23,8 @@ from real_servers import (
     until,
 )
 
-from storagelab.engines.postgres import server, settings
-from storagelab.engines.postgres.server import Server, stop_orphan
-from storagelab.engines.postgres.settings import check_settings, find_binaries
+from storagelab.engines.postgres import server
+from storagelab.engines.postgres.server import PARSER, Server, _ask_parser, find_binaries, stop_orphan
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import temporary
 from storagelab.machine.rights import unprivileged
@@ -232,14 +231,14 @@ def test_a_log_is_cut_to_its_last_lines(scratch):
 def test_the_servers_own_parser_says_what_a_setting_means_in_base_units(postgres_bin_dirs):
     asked = {"shared_buffers": "64MB", "wal_compression": True, "checkpoint_timeout": "2min", "random_page_cost": 1.5}
     for folder in postgres_bin_dirs:
-        found = check_settings(find_binaries(str(folder)), asked)
+        found = PARSER.check(find_binaries(str(folder)), asked)
         assert found.pop("wal_compression") in ("pglz", "on")
         assert found == {"shared_buffers": "8192", "checkpoint_timeout": "120", "random_page_cost": "1.5"}
 
 
 def test_two_spellings_of_one_value_are_one_value():
     spellings = ["64MB", "65536kB", "8192"]
-    assert {check_settings(find_binaries(None), {"shared_buffers": text})["shared_buffers"] for text in spellings} == {
+    assert {PARSER.check(find_binaries(None), {"shared_buffers": text})["shared_buffers"] for text in spellings} == {
         "8192"
     }
 
@@ -259,20 +258,20 @@ def test_two_spellings_of_one_value_are_one_value():
 )
 def test_a_wrong_setting_is_refused_by_key_with_the_servers_words(name, value, words):
     with pytest.raises(PreflightError, match=words) as caught:
-        check_settings(find_binaries(None), {"work_mem": "4MB", name: value})
+        PARSER.check(find_binaries(None), {"work_mem": "4MB", name: value})
     assert caught.value.key == f"target.settings.{name}"
 
 
 @pytest.mark.parametrize("name", ["listen_addresses", "unix_socket_directories", "data_directory", "Listen_Addresses"])
 def test_what_keeps_a_server_private_can_not_be_set(name):
     with pytest.raises(PreflightError, match="storagelab itself sets it") as caught:
-        check_settings(find_binaries(None), {name: "*"})
+        PARSER.check(find_binaries(None), {name: "*"})
     assert caught.value.key == f"target.settings.{name}"
 
 
 def test_checking_settings_leaves_nothing_behind(scratch):
-    settings._ask_parser.cache_clear()
-    check_settings(find_binaries(None), {"shared_buffers": "64MB"})
+    _ask_parser.cache_clear()
+    PARSER.check(find_binaries(None), {"shared_buffers": "64MB"})
     assert list((scratch / "tmp").iterdir()) == []
 
 

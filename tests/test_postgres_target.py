@@ -12,7 +12,7 @@ import pytest
 from real_mariadb import needs_mariadb
 from real_servers import ROWS, ask, cell_of, connect, got, left_behind, measure, run_of, server_folders, site_at, small
 
-from storagelab.engines.mariadb.known import DECIDING
+from storagelab.engines.mariadb.meanings import DECIDING
 from storagelab.engines.mariadb.server import Server as MariaDBServer
 from storagelab.engines.postgres.engine import opened
 from storagelab.engines.postgres.server import Server

@@ -11,7 +11,6 @@ from storagelab.errors import RunFailed
 from storagelab.servers.interfaces import REPORT_ROWS, rows_per_report
 
 SCHEMA = "storagelab_0badcafe"
-GATE = 4711
 
 
 class Loaded:
@@ -23,10 +22,7 @@ class Loaded:
         self.own = connect(server)
         self.layout = Tables(config, site_at(scratch).prefix, None)
         self.layout.create(self.own)
-        self.workers = Workers(
-            lambda: connect(server, application_name="storagelab 0"), config.workload, SCHEMA, self.own, GATE,
-            lambda: self.layout.count_rows(self.own),
-        )  # fmt: skip
+        self.workers = Workers(lambda: connect(server, application_name="storagelab 0"), self.layout, self.own, 1)
 
     def run(self):
         self.workers.open()
@@ -99,7 +95,8 @@ def test_the_loop_runs_inside_the_server_as_one_call(load):
         "SELECT query, wait_event FROM pg_stat_activity WHERE pid = ANY(%s)", [loaded.workers.ids]
     ).fetchall()
     assert {query for query, _ in rows} == {
-        f'CALL "{SCHEMA}".insert_rows(200, 100, 200, {GATE}, 1, {worker}, 0.0)' for worker in (1, 2, 3, 4)
+        f'CALL "{SCHEMA}".insert_rows(200, 100, 200, {loaded.workers.gate}, 1, {worker}, 0.0)'
+        for worker in (1, 2, 3, 4)
     }
     assert {wait_event for _, wait_event in rows} == {"advisory"}
     loaded.workers.release()

@@ -29,8 +29,7 @@ from kernel_trace import CLASSES, NO_CLASS, TRACING, Trace, Truth, read_truth
 
 from storagelab.engines.postgres.loads.inserts import Tables, Workers
 from storagelab.engines.postgres.sampler import Sampler
-from storagelab.engines.postgres.server import Server
-from storagelab.engines.postgres.settings import find_binaries
+from storagelab.engines.postgres.server import Server, find_binaries
 from storagelab.model.config import Config, LayoutConfig, TargetConfig
 from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.values import Scalar
@@ -215,7 +214,7 @@ def run(server: Server, load: Load, sampler_class: type[Sampler] = Sampler) -> C
     with connect(server) as own:
         layout = make_tables(own, server, load)
         with little_memory(server, bool(load.reads)):
-            workers = Workers(lambda: connect(server), load.config.database_load, SCHEMA, own, 4711, lambda: 0)
+            workers = Workers(lambda: connect(server), layout, own, 1)
             try:
                 workers.open()
                 sampler = sampler_class(

@@ -20,7 +20,7 @@ from storagelab.watching.wait_events import Known
 
 
 KNOWN: dict[str, Known] = {
-    name: import_module(f"storagelab.engines.{engine.folder}.known").KNOWN
+    name: import_module(f"storagelab.engines.{engine.folder}.meanings").KNOWN
     for name, engine in ENGINES.items() if engine.provenance == "measured"
 }  # fmt: skip
 BENIGN_LISTS = tuple(engine.benign for engine in KNOWN.values() if engine.benign is not None)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -119,6 +120,13 @@ def _communicate(
             if deadline is not None and time.monotonic() > deadline:
                 raise subprocess.TimeoutExpired(process.args, timeout_s or 0.0) from None
             meanwhile()
+
+
+def first_program(folders: Iterable[Path | None], *names: str) -> Path | None:
+    """The first program of one of these names in the folders, or else on the PATH; None if there is none."""
+    places = [folder / name for folder in folders if folder is not None for name in names]
+    places += [Path(found) for found in map(shutil.which, names) if found]
+    return next(filter(Path.is_file, places), None)
 
 
 def version_output(program: Path, *options: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -10,29 +11,33 @@ from urllib.parse import urlsplit
 
 import pymysql
 
-from storagelab.engines.mariadb import captured, connecting, found, preflight, reaching, server, settings
-from storagelab.engines.mariadb.connecting import (
+from storagelab.engines.mariadb.capture import found, watched
+from storagelab.engines.mariadb.connect import (
+    AttachedReach,
     Connection,
+    MariaDBReach,
+    PrivateReach,
     Rows,
     address_of,
     ask,
     close,
     connect,
     connect_to,
+    data_folder,
     identifier,
+    setting_name,
+    variables,
     words_of,
 )
-from storagelab.engines.mariadb.generated import MariaDBTables
 from storagelab.engines.mariadb.layout import Layout
-from storagelab.engines.mariadb.loads import inserts
-from storagelab.engines.mariadb.reaching import AttachedReach, PrivateReach, Reaching
+from storagelab.engines.mariadb.preflight import check, durability, read_facts
 from storagelab.engines.mariadb.sampler import Sampler
-from storagelab.engines.mariadb.server import STARTER, Server
+from storagelab.engines.mariadb.server import STARTER, Server, privilege, stop_orphan
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.run.engine import Engine
-from storagelab.run.one_run import OneRun as Composed
+from storagelab.run.one_run import OneRun
 from storagelab.servers import places
 from storagelab.servers.attached import Decoys, dropping_leftovers, dsn_of
 from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Sessions, System
@@ -41,7 +46,7 @@ from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site
 from storagelab.watching.counters import Counters, counting
 
-# --- target ----------------------------------------------------------------------------------------------------------
+# --- system ----------------------------------------------------------------------------------------------------------
 #
 # MariaDB as a database system: what its runs add to the steps that all engines share.
 
@@ -56,7 +61,7 @@ class MariaDB(System[Connection]):
     foreign_errors = (pymysql.MySQLError, *OUTSIDE_ERRORS)
     mounts_from = "information_schema.disks"
     log_tells_of_sessions = False
-    layout: inserts.Tables | MariaDBTables[Any]
+    layout: Any
 
     def __init__(self, config: Config, site: Site) -> None:
         super().__init__(config, site)
@@ -70,7 +75,7 @@ class MariaDB(System[Connection]):
 
     def meet(self) -> None:
         with connect(self.config.target) as connection:
-            self.facts = connecting.read_facts(connection)
+            self.facts = read_facts(connection)
             self.layout.drop(connection)
 
     def drop(self) -> None:
@@ -89,10 +94,10 @@ class MariaDB(System[Connection]):
     # --- asked of the server -----------------------------------------------------------------------------------------
 
     def facts_of(self, connection: Connection) -> dict[str, object]:
-        return reaching.server_facts(connection, self.config.target.settings)
+        return server_facts(connection, self.config.target.settings)
 
     def data_folder(self, connection: Connection) -> Path | None:
-        return connecting.data_folder(connection)
+        return data_folder(connection)
 
     def mounts(self, connection: Connection) -> list[places.Mount]:
         """The file systems of the server's machine, if its plugin DISKS is loaded and this login has the right FILE."""
@@ -113,32 +118,29 @@ class MariaDB(System[Connection]):
 
     # --- watched -----------------------------------------------------------------------------------------------------
 
-    def sampler(self, own: Connection, reach: Reaching, sessions: Sessions[Connection], columns: Columns) -> Sampler:
+    def sampler(
+        self, own: Connection, reach: MariaDBReach, sessions: Sessions[Connection], columns: Columns
+    ) -> Sampler:
         paths = {str(path): number for number, path in self._files(own, reach).items()}
         return Sampler(
             reach.connect, sessions.ids, self.config.measure, server_pid=reach.process(own), paths=paths, probe=columns,
             of_generator=self.config.generated, in_turns=sessions.in_turns,
         )  # fmt: skip
 
-    def _files(self, own: Connection, reach: Reaching) -> dict[int, Path]:
+    def _files(self, own: Connection, reach: MariaDBReach) -> dict[int, Path]:
         """The full paths of the data files, as performance_schema names them."""
         folder = reach.folder(own)
         return {number: folder / path for number, path in self.layout.files(own).items()}
 
-    def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:
-        def read() -> Counters:
-            counters = reaching.read_counters(own)
-            if not reach.shows_files:
-                return counters
-            files = {f"data_file_{number}": str(path) for number, path in self._files(own, reach).items()}
-            return {**counters, **reaching.read_file_counters(own, files)}
-
-        return counting(read)
+    def count(self, own: Connection, reach: MariaDBReach, sessions: Sessions[Connection]) -> Callable[[], Counters]:
+        return counting(
+            lambda: read_counters(own) | (read_file_counters(own, self._files(own, reach)) if reach.shows_files else {})
+        )
 
 
-def opened(config: Config, site: Site) -> Composed[Connection]:
+def opened(config: Config, site: Site) -> OneRun[Connection]:
     """The run of a cell."""
-    return Composed(MariaDB(config, site))
+    return OneRun(MariaDB(config, site))
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
@@ -152,6 +154,77 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
 
 def abilities() -> tuple[Ability, ...]:
     return (STARTER.ability(),)
+
+
+# --- read back -------------------------------------------------------------------------------------------------------
+#
+# What the server reports of itself: its version and settings, and its counters.
+
+
+_SHOWN = (
+    "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "sync_binlog", "log_bin", "innodb_flush_method",
+    "innodb_page_size", "innodb_buffer_pool_size", "innodb_log_file_size", "innodb_redo_log_capacity",
+    "innodb_use_native_aio", "innodb_io_capacity", "innodb_io_capacity_max", "innodb_log_file_buffering",
+    "innodb_adaptive_hash_index", "innodb_change_buffering", "innodb_checksum_algorithm", "innodb_flush_neighbors",
+    "innodb_read_io_threads", "innodb_write_io_threads", "performance_schema", "max_connections",
+)  # fmt: skip
+
+
+def server_facts(connection: Connection, asked: Mapping[str, object]) -> dict[str, object]:
+    """The version, the settings that affect storage and durability, and those asked for."""
+    values = variables(connection)
+    names = [*_SHOWN, *(setting_name(name) for name in asked)]
+    shown = {name: values[name] for name in sorted(set(names)) if name in values}
+    text = f"{values['version']} {values['version_comment']}"
+    return {"version": values["version"], "version_text": text, "settings": shown}
+
+
+_GROUPS = {
+    "log": (r"Innodb\_os\_log\_written", r"Innodb\_log\_w%", r"Innodb\_lsn\_current"),
+    "data": (
+        r"Innodb\_data\_fsyncs", r"Innodb\_data\_read%", r"Innodb\_data\_writ%", r"Innodb\_pages\_%",
+        r"Innodb\_dblwr\_%", r"Innodb\_page\_splits",
+    ),
+    "buffer pool": (
+        r"Innodb\_buffer\_pool\_read%", r"Innodb\_buffer\_pool\_write\_requests", r"Innodb\_buffer\_pool\_wait\_free",
+        r"Innodb\_buffer\_pool\_pages\_%flushed",
+    ),
+    "rows": (r"Innodb\_rows\_%", r"Innodb\_row\_lock\_waits", r"Innodb\_row\_lock\_time"),
+}  # fmt: skip
+"""Counters that only grow; for a momentary level, a difference over a run means nothing."""
+
+
+def read_counters(connection: Connection) -> Counters:
+    """Cumulative counters of SHOW GLOBAL STATUS that concern storage, `group -> name -> value`."""
+    groups: Counters = {}
+    for group, patterns in _GROUPS.items():
+        condition = " OR ".join(["variable_name LIKE %s"] * len(patterns))
+        rows = ask(connection, f"SHOW GLOBAL STATUS WHERE {condition}", patterns)
+        groups[group] = {name.lower(): float(value) for name, value in rows if _NUMBER.fullmatch(value)}
+    return groups
+
+
+_NUMBER = re.compile(r"-?\d+(\.\d*)?")
+
+
+def read_file_counters(connection: Connection, files: Mapping[int, Path]) -> Counters:
+    """Calls and bytes of each data file so far, by its number and its path on the server."""
+    if not files:
+        return {}
+    names = {str(path): f"data_file_{number}" for number, path in files.items()}
+    rows = ask(
+        connection,
+        "SELECT file_name, count_read, count_write, count_misc, sum_number_of_bytes_read, sum_number_of_bytes_write "
+        "FROM performance_schema.file_summary_by_instance WHERE file_name IN %s",
+        [list(names)],
+    )
+    columns = ("reads", "writes", "syncs_and_others", "read_bytes", "write_bytes")
+    return {
+        "data files": {
+            f"{names[path]}.{column}": float(value)
+            for path, *values in rows for column, value in zip(columns, values, strict=True)
+        }
+    }  # fmt: skip
 
 
 # --- probe -----------------------------------------------------------------------------------------------------------
@@ -211,15 +284,15 @@ def _asked(target: TargetConfig, statement: str, values: list[str] | None = None
 
 
 ENGINE = Engine(
-    check=preflight.check,
+    check=check,
     open=opened,
-    kinds=server.STARTER.kinds,
-    stop_orphan=server.stop_orphan,
+    kinds=STARTER.kinds,
+    stop_orphan=stop_orphan,
     drop_leftovers=drop_leftovers,
     abilities=abilities,
-    durability=preflight.durability,
-    privilege=settings.privilege,
+    durability=durability,
+    privilege=privilege,
     probe=MariaDBProbe,
-    found=found.found,
-    watched=captured.watched,
+    found=found,
+    watched=watched,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from storagelab.engines.mariadb.connecting import Connection, ask, identifier
+from storagelab.engines.mariadb.connect import Connection, ask, identifier, quoted
 from storagelab.loads.sysbench import TABLE as GENERATED_TABLE
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
@@ -52,7 +52,7 @@ class Layout(Places):
         """Make the database with its mark, and the tables."""
         mark = f"CREATE TABLE {self.schema}.{self.mark} (x INT) COMMENT '{OWNERSHIP}'"
         for statement in (f"CREATE DATABASE {self.schema} CHARACTER SET utf8mb4", mark):
-            execute(connection, statement)
+            ask(connection, statement)
         self._create_tables(connection)
 
     def _create_tables(self, connection: Connection) -> None:
@@ -76,8 +76,8 @@ class Layout(Places):
         """
         if not self._made_before(connection):
             return []
-        execute(connection, "SET lock_wait_timeout = 30")
-        execute(connection, f"DROP DATABASE {self.schema}")
+        ask(connection, "SET lock_wait_timeout = 30")
+        ask(connection, f"DROP DATABASE {self.schema}")
         return [f"database {self.prefix}"]
 
     def check_nothing_in_the_way(self, connection: Connection) -> None:
@@ -110,8 +110,8 @@ class Layout(Places):
     def write_out(self, connection: Connection) -> None:
         """Make the server write out every page of the tables that is only in memory so far, as a checkpoint would."""
         for table in self.tables(connection):
-            execute(connection, f"FLUSH TABLES {self.schema}.{identifier(table)} FOR EXPORT")
-            execute(connection, "UNLOCK TABLES")
+            ask(connection, f"FLUSH TABLES {self.schema}.{identifier(table)} FOR EXPORT")
+            ask(connection, "UNLOCK TABLES")
 
     def tables(self, connection: Connection) -> list[str]:
         """The load's tables."""
@@ -155,14 +155,3 @@ class Layout(Places):
         if file is None:
             return "absent"
         return str(file.parent.parent) if file.is_absolute() else "default"
-
-
-def quoted(value: str) -> str:
-    """Text, quoted for SQL in which a backslash has a meaning."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def execute(connection: Connection, statement: str) -> None:
-    """Run a statement without values, so that PyMySQL leaves percent signs alone."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement)

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from storagelab.engines.mariadb.connecting import Connection, ask, close, words_of
-from storagelab.engines.mariadb.events import COMMIT, COMMIT_STATE, GATE, IDLE, counts_waits, event_of, is_counted
+from storagelab.engines.mariadb.connect import Connection, ask, close, words_of
 from storagelab.engines.mariadb.loads.inserts import PROGRESS
+from storagelab.engines.mariadb.meanings import COMMIT, COMMIT_STATE, GATE, IDLE, counts_waits, event_of, is_counted
 from storagelab.machine.processes import GONE, RUNNABLE, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import Resource, WaitingTask
@@ -63,7 +63,6 @@ def _waits_for(sighting: Sighting, data_files: Mapping[str, int]) -> tuple[str, 
 
 PROGRESS_INTERVAL_S = 0.25
 _PICOSECONDS_PER_NS = 1000
-
 # A thread's current wait is the event that it has begun and not ended; TIMER_END is never null here.
 _LOOK = """
 SELECT t.thread_id, t.processlist_state, w.event_name{more}
@@ -86,12 +85,8 @@ class Timers(dict[str, tuple[int, int]]):
     """Instrument -> (count, picoseconds), summed over the worker threads."""
 
     def since(self, earlier: Mapping[str, tuple[int, int]]) -> Timers:
-        return Timers(
-            {
-                name: (count - earlier.get(name, (0, 0))[0], waited - earlier.get(name, (0, 0))[1])
-                for name, (count, waited) in self.items()
-            }
-        )
+        before = {name: earlier.get(name, (0, 0)) for name in self}
+        return Timers((name, (one[0] - before[name][0], one[1] - before[name][1])) for name, one in self.items())
 
 
 def _raw_waits(timers: Timers, seen: Seen, elapsed_s: float, busy_s: float, connections: int) -> CountedWaits:
@@ -104,16 +99,13 @@ def _raw_waits(timers: Timers, seen: Seen, elapsed_s: float, busy_s: float, conn
 
 
 def _rows(timers: Timers) -> list[CountedWait]:
-    rows = []
-    for name, (count, waited) in sorted(timers.items()):
-        if is_counted(name) and waited > 0:
-            known = event_of(name)
-            row = CountedWait(
-                wait_type=name, analogue=known.analogue, category=known.category,
-                wait_ns=waited // _PICOSECONDS_PER_NS, wait_count=count if counts_waits(name) else None,
-            )  # fmt: skip
-            rows.append(row)
-    return rows
+    return [
+        CountedWait(
+            wait_type=name, analogue=event_of(name).analogue, category=event_of(name).category,
+            wait_ns=waited // _PICOSECONDS_PER_NS, wait_count=count if counts_waits(name) else None,
+        )
+        for name, (count, waited) in sorted(timers.items()) if is_counted(name) and waited > 0
+    ]  # fmt: skip
 
 
 class Sampler(SessionSampler):
@@ -150,7 +142,7 @@ class Sampler(SessionSampler):
     def prepare(self) -> None:
         """Connects, and opens the kernel's files. Raises the connection's errors."""
         self._connection = self._connect()
-        rows = ask(self._connection, _WHO.format(ids=", ".join(map(str, self._ids))))
+        rows = ask(self._own, _WHO.format(ids=", ".join(map(str, self._ids))))
         os_ids = {thread: os_id for thread, os_id, _ in rows}
         mine = next((thread for thread, _, connection in rows if connection not in self._ids), None)
         # A server without performance_schema shows no threads.
@@ -159,6 +151,11 @@ class Sampler(SessionSampler):
         self._threads = ", ".join(map(str, self._rows_done)) or "NULL"
         if self._server_pid is not None:
             self._open_kernel_view(self._server_pid, os_ids, mine)
+
+    @property
+    def _own(self) -> Connection:
+        assert self._connection is not None, "the sampler is not prepared"
+        return self._connection
 
     def _open_kernel_view(self, pid: int, os_ids: Mapping[int, int | None], mine: int | None) -> None:
         views = {thread: TaskView(pid, os_id) for thread, os_id in os_ids.items() if os_id is not None}
@@ -176,10 +173,9 @@ class Sampler(SessionSampler):
         super().baseline()
 
     def _timers(self) -> Timers:
-        assert self._connection is not None, "the sampler is not prepared"
         if not self.sample_waits:
             return Timers()
-        rows = ask(self._connection, _TIMERS.format(threads=self._threads))
+        rows = ask(self._own, _TIMERS.format(threads=self._threads))
         return Timers({name: (int(count), int(waited)) for name, count, waited in rows})
 
     # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------
@@ -202,11 +198,10 @@ class Sampler(SessionSampler):
 
     def _look(self, with_objects: bool) -> list[Sighting]:
         """One look at all sessions: what each working session waits for, and its state according to the kernel."""
-        assert self._connection is not None, "the sampler is not prepared"
         more = ", w.object_name" if with_objects else ""
         states = self.accounts.states()
         seen = []
-        for thread, state, event, *rest in ask(self._connection, _LOOK.format(threads=self._threads, more=more)):
+        for thread, state, event, *rest in ask(self._own, _LOOK.format(threads=self._threads, more=more)):
             if thread not in self._rows_done or event in (IDLE, GATE):
                 continue
             wait_type = _wait_type(state, event)
@@ -216,17 +211,15 @@ class Sampler(SessionSampler):
         return seen
 
     def _read_progress(self) -> None:
-        assert self._connection is not None, "the sampler is not prepared"
         if not self._rows_done or self._of_generator:
             return
         statement = _ROWS_DONE.format(progress=PROGRESS, threads=self._threads)
-        for thread, rows_done in ask(self._connection, statement):
+        for thread, rows_done in ask(self._own, statement):
             self._rows_done[thread] = int(rows_done or 0)
 
     def _columns(self) -> dict[str, float]:
-        return ({"rows": float(self.progress())} if self._rows_done and not self._of_generator else {}) | dict(
-            self._probe()
-        )
+        rows = {"rows": float(self.progress())} if self._rows_done and not self._of_generator else {}
+        return {**rows, **self._probe()}
 
     # -- after it -----------------------------------------------------------------------------------------------------
 

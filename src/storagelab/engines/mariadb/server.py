@@ -1,27 +1,193 @@
-"""A private MariaDB that storagelab makes, starts, stops and removes; only a socket leads to it."""
+"""A private MariaDB: its programs, its settings as the server itself reads them, and the server that storagelab makes,
+starts, stops and removes; only a socket leads to it.
+"""
 
 from __future__ import annotations
 
 import re
+import shutil
 import signal
+from functools import cache
 from pathlib import Path
 
 import pymysql
 
-from storagelab.engines.mariadb.connecting import Address, Connection, connect_to, words_of
-from storagelab.engines.mariadb.settings import (
-    Binaries,
-    accepts,
-    check_settings,
-    find_binaries,
-    observing,
-    private_settings,
-    setting_name,
-    settings_text,
-)
+from storagelab.engines.mariadb.connect import Address, Connection, connect_to, setting_name, settings_text, words_of
+from storagelab.errors import PreflightError
+from storagelab.machine import temporary
+from storagelab.machine.rights import LOADS_CODE, RUNS_PROGRAM, as_server, by_value, give_to_server
+from storagelab.model.config import Config
+from storagelab.model.values import Scalar
+from storagelab.servers.checks import Pairs, Parser, did_you_mean
 from storagelab.servers.private import PrivateServer, Refusal, Settings, StartFailed, stop_process
-from storagelab.servers.programs import installation
-from storagelab.servers.starting import Starter
+from storagelab.servers.programs import BIN_DIR, Programs, environment, installation, run, version_output
+from storagelab.servers.starting import SPARE_CONNECTIONS, Starter
+
+# --- binaries --------------------------------------------------------------------------------------------------------
+#
+# Finds the MariaDB server on this machine.
+
+
+OLDEST = (10, 11)
+"""Older releases lack RANDOM_BYTES and the path of each data file in the catalogue, and are no longer supported."""
+_SERVERS = ("mariadbd", "mysqld")
+_SYSTEM_FOLDERS = "/usr/sbin:/usr/libexec:/usr/local/sbin"
+_FOLDER_HINT = "name the folder of a MariaDB installation that holds mariadbd"
+_INSTALLERS = ("mariadb-install-db", "mysql_install_db")
+_SAID = re.compile(r"Ver (\d+\.\d+\.\d+)(-MariaDB)?")
+
+
+class Binaries(Programs):
+    """The programs of one installation: `server` is mariadbd, `installer` the script that makes a database."""
+
+    server: Path
+    installer: Path
+
+    @property
+    def release(self) -> tuple[int, int]:
+        major, minor = self.version.split(".")[:2]
+        return int(major), int(minor)
+
+
+def find_binaries(bin_dir: str | None) -> Binaries:
+    """The server to start: in `bin_dir` if given, else on the PATH.
+
+    Raises PreflightError if there is none, it is too old, or it is MySQL.
+    """
+    if bin_dir is not None:
+        folder, origin = Path(bin_dir).expanduser(), BIN_DIR
+        places = [str(folder / name) for name in _SERVERS if (folder / name).is_file()]
+        problem = f"{folder} holds no mariadbd"
+        hint = f"{_FOLDER_HINT}, or leave bin_dir out to use the one on the PATH"
+    else:
+        found = ((shutil.which(name), shutil.which(name, path=_SYSTEM_FOLDERS)) for name in _SERVERS)
+        places, origin = [place for two in found for place in two if place], "this system"
+        problem = "no MariaDB server found on this machine"
+        hint = (
+            "install it (Debian and Ubuntu: apt-get install mariadb-server-core), or name the folder of mariadbd "
+            "in target.bin_dir, or attach to a running server with target.dsn"
+        )
+    if not places:
+        raise PreflightError(problem, key=BIN_DIR, hint=hint)
+    return _inspect(Path(places[0]), origin)
+
+
+@cache
+def _inspect(server: Path, origin: str) -> Binaries:
+    output = version_output(server, "--no-defaults")
+    match = _SAID.search(output)
+    if match is None or not match[2]:
+        mysql = "MySQL" in output
+        hint = "storagelab starts MariaDB only; start MySQL yourself and attach to it with target.dsn"
+        raise PreflightError(
+            f"{server} is {'MySQL' if mysql else 'not MariaDB'}: it says {output.strip()!r}",
+            key=BIN_DIR, hint=hint if mysql else _FOLDER_HINT,
+        )  # fmt: skip
+    if tuple(map(int, match[1].split("."))) < OLDEST:
+        raise PreflightError(
+            f"{server} is MariaDB {match[1]}, which is too old", key=BIN_DIR,
+            hint=f"storagelab measures MariaDB {'.'.join(map(str, OLDEST))} and later",
+        )  # fmt: skip
+    return Binaries(server=server, installer=_installer(server, origin), version=match[1], origin=origin)
+
+
+def _installer(server: Path, origin: str) -> Path:
+    """The installer: beside the server, or where the same installation keeps scripts, or on the PATH."""
+    near = [server.parent, server.parent.parent / "bin", server.parent.parent / "scripts"]
+    places = [folder / name for folder in near for name in _INSTALLERS if (folder / name).is_file()]
+    places += [Path(found) for found in map(shutil.which, _INSTALLERS) if found and origin == "this system"]
+    if not places:
+        raise PreflightError(
+            f"{server.parent} holds mariadbd, but no mariadb-install-db is near it", key=BIN_DIR,
+            hint="install the rest of the server (Debian and Ubuntu: apt-get install mariadb-server-core)",
+        )  # fmt: skip
+    return places[0]
+
+
+_OWN = frozenset({
+    "datadir", "basedir", "socket", "pid_file", "port", "bind_address", "skip_networking", "user", "tmpdir",
+    "innodb_log_group_home_dir", "innodb_data_home_dir", "log_error", "init_file", "plugin_dir", "plugin_load",
+    "plugin_load_add", "skip_grant_tables", "performance_schema", "performance_schema_instrument",
+})  # fmt: skip
+"""The settings that keep a private server private, its files where the layout says, and its sessions visible."""
+_READ_ONLY_AT_START = "Variables (--variable-name=value)"
+_COMPLAINT = re.compile(
+    r"\[ERROR\] (?P<error>.*)"
+    r"|\[Warning\] (?:Buffered warning: )?(?P<adjusted>option '.*adjusted to .*)"
+    r"|^\S*(?:mariadbd|mysqld): (?P<plain>.*)",
+    re.MULTILINE,
+)
+_SAID_BY = re.compile(r"^.*?(?:mariadbd|mysqld): ")
+
+
+def privilege(name: str, value: Scalar) -> str | None:
+    """What a setting makes the server do besides keeping a database. Settings that belong to storagelab are refused
+    in any case.
+
+    `loose-` before a name changes nothing.
+    """
+    name = setting_name(name).removeprefix("loose_")
+    if name in _OWN:
+        return None
+    if name.startswith("wsrep"):
+        return None if settings_text(value).upper() in ("OFF", "0", "FALSE", "NONE") else RUNS_PROGRAM
+    return LOADS_CODE if name.startswith("plugin") else by_value(value)
+
+
+def private_settings(config: Config) -> dict[str, Scalar]:
+    """Settings for a private server. The spec's take precedence over ours."""
+    needed: dict[str, Scalar] = {"max_connections": max(16, config.database_load.connections + SPARE_CONNECTIONS)}
+    return {**needed, **{setting_name(name): value for name, value in config.target.settings.items()}}
+
+
+def observing(waits: bool) -> list[str]:
+    """The options that switch the server's wait counters on or off, so that a spec can compare their cost by a
+    factor.
+
+    Events of the handler and of metadata locks are off: they contain others and would count twice. So are a session's
+    own mutexes: they have no contention, and are taken several times per row.
+    """
+    options = ["--performance-schema=ON", "--performance-schema-instrument=stage/%=OFF"]
+    options += [f"--performance-schema-instrument=wait/%={'ON' if waits else 'OFF'}"]
+    if not waits:
+        return options
+    left_out = ("wait/io/table/%", "wait/lock/%", "wait/synch/mutex/sql/THD::%", "wait/io/socket/%")
+    options += [f"--performance-schema-instrument={name}=OFF" for name in left_out]
+    consumers = ("events-waits-current", "global-instrumentation", "thread-instrumentation")
+    return [*options, *(f"--performance-schema-consumer-{name}=ON" for name in consumers)]
+
+
+def _read_by_parser(binaries: Binaries, settings: Pairs) -> dict[str, str]:
+    """How the server's own parser reads these settings. Raises PreflightError with the server's words if it refuses
+    one, does not know it, or would quietly change it.
+    """
+    values, trouble = _ask_parser(binaries, settings)
+    if not trouble and all(setting_name(name) in values for name, _ in settings):
+        return {name: values[setting_name(name)] for name, _ in settings}
+    name, known = settings[0][0], _ask_parser(binaries, ())[0]
+    near = did_you_mean(setting_name(name), known) if setting_name(name) not in known else ""
+    raise PreflightError(
+        f"the server refuses it: {trouble or 'it has no setting of that name'}", key=f"target.settings.{name}",
+        hint=f"{near}MariaDB {binaries.version} from {binaries.origin} was asked",
+    )  # fmt: skip
+
+
+@cache
+def _ask_parser(binaries: Binaries, settings: Pairs) -> tuple[dict[str, str], str]:
+    """Reads options with `--help --verbose`: the server reads them as at a start, prints the result, and starts
+    nothing. Returns the values of all settings, and the parser's complaint, if any.
+    """
+    options = [f"--{name.replace('_', '-')}={text}" for name, text in settings]
+    with temporary.folder("check") as folder:
+        give_to_server(folder)
+        command = [str(binaries.server), "--no-defaults", *options, "--verbose", "--help"]
+        in_child = as_server(folder, *installation(binaries.server))
+        output = run(command, in_child, timeout_s=30, environment=environment(), folder=folder)
+    table = output.stdout.partition(_READ_ONLY_AT_START)[2].splitlines()[2:]
+    values = {setting_name(name): value.strip() for name, _, value in (line.partition(" ") for line in table)}
+    troubles = [next(filter(None, match.groups()), "") for match in _COMPLAINT.finditer(output.stderr + output.stdout)]
+    return values, "; ".join(dict.fromkeys(_SAID_BY.sub("", trouble) for trouble in troubles))
+
 
 USER = "root"
 _PID_FILE = "storagelab.pid"
@@ -33,7 +199,6 @@ and some seconds, for data that a crash may lose anyway. Measured runs don't hav
 written out before them (between_runs.checkpoint).
 """
 _TROUBLE = re.compile(r"\[ERROR\]|\[FATAL\]|got signal|No space left|Assertion failure|Aborting")
-
 _CLIENTS_OWN = [(number,) for number in range(2000, 3000)]
 """Errors that the driver found itself, before any answer from the server."""
 
@@ -85,16 +250,11 @@ class Server(PrivateServer[Binaries]):
 
     def _base(self) -> list[str]:
         """An unpacked server needs the folder of its files; a system's server knows it."""
-        if self.programs.origin != "target.bin_dir":
-            return []
-        return [f"--basedir={self.programs.server.parent.parent}"]
+        return [f"--basedir={self.programs.server.parent.parent}"] if self.programs.origin == BIN_DIR else []
 
     def _command(self) -> list[str]:
-        return [str(self.programs.server), *self._options()]
-
-    def _options(self) -> list[str]:
         return [
-            "--no-defaults", *self._base(), *self._places(), *observing(self.waits),
+            str(self.programs.server), "--no-defaults", *self._base(), *self._places(), *observing(self.waits),
             "--skip-networking", "--skip-ssl", "--skip-name-resolve", "--skip-log-bin",
             "--character-set-server=utf8mb4",
             f"--socket={self.address.unix_socket}", f"--pid-file={self.data_folder / _PID_FILE}",
@@ -122,7 +282,10 @@ def _own_words(log: str) -> str:
     return " ".join(lines)
 
 
-STARTER = Starter("MariaDB", find_binaries, private_settings, settings_text, check_settings, accepts, Server)
+PARSER = Parser(
+    _read_by_parser, settings_text, lambda name: setting_name(name).removeprefix("loose_") in _OWN
+)  # fmt: skip
+STARTER = Starter("MariaDB", find_binaries, private_settings, settings_text, PARSER.check, PARSER.accepts, Server)
 
 
 def stop_orphan(data_folder: Path) -> bool:

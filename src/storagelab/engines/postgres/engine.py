@@ -11,14 +11,32 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from storagelab.engines.postgres import captured, connecting, found, preflight, reaching, server, settings
-from storagelab.engines.postgres.connecting import Connection
-from storagelab.engines.postgres.generated import PostgresTables
-from storagelab.engines.postgres.layout import FromTemplateDatabase, Layout, TemplateDatabase
-from storagelab.engines.postgres.loads import inserts
-from storagelab.engines.postgres.reaching import AttachedReach, PrivateReach, Reaching
+from storagelab.engines.postgres.capture import found, watched
+from storagelab.engines.postgres.connect import (
+    AttachedReach,
+    Connection,
+    PostgresReach,
+    PrivateReach,
+    composed,
+    connect,
+    connected,
+    conninfo,
+    data_folder,
+    newest,
+    page_bytes,
+    value,
+    words_of,
+)
+from storagelab.engines.postgres.layout import (
+    FromTemplateDatabase,
+    Layout,
+    TemplateDatabase,
+    make_database,
+    needs_database,
+)
+from storagelab.engines.postgres.preflight import check, durability, read_facts
 from storagelab.engines.postgres.sampler import Sampler
-from storagelab.engines.postgres.server import STARTER, Server
+from storagelab.engines.postgres.server import STARTER, Server, privilege, stop_orphan
 from storagelab.machine.disks import parse_mounts
 from storagelab.machine.doctor import Ability, ability
 from storagelab.machine.rights import unprivileged
@@ -26,16 +44,16 @@ from storagelab.model import prepared
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.run.engine import Engine
-from storagelab.run.one_run import OneRun as Composed
+from storagelab.run.one_run import OneRun
 from storagelab.servers import places
-from storagelab.servers.attached import Decoys, dropping_leftovers, quoting
+from storagelab.servers.attached import Decoys, dropping_leftovers
 from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Sessions, System
 from storagelab.servers.places import tables_of
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site
 from storagelab.watching.counters import Counters, counting
 
-# --- target ----------------------------------------------------------------------------------------------------------
+# --- system ----------------------------------------------------------------------------------------------------------
 #
 # PostgreSQL as a database system: what its runs add to the steps that all engines share.
 
@@ -49,7 +67,7 @@ class Postgres(System[Connection]):
     foreign_errors = (psycopg.Error, *OUTSIDE_ERRORS)
     mounts_from = "/proc/self/mountinfo by pg_read_file"
     log_tells_of_sessions = True
-    layout: inserts.Tables | PostgresTables[Any]
+    layout: Any
 
     def __init__(self, config: Config, site: Site, kept: TemplateDatabase | None = None) -> None:
         super().__init__(config, site)
@@ -64,17 +82,15 @@ class Postgres(System[Connection]):
         return AttachedReach(self.config, self.site, self.facts, self._database)
 
     def meet(self) -> None:
-        with connecting.connect(self.config.target) as connection:
-            self.facts = connecting.read_facts(connection)
+        with connect(self.config.target) as connection:
+            self.facts = read_facts(connection)
             self.layout.drop(connection, templates=False)
-            if connecting.needs_database(self.config) and not (
-                self._kept is not None and self._kept.exists(connection)
-            ):
-                connecting.make_database(connection, self.site.prefix)
+            if needs_database(self.config) and not (self._kept is not None and self._kept.exists(connection)):
+                make_database(connection, self.site.prefix)
                 self._database = self.site.prefix
 
     def drop(self) -> None:
-        with connecting.connect(self.config.target) as connection:
+        with connect(self.config.target) as connection:
             self.layout.drop(connection, templates=False)
             if self._kept is not None:
                 self._kept.remove_unfinished(connection)
@@ -91,72 +107,131 @@ class Postgres(System[Connection]):
     # --- asked of the server -----------------------------------------------------------------------------------------
 
     def facts_of(self, connection: Connection) -> dict[str, object]:
-        return reaching.server_facts(connection)
+        return server_facts(connection)
 
     def data_folder(self, connection: Connection) -> Path | None:
         """Where a server of this machine keeps its files; None if this login or this user may not know."""
-        try:
-            row = connection.execute("SELECT current_setting('data_directory')").fetchone()
-            folder = Path(row[0]) if row and row[0] else None
+        folder = data_folder(connection)
+        with contextlib.suppress(OSError):
             return folder if folder is not None and folder.is_dir() else None
-        except (psycopg.errors.InsufficientPrivilege, OSError):
-            return None
+        return None
 
     def mounts(self, connection: Connection) -> list[places.Mount]:
         """The file systems that the server sees; none if it does not run on Linux, or this login may not read its
         files.
         """
         try:
-            row = connection.execute("SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)").fetchone()
+            text = str(value(connection, "SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)") or "")
         except psycopg.Error:
             return []
-        text = str(row[0]) if row else ""
         return [places.Mount(found.mount_point, found.source, found.filesystem) for found in parse_mounts(text)]
 
     def time_s(self, connection: Connection) -> float:
-        return float(connecting.value(connection, "SELECT extract(epoch FROM clock_timestamp())::float8"))
+        return float(value(connection, "SELECT extract(epoch FROM clock_timestamp())::float8"))
 
     def page_bytes(self, connection: Connection) -> int:
-        return int(connecting.value(connection, "SELECT current_setting('block_size')::int"))
+        return page_bytes(connection)
 
     def write_out(self, connection: Connection) -> None:
         connection.execute("CHECKPOINT")
 
     # --- watched -----------------------------------------------------------------------------------------------------
 
-    def sampler(self, own: Connection, reach: Reaching, sessions: Sessions[Connection], columns: Columns) -> Sampler:
+    def sampler(
+        self, own: Connection, reach: PostgresReach, sessions: Sessions[Connection], columns: Columns
+    ) -> Sampler:
         return Sampler(
             lambda: reach.connect("storagelab sampler"), sessions.ids, self.config.measure,
-            kernel_view=reach.kernel_view,
-            relations=self.layout.relations(own), probe=columns, of_generator=self.config.generated,
-            in_turns=sessions.in_turns,
+            kernel_view=reach.kernel_view, relations=self.layout.relations(own), probe=columns,
+            of_generator=self.config.generated, in_turns=sessions.in_turns,
         )  # fmt: skip
 
-    def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:
-        return counting(lambda: reaching.read_counters(own, own.info.server_version // 10_000))
+    def count(self, own: Connection, reach: PostgresReach, sessions: Sessions[Connection]) -> Callable[[], Counters]:
+        return counting(lambda: read_counters(own, own.info.server_version // 10_000))
 
 
-def opened(config: Config, site: Site) -> Composed[Connection]:
+def opened(config: Config, site: Site) -> OneRun[Connection]:
     """The run of a cell."""
     if not (config.target.attached and prepared.wanted(config)):
-        return Composed(Postgres(config, site))
+        return OneRun(Postgres(config, site))
     kept = TemplateDatabase(config, site)
     system = Postgres(config, site, kept)
-    return Composed(system, FromTemplateDatabase(system, kept))
+    return OneRun(system, FromTemplateDatabase(system, kept))
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
     """Drop what a killed run left on an attached server; returns what was dropped. Raises PreflightError if that
     fails.
     """
-    left = dropping_leftovers(config.target, psycopg.Error, connecting.words_of, f"the schema {site.prefix}")
-    with connecting.connect(config.target) as connection, left:
+    left = dropping_leftovers(config.target, psycopg.Error, words_of, f"the schema {site.prefix}")
+    with connect(config.target) as connection, left:
         return Layout(config, site.prefix, None).drop(connection)
 
 
 def abilities() -> tuple[Ability, ...]:
     """Looks for the programs, and for a way to run them without root's rights, as PostgreSQL demands."""
     return (STARTER.ability(), ability("running it without root's rights", unprivileged, lambda found: found.how))
+
+
+# --- read back -------------------------------------------------------------------------------------------------------
+#
+# What the server reports of itself: its version and settings, and its counters.
+
+
+_ALWAYS_SHOWN = (
+    "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size", "wal_level",
+    "wal_compression", "io_method", "checkpoint_timeout", "data_checksums", "block_size", "autovacuum",
+)  # fmt: skip
+_NEVER_SHOWN = (
+    # Commands and names that the operator writes freely may hold secrets,
+    "primary_conninfo", "primary_slot_name", "ssl_passphrase_command", "archive_command", "archive_cleanup_command",
+    "restore_command", "recovery_end_command", "cluster_name", "application_name", "synchronous_standby_names",
+    "event_source", "bonjour_name", "recovery_target_name", "log_line_prefix", "krb_server_keyfile",
+    "unix_socket_directories",  # and this differs in each run, without meaning
+)  # fmt: skip
+
+
+def server_facts(connection: Connection) -> dict[str, object]:
+    """The version, every setting that differs from the server's built-in one, and always the durability settings."""
+    rows = connection.execute(
+        """
+        SELECT name, current_setting(name) FROM pg_settings
+        WHERE (setting IS DISTINCT FROM boot_val OR name = ANY(%s)) AND NOT name = ANY(%s) AND strpos(name, '.') = 0
+          AND category !~ 'File Locations' ORDER BY name
+        """,
+        [list(_ALWAYS_SHOWN), list(_NEVER_SHOWN)],
+    ).fetchall()
+    version = value(connection, "SELECT current_setting('server_version')")
+    return {"version": version, "version_text": value(connection, "SELECT version()"), "settings": dict(rows)}
+
+
+_CHECKPOINTER = {
+    14: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_bgwriter t",
+    17: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_checkpointer t",
+}
+_IO = {
+    16: "SELECT 'io ' || backend_type || '/' || object || '/' || context, "
+    "to_jsonb(t) - '{backend_type,object,context,op_bytes}'::text[] FROM pg_stat_io t"
+}
+_EVERY_VERSION = (
+    "SELECT 'wal', to_jsonb(t) FROM pg_stat_wal t",
+    "SELECT 'database', to_jsonb(t) - '{datid,numbackends}'::text[] FROM pg_stat_database t "
+    "WHERE datname = current_database()",
+)
+
+
+def read_counters(connection: Connection, major: int) -> Counters:
+    """Cumulative counters, `group -> name -> value`: pg_stat_io (16 and later), pg_stat_wal, pg_stat_database and the
+    checkpointer's. Times are the server's milliseconds, as `*_time_ms`."""
+    groups: Counters = {}
+    for statement in (*_EVERY_VERSION, *newest(_CHECKPOINTER, major), *newest(_IO, major)):
+        for group, fields in connection.execute(statement).fetchall():
+            groups[group] = {
+                (f"{name}_ms" if name.endswith("_time") else name): float(value)
+                for name, value in fields.items()
+                if isinstance(value, int | float) and not isinstance(value, bool)
+            }
+    return groups
 
 
 # --- probe -----------------------------------------------------------------------------------------------------------
@@ -175,18 +250,15 @@ UNION ALL
 SELECT 'relation ' || n.nspname || '.' || c.relname || ' (' || c.oid || ', ' || c.relfilenode || ')'
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname !~ '^pg_(toast|temp)' AND n.nspname NOT IN ('pg_catalog', 'information_schema')"""
-
-
 _MAKE_DECOYS = """
 CREATE TABLE public.pgbench_branches AS SELECT 1 AS bid, 0 AS bbalance, '' AS filler;
 CREATE TABLE public.pgbench_tellers AS SELECT 1 AS tid, 1 AS bid, 0 AS tbalance, '' AS filler;
 CREATE TABLE public.pgbench_accounts AS SELECT 1 AS aid, 1 AS bid, 0 AS abalance, '' AS filler;
 CREATE TABLE public.pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler text)"""
-_READ_DECOYS = """
-SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_branches UNION ALL
-SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_tellers UNION ALL
-SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_accounts UNION ALL
-SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_history"""
+_READ_DECOYS = " UNION ALL ".join(
+    f"SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_{name}"
+    for name in ("branches", "tellers", "accounts", "history")
+)
 
 
 class PostgresProbe:
@@ -200,40 +272,39 @@ class PostgresProbe:
         return frozenset(name for (name,) in self._asked(target, sql.SQL(_INVENTORY)))
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
-        self._asked(target, sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+        self._asked(target, composed("CREATE SCHEMA {}", name))
 
     def clear(self, target: TargetConfig, name: str) -> None:
         # Without CASCADE: the schema was made empty, and what others put into it is not ours to drop.
-        self._asked(target, sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(name)))
+        self._asked(target, composed("DROP SCHEMA IF EXISTS {}", name))
 
     @contextlib.contextmanager
     def decoys(self, target: TargetConfig, name: str) -> Iterator[Decoys]:
-        database = sql.Identifier(name)
-        inside = TargetConfig(engine="postgres", dsn=make_conninfo(connecting.conninfo(target), dbname=name))
-        self._asked(target, sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(database))
+        inside = TargetConfig(engine="postgres", dsn=make_conninfo(conninfo(target), dbname=name))
+        self._asked(target, composed("CREATE DATABASE {} TEMPLATE template0", name))
         try:
             self._asked(inside, sql.SQL(_MAKE_DECOYS))
             yield inside, {"kind": "pgbench"}, lambda: self._asked(inside, sql.SQL(_READ_DECOYS))
         finally:
             with uninterrupted():
-                self._asked(target, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(database))
+                self._asked(target, composed("DROP DATABASE IF EXISTS {} WITH (FORCE)", name))
 
     def _asked(self, target: TargetConfig, statement: sql.SQL | sql.Composed) -> list[Any]:
-        with connecting.connect(target) as connection, quoting(target, psycopg.Error, connecting.words_of):
+        with connected(target) as connection:
             asked = connection.execute(statement)
             return asked.fetchall() if asked.description else []
 
 
 ENGINE = Engine(
-    check=preflight.check,
+    check=check,
     open=opened,
-    kinds=server.STARTER.kinds,
-    stop_orphan=server.stop_orphan,
+    kinds=STARTER.kinds,
+    stop_orphan=stop_orphan,
     drop_leftovers=drop_leftovers,
     abilities=abilities,
-    durability=preflight.durability,
-    privilege=settings.privilege,
+    durability=durability,
+    privilege=privilege,
     probe=PostgresProbe,
-    found=found.found,
-    watched=captured.watched,
+    found=found,
+    watched=watched,
 )

@@ -13,9 +13,7 @@ from typing import NamedTuple
 
 from psycopg import sql
 
-from storagelab.engines.postgres import connecting
-from storagelab.engines.postgres.connecting import Connection
-from storagelab.engines.postgres.reaching import AttachedReach
+from storagelab.engines.postgres.connect import AttachedReach, Connection, check_direct, connect, execute, value
 from storagelab.machine import descriptors
 from storagelab.model import prepared
 from storagelab.model.config import Config
@@ -26,6 +24,20 @@ from storagelab.servers.places import Places, remote_name
 from storagelab.servers.server import Attached
 from storagelab.servers.templates import Restoration as Restored
 from storagelab.volumes.folders import Folders, Site
+
+
+def needs_database(config: Config) -> bool:
+    """Whether the load needs its own database on the server: if it can make anything there, or if its database is
+    copied from another one.
+    """
+    return (config.generated and config.generated_load.own_database) or prepared.wanted(config)
+
+
+def make_database(connection: Connection, name: str) -> None:
+    """Make a database with storagelab's mark, from the template that nobody uses. Raises psycopg.Error."""
+    execute(connection, "CREATE DATABASE {} TEMPLATE template0", name)
+    execute(connection, "COMMENT ON DATABASE {} IS {}", name, sql.Literal(OWNERSHIP))
+
 
 # --- kept ------------------------------------------------------------------------------------------------------------
 #
@@ -49,13 +61,10 @@ class TemplateDatabase:
         self._above = templates.folders_of(site, site.volume_paths(config))
         self.folders = self._above.inside(self.prefix)
         """Where the folders of the template's tablespaces are made, by the volume's name."""
-        self._run = sql.Identifier(site.prefix)
-        self._name = sql.Identifier(self.prefix)
         self._run_name = site.prefix
 
     def exists(self, connection: Connection) -> bool:
-        found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [self.prefix]).fetchone()
-        return found is not None
+        return bool(value(connection, "SELECT count(*) FROM pg_database WHERE datname = %s", [self.prefix]))
 
     def make_folders(self) -> None:
         """Make the folders that will hold the folders of the template's tablespaces. Raises RunFailed."""
@@ -70,22 +79,20 @@ class TemplateDatabase:
     def keep(self, connection: Connection) -> None:
         """Turn the run's database into the template; nobody may be connected to it. Raises psycopg.Error."""
         # Keep everybody out, even the server's own workers, which would change what later runs get.
-        connection.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(self._run))
-        connection.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(self._run, self._name))
+        execute(connection, "ALTER DATABASE {} ALLOW_CONNECTIONS false", self._run_name)
+        execute(connection, "ALTER DATABASE {} RENAME TO {}", self._run_name, self.prefix)
 
     def restore(self, connection: Connection) -> Restored:
         """Make the run's database from the template. Raises psycopg.Error."""
         # Written through the log (WAL_LOG, the default since 15), the data would fill the log and the buffers just
         # before the run. Older servers always copy files.
         strategy = sql.SQL(" STRATEGY FILE_COPY" if connection.info.server_version >= _STRATEGY_SINCE else "")
-        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(self._run, self._name) + strategy)
-        mark = sql.SQL("COMMENT ON DATABASE {} IS {}").format(self._run, sql.Literal(OWNERSHIP))
-        connection.execute(mark)
-        sizes = connection.execute(
-            "SELECT pg_database_size(%s::name), pg_database_size(%s::name)", [self.prefix, self._run_name]
-        ).fetchone()
-        assert sizes is not None
-        asked, got = (f"{size:,} bytes" for size in sizes)
+        execute(connection, "CREATE DATABASE {} TEMPLATE {}{}", self._run_name, self.prefix, strategy)
+        execute(connection, "COMMENT ON DATABASE {} IS {}", self._run_name, sql.Literal(OWNERSHIP))
+        asked, got = (
+            f"{value(connection, 'SELECT pg_database_size(%s::name)', [name]):,} bytes"
+            for name in (self.prefix, self._run_name)
+        )
         return Restored(asked, got, "copied by the server", "pg_database_size")
 
     def remove_unfinished(self, connection: Connection) -> None:
@@ -113,7 +120,7 @@ class FromTemplateDatabase(Attached[Connection]):
         if self.reach.database:
             super().prepare()
         self._disconnect()
-        with connecting.connect(self.system.config.target) as connection:
+        with connect(self.system.config.target) as connection:
             if self.reach.database:
                 self._kept.keep(connection)
             self.restored = self._kept.restore(connection)
@@ -190,7 +197,6 @@ class Layout(Places):
     ) -> None:
         super().__init__(config, folders, folder_each=True)
         self.prefix, self.spaces = prefix, spaces or prefix
-        self.schema = sql.Identifier(prefix)
 
     def tablespace(self, number: int) -> str:
         return f"{self.spaces}_f{number:04d}"
@@ -200,12 +206,10 @@ class Layout(Places):
         need more locks than the server has.
         """
         with connection.transaction():
-            connection.execute(sql.SQL("CREATE SCHEMA {}").format(self.schema))
-            connection.execute(sql.SQL("COMMENT ON SCHEMA {} IS {}").format(self.schema, sql.Literal(OWNERSHIP)))
+            execute(connection, "CREATE SCHEMA {}", self.prefix)
+            execute(connection, "COMMENT ON SCHEMA {} IS {}", self.prefix, sql.Literal(OWNERSHIP))
         for name, folder in self.tablespaces():
-            connection.execute(
-                sql.SQL("CREATE TABLESPACE {} LOCATION {}").format(sql.Identifier(name), sql.Literal(str(folder)))
-            )
+            execute(connection, "CREATE TABLESPACE {} LOCATION {}", name, sql.Literal(str(folder)))
         self._create_tables(connection)
 
     def tablespaces(self) -> list[tuple[str, Path]]:
@@ -222,22 +226,21 @@ class Layout(Places):
         If something has such a name and is not storagelab's, raises PreflightError and drops nothing.
         """
         if self.config.target.attached:
-            connecting.check_direct(connection, self.config.target)
-        databases, schemas, tablespaces = self._made_before(connection)
+            check_direct(connection, self.config.target)
+        made = self._made_before(connection)
         if not templates:
-            stay = {*databases} - {self.prefix}
-            databases = [name for name in databases if name not in stay]
-            tablespaces = [name for name in tablespaces if of_template(self.prefix, name) not in stay]
+            stay = {*made["database"]} - {self.prefix}
+            made["database"] = [name for name in made["database"] if name not in stay]
+            made["tablespace"] = [name for name in made["tablespace"] if of_template(self.prefix, name) not in stay]
         connection.execute("SET lock_timeout = '30s'")
         connection.execute("SET client_min_messages = warning")
-        for name in databases:
-            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
-        for name in schemas:
+        for name in made["database"]:
+            execute(connection, "DROP DATABASE {} WITH (FORCE)", name)
+        for name in made["schema"]:
             self._drop_partitions(connection, name)
-            connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
-        for name in tablespaces:
-            connection.execute(sql.SQL("DROP TABLESPACE {}").format(sql.Identifier(name)))
-        made = {"database": databases, "schema": schemas, "tablespace": tablespaces}
+            execute(connection, "DROP SCHEMA {} CASCADE", name)
+        for name in made["tablespace"]:
+            execute(connection, "DROP TABLESPACE {}", name)
         return [f"{what} {name}" for what, names in made.items() for name in names]
 
     def _drop_partitions(self, connection: Connection, schema: str) -> None:
@@ -249,7 +252,7 @@ class Layout(Places):
             [f'"{schema}"'],
         ).fetchall()
         for (name,) in partitions if len(partitions) > _DROPPED_TOGETHER else ():
-            connection.execute(sql.SQL("DROP TABLE {}.{}").format(sql.Identifier(schema), sql.Identifier(name)))
+            execute(connection, "DROP TABLE {}", (schema, name))
 
     def check_nothing_in_the_way(self, connection: Connection) -> None:
         """Refuses schemas and tablespaces that are not storagelab's but have a name that it needs. Raises
@@ -257,7 +260,7 @@ class Layout(Places):
         """
         self._made_before(connection)
 
-    def _made_before(self, connection: Connection) -> tuple[list[str], list[str], list[str]]:
+    def _made_before(self, connection: Connection) -> dict[str, list[str]]:
         """Names of databases, schemas and tablespaces that an earlier run left.
 
         A database or a schema is recognised by its comment. A tablespace is recognised by its folder: storagelab made
@@ -275,12 +278,12 @@ class Layout(Places):
             "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname ~ %s ORDER BY spcname",
             [f"^{self.prefix}_({NAME}_)?(f[0-9]+|on_.*|tables|indexes|temp)$"],  # the last three by earlier versions
         ).fetchall()
-        others = [f"database {name}" for name, comment in databases if comment != OWNERSHIP]
-        others += [f"schema {name}" for name, comment in schemas if comment != OWNERSHIP]
+        marked = {"database": databases, "schema": schemas}
+        others = [f"{what} {name}" for what, found in marked.items() for name, mark in found if mark != OWNERSHIP]
         others += [f"tablespace {name}" for name, place in tablespaces if not self._holds_data_files(name, Path(place))]
         if others:
             raise foreign(" and ".join(others))
-        return [name for name, _ in databases], [name for name, _ in schemas], [name for name, _ in tablespaces]
+        return {what: [name for name, _ in found] for what, found in {**marked, "tablespace": tablespaces}.items()}
 
     def _holds_data_files(self, tablespace: str, folder: Path) -> bool:
         identity, above = self.prefix.rpartition("_")[2], folder.parent.name

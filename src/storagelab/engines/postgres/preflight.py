@@ -1,43 +1,45 @@
-"""Checks that this machine and this server can run every cell of the plan. Changes nothing."""
+"""Checks that this machine and this server can run every cell of the plan: what a running server is and allows, and the
+disk space that runs take. Changes nothing.
+"""
 
 from __future__ import annotations
 
 import difflib
 import math
 import os
+import shlex
 import socket
-from collections.abc import Sequence
-from functools import partial
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import psycopg
+from psycopg.rows import dict_row
 
-from storagelab.engines.postgres import checkpoints, connecting
-from storagelab.engines.postgres.known import DECIDING, judge
-from storagelab.engines.postgres.layout import Layout
-from storagelab.engines.postgres.reaching import AttachedReach
-from storagelab.engines.postgres.server import STARTER
-from storagelab.engines.postgres.settings import settings_text
-from storagelab.errors import RunFailed
+from storagelab.engines.postgres.connect import (
+    AttachedReach,
+    Connection,
+    check_direct,
+    connected,
+    settings_text,
+    words_of,
+)
+from storagelab.engines.postgres.layout import Layout, needs_database
+from storagelab.engines.postgres.meanings import DECIDING, judge
+from storagelab.engines.postgres.server import OLDEST_MAJOR, STARTER
+from storagelab.errors import PreflightError
+from storagelab.loads.cycles import concerns
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.model.target import Preflight
-from storagelab.servers import attached as attaching
-from storagelab.servers import places, space, templates
-from storagelab.servers.attached import quoting
-from storagelab.servers.interfaces import by_server
-from storagelab.servers.places import share_on, tables_of
-from storagelab.servers.space import (
-    Memory,
-    by_how,
-    check_between_runs,
-    check_folder_for_server,
-    check_generators,
-    check_place_names,
-    memory_notes,
-    volume_needs,
-)
-from storagelab.spec.units import parse_bytes
+from storagelab.model.target import CheckpointCycle, Preflight
+from storagelab.servers import checks
+from storagelab.servers import space as checking
+from storagelab.servers.attached import kept_by_load, owner_of, process_age_s, require, where
+from storagelab.servers.checks import AttachedFacts, needs_of_every_engine
+from storagelab.servers.places import Places, remote_name, share_on, tables_of
+from storagelab.servers.space import check_folder_for_server
+from storagelab.spec.units import parse_bytes, parse_seconds
 from storagelab.volumes.folders import Site
 
 # What a row takes on disk, measured on 18.4 and rounded up: heap and index (half-full pages included), and log.
@@ -55,7 +57,6 @@ _LOG_OF_DATA = 1.5
 Measured on 18.4: 1.05 for pgbench's tables at scale 20."""
 _GROWTH_BYTES_PER_S = 2 * 2**20
 """What tables grow by in a second in which transactions write, a guess: 400 bytes of each of 5,000."""
-_QUOTE = "has a single quote in it, which PostgreSQL does not accept in the path of data files"
 _LIKE_US = (
     "the load's programs get the parts of the DSN, your HOME, PG*, KRB5* and SSL_CERT_*: certificates and keys must be "
     "where they look for them"
@@ -68,88 +69,195 @@ _LOCKS_NOTE = (
 
 def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError naming the key."""
-    configs = [cell.config for cell in plan.cells]
-    bytes_on = templates.with_kept(configs, site, _bytes_on, _copied_bytes_on)
-    needs = (*volume_needs(configs, site, bytes_on), *places.needs(configs, _bytes_on))
-    check_place_names(needs, lambda path: "'" in path, _QUOTE)
-    check_between_runs(configs)
-    private, running = by_how(configs)
-    notes = [places.NOTE] if any(map(places.remote_paths, configs)) else []
-    notes += memory_notes(private, _private_memory)
-    notes += templates.notes(configs)
-    found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
-    found += check_generators(configs, site, lambda config: STARTER.programs(config, site).folder)
-    return Preflight(
-        server="; ".join(dict.fromkeys(found)),
-        volumes=needs,
-        notes=tuple(notes),
-        cycles=checkpoints.cycles_of(plan.cells),
-    )
+    found = CHECKS.check(plan, site)
+    concerned = [cell for cell in plan.cells if concerns(cell.config.workload)]
+    cycles = checks.by_cell(concerned, connected, _cycle_shown, _cycle_asked)
+    return found.model_copy(update={"cycles": cycles})
 
 
 def durability(config: Config) -> Durability:
     """What survives a crash of the cell's server."""
     asked = {name.lower(): settings_text(value) for name, value in config.target.settings.items()}
-    if not config.target.attached:
-        return judge(asked)
-    with connecting.connect(config.target) as connection:
-        shown = connection.execute(
-            "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [list(DECIDING)]
-        ).fetchall()
-    return judge({**dict(shown), **asked})
+    return checks.durability(config, asked, connected, _deciding, judge)
 
 
-# --- attached servers ------------------------------------------------------------------------------------------------
+def _deciding(connection: Connection) -> tuple[dict[str, str], str]:
+    shown = connection.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [list(DECIDING)])
+    return dict(shown.fetchall()), ""
 
 
-def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> list[str]:
-    """Checks attached servers; opens one connection for each server, however many cells it has."""
-    found = []
-    for sharing in by_server(configs):
-        target = sharing[0].target
-        with connecting.connect(target) as connection, quoting(target, psycopg.Error, connecting.words_of):
-            connecting.check_direct(connection, target)
-            facts = connecting.read_facts(connection)
-            for config in sharing:
-                _check_on_server(connection, facts, config, site)
-            for config in {one.workload.kind: one for one in sharing if one.generated}.values():
-                with quoting(target, RunFailed, str, "the load can't begin", _LIKE_US):
-                    AttachedReach(config, site, facts).check_login()
-            with socket.socket(fileno=os.dup(connection.fileno())) as line:
-                where = attaching.where(line, on_this_machine=facts.on_this_machine)
-            connecting.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
-        notes += memory_notes(sharing, partial(_memory_of, facts))
-        notes += attaching.kept_by_load(one.partition("=")[0] for one in facts.set_for_load)
-        most = max(map(_locks_at_once, sharing))
-        if most > facts.locks:
-            notes.append(_LOCKS_NOTE.format(needed=most, room=facts.locks))
-        found.append(f"PostgreSQL {facts.version}, attached, {where}")
-    return found
+# --- running servers -------------------------------------------------------------------------------------------------
+
+
+class ServerFacts(AttachedFacts):
+    """What a PostgreSQL that already runs is, and what its login may do."""
+
+    superuser: bool
+    may_create: bool
+    may_make_database: bool
+    locks: int  # that its lock table surely has room for
+    standby: bool  # it follows another server, and takes no writes
+    set_for_load: tuple[str, ...]  # "name=value" that its database or role sets
+    setting_contexts: dict[str, str]
+
+    @property
+    def major(self) -> int:
+        return self.release[0]
+
+
+_FACTS = """
+SELECT 'PostgreSQL' AS title, split_part(current_setting('server_version'), ' ', 1) AS version,
+       ARRAY[current_setting('server_version_num')::int / 10000] AS release,
+       rolsuper AS superuser, rolsuper OR rolcreatedb AS may_make_database,
+       has_database_privilege(current_database(), 'CREATE') AS may_create,
+       CASE WHEN rolsuper OR current_setting('server_version_num')::int < 150000 THEN rolsuper
+            ELSE pg_has_role(current_user, 'pg_checkpoint', 'USAGE') END AS may_write_out,
+       current_setting('max_connections')::int
+       - CASE WHEN rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
+              + coalesce(current_setting('reserved_connections', true), '0')::int END AS max_connections,
+       2 * current_setting('max_locks_per_transaction')::int
+       * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int) AS locks,
+       (SELECT count(*) FROM pg_stat_activity
+        WHERE datid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend') AS open_connections,
+       pg_size_bytes(current_setting('shared_buffers')) AS buffers_bytes,
+       coalesce(current_setting('debug_io_direct', true), '') LIKE '%data%' AS direct,
+       pg_is_in_recovery() AS standby,
+       ARRAY(SELECT unnest(setconfig) FROM pg_db_role_setting d
+             WHERE (setrole = 0 OR setrole = pg_roles.oid) AND (setdatabase = 0 OR setdatabase =
+                   (SELECT oid FROM pg_database WHERE datname = current_database())) ORDER BY 1) AS set_for_load,
+       (SELECT extract(epoch FROM backend_start)::float8 FROM pg_stat_activity WHERE pid = pg_backend_pid()) AS began_s
+FROM pg_roles WHERE rolname = current_user"""
+
+
+def read_facts(connection: Connection) -> ServerFacts:
+    """Ask the server what it is and what this login may do."""
+    row = connection.cursor(row_factory=dict_row).execute(_FACTS).fetchone()
+    assert row is not None
+    owner = _owner_on_this_machine(connection.info.backend_pid, row.pop("began_s"))
+    contexts = dict(connection.execute("SELECT name, context FROM pg_settings").fetchall())
+    with socket.socket(fileno=os.dup(connection.fileno())) as line:
+        place = where(line, on_this_machine=owner is not None)
+    return ServerFacts(**row, process_owner=owner, where=place, setting_contexts=contexts)
+
+
+def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] | None:
+    """The owner of our own session's process, if it runs on this machine, whose kernel can then be asked about it.
+
+    Its name and start time must match, because a remote server's pid may belong to another process here.
+    """
+    folder = Path(f"/proc/{pid}")
+    age_s = process_age_s(folder, ("postgres", "postmaster"))
+    is_ours = age_s is not None and abs(time.time() - age_s - backend_start_s) < 2.0
+    return owner_of(folder) if is_ours and os.access(folder / "schedstat", os.R_OK) else None
+
+
+def _check_server(connection: Connection, configs: Sequence[Config], site: Site) -> tuple[ServerFacts, list[str]]:
+    check_direct(connection, configs[0].target)
+    facts = read_facts(connection)
+    layouts = [Layout(config, site.prefix, None) for config in configs]
+    for config, layout in zip(configs, layouts, strict=True):
+        check_rights(config, facts)
+        asked = {name: settings_text(value) for name, value in config.target.settings.items()}
+        check_session_settings(connection, facts, asked)
+        layout.check_nothing_in_the_way(connection)
+        for volume, path in site.volume_paths(config).items() if config.data_volumes else ():
+            check_folder_for_server(facts.process_owner, volume, path)
+    _check_folders(connection, layouts)
+    most = max(map(_locks_at_once, configs))
+    notes = kept_by_load(one.partition("=")[0] for one in facts.set_for_load)
+    return facts, notes + ([_LOCKS_NOTE.format(needed=most, room=facts.locks)] if most > facts.locks else [])
+
+
+def check_rights(config: Config, facts: ServerFacts) -> None:
+    """Checks the login's rights and the server's limits. Raises PreflightError naming what is missing."""
+    database = needs_database(config)
+    old, room = needs_of_every_engine(facts, (OLDEST_MAJOR,), config.database_load.connections)
+    right, grant = "role pg_checkpoint", "GRANT pg_checkpoint TO ..."
+    if facts.major < 15:
+        right, grant = "right SUPERUSER", "use a superuser"
+    needs = [
+        old,
+        (not facts.standby,
+         "the server is a hot standby: it follows another server, and takes no writes",
+         "name its primary, or a server of its own; capture also watches a standby"),
+        (facts.may_create or database,
+         "the login lacks the right CREATE on the database, needed for storagelab's own schema",
+         "as its owner: GRANT CREATE ON DATABASE ... TO ..."),
+        (facts.may_make_database or not database,
+         "the login lacks the right CREATEDB, needed for the database that storagelab makes for the load",
+         "as an administrator: ALTER ROLE ... CREATEDB"),
+        (facts.superuser or not config.data_volumes,
+         "the login lacks the right SUPERUSER, needed for CREATE TABLESPACE, which puts data files on volumes",
+         "use a superuser, or leave [volumes] out to measure where the server keeps its files"),
+        (facts.may_write_out or not config.between_runs.checkpoint,
+         f"the login lacks the {right}, needed for CHECKPOINT between runs",
+         f"{grant}, or set between_runs.checkpoint = false"),
+        room,
+    ]  # fmt: skip
+    require(config.target, needs)
+
+
+def check_session_settings(connection: Connection, facts: ServerFacts, settings: Mapping[str, str]) -> None:
+    """Checks that settings can be changed for storagelab's own sessions, the only way on an attached server.
+
+    Tries each one in this session and resets it. Raises PreflightError with the server's words for one that can't be
+    set.
+    """
+    for name, value in settings.items():
+        key, context = f"target.settings.{name}", facts.setting_contexts.get(name)
+        if context is None:
+            close = difflib.get_close_matches(name, facts.setting_contexts, 1)
+            hint = f"did you mean {close[0]}?" if close else "see the server's view pg_settings"
+            raise PreflightError("the server has no such setting", key=key, hint=hint)
+        if context not in ("user", "superuser") or (context == "superuser" and not facts.superuser):
+            raise PreflightError(
+                f"it can't be set for a session (its context is {context})", key=key,
+                hint="set it on the server yourself, or let storagelab start a private server (leave target.dsn out)",
+            )  # fmt: skip
+        try:
+            with connection.transaction(force_rollback=True):
+                connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+        except psycopg.Error as error:
+            hint = f"PostgreSQL {facts.version} was asked"
+            raise PreflightError(f"the server refuses it: {words_of(error)}", key=key, hint=hint) from error
+
+
+def _check_folders(connection: Connection, layouts: Iterable[Places]) -> None:
+    """Checks the folders for tablespaces: neither PostgreSQL nor storagelab can make them on another machine.
+
+    Raises PreflightError with the command by which the operator makes the missing ones.
+    """
+    wanted = {
+        (layout.volume_of(number), layout.folder_of(number)): number
+        for layout in layouts for number in layout.data_files if layout.is_remote(number)
+    }  # fmt: skip
+    statement = "SELECT coalesce((pg_stat_file(%s, true)).isdir, false)"
+    missing = [
+        place for place in sorted(wanted) if connection.execute(statement, [str(place[1])]).fetchone() != (True,)
+    ]
+    if missing:
+        volume, first = missing[0]
+        numbers = [wanted[place] for place in missing if place[0] == volume]
+        raise PreflightError(
+            f"the server sees no folder {first}",
+            key=f"volumes.{volume}.path",
+            hint="have its operator run there: install -d -m 700 -o postgres "
+            f"{shlex.quote(str(first.parent))}/{_brace(min(numbers), max(numbers))} (postgres = the server's account)",
+        )
+
+
+def _brace(first: int, last: int) -> str:
+    """A shell pattern for the names from the first to the last; an extra folder does no harm."""
+    begin, dash, number = remote_name(first).rpartition("-")
+    return begin + dash + (number if first == last else f"{{{number}..{remote_name(last).rpartition('-')[2]}}}")
 
 
 def _locks_at_once(config: Config) -> int:
     """The most locks held at once: a transaction may touch every data file, and locks its table and its index."""
-    if config.generated:  # its transactions are short
-        return config.database_load.connections * 2 * config.layout.data_files
-    work = config.insert_load
-    return work.connections * 2 * min(config.layout.data_files, work.rows_per_transaction)
-
-
-def _check_on_server(
-    connection: connecting.Connection, facts: connecting.ServerFacts, config: Config, site: Site
-) -> None:
-    connecting.check_rights(config, facts)
-
-    def nearest(name: str) -> str:
-        close = difflib.get_close_matches(name, facts.setting_contexts, 1)
-        return f"did you mean {close[0]}?" if close else "see the server's view pg_settings"
-
-    asked = {name: settings_text(value) for name, value in config.target.settings.items()}
-    connecting.check_session_settings(connection, facts, asked, nearest)
-    Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
-    if config.data_volumes:
-        for volume, path in site.volume_paths(config).items():
-            check_folder_for_server(facts.process_owner, volume, path)
+    files = config.layout.data_files
+    if not config.generated:  # a generator's transactions are short
+        files = min(files, config.insert_load.rows_per_transaction)
+    return config.database_load.connections * 2 * files
 
 
 # --- disk space ------------------------------------------------------------------------------------------------------
@@ -168,7 +276,7 @@ def _bytes_on(config: Config, volume: str) -> int:
 
 
 def _data_bytes(config: Config) -> int:
-    return space.data_bytes(config.generated_load, tables_of(config).unit_bytes) or 0
+    return checking.data_bytes(config.generated_load, tables_of(config).unit_bytes) or 0
 
 
 def _copied_bytes_on(config: Config, volume: str) -> int:
@@ -215,15 +323,9 @@ def _server_bytes_on(config: Config, volume: str, log_bytes: float, overshoot: f
     return total
 
 
-def _private_memory(config: Config) -> Memory:
+def _private_buffers(config: Config) -> tuple[int, bool]:
     direct = "data" in str(config.target.settings.get("debug_io_direct", ""))
-    buffers_bytes = _size(config, "shared_buffers", 128 * 2**20, _PAGE_BYTES)
-    return Memory("shared_buffers", buffers_bytes, space.memory_here(), cached=not direct)
-
-
-def _memory_of(facts: connecting.ServerFacts, _config: Config) -> Memory:
-    machine = space.memory_here() if facts.on_this_machine else None
-    return Memory("shared_buffers", facts.buffers_bytes, machine, cached=not facts.direct)
+    return _size(config, "shared_buffers", 128 * 2**20, _PAGE_BYTES), direct
 
 
 def _size(config: Config, name: str, default: int, unit_bytes: int) -> int:
@@ -233,3 +335,61 @@ def _size(config: Config, name: str, default: int, unit_bytes: int) -> int:
         return parse_bytes(asked) if isinstance(asked, str) else int(asked) * unit_bytes
     except ValueError:
         return default  # the server has accepted it already; only the estimate is coarser
+
+
+CHECKS = checks.Checks(
+    starter=STARTER,
+    programs_folder=lambda programs: Path(programs.folder),
+    bytes_on=_bytes_on,
+    kept_bytes_on=_copied_bytes_on,
+    is_barred=lambda path: "'" in path,
+    bar="has a single quote in it, which PostgreSQL does not accept in the path of data files",
+    buffers="shared_buffers",
+    private_buffers=_private_buffers,
+    connect=connected,
+    check_server=_check_server,
+    check_login=lambda config, site, facts: AttachedReach(config, site, facts).check_login(),
+    login_hint=_LIKE_US,
+)
+
+
+# --- checkpoints -----------------------------------------------------------------------------------------------------
+#
+# How far apart checkpoints can come.
+
+
+_CYCLE_SHOWN = """
+SELECT name, CASE name WHEN 'max_wal_size' THEN pg_size_bytes(current_setting(name))::text
+                       WHEN 'checkpoint_timeout' THEN extract(epoch FROM current_setting(name)::interval)::text
+                       ELSE setting END
+FROM pg_settings WHERE name = ANY(ARRAY['checkpoint_timeout', 'max_wal_size', 'checkpoint_completion_target'])"""
+_DEFAULTS = {"checkpoint_timeout": 300.0, "max_wal_size": 2.0**30, "checkpoint_completion_target": 0.9}
+
+
+def _cycle_asked(config: Config) -> CheckpointCycle | None:
+    """The cycle of a private server; None if a setting can't be read here."""
+    asked = {name.lower(): str(value) for name, value in config.target.settings.items()}
+    try:
+        return _cycle({**_DEFAULTS, **{name: _number(name, asked[name]) for name in _DEFAULTS if name in asked}})
+    except ValueError:
+        return None
+
+
+def _number(name: str, text: str) -> float:
+    """A setting in seconds, bytes, or without a unit; a number alone counts the server's own units. Raises
+    ValueError.
+    """
+    if text.replace(".", "").isdigit():
+        return float(text) * (2**20 if name == "max_wal_size" else 1)
+    return parse_bytes(text) if name == "max_wal_size" else parse_seconds(text)
+
+
+def _cycle_shown(connection: Connection) -> CheckpointCycle:
+    """The cycle of a server that already runs."""
+    return _cycle({name: float(shown) for name, shown in connection.execute(_CYCLE_SHOWN).fetchall()})
+
+
+def _cycle(settings: Mapping[str, float]) -> CheckpointCycle:
+    # A checkpoint is asked for in time to be complete, with the log written meanwhile, within max_wal_size.
+    log_bytes = settings["max_wal_size"] / (1 + settings["checkpoint_completion_target"])
+    return CheckpointCycle(settings["checkpoint_timeout"], log_bytes, "checkpoint_timeout", "max_wal_size")

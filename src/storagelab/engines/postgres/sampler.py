@@ -16,8 +16,8 @@ from typing import NamedTuple
 import psycopg
 from psycopg import pq
 
-from storagelab.engines.postgres.connecting import Connection
-from storagelab.engines.postgres.events import BARRIER, IDLE, event_of
+from storagelab.engines.postgres.connect import Connection, value
+from storagelab.engines.postgres.meanings import BARRIER, IDLE, event_of
 from storagelab.machine.processes import STOPPED, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import Resource, WaitingTask
@@ -32,7 +32,6 @@ from storagelab.watching.sampler import RawWaitsOf, Seen, SessionSampler
 
 Relations = Mapping[int, tuple[str, int | None]]
 """oid -> (name of the relation, number of the data file it is in, from 1)."""
-
 # Reads the lock table once, then pairs each request that was not granted with a session that holds that lock. Two rows
 # are about the same lock if all columns that can name a thing agree.
 LOCKS_SQL = b"""
@@ -93,19 +92,17 @@ def resource_of(lock: LockWait, relations: Relations) -> tuple[Resource, int | N
     """The locked thing, and the number of its data file if it has one."""
     name, data_file = relations.get(lock.relation or 0, (f"relation {lock.relation}", None))
     where = name if data_file is None else f"{name} (data file {data_file})"
-    match lock.locktype:
-        case "extend":
-            return Resource(kind=f"extension of {where}"), data_file
-        case "relation":
-            return Resource(kind=where), data_file
-        case "page":
-            return Resource(kind=f"page {lock.page} of {where}"), data_file
-        case "tuple":
-            return Resource(kind=f"row {lock.page}/{lock.tuple_} of {where}"), data_file
-        case "transactionid":
-            return Resource(kind="end of transaction", name=lock.transaction), None
-        case _:
-            return Resource(kind=lock.locktype), None
+    if lock.locktype == "transactionid":
+        return Resource(kind="end of transaction", name=lock.transaction), None
+    if lock.locktype not in _LOCKED:
+        return Resource(kind=lock.locktype), None
+    return Resource(kind=_LOCKED[lock.locktype].format(where=where, lock=lock)), data_file
+
+
+_LOCKED = {
+    "extend": "extension of {where}", "relation": "{where}", "page": "page {lock.page} of {where}",
+    "tuple": "row {lock.page}/{lock.tuple_} of {where}",
+}  # fmt: skip
 
 
 def _doing(holder: int | None, seen: Mapping[int, str]) -> str:
@@ -121,7 +118,6 @@ LOOKS_PER_TURNS = 2
 rough.
 """
 ANSWER_POLL_MS = 2_000
-
 _SESSIONS = b"storagelab_sessions"
 _LOCKS = b"storagelab_locks"
 # This is the function below the view: the view's joins to the names of databases and roles would cost more than all the
@@ -187,11 +183,10 @@ class Sampler(SessionSampler):
         self._readable = select.poll()
         self._readable.register(self._libpq.socket, select.POLLIN)
         # Includes the checkpointer in each look, if this login may see its waits
-        found = self._connection.execute(
-            "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer' AND wait_event_type IS NOT NULL"
-        ).fetchone()
-        if found is not None:
-            self._checkpointer = found[0]
+        self._checkpointer = value(
+            self._connection, "SELECT max(pid) FROM pg_stat_activity WHERE backend_type = 'checkpointer'"
+            " AND wait_event_type IS NOT NULL"
+        )  # fmt: skip
         pids = [*self._pids, *([self._checkpointer] if self._checkpointer else [])]
         self._looked_at = f"{{{','.join(map(str, pids))}}}".encode()
         for name, sql in ((_SESSIONS, _SESSIONS_SQL), (_LOCKS, LOCKS_SQL)):

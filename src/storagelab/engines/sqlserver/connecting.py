@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NoReturn, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from storagelab.engines.sqlserver.known import MAJOR_2022, NAMES
+from storagelab.engines.sqlserver.meanings import MAJOR_2022, NAMES
 from storagelab.engines.sqlserver.settings import ServerState
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig

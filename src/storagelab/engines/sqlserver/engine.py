@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from storagelab.engines.sqlserver.known import judge
+from storagelab.engines.sqlserver.meanings import judge
 from storagelab.engines.sqlserver.settings import DATABASE_OPTIONS, database_options
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from storagelab.engines.sqlserver import connecting, settings
 from storagelab.engines.sqlserver.connecting import DriverError, ServerFacts, Session, connect, words_of
-from storagelab.engines.sqlserver.known import MAJOR_2017, latch_note
 from storagelab.engines.sqlserver.layout import TABLE_OBJECT, Layout, check_nothing_in_the_way, is_windows_path
+from storagelab.engines.sqlserver.meanings import MAJOR_2017, latch_note
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.objects import KEY, TABLES

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from storagelab.engines.sqlserver.known import MAJOR_2019
+from storagelab.engines.sqlserver.meanings import MAJOR_2019
 from storagelab.errors import PreflightError
 from storagelab.model.values import Scalar
 

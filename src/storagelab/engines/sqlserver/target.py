@@ -20,7 +20,6 @@ from storagelab.engines.sqlserver.connecting import (
     read_state,
     words_of,
 )
-from storagelab.engines.sqlserver.known import MAJOR_2019
 from storagelab.engines.sqlserver.layout import (
     TABLE_FACTS,
     Layout,
@@ -31,6 +30,7 @@ from storagelab.engines.sqlserver.layout import (
     plain,
     record_of,
 )
+from storagelab.engines.sqlserver.meanings import MAJOR_2019
 from storagelab.engines.sqlserver.sampler import Sampler
 from storagelab.engines.sqlserver.settings import (
     DATABASE_OPTIONS,

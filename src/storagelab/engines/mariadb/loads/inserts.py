@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 
 import pymysql
 
-from storagelab.engines.mariadb.connecting import Connection, ask, close, words_of
-from storagelab.engines.mariadb.layout import TABLE, Layout, execute
-from storagelab.engines.mariadb.reaching import Reaching
+from storagelab.engines.mariadb.connect import Connection, MariaDBReach, ask, close, words_of
+from storagelab.engines.mariadb.layout import TABLE, Layout
 from storagelab.loads.inserting import ThreadedSessions
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
@@ -29,7 +28,6 @@ from storagelab.watching.clocks import Loop
 
 PROGRESS = "storagelab_rows"
 """The user variable in which a session publishes how many rows it has committed."""
-
 # A worker's key number n is a digest of the worker and n. To the server it is as random as any key, and storagelab can
 # compute an existing key again for a point read. The digest is not MD5, which is no longer built into MySQL 9.7 (it is
 # in a component).
@@ -47,7 +45,6 @@ _READS = f"""
                 SET reads_due = reads_due - 1, reads_done = reads_done + 1;
                 SET reads_found = reads_found + COALESCE(found = 42, 0);
             END WHILE;"""
-
 _PROCEDURE = """
 CREATE PROCEDURE {schema}.insert_rows(
     row_count BIGINT, rows_per_transaction BIGINT, rows_per_report BIGINT,
@@ -102,41 +99,23 @@ def call(workload: InsertLoad, schema: str, seed: int, worker: int) -> str:
 
 
 class Workers(ThreadedSessions[Connection]):
-    """The connections of one run. `schema` is the database's name, quoted for SQL. `other` is an extra connection
-    that stops what still runs at the end.
-    """
+    """The connections of one run. `other` is an extra connection that stops what still runs at the end."""
 
-    driver_error = pymysql.MySQLError
-    close_timeout_s = 5.0
+    driver_error, close_timeout_s = pymysql.MySQLError, 5.0
 
-    def __init__(
-        self,
-        connect: Callable[[], Connection],
-        workload: InsertLoad,
-        schema: str,
-        other: Connection,
-        count_rows: Callable[[], int],
-        seed: int,
-    ) -> None:
-        super().__init__(connect, workload, count_rows, seed)
-        self.schema, self._other = schema, other
-        self._gatekeeper: Connection | None = None
+    def __init__(self, connect: Callable[[], Connection], tables: Tables, other: Connection, seed: int) -> None:
+        super().__init__(connect, tables.load, lambda: tables.count_rows(other), seed)
+        self.schema, self._other = tables.schema, other
+        self._gate: Connection | None = None
 
     @property
     def ids(self) -> list[int]:
         """The server's ids of the connections."""
         return [worker.connection.thread_id() for worker in self._workers]
 
-    @property
-    def _gate(self) -> Connection:
-        """The connection that holds the gate: an extra one, since a connection that has locked a table may read no
-        other table.
-        """
-        assert self._gatekeeper is not None, "the connections are not open"
-        return self._gatekeeper
-
     def open(self) -> None:
-        self._gatekeeper = self._connect()
+        # An extra one holds the gate, since a connection that has locked a table may read no other table.
+        self._gate = self._connect()
         super().open()
 
     def _words(self, error: BaseException) -> str:
@@ -155,12 +134,9 @@ class Workers(ThreadedSessions[Connection]):
         ask(self._gate, "UNLOCK TABLES")
 
     def _loop(self, connection: Connection, number: int) -> Loop:
-        started_s, finished_s, done, found = map(
-            str, ask(connection, call(self.workload, self.schema, self.seed, number))[0]
-        )
-        return Loop(
-            started_s=float(started_s), finished_s=float(finished_s), reads_done=int(done), reads_found=int(found)
-        )
+        found = ask(connection, call(self.workload, self.schema, self.seed, number))[0]
+        started_s, finished_s, made, right = (float(str(one)) for one in found)
+        return Loop(started_s=started_s, finished_s=finished_s, reads_done=int(made), reads_found=int(right))
 
     def _failed(self, error: Exception) -> str:
         lost = not isinstance(error, pymysql.MySQLError) or (error.args and error.args[0] in _LOST)
@@ -170,20 +146,18 @@ class Workers(ThreadedSessions[Connection]):
         for connection in working:
             with contextlib.suppress(pymysql.MySQLError, OSError):
                 ask(self._other, f"KILL {int(connection.thread_id())}")
-        close(self._gatekeeper)
+        close(self._gate)
 
     def _disconnect(self, connection: Connection) -> None:
         close(connection)
 
     def close(self) -> None:
         super().close()
-        close(self._gatekeeper)
+        close(self._gate)
 
 
 _LOST = (2006, 2013, 1927, 1053)
 """Errors of the client library, and of the server's shutdown, that mean that the server is gone."""
-
-
 _RANDOM_COLUMNS = """
     c1 BINARY(16) NOT NULL DEFAULT (RANDOM_BYTES(16)),
     c2 DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
@@ -212,8 +186,8 @@ class Tables(Layout):
     def load(self) -> InsertLoad:
         return self.config.insert_load
 
-    def sessions(self, own: Connection, reach: Reaching, seed: int) -> Workers:
-        return Workers(reach.connect_worker, self.load, self.schema, own, lambda: self.count_rows(own), seed)
+    def sessions(self, own: Connection, reach: MariaDBReach, seed: int) -> Workers:
+        return Workers(reach.connect_worker, self, own, seed)
 
     def _create_tables(self, connection: Connection) -> None:
         page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
@@ -222,7 +196,7 @@ class Tables(Layout):
             self._create_table(page_bytes),
             procedure(self.load, self.schema, OWNERSHIP),
         ):
-            execute(connection, statement)
+            ask(connection, statement)
 
     def _create_table(self, page_bytes: int) -> str:
         sequential = self.load.page_a_row
@@ -246,14 +220,10 @@ class Tables(Layout):
         if not self.load.page_a_row:
             return []
         page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
-        names = ", ".join(["%s"] * len(self.data_files))
         view = "innodb_tablespaces" if "MariaDB" not in connection.get_server_info() else "innodb_sys_tablespaces"
-        found = ask(
-            connection,
-            f"SELECT coalesce(sum(file_size), 0) FROM information_schema.{view} WHERE lower(name) IN ({names})",
-            [f"{self.prefix}/my_big_table#p#{self.partition(number)}".lower() for number in self.data_files],
-        )
-        pages = int(found[0][0]) // page_bytes
+        sizes = f"SELECT coalesce(sum(file_size), 0) FROM information_schema.{view} WHERE lower(name) IN %s"
+        files = [f"{self.prefix}/{TABLE}#p#{self.partition(number)}".lower() for number in self.data_files]
+        pages = int(ask(connection, sizes, [files])[0][0]) // page_bytes
         # Files grow by several extents at once, and the pages of the tree itself add to them.
         spare = _LARGEST_STEP_BYTES // page_bytes * len(self.data_files)
         rows = self.load.rows

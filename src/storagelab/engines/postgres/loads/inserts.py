@@ -8,22 +8,20 @@ arrival and the key in a separate B-tree: random keys hit the index, not the hea
 from __future__ import annotations
 
 import contextlib
-import selectors
+import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
 import psycopg
 from psycopg import sql
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq import ExecStatus
 
-from storagelab.engines.postgres.connecting import Connection
+from storagelab.engines.postgres.connect import Connection, PostgresReach, execute, page_bytes, value
 from storagelab.engines.postgres.layout import Layout, relations_in
-from storagelab.engines.postgres.reaching import Reaching
-from storagelab.errors import RunFailed
-from storagelab.loads.inserting import InsertingSessions
+from storagelab.loads.inserting import ThreadedSessions
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
-from storagelab.servers.interfaces import POLL_S, await_gate, rows_per_report
+from storagelab.servers.interfaces import rows_per_report
 from storagelab.servers.places import check_places, check_same
 from storagelab.watching.clocks import Loop
 
@@ -33,7 +31,6 @@ from storagelab.watching.clocks import Loop
 
 
 TABLE = "my_big_table"
-
 # A worker's key number n is a digest of the worker and n. To the server it is as random as any key, and storagelab can
 # compute an existing key again for a point read.
 _KEY = "md5(concat_ws('/', seed, worker, {number}))::uuid"
@@ -101,121 +98,60 @@ def call(workload: InsertLoad, schema: str, gate: int, seed: int, worker: int) -
     return sql.SQL("CALL {}.insert_rows({})").format(sql.Identifier(schema), literals)
 
 
-class Workers(InsertingSessions[Connection]):
-    """The connections of one run. `gatekeeper` is an extra connection, `gate` the key of an advisory lock that only
-    this experiment uses.
+class Workers(ThreadedSessions[Connection]):
+    """The connections of one run. `gatekeeper` is an extra connection; it holds an advisory lock whose key only this
+    experiment has.
     """
 
-    driver_error = psycopg.Error
+    driver_error, close_timeout_s = psycopg.Error, 5.0
 
-    def __init__(
-        self,
-        connect: Callable[[], Connection],
-        workload: InsertLoad,
-        schema: str,
-        gatekeeper: Connection,
-        gate: int,
-        count_rows: Callable[[], int],
-        seed: int = 1,
-    ) -> None:
-        super().__init__(workload, count_rows)
-        self._connect, self.schema, self.seed = connect, schema, seed
-        self._gatekeeper, self.gate = gatekeeper, gate
-        self._connections: list[Connection] = []
+    def __init__(self, connect: Callable[[], Connection], tables: Tables, gatekeeper: Connection, seed: int) -> None:
+        super().__init__(connect, tables.load, lambda: tables.count_rows(gatekeeper), seed)
+        self.schema, self._gatekeeper, self.gate = tables.prefix, gatekeeper, zlib.crc32(tables.prefix.encode())
 
     @property
     def ids(self) -> list[int]:
         """Process ids of the server sessions, one per connection."""
-        return [connection.info.backend_pid for connection in self._connections]
+        return [worker.connection.info.backend_pid for worker in self._workers]
 
-    @property
-    def first(self) -> Connection:
-        return self._connections[0]
-
-    def _add(self) -> None:
-        self._connections.append(self._connect())
-
-    def gather(self) -> None:
-        """Close the gate, send every connection's call, and return once all of them wait at the gate."""
+    def _close_gate(self) -> None:
         self._gatekeeper.execute("SELECT pg_advisory_lock(%s)", [self.gate])
-        for number, connection in enumerate(self._connections, start=1):
-            connection.pgconn.nonblocking = 1
-            statement = call(self.workload, self.schema, self.gate, self.seed, number)
-            connection.pgconn.send_query(statement.as_bytes(connection))
-            connection.pgconn.flush()
-        await_gate(self._all_at_gate, self._raise_if_one_failed, pause_s=0.002)
 
     def _all_at_gate(self) -> bool:
-        row = self._gatekeeper.execute(
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = ANY(%s)", [self.ids]
-        ).fetchone()
-        return row is not None and row[0] == len(self._connections)
-
-    def _raise_if_one_failed(self) -> None:
-        for connection in self._connections:
-            connection.pgconn.consume_input()
-            if not connection.pgconn.is_busy():
-                _loop_of(connection)
+        standing = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = ANY(%s)"
+        return bool(value(self._gatekeeper, standing, [self.ids]) == len(self._workers))
 
     def release(self) -> None:
         """Open the gate: the server wakes all connections at once."""
         self._gatekeeper.execute("SELECT pg_advisory_unlock(%s)", [self.gate])
 
-    def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Wait until every loop is done; call `on_poll` a few times a second.
+    def _loop(self, connection: Connection, number: int) -> Loop:
+        # Directly by libpq, which sleeps until the answer; the driver itself would wake up ten times a second.
+        statement = call(self.workload, self.schema, self.gate, self.seed, number)
+        result = connection.pgconn.exec_(statement.as_bytes(connection))
+        if result.status != ExecStatus.TUPLES_OK:
+            raise psycopg.OperationalError(connection.pgconn.error_message.decode(errors="replace"))
+        started_s, finished_s, done, found = (float(result.get_value(0, column) or 0) for column in range(4))
+        return Loop(started_s=started_s, finished_s=finished_s, reads_done=int(done), reads_found=int(found))
 
-        Raises RunFailed with the server's words as soon as one connection fails.
-        """
-        loops: dict[Connection, Loop] = {}
-        with selectors.DefaultSelector() as selector:
-            for connection in self._connections:
-                selector.register(connection.pgconn.socket, selectors.EVENT_READ, connection)
-            while len(loops) < len(self._connections):
-                for key, _ in selector.select(POLL_S):
-                    connection = key.data
-                    try:
-                        connection.pgconn.consume_input()
-                    except psycopg.OperationalError as error:
-                        raise RunFailed(f"a connection was lost: {error}") from error
-                    if not connection.pgconn.is_busy():
-                        selector.unregister(key.fileobj)
-                        loops[connection] = _loop_of(connection)
-                on_poll()
-        return [loops[connection] for connection in self._connections]
+    def _failed(self, error: Exception) -> str:
+        words = str(error).strip()
+        by_server = re.match(r"\w+:  ", words)  # with its severity, in whatever language
+        return f"a connection {'failed' if by_server else 'was lost'}: {words}"
 
     def settle(self) -> None:
         """Make each session report its counters now, not later by itself."""
-        for connection in self._connections:
-            connection.pgconn.nonblocking = 0
+        for worker in self._workers:
             with contextlib.suppress(psycopg.errors.UndefinedFunction):  # before PostgreSQL 15
-                connection.execute("SELECT pg_stat_force_next_flush()")
+                worker.connection.execute("SELECT pg_stat_force_next_flush()")
 
-    def close(self) -> None:
-        """Close all connections and stop what still runs. Never raises, since it is also called after errors."""
-        connections, self._connections = self._connections, []
-        for connection in connections:
+    def _stop(self, working: Sequence[Connection]) -> None:
+        for connection in working:
             with contextlib.suppress(psycopg.Error):
-                if connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
-                    connection.cancel_safe(timeout=2.0)
-        for connection in connections:
-            connection.close()
+                connection.cancel_safe(timeout=2.0)
 
-
-def _loop_of(connection: Connection) -> Loop:
-    """The result of a finished call. Raises RunFailed with the server's words if it is an error."""
-    loop = None
-    while (result := connection.pgconn.get_result()) is not None:
-        if result.status == ExecStatus.TUPLES_OK:
-            started, finished = result.get_value(0, 0), result.get_value(0, 1)
-            assert started is not None
-            assert finished is not None
-            done, found = (int(result.get_value(0, column) or 0) for column in (2, 3))
-            loop = Loop(started_s=float(started), finished_s=float(finished), reads_done=done, reads_found=found)
-        elif result.status != ExecStatus.COMMAND_OK:
-            raise RunFailed(f"a connection failed: {result.error_message.decode(errors='replace').strip()}")
-    if loop is None:
-        raise RunFailed(f"a connection was lost: {connection.pgconn.error_message.decode(errors='replace').strip()}")
-    return loop
+    def _disconnect(self, connection: Connection) -> None:
+        connection.close()
 
 
 _RANDOM_COLUMNS = """
@@ -242,22 +178,13 @@ class Tables(Layout):
     def load(self) -> InsertLoad:
         return self.config.insert_load
 
-    def sessions(self, own: Connection, reach: Reaching, seed: int) -> Workers:
-        gate = zlib.crc32(self.prefix.encode())  # the advisory lock's key, which only this experiment has
-        count = self.count_rows
-        return Workers(reach.connect_worker, self.load, self.prefix, own, gate, lambda: count(own), seed)
+    def sessions(self, own: Connection, reach: PostgresReach, seed: int) -> Workers:
+        return Workers(reach.connect_worker, self, own, seed)
 
     def partition(self, number: int) -> str:
         return f"{TABLE}_p{number}"
 
     def _create_tables(self, connection: Connection) -> None:
-        self._create_table(connection)
-        connection.execute(self._in_schema(procedure(self.load)))
-
-    def _in_schema(self, statement: str) -> sql.Composed:
-        return sql.SQL(statement).format(schema=self.schema, table=sql.Identifier(TABLE))
-
-    def _create_table(self, connection: Connection) -> None:
         columns = _RANDOM_COLUMNS
         if self.load.page_a_row:
             columns = _SEQUENTIAL_COLUMNS
@@ -270,16 +197,17 @@ class Tables(Layout):
         for number in self.data_files:
             if self.on_volumes:
                 # The partition's index goes into the default tablespace, so set that.
-                connection.execute(
-                    sql.SQL("SET default_tablespace = {}").format(sql.Identifier(self.tablespace(number)))
-                )
-            connection.execute(
-                sql.SQL("CREATE TABLE {}.{} PARTITION OF {}.{} FOR VALUES WITH (MODULUS {}, REMAINDER {})").format(
-                    self.schema, sql.Identifier(self.partition(number)), self.schema, sql.Identifier(TABLE),
-                    sql.Literal(len(self.data_files)), sql.Literal(number - 1),
-                )
+                execute(connection, "SET default_tablespace = {}", self.tablespace(number))
+            execute(
+                connection, "CREATE TABLE {} PARTITION OF {} FOR VALUES WITH (MODULUS {}, REMAINDER {})",
+                (self.prefix, self.partition(number)), (self.prefix, TABLE),
+                sql.Literal(len(self.data_files)), sql.Literal(number - 1),
             )  # fmt: skip
         connection.execute("RESET default_tablespace")
+        connection.execute(self._in_schema(procedure(self.load)))
+
+    def _in_schema(self, statement: str) -> sql.Composed:
+        return sql.SQL(statement).format(schema=sql.Identifier(self.prefix), table=sql.Identifier(TABLE))
 
     def relations(self, connection: Connection) -> dict[int, tuple[str, int | None]]:
         """Every table and index of the layout: `{oid: (name, data file number)}`; None for the partitioned parents."""
@@ -287,24 +215,21 @@ class Tables(Layout):
         return {one.oid: (one.name, numbers.get(one.table)) for one in relations_in(connection, self.prefix, "rpiIS")}
 
     def count_rows(self, connection: Connection) -> int:
-        row = connection.execute(self._in_schema("SELECT count(*) FROM {schema}.{table}")).fetchone()
-        assert row is not None
-        return int(row[0])
+        return int(value(connection, self._in_schema("SELECT count(*) FROM {schema}.{table}")))
 
     def read_back(self, connection: Connection) -> list[Check]:
         """Reads the number of data files, and the place of each one and its index, from the server's own catalogue."""
         found = relations_in(connection, self.prefix)
         places = {(one.table, one.kind): one.place for one in found}
+        asked, parts = list(map(self.asked, self.data_files)), list(map(self.partition, self.data_files))
         tables = sum(one.kind == "r" for one in found)
-        asked = [self.asked(number) for number in self.data_files]
-        return [
-            check_same("data files", str(len(self.data_files)), str(tables), "pg_class"),
-            check_places("place of the data files", asked, self._got(places, "r"), "pg_tablespace_location"),
-            check_places("place of the indexes", asked, self._got(places, "i"), "pg_tablespace_location"),
-        ]
-
-    def _got(self, places: Mapping[tuple[str, str], str], kind: str) -> list[str]:
-        return [places.get((self.partition(number), kind), "absent") for number in self.data_files]
+        return [check_same("data files", str(len(self.data_files)), str(tables), "pg_class")] + [
+            check_places(
+                f"place of the {what}", asked, [places.get((part, kind), "absent") for part in parts],
+                "pg_tablespace_location",
+            )
+            for what, kind in (("data files", "r"), ("indexes", "i"))
+        ]  # fmt: skip
 
     def check_after(self, connection: Connection) -> list[Check]:
         """Checks that the sequential workload has one row per page: compares the table's pages with its counted
@@ -312,14 +237,8 @@ class Tables(Layout):
         """
         if not self.load.page_a_row:
             return []
-        row = connection.execute(
-            sql.SQL(
-                "SELECT sum(pg_relation_size(inhrelid)) / current_setting('block_size')::int "
-                "FROM pg_inherits WHERE inhparent = {}::regclass"
-            ).format(sql.Literal(f'"{self.prefix}".{TABLE}'))
-        ).fetchone()
-        assert row is not None
-        pages = int(row[0])
+        sizes = "SELECT sum(pg_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = %s::regclass"
+        pages = int(value(connection, sizes, [f'"{self.prefix}".{TABLE}'])) // page_bytes(connection)
         # The server extends files by several pages at once, so a few empty pages at their ends are normal.
         rows = self.load.rows
         ok = rows <= pages <= rows * 1.1 + 1024 * len(self.data_files)

@@ -15,10 +15,8 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from storagelab.engines.mariadb.connecting import Connection, ask, close, identifier
-from storagelab.engines.mariadb.layout import DataFile, Layout, execute, quoted
-from storagelab.engines.mariadb.reaching import WHERE, Reaching
-from storagelab.engines.mariadb.redo_log import log_room
+from storagelab.engines.mariadb.connect import Connection, MariaDBReach, ask, close, identifier, quoted
+from storagelab.engines.mariadb.layout import DataFile, Layout
 from storagelab.errors import DataRefused, RunFailed
 from storagelab.loads.clients import Clients, ask_by_sysbench
 from storagelab.loads.running import Generator
@@ -56,7 +54,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
         self.name = next(iter(self.spread), "")
         self._at_first: dict[str, DataFile] = {}
 
-    def sessions(self, own: Connection, reach: Reaching, seed: int) -> Generator[Connection]:
+    def sessions(self, own: Connection, reach: MariaDBReach, seed: int) -> Generator[Connection]:
         self._at_first = self.all_files(own)
         program = self.program(reach.clients(self.session_options), reach.site, seed)
         return Generator(
@@ -84,11 +82,9 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
         super().make_folders(owner)
-        placed = {
-            volume for what, volume in self.config.placed.items() if what != TEMPORARY
-        }  # the server makes its own
-        for volume in sorted(placed) if self.on_volumes else ():
-            make_folder(self._folder_on(volume), owner)
+        for volume in sorted({volume for what, volume in self.config.placed.items() if what != TEMPORARY}):
+            if self.on_volumes:  # for temporary files, the server makes its own
+                make_folder(self._folder_on(volume), owner)
 
     def finish(self, own: Connection) -> None:
         """Spread the tables over the data files, and place the others. Raises RunFailed for a table that can't be."""
@@ -104,12 +100,11 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
             columns = ", ".join(identifier(name) for name, _ in key)
             # The remainder of a number distributes rows evenly; the server's own method for other keys does not.
             method = "HASH" if len(key) == 1 and str(key[0][1]).endswith("int") else "KEY"
-            folders = [self._folder_for(self._partition_of(table, number)) for number in self.data_files]
             partitions = ", ".join(
-                self._partition(number, by_range=False, folder=folder)
-                for number, folder in zip(self.data_files, folders, strict=True)
+                self._partition(number, by_range=False, folder=self._folder_for(self._partition_of(table, number)))
+                for number in self.data_files
             )
-            execute(
+            ask(
                 own,
                 f"ALTER TABLE {self.schema}.{identifier(table)} COMMENT {quoted(OWNERSHIP)} "
                 f"PARTITION BY {method} ({columns}) ({partitions})",
@@ -181,19 +176,15 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
         files = self.all_files(connection)
         placed = {one: folder for one in self._objects(connection) if (folder := self._folder_for(one)) is not None
                   and (len(one.names) > 1 or one.name not in self.spread)}  # fmt: skip
-        if not placed:
-            return
-        found = {one: files.get(self._file_name(one)) for one in placed}
-        wrong = [
-            f"{one.name}: {self._place(file.path if file else None)}"
-            for one, file in found.items()
-            if self._place(file.path if file else None) != str(placed[one])
-        ]
+        found = {one: file for one in placed if (file := files.get(self._file_name(one))) is not None}
+        places = {one: self._place(found[one].path if one in found else None) for one in placed}
+        wrong = [f"{one.name}: {place}" for one, place in places.items() if place != str(placed[one])]
         asked = ", ".join(sorted({str(folder) for folder in placed.values()}))
-        yield Check(
-            name="place of the objects", asked=asked, got=(wrong or [asked])[0], ok=not wrong, read_from=_CATALOGUE
-        )
-        yield check_files({one.name: (file.path, placed[one]) for one, file in found.items() if file is not None})
+        if placed:
+            yield Check(
+                name="place of the objects", asked=asked, got=(wrong or [asked])[0], ok=not wrong, read_from=_CATALOGUE
+            )
+            yield check_files({one.name: (file.path, placed[one]) for one, file in found.items()})
 
     def _file_name(self, one: Object) -> str:
         """The name of the object's file in the server's catalogue."""
@@ -220,6 +211,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
 #
 # InnoDB takes DATA DIRECTORY only from CREATE TABLE, so the table is made again there, and its rows are copied.
 
+
 _FOREIGN_KEY = re.compile(r",\n\s*(CONSTRAINT `(?:[^`]|``)*` FOREIGN KEY [^\n]*?)(?=,?\n)")
 _BEGINNING = re.compile(r"CREATE TABLE `(?:[^`]|``)*`")
 _TRIGGERS = (
@@ -244,12 +236,12 @@ def move(connection: Connection, database: str, table: str, folder: Path) -> Non
     columns = ", ".join(identifier(str(column)) for (column,) in ask(connection, _COLUMNS, [database, table]))
     made = _BEGINNING.sub(lambda _: f"CREATE TABLE {aside}", _FOREIGN_KEY.sub("", text), count=1)
     with _as_it_is(connection):
-        execute(connection, f"{made} DATA DIRECTORY = {quoted(str(folder))}")
-        execute(connection, f"INSERT INTO {aside} ({columns}) SELECT {columns} FROM {name}")
-        execute(connection, f"DROP TABLE {name}")
-        execute(connection, f"RENAME TABLE {aside} TO {name}")
+        ask(connection, f"{made} DATA DIRECTORY = {quoted(str(folder))}")
+        ask(connection, f"INSERT INTO {aside} ({columns}) SELECT {columns} FROM {name}")
+        ask(connection, f"DROP TABLE {name}")
+        ask(connection, f"RENAME TABLE {aside} TO {name}")
         for foreign_key in foreign_keys:
-            execute(connection, f"ALTER TABLE {name} ADD {foreign_key}")
+            ask(connection, f"ALTER TABLE {name} ADD {foreign_key}")
 
 
 def _refused(table: str, why: str, hint: str) -> DataRefused:
@@ -260,8 +252,22 @@ def _refused(table: str, why: str, hint: str) -> DataRefused:
 def _as_it_is(connection: Connection) -> Iterator[None]:
     """Rows are copied as they are: without a look at foreign keys, and with a key of 0."""
     mode, checks = ask(connection, "SELECT @@sql_mode, @@foreign_key_checks")[0]
-    execute(connection, "SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO', foreign_key_checks = 0")
+    ask(connection, "SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO', foreign_key_checks = 0")
     try:
         yield
     finally:
-        execute(connection, f"SET SESSION sql_mode = {quoted(str(mode))}, foreign_key_checks = {int(checks)}")
+        ask(connection, f"SET SESSION sql_mode = {quoted(str(mode))}, foreign_key_checks = {int(checks)}")
+
+
+WHERE = "SELECT DATABASE()"
+"""Asks where names without a schema lead."""
+_AGE, _MOST = "innodb_checkpoint_age", "innodb_checkpoint_max_age"
+
+
+def log_room(connection: Connection) -> tuple[int, int] | None:
+    """The bytes of log since the last checkpoint, and how many there can be; None if the server, as MySQL, doesn't
+    tell.
+    """
+    shown = ask(connection, f"SHOW GLOBAL STATUS WHERE variable_name IN ('{_AGE}', '{_MOST}')")
+    found = {str(name).lower(): int(value) for name, value in shown}
+    return (found[_AGE], found[_MOST]) if {_AGE, _MOST} <= found.keys() else None

@@ -8,17 +8,19 @@ all tables or indexes, lies in that volume's own tablespace.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from typing import LiteralString
 
 from psycopg import sql
 
-from storagelab.engines.postgres.checkpoints import checkpoint_count
-from storagelab.engines.postgres.connecting import Connection
+from storagelab.engines.postgres.connect import GENERATOR_NAME, Connection, PostgresReach, execute, newest, value
 from storagelab.engines.postgres.layout import Layout, Relation, relations_like
-from storagelab.engines.postgres.reaching import Reaching, find, generator_sessions
-from storagelab.errors import RunFailed
+from storagelab.engines.postgres.server import OLDEST_MAJOR, system_folders
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import pgbench
 from storagelab.loads.clients import Clients, log_in_by_pgbench
 from storagelab.loads.running import Generator
@@ -28,6 +30,7 @@ from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.objects import TEMPORARY, Kind, Object
 from storagelab.servers.places import changed_files, check_files, check_same, refuse_misfits
+from storagelab.servers.programs import first_program, version_output
 from storagelab.volumes.folders import Folders
 
 _PRIMARY_KEY = """
@@ -85,7 +88,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         for volume in self._volumes_of_objects:
             make_folder(self._folder_on(volume), owner)
 
-    def make(self, own: Connection, reach: Reaching) -> None:
+    def make(self, own: Connection, reach: PostgresReach) -> None:
         super().make(own, reach)
         refuse_misfits(self.config, map(self._object, self._relations(own)))
 
@@ -103,7 +106,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         """A pattern of the names of all schemas that hold tables of the load."""
         return f"^{self.prefix}$"
 
-    def sessions(self, own: Connection, reach: Reaching, seed: int) -> Generator[Connection]:
+    def sessions(self, own: Connection, reach: PostgresReach, seed: int) -> Generator[Connection]:
         self._at_first = self._relations(own)
         program = self.program(reach.clients(self.session_options), reach.site, seed)
         return Generator(
@@ -112,7 +115,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
             checkpoint_count(own),
         )  # fmt: skip
 
-    def _hold(self, reach: Reaching) -> Callable[[], None]:
+    def _hold(self, reach: PostgresReach) -> Callable[[], None]:
         """Lock the load's tables; returns a function that unlocks them."""
         connection = reach.connect("storagelab gate")
         try:
@@ -161,44 +164,33 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
             if row is None:
                 raise RunFailed(f"there is no table {table} to be spread over data files (layout.spread)")
             kind, columns = row
-            if kind == "p":
-                continue
-            if not columns:
+            if kind != "p" and not columns:
                 raise RunFailed(f"the table {table} has no primary key, by which it could be spread (layout.spread)")
-            self._partition_by(connection, table, columns)
+            if kind != "p":
+                self._partition_by(connection, table, columns)
 
     def _partition_by(self, connection: Connection, table: str, columns: Sequence[str]) -> None:
-        name, whole = sql.Identifier(self.home, table), sql.Identifier(self.home, f"{table}__whole")
+        name, whole = (self.home, table), (self.home, f"{table}__whole")
         as_named = self._indexes_of(connection, table)
         with connection.transaction():
-            connection.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(name, sql.Identifier(f"{table}__whole")))
-            connection.execute(
-                sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL) PARTITION BY HASH ({})").format(
-                    name, whole, sql.SQL(", ").join(map(sql.Identifier, columns))
-                )
-            )
+            execute(connection, "ALTER TABLE {} RENAME TO {}", name, whole[1])
+            key = sql.SQL(", ").join(map(sql.Identifier, columns))
+            execute(connection, "CREATE TABLE {} (LIKE {} INCLUDING ALL) PARTITION BY HASH ({})", name, whole, key)
             for number in range(self.partitions):
-                connection.execute(
-                    sql.SQL("CREATE TABLE {} PARTITION OF {} FOR VALUES WITH (MODULUS {}, REMAINDER {})").format(
-                        sql.Identifier(self.home, f"{table}_p{number + 1}"), name,
-                        sql.Literal(self.partitions), sql.Literal(number),
-                    )
+                execute(
+                    connection, "CREATE TABLE {} PARTITION OF {} FOR VALUES WITH (MODULUS {}, REMAINDER {})",
+                    (self.home, f"{table}_p{number + 1}"), name, sql.Literal(self.partitions), sql.Literal(number),
                 )  # fmt: skip
             for column, sequence in connection.execute(_SEQUENCES, [f'"{self.home}"."{table}__whole"']).fetchall():
-                connection.execute(
-                    sql.SQL("ALTER SEQUENCE {} OWNED BY {}").format(
-                        sql.SQL(sequence), sql.Identifier(self.home, table, column)
-                    )
-                )
+                execute(connection, "ALTER SEQUENCE {} OWNED BY {}", sql.SQL(sequence), (self.home, table, column))
         self.place(connection)  # while they are empty
-        connection.execute(sql.SQL("INSERT INTO {} SELECT * FROM {}").format(name, whole))
-        connection.execute(sql.SQL("DROP TABLE {}").format(whole))
+        execute(connection, "INSERT INTO {} SELECT * FROM {}", name, whole)
+        execute(connection, "DROP TABLE {}", whole)
         for index, what in self._indexes_of(connection, table).items():  # the names that the user knows
             old = next((one for one, same in as_named.items() if same == what), index)
             as_named.pop(old, None)
             if old != index:
-                renamed = sql.Identifier(self.home, index), sql.Identifier(old)
-                connection.execute(sql.SQL("ALTER INDEX {} RENAME TO {}").format(*renamed))
+                execute(connection, "ALTER INDEX {} RENAME TO {}", (self.home, index), old)
 
     def _indexes_of(self, connection: Connection, table: str) -> dict[str, str]:
         """The table's indexes: name -> what it is besides its name."""
@@ -212,8 +204,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         connection.execute("BEGIN")
         for schema, table in tables:
             if table != pgbench.COUNTED:
-                name = sql.Identifier(schema, table)
-                connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(name))
+                execute(connection, "LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", (schema, table))
 
     # --- places ------------------------------------------------------------------------------------------------------
 
@@ -222,25 +213,17 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         for one in self._relations(connection) if self.on_volumes else ():
             wanted = self._wanted(one)
             if one.tablespace != wanted:
-                what = "INDEX" if one.is_index else "TABLE"
-                connection.execute(
-                    sql.SQL(f"ALTER {what} {{}} SET TABLESPACE {{}}").format(
-                        sql.Identifier(one.schema, one.name), sql.Identifier(wanted)
-                    )
-                )
+                what = sql.SQL("INDEX" if one.is_index else "TABLE")
+                execute(connection, "ALTER {} {} SET TABLESPACE {}", what, (one.schema, one.name), wanted)
 
     def _relations(self, connection: Connection) -> list[Relation]:
         found = relations_like(connection, self.schemas)
-        of_table: dict[tuple[str, str], list[str]] = {}
+        parts = Counter[tuple[str, str]]()
+        self._numbers = {}
         for one in found:
             if not one.is_index and one.spread:
-                of_table.setdefault((one.schema, one.spread), []).append(one.name)
-        files = self.config.layout.data_files
-        self._numbers = {
-            (schema, name): place % files + 1
-            for (schema, _), names in of_table.items()
-            for place, name in enumerate(names)
-        }
+                self._numbers[one.schema, one.name] = parts[one.schema, one.spread] % self.config.layout.data_files + 1
+                parts[one.schema, one.spread] += 1
         return found
 
     def _in_parts(self, name: str, part: str, kind: Kind, size_bytes: float) -> Iterator[Object]:
@@ -267,9 +250,9 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         return self.tablespace(self._numbers.get((one.schema, one.table), 1))
 
     def relations(self, connection: Connection) -> dict[int, tuple[str, int | None]]:
-        found = self._relations(connection)
         return {
-            one.oid: (one.name, self._numbers.get((one.schema, one.table), 1 if one.table else None)) for one in found
+            one.oid: (one.name, self._numbers.get((one.schema, one.table), 1 if one.table else None))
+            for one in self._relations(connection)
         }
 
     def read_back(self, connection: Connection) -> list[Check]:
@@ -280,18 +263,16 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         folders = {name: str(folder) for name, folder in self.tablespaces()}
         checks = [*self._spread_checks(found)]
         for is_index, what in ((False, "tables"), (True, "indexes")):
-            asked = {
-                one.oid: folders[self._wanted(one)] if self.on_volumes else "default"
-                for one in found
-                if one.is_index == is_index
-            }
-            got = {one.oid: one for one in found if one.is_index == is_index}
-            wrong = [f"{one.name}: {one.place}" for one in got.values() if one.place != asked[one.oid]]
+            places = [
+                (one, folders[self._wanted(one)] if self.on_volumes else "default")
+                for one in found if one.is_index == is_index
+            ]  # fmt: skip
+            wrong = [f"{one.name}: {one.place}" for one, asked in places if one.place != asked]
             checks.append(
                 Check(
-                    name=f"place of the {what}", asked=", ".join(sorted(set(asked.values()))),
-                    got=", ".join(wrong[:1] or sorted({one.place for one in got.values()})), ok=bool(got) and not wrong,
-                    read_from="pg_tablespace_location",
+                    name=f"place of the {what}", asked=", ".join(sorted({asked for _, asked in places})),
+                    got=", ".join(wrong[:1] or sorted({one.place for one, _ in places})),
+                    ok=bool(places) and not wrong, read_from="pg_tablespace_location",
                 )
             )  # fmt: skip
         return [*checks, *self._file_checks(connection, found), *self._temp_check(connection)]
@@ -300,11 +281,9 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         """Checks where the files of placed objects lie: the server's names for them, in the file system."""
         volumes = [(one, self.config.placement.volume_of(self._object(one))) for one in found]
         placed = [(one, self._folder_on(volume)) for one, volume in volumes if volume is not None]
-        if not placed or not self.on_volumes:
-            return
-        row = connection.execute("SELECT current_setting('data_directory')").fetchone()
-        above = Path(str(row[0])) if row else Path()
-        yield check_files({one.name: (above / one.file, folder) for one, folder in placed})
+        if placed and self.on_volumes:
+            above = Path(value(connection, "SELECT current_setting('data_directory')"))
+            yield check_files({one.name: (above / one.file, folder) for one, folder in placed})
 
     def check_after(self, connection: Connection) -> list[Check]:
         """Checks whether tables and indexes have got new files since the run began, or are gone."""
@@ -314,9 +293,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         return [*super().check_after(connection), *changed_files(first, last, placed, "pg_relation_filepath")]
 
     def _spread_checks(self, found: Sequence[Relation]) -> Iterator[Check]:
-        if not self.partitions:
-            return
-        for table in self.spread:
+        for table in self.spread if self.partitions else ():
             parts = [one for one in found if not one.is_index and one.spread == table]
             yield check_same(f"partitions of {table}", str(self.partitions), str(len(parts)), "pg_inherits")
             used = {self._numbers[one.schema, one.name] for one in parts}
@@ -324,10 +301,69 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
 
     def _temp_check(self, connection: Connection) -> Iterator[Check]:
         volume = self.config.placed.get(TEMPORARY)
-        if not self.on_volumes or volume is None:
-            return
-        row = connection.execute(
-            "SELECT pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname = %s", [self._tablespace_on(volume)]
-        ).fetchone()
-        got = str(row[0]) if row else "absent"
-        yield check_same("place of temporary files", str(self._folder_on(volume)), got, "pg_tablespace_location")
+        if self.on_volumes and volume is not None:
+            place = "SELECT max(pg_tablespace_location(oid)) FROM pg_tablespace WHERE spcname = %s"
+            got = value(connection, place, [self._tablespace_on(volume)]) or "absent"
+            yield check_same("place of temporary files", str(self._folder_on(volume)), got, "pg_tablespace_location")
+
+
+# --- client programs -------------------------------------------------------------------------------------------------
+#
+# PostgreSQL's own client programs: finds them, and knows their sessions.
+
+
+PACKAGES = {"pgbench": "postgresql-contrib", "psql": "postgresql-client", "pg_restore": "postgresql-client"}
+"""The package with each program, by Debian's names, if it does not come with the server's programs."""
+
+
+def find(name: str, beside: Path | None) -> Path:
+    """A client program: the one beside the server's own programs, else the system's newest, else the one on the
+    PATH.
+
+    Raises PreflightError that names its package if there is none, or if it is too old.
+    """
+    key, found = "workload.kind", first_program([beside, *system_folders()], name)
+    if found is None:
+        hint = f"install the package {PACKAGES[name]} (of Debian; elsewhere PostgreSQL's contrib or client programs)"
+        raise PreflightError(f"{name} is not on this machine", key=key, hint=hint)
+    version = version_of(found)
+    if int(version.split(".")[0]) < OLDEST_MAJOR:
+        hint = f"install {PACKAGES[name]} of PostgreSQL {OLDEST_MAJOR} or later"
+        raise PreflightError(f"{found} is of PostgreSQL {version}, which is too old", key=key, hint=hint)
+    return found
+
+
+@cache
+def version_of(program: Path) -> str:
+    """The version that a client program reports: "18.4"."""
+    output = version_output(program)
+    found = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+)?)", output)
+    if found is None:
+        raise PreflightError(f"{program} is not PostgreSQL's: it says {output.strip()!r}", key="workload.kind")
+    return found[1]
+
+
+def version_text(name: str, beside: Path | None) -> str:
+    """The program and its version, for a plan. Raises PreflightError if it is not there."""
+    return f"{name} {version_of(find(name, beside))}"
+
+
+def generator_sessions(connection: Connection) -> list[int]:
+    """The process ids of a generator's sessions."""
+    rows = connection.execute(
+        "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid() "
+        "AND usename = current_user ORDER BY pid", [GENERATOR_NAME]
+    ).fetchall()  # fmt: skip
+    return [pid for (pid,) in rows]
+
+
+_BEGUN: Mapping[int, LiteralString] = {
+    14: "SELECT checkpoints_timed + checkpoints_req FROM pg_stat_bgwriter",
+    17: "SELECT num_timed + num_requested FROM pg_stat_checkpointer",
+}
+
+
+def checkpoint_count(connection: Connection) -> Callable[[], int]:
+    """A function that asks how many checkpoints the server has begun."""
+    (statement,) = newest(_BEGUN, connection.info.server_version // 10_000)
+    return lambda: int(value(connection, statement))

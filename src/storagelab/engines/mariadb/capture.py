@@ -1,11 +1,13 @@
-"""A running MariaDB or MySQL, as a capture sees it: its tables and logs, their files, its threads, and its counters."""
+"""A running MariaDB or MySQL that is only looked at: its settings and places, as a start for a spec; and its tables and
+logs, their files, its threads and its counters, for a capture.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -23,11 +25,64 @@ from storagelab.capture.folder import (
     Thing,
     label_of,
 )
-from storagelab.engines.mariadb import connecting
-from storagelab.engines.mariadb.connecting import ask
+from storagelab.engines.mariadb.connect import Connection, ask, connect
+from storagelab.engines.mariadb.preflight import read_facts
 from storagelab.errors import PreflightError
+from storagelab.machine.disks import read_text
 from storagelab.model.config import TargetConfig
+from storagelab.model.values import Scalar
+from storagelab.servers.attached import RunningServer as Found
 from storagelab.servers.attached import key_of
+
+_OF_STORAGE = (
+    "innodb_buffer_pool_size", "innodb_change_buffering", "innodb_doublewrite", "innodb_file_per_table",
+    "innodb_flush_log_at_trx_commit", "innodb_flush_method", "innodb_flush_neighbors", "innodb_io_capacity",
+    "innodb_io_capacity_max", "innodb_log_buffer_size", "innodb_log_file_size", "innodb_page_size",
+    "innodb_read_io_threads", "innodb_use_native_aio", "innodb_write_io_threads",
+)  # fmt: skip
+_QUOTED = ", ".join(f"'{name.upper()}'" for name in _OF_STORAGE)
+_NOT_CHOSEN = "('COMPILE-TIME', 'AUTO')"
+
+
+def found(target: TargetConfig) -> Found:
+    """What the server shows. Raises PreflightError if it can't be reached."""
+    with connect(target) as connection:
+        facts = read_facts(connection)
+        data, log = ask(connection, "SELECT @@datadir, @@innodb_log_group_home_dir")[0]
+        data_bytes = ask(
+            connection, "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables"
+        )
+        folder = Path(data)
+        return Found(
+            title=facts.name,
+            settings=dict(_settings(connection)),
+            places={"data": folder, "log": folder / log, **_elsewhere(connection)},
+            here=facts.on_this_machine,
+            data_bytes=int(data_bytes[0][0]),
+        )
+
+
+def _settings(connection: Connection) -> list[tuple[str, Scalar]]:
+    """The chosen settings; none on MySQL, which does not say in one place which these are."""
+    with contextlib.suppress(pymysql.MySQLError):
+        rows = ask(
+            connection,
+            "SELECT LOWER(variable_name), global_value FROM information_schema.system_variables"
+            f" WHERE variable_name IN ({_QUOTED}) AND global_value_origin NOT IN {_NOT_CHOSEN} ORDER BY 1",
+        )
+        return [(name, int(value) if str(value).isdigit() else str(value)) for name, value in rows]
+    return []
+
+
+def _elsewhere(connection: Connection) -> dict[str, Path]:
+    """The folders outside the data folder that hold tables."""
+    try:
+        rows = ask(connection, "SELECT path FROM information_schema.innodb_sys_datafiles WHERE path LIKE '/%'")
+    except pymysql.MySQLError:  # this login may not ask, or it is MySQL
+        return {}
+    folders = sorted({Path(path).parent for (path,) in rows})
+    return {f"tables{number}": folder for number, folder in enumerate(folders, 1)}
+
 
 _TABLESPACES = ("innodb_sys_tablespaces", "innodb_tablespaces")
 """The view of InnoDB's files, as MariaDB and as MySQL call it."""
@@ -37,8 +92,7 @@ _SERVERS_OWN = ("ibdata", "undo", "innodb_undo", "innodb_system")
 _PS_PER_S = 1e12
 _CHANGING = (
     "Com_delete", "Com_delete_multi", "Com_insert", "Com_insert_select", "Com_load", "Com_replace",
-    "Com_replace_select",
-    "Com_update", "Com_update_multi",
+    "Com_replace_select", "Com_update", "Com_update_multi",
 )  # fmt: skip
 """Counts of statements that change rows. A transaction with several of them counts several times."""
 _TRANSACTIONS = """
@@ -54,12 +108,14 @@ _DATA_FILE = re.compile(r"(?P<database>[^/]+)/(?P<table>[^/]+)\.(?:ibd|MAD|MAI|M
 
 
 class WatchedMariaDB:
+    """Implements `capture.folder.Watched`."""
+
     engine: str = "mariadb"
 
     def __init__(self, target: TargetConfig) -> None:
         """Raises PreflightError if the server can't be reached, or if the login may not read its counters."""
         self._held = contextlib.ExitStack()
-        self._connection = self._held.enter_context(connecting.connect(target))
+        self._connection = self._held.enter_context(connect(target))
         try:
             self._begin(target)
         except BaseException:
@@ -67,24 +123,21 @@ class WatchedMariaDB:
             raise
 
     def _begin(self, target: TargetConfig) -> None:
-        facts = connecting.read_facts(self._connection)
+        facts = read_facts(self._connection)
         self.version, self._mysql = facts.version, facts.mysql
-        self._counts_files = facts.performance_schema
-        self.notes: list[str] = []
-        needs: list[tuple[str, str | None, str]] = [("PROCESS", None, "PROCESS ON *.*")]
-        if facts.performance_schema:
-            needs.append(("SELECT", "performance_schema", "SELECT ON performance_schema.*"))
-        for right, database, granted in needs:
+        self._counts_files = facts.counts_files
+        needs: dict[str, tuple[str, str | None]] = {"PROCESS ON *.*": ("PROCESS", None)}
+        if facts.counts_files:
+            needs["SELECT ON performance_schema.*"] = "SELECT", "performance_schema"
+        for granted, (right, database) in needs.items():
             if not facts.may(right, database):
                 where = f" on {database}" if database else ""
                 raise PreflightError(
                     f"the login lacks the right {right}{where}, needed to read what the server reads and writes",
                     key=key_of(target), hint=f"as an administrator: GRANT {granted} TO ...",
                 )  # fmt: skip
-        if not facts.performance_schema:
-            self.notes.append(
-                "performance_schema is off: the server counts nothing by file, and what a thread does is not known."
-            )
+        off = "performance_schema is off: the server counts nothing by file, and what a thread does is not known."
+        self.notes = [] if facts.counts_files else [off]
         data, log, temporary, pid_file = ask(
             self._connection, "SELECT @@datadir, @@innodb_log_group_home_dir, @@tmpdir, @@pid_file"
         )[0]
@@ -94,7 +147,7 @@ class WatchedMariaDB:
         self.local = self._pid is not None
         self.threads = tuple(sorted({*self._names(), "iou-wrk*"}))
         self.views: tuple[str, ...] = ("innodb_sys_tablespaces", "processlist", "global_status")
-        self.views += ("file_summary_by_instance", "threads") if facts.performance_schema else ()
+        self.views += ("file_summary_by_instance", "threads") if facts.counts_files else ()
         self._kinds: dict[int, str] = {}
         self._commits: tuple[int, ...] = ()
         self.things()
@@ -108,9 +161,8 @@ class WatchedMariaDB:
             raise
 
     def _names(self) -> Iterator[str]:
-        for thread in Path(f"/proc/{self._pid}/task").glob("[0-9]*") if self._pid else ():
-            with contextlib.suppress(OSError):
-                yield (thread / "comm").read_text("utf-8").strip()
+        threads = Path(f"/proc/{self._pid}/task").glob("[0-9]*") if self._pid else ()
+        return filter(None, (read_text(thread / "comm") for thread in threads))
 
     # --- objects and files -------------------------------------------------------------------------------------------
 
@@ -121,29 +173,29 @@ class WatchedMariaDB:
         return found
 
     def things(self) -> dict[str, Thing]:
-        found: dict[str, Thing] = {}
-        for view in _TABLESPACES:
-            with contextlib.suppress(pymysql.MySQLError):
-                rows = self._rows(f"SELECT space, name, file_size FROM information_schema.{view}")
-                break
-        else:
-            return found
-        places = dict(self._places())
+        rows = self._first_rows(
+            f"SELECT space, name, file_size FROM information_schema.{view}" for view in _TABLESPACES
+        )
+        places, found = dict(self._places()), dict[str, Thing]()
         for space, name, size in rows:
             if (thing := self._named(str(name), places.get(int(space), self._data))) is not None:
                 found[thing.id] = thing._replace(bytes=int(size or 0), files=str(space))
         return found
 
+    def _first_rows(self, statements: Iterable[str]) -> list[Any]:
+        """The rows of the first statement that this server knows."""
+        for statement in statements:
+            with contextlib.suppress(pymysql.MySQLError):
+                return self._rows(statement)
+        return []
+
     def _places(self) -> Iterator[tuple[int, Path]]:
         """The folder of each tablespace that is not in the data folder."""
-        for files in ("filename FROM information_schema.innodb_sys_tablespaces",  # from MariaDB 10.6 on
-                      "path FROM information_schema.innodb_sys_datafiles"):  # fmt: skip
-            with contextlib.suppress(pymysql.MySQLError):
-                yield from (
-                    (int(space), Path(path).parent)
-                    for space, path in self._rows(f"SELECT space, {files}") if str(path).startswith("/")
-                )  # fmt: skip
-                return
+        rows = self._first_rows((
+            "SELECT space, filename FROM information_schema.innodb_sys_tablespaces",  # from MariaDB 10.6 on
+            "SELECT space, path FROM information_schema.innodb_sys_datafiles",
+        ))  # fmt: skip
+        return ((int(space), Path(path).parent) for space, path in rows if str(path).startswith("/"))
 
     def _named(self, name: str, folder: Path) -> Thing | None:
         """The table of the tablespace `database/table`."""
@@ -175,10 +227,7 @@ class WatchedMariaDB:
         if re.fullmatch(r".*-bin\.\d+", place.name):
             return Thing("binary log", None, "binary log", "log", place.parent)
         match = _DATA_FILE.search(str(place))
-        if (
-            match is not None
-            and (thing := self._named(f"{match['database']}/{match['table']}", place.parent)) is not None
-        ):
+        if match and (thing := self._named(f"{match['database']}/{match['table']}", place.parent)):
             return thing
         if place.name.startswith(_SERVERS_OWN):
             return Thing("system tablespace", None, "system tablespace, undo and double writes", "other", place.parent)
@@ -204,17 +253,11 @@ class WatchedMariaDB:
 
     def by(self, thread: int) -> str:
         if thread not in self._kinds:
-            if self._counts_files:
-                self._kinds |= {
-                    int(one): _kind(str(name))
-                    for one, name in self._rows(
-                        "SELECT thread_os_id, name FROM performance_schema.threads WHERE thread_os_id IS NOT NULL"
-                    )
-                }
-            if thread not in self._kinds:
-                with contextlib.suppress(OSError):
-                    name = Path(f"/proc/{thread}/comm").read_text("utf-8").strip()
-                    self._kinds[thread] = _kind(name)
+            named = "SELECT thread_os_id, name FROM performance_schema.threads WHERE thread_os_id IS NOT NULL"
+            rows = self._rows(named) if self._counts_files else []
+            self._kinds |= {int(one): _kind(str(name)) for one, name in rows}
+            if thread not in self._kinds and (name := read_text(Path(f"/proc/{thread}/comm"))):
+                self._kinds[thread] = _kind(name)
         return self._kinds.get(thread, "session")
 
     def processes(self) -> list[int]:
@@ -303,13 +346,10 @@ def _kind(name: str) -> str:
 
 def _process(data: Path, pid_file: Path) -> int | None:
     """The server's process, if it is on this machine and this user may see its folder."""
-    try:
-        pid = int(pid_file.read_text("ascii"))
-        return pid if os.path.samefile(f"/proc/{pid}/cwd", data) else None
-    except (OSError, ValueError):
-        return None
+    pid = read_text(pid_file)
+    with contextlib.suppress(OSError):
+        return int(pid) if pid.isdigit() and os.path.samefile(f"/proc/{pid}/cwd", data) else None
+    return None
 
 
-def watched(target: TargetConfig) -> WatchedMariaDB:
-    """The server, for a capture. Raises PreflightError."""
-    return WatchedMariaDB(target)
+watched = WatchedMariaDB

@@ -1,7 +1,10 @@
-"""A running PostgreSQL, as a capture sees it: its tables and indexes, their files, its processes, and its counters."""
+"""A running PostgreSQL that is only looked at: its settings and places, as a start for a spec; and its tables and
+indexes, their files, its processes and its counters, for a capture.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -22,11 +25,62 @@ from storagelab.capture.folder import (
     Thing,
     label_of,
 )
-from storagelab.engines.postgres import connecting
+from storagelab.engines.postgres.connect import connect, connected, data_folder, value, words_of
+from storagelab.engines.postgres.preflight import read_facts
 from storagelab.errors import PreflightError
 from storagelab.machine.disks import read_text
+from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
-from storagelab.servers.attached import key_of
+from storagelab.servers.attached import RunningServer as Found
+from storagelab.servers.attached import key_of, volume_name
+
+_OF_STORAGE = [
+    "bgwriter_delay", "bgwriter_lru_maxpages", "checkpoint_completion_target", "checkpoint_timeout", "commit_delay",
+    "effective_cache_size", "effective_io_concurrency", "fsync", "full_page_writes", "huge_pages", "io_combine_limit",
+    "io_max_combine_limit", "io_max_concurrency", "io_method", "io_workers", "maintenance_io_concurrency",
+    "maintenance_work_mem", "max_wal_size", "min_wal_size", "random_page_cost", "shared_buffers", "synchronous_commit",
+    "temp_buffers", "wal_buffers", "wal_compression", "wal_init_zero", "wal_recycle", "wal_sync_method",
+    "wal_writer_delay", "wal_writer_flush_after", "work_mem",
+]  # fmt: skip
+
+
+def found(target: TargetConfig) -> Found:
+    """What the server shows. Raises PreflightError if it can't be reached."""
+    with connected(target) as connection:
+        facts = read_facts(connection)
+        rows = connection.execute(
+            "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY(%s)"
+            " AND source NOT IN ('default', 'override', 'client', 'session') ORDER BY name",
+            [_OF_STORAGE],
+        ).fetchall()
+        spaces = connection.execute(
+            "SELECT spcname, oid, pg_tablespace_location(oid) FROM pg_tablespace"
+            " WHERE pg_tablespace_location(oid) <> '' AND NOT starts_with(spcname, 'storagelab_') ORDER BY spcname"
+        ).fetchall()
+        data_bytes = int(value(connection, "SELECT sum(pg_database_size(oid))::bigint FROM pg_database"))
+        data = data_folder(connection)
+    places = {} if data is None else {"data": data, "log": Path(os.path.realpath(data / "pg_wal"))}
+    for name, oid, location in spaces:
+        plain = volume_name(name)
+        merges = plain in ("data", "log", *places)
+        places[f"{plain[:20]}-{oid}" if merges else plain] = Path(location)
+    return Found(
+        title=f"PostgreSQL {facts.version}",
+        settings={name: {"on": True, "off": False}.get(text, text) for name, text in rows},
+        places=places,
+        here=facts.on_this_machine,
+        data_bytes=data_bytes,
+        bin_dir=_programs(data) if facts.on_this_machine else None,
+    )
+
+
+def _programs(data: Path | None) -> Path | None:
+    """The folder of the server's programs, by the process that its data folder names."""
+    pid = "" if data is None else read_text(data / "postmaster.pid").partition("\n")[0]
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{int(pid)}/exe").readlink().parent if pid.isdigit() else None
+    return None
+
 
 _ROLE = "pg_monitor"
 _OBJECTS = """
@@ -56,19 +110,20 @@ _WORKING = """
     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
       AND (state = 'active' OR state_change > clock_timestamp() - interval '0.1 s')
 """
+_VIEWS = ("pg_class", "pg_stat_activity", "pg_stat_database", "pg_statio_all_tables", "pg_statio_all_indexes")
 
 
 class WatchedPostgres:
+    """Implements `capture.folder.Watched`."""
+
     engine: str = "postgres"
     threads: tuple[str, ...] = ("postgres",)
-    notes: list[str]
-    views: tuple[str, ...]
 
     def __init__(self, target: TargetConfig) -> None:
         """Raises PreflightError if the server can't be reached, or if the login may not read its counters."""
         self._target, self._own = target, 0
-        self._connection = connecting.connect(target)
-        facts = connecting.read_facts(self._connection)
+        self._connection = connect(target)
+        facts = read_facts(self._connection)
         self.version, self._major = facts.version, facts.major
         if not (facts.superuser or self._rows("SELECT pg_has_role('pg_monitor', 'USAGE')")[0][0]):
             self.close()
@@ -76,21 +131,24 @@ class WatchedPostgres:
                 f"the login lacks the role {_ROLE}, needed to read what the server reads and writes",
                 key=key_of(target), hint=f"as an administrator: GRANT {_ROLE} TO ...",
             )  # fmt: skip
-        data, timed, database = self._rows(
-            "SELECT current_setting('data_directory'), current_setting('track_io_timing'), current_database()"
+        data, timed, database, method, self._block = self._rows(
+            "SELECT current_setting('data_directory'), current_setting('track_io_timing'), current_database(),"
+            " current_setting('io_method', true), current_setting('block_size')::int"
         )[0]
         self._data, self._database = Path(data), str(database)
         self._postmaster = _postmaster(self._data) if facts.on_this_machine else None
         self.local = self._postmaster is not None
-        self.notes = []
-        if timed != "on":
-            self.notes.append("track_io_timing is off: the times of reads and writes are missing.")
-        if self._rows("SELECT current_setting('io_method', true)")[0][0] == "worker":
+        self.notes: list[str] = (
+            [] if timed == "on" else ["track_io_timing is off: the times of reads and writes are missing."]
+        )
+        if method == "worker":
             self.notes.append(
                 "io_method is worker: reads by I/O workers count as reads by sessions, also those "
                 "that autovacuum asked for."
             )
-        self.views = tuple(self._views())
+        self._has_pg_stat_wal = 14 <= self._major < 18
+        self.views: tuple[str, ...] = (*_VIEWS, "pg_stat_io" if self._major >= 16 else "pg_stat_bgwriter")
+        self.views += ("pg_stat_wal",) if self._has_pg_stat_wal else ()
         self._labels: dict[int, str] = {}
         """By the OID of a table or index: a renamed one keeps it, and one that takes its name gets another."""
         self._owners: dict[str, int] = {}
@@ -100,39 +158,35 @@ class WatchedPostgres:
         self._known_threads: dict[int, str] = {}
         self.things()
 
-    def _views(self) -> Iterator[str]:
-        yield from ("pg_class", "pg_stat_activity", "pg_stat_database", "pg_statio_all_tables", "pg_statio_all_indexes")
-        yield "pg_stat_io" if self._major >= 16 else "pg_stat_bgwriter"
-        if 14 <= self._major < 18:
-            yield "pg_stat_wal"
-
     def _rows(self, statement: Any) -> list[Any]:
         self._own += 1
         try:
             return self._connection.execute(statement).fetchall()
         except psycopg.errors.InsufficientPrivilege as error:
             raise PreflightError(
-                f"the login may not read what the server shows: {connecting.words_of(error)}",
+                f"the login may not read what the server shows: {words_of(error)}",
                 key=key_of(self._target),
                 hint=f"as an administrator: GRANT {_ROLE} TO ..., or GRANT SELECT ON what it may not read TO ...",
             ) from error
         except psycopg.OperationalError as error:
             if not self._connection.broken:
                 raise
-            raise ServerGone(f"the server is gone: {connecting.words_of(error)}") from error
+            raise ServerGone(f"the server is gone: {words_of(error)}") from error
 
     # --- objects and files -------------------------------------------------------------------------------------------
 
     def folders(self) -> Mapping[str, Path]:
         rows = self._rows("SELECT spcname, oid::int8 FROM pg_tablespace")
         names = {str(oid): f"{name}-{oid}" if name in _OWN_FOLDERS else str(name) for name, oid in rows}
-        spaces = {
-            names[entry.name]: self._at(f"pg_tblspc/{entry.name}") for entry in self._spaces() if entry.name in names
-        }
+        spaces = {names[oid]: self._at(f"pg_tblspc/{oid}") for oid in self._spaces() if oid in names}
         return {"data": self._at(""), "log": self._at("pg_wal"), **dict(sorted(spaces.items()))}
 
-    def _spaces(self) -> list[os.DirEntry[str]]:
-        return _listed(self._at("pg_tblspc")) if self.local else []
+    def _spaces(self) -> list[str]:
+        """The folders of tablespaces, by their OIDs."""
+        try:
+            return os.listdir(self._at("pg_tblspc")) if self.local else []
+        except OSError:
+            return []
 
     def _at(self, path: str) -> Path:
         """A path below the data folder; links of the server's are followed."""
@@ -140,13 +194,11 @@ class WatchedPostgres:
 
     def _links(self) -> list[tuple[str, str]]:
         """(folder as the kernel names it, folder as the server names it) of all that leads out of the data folder."""
-        inside = ["pg_wal", *(f"pg_tblspc/{entry.name}" for entry in self._spaces()), ""]
+        inside = ["pg_wal", *(f"pg_tblspc/{oid}" for oid in self._spaces()), ""]
         return [(f"{self._at(path)}/", path) for path in inside]
 
     def things(self) -> dict[str, Thing]:
-        self._databases = {
-            str(oid): str(name) for oid, name in self._rows("SELECT oid::int8, datname FROM pg_database")
-        }
+        self._databases = {str(oid): name for oid, name in self._rows("SELECT oid::int8, datname FROM pg_database")}
         found: dict[str, Thing] = {}
         self._by_path, self._leads = {}, self._links()
         for oid, schema, name, kind, path, owner, size, temporary in self._rows(_OBJECTS):
@@ -162,11 +214,9 @@ class WatchedPostgres:
             else:
                 thing = Thing(self._label(oid, schema, name), schema, name, _KINDS[kind], folder, size, path)
             self._by_path[path] = thing
-            known = found.get(thing.id)  # a toast table and its index are one object
-            merged = (
-                known._replace(bytes=(known.bytes or 0) + (size or 0), files=known.files + path) if known else thing
-            )
-            found[thing.id] = merged
+            if known := found.get(thing.id):  # a toast table and its index are one object
+                thing = known._replace(bytes=(known.bytes or 0) + (size or 0), files=known.files + path)
+            found[thing.id] = thing
         return found
 
     def _label(self, oid: int, schema: str, name: str) -> str:
@@ -214,22 +264,17 @@ class WatchedPostgres:
     # --- processes ---------------------------------------------------------------------------------------------------
 
     def has(self, thread: int) -> bool:
-        try:
-            parent = Path(f"/proc/{thread}/stat").read_text("ascii", errors="replace").rpartition(")")[2].split()[1]
-        except OSError:
-            return thread in self._known_threads
-        return self._postmaster in (thread, int(parent))
+        fields = stat_fields(Path(f"/proc/{thread}"))
+        return self._postmaster in (thread, int(fields[1])) if fields else thread in self._known_threads
 
     def by(self, thread: int) -> str:
-        known = self._known_threads.get(thread)
-        if known is None:
-            try:
-                title = Path(f"/proc/{thread}/cmdline").read_bytes().decode(errors="replace")
-            except OSError:
+        if thread not in self._known_threads:
+            title = read_text(Path(f"/proc/{thread}/cmdline"))
+            if not title:
                 return "session"  # it has ended: no other kind of process ends so soon
-            kinds = [by for words, by in _BY.items() if f": {words}" in title]
-            known = self._known_threads[thread] = kinds[0] if kinds else "session"
-        return known
+            kinds = (by for words, by in _BY.items() if f": {words}" in title)
+            self._known_threads[thread] = next(kinds, "session")
+        return self._known_threads[thread]
 
     def processes(self) -> list[int]:
         if self._postmaster is None:
@@ -273,25 +318,20 @@ class WatchedPostgres:
                              coalesce(toast_blks_read, 0) + coalesce(tidx_blks_read, 0) FROM pg_statio_all_tables
             """
         )
-        block = int(self._rows("SELECT current_setting('block_size')::int")[0][0])
         for oid, schema, name, part, blocks in rows:
             if blocks and schema != "pg_toast":
                 label = self._label(oid, schema, name) + part
-                yield (label, "read", "session"), Count(int(blocks), int(blocks) * block)
+                yield (label, "read", "session"), Count(int(blocks), int(blocks) * self._block)
 
     def _io(self) -> Iterator[tuple[CountKey, Count]]:
         """What the server counts by kind of process, of the data files together and of the log."""
         if self._major >= 16:
             yield from self._pg_stat_io()
         else:
-            row = self._rows(
-                "SELECT buffers_checkpoint, buffers_clean, buffers_backend, buffers_backend_fsync,"
-                " current_setting('block_size')::int FROM pg_stat_bgwriter"
-            )[0]
-            block = row[4]
-            for by, buffers in (("checkpoint", row[0]), ("background", row[1]), ("session", row[2])):
-                yield (ALL_TABLES, "write", by), Count(int(buffers), int(buffers) * block)
-        if 14 <= self._major < 18:
+            buffers = self._rows("SELECT buffers_checkpoint, buffers_clean, buffers_backend FROM pg_stat_bgwriter")[0]
+            for by, count in zip(("checkpoint", "background", "session"), map(int, buffers), strict=True):
+                yield (ALL_TABLES, "write", by), Count(count, count * self._block)
+        if self._has_pg_stat_wal:
             writes, size, write_ms, syncs, sync_ms, timed = self._rows(
                 "SELECT wal_write, wal_bytes::int8, wal_write_time, wal_sync, wal_sync_time,"
                 " current_setting('track_wal_io_timing') = 'on' FROM pg_stat_wal"
@@ -335,30 +375,15 @@ def _added(before: Count | None, count: Count) -> Count:
     return Count((before.requests or 0) + (count.requests or 0), before.bytes + count.bytes, seconds)
 
 
-def _listed(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
-
-
 def _postmaster(data: Path) -> int | None:
     """The server's first process, if it is on this machine and this user may see its folder."""
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            name = (process / "comm").read_text("utf-8").strip()
-            if name not in ("postgres", "postmaster"):
-                continue
-            if os.path.samefile(process / "cwd", data):
-                parent = (process / "stat").read_text("utf-8").rpartition(")")[2].split()[1]
-                if Path(f"/proc/{parent}/comm").read_text("utf-8").strip() != name:
-                    return int(process.name)
-        except (OSError, IndexError, ValueError):
-            continue
+        name, fields = read_text(process / "comm"), stat_fields(process)
+        with contextlib.suppress(OSError):
+            is_server = name in ("postgres", "postmaster") and os.path.samefile(process / "cwd", data)
+            if is_server and fields and read_text(Path(f"/proc/{fields[1]}/comm")) != name:
+                return int(process.name)
     return None
 
 
-def watched(target: TargetConfig) -> WatchedPostgres:
-    """The server, for a capture. Raises PreflightError."""
-    return WatchedPostgres(target)
+watched = WatchedPostgres

@@ -1,0 +1,461 @@
+"""Connections to one MariaDB or MySQL, private or attached: its address, its form as a DSN, PyMySQL's errors in plain
+words; its sessions and client programs, and their settings.
+
+    mysql://USER[:PASSWORD]@HOST[:PORT][/DATABASE][?unix_socket=PATH][&ssl=required]
+
+A password belongs only in the variable that `dsn_env` names, or into MYSQL_PWD; it is never shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import ssl
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pymysql
+from pymysql.connections import Connection as PyMySQLConnection
+
+from storagelab.errors import PreflightError
+from storagelab.loads import clients as programs
+from storagelab.loads.clients import Clients
+from storagelab.model.config import Config, TargetConfig
+from storagelab.model.measurement import Check
+from storagelab.model.values import Frozen, Scalar
+from storagelab.servers.attached import dsn_of, key_of, quoting
+from storagelab.servers.checks import AttachedFacts, read_back
+from storagelab.servers.interfaces import Reach
+from storagelab.servers.places import tables_of
+from storagelab.servers.private import PrivateServer
+from storagelab.servers.programs import environment
+from storagelab.servers.redact import hidden
+from storagelab.volumes.folders import Site
+
+Connection: TypeAlias = PyMySQLConnection
+Rows = list[tuple[Any, ...]]
+
+
+def setting_name(name: str) -> str:
+    """A setting's name as the server shows it: `innodb-page-size` and `innodb_page_size` are one."""
+    return name.replace("-", "_").lower()
+
+
+def settings_text(value: Scalar) -> str:
+    """A setting's value as MariaDB reads it."""
+    if isinstance(value, bool):
+        return "ON" if value else "OFF"
+    return str(value)
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+#
+# What our own sessions, and programs that make and restore tables, rely on: a server, a login or init_connect may set
+# each of it to something else. The sessions of a load keep what is set for their login.
+
+
+LOOKS_ON = "wait_timeout = 31536000, sql_select_limit = 18446744073709551615"
+"""A session that looks on a load until its end is not ended meanwhile, and reads all that it asks for."""
+_STRICT = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,{}NO_ENGINE_SUBSTITUTION"
+_SESSION = {
+    "autocommit": "1", "completion_type": "0", "foreign_key_checks": "1", "unique_checks": "1", "sql_safe_updates": "0",
+    "max_join_size": "18446744073709551615", "sql_big_selects": "1",
+    "sql_auto_is_null": "0", "sql_quote_show_create": "1", "innodb_lock_wait_timeout": "50", "net_read_timeout": "30",
+    "net_write_timeout": "60", "default_storage_engine": "InnoDB", "time_zone": "'SYSTEM'",
+}  # fmt: skip
+_ON_MARIADB = {
+    "sql_mode": f"'{_STRICT.format('NO_AUTO_CREATE_USER,')}'", "tx_isolation": "'REPEATABLE-READ'", "tx_read_only": "0",
+    "max_statement_time": "0", "idle_transaction_timeout": "0", "idle_write_transaction_timeout": "0",
+    "idle_readonly_transaction_timeout": "0", "lock_wait_timeout": "86400", "alter_algorithm": "'DEFAULT'",
+    "check_constraint_checks": "1", "auto_increment_increment": "1", "auto_increment_offset": "1",
+    "explicit_defaults_for_timestamp": "1", "innodb_strict_mode": "1",
+}  # fmt: skip
+_ON_MYSQL = {
+    "sql_mode": f"'{_STRICT.format('')}'", "transaction_isolation": "'REPEATABLE-READ'", "transaction_read_only": "0",
+    "max_execution_time": "0", "lock_wait_timeout": "31536000",
+}  # fmt: skip
+GUARDED = frozenset({*_SESSION, *_ON_MARIADB, *_ON_MYSQL})
+
+
+def guarding(*but: str) -> str:
+    """The statement that sets all of it, `but` some, on MariaDB or on MySQL, each of which skips what is the
+    other's.
+    """
+
+    def listed(settings: dict[str, str]) -> str:
+        return ", ".join(f"{name} = {text}" for name, text in settings.items() if name not in but)
+
+    own = f"/*M!101100 {listed(_ON_MARIADB)}, */ /*!80000 {listed(_ON_MYSQL)}, */"
+    names = "character_set_client = utf8mb4, character_set_connection = utf8mb4, character_set_results = utf8mb4"
+    return f"SET SESSION {own} {listed(_SESSION)}, {names}, {LOOKS_ON}"
+
+
+def setting(settings: Mapping[str, Scalar]) -> str:
+    """The statement by which a client sets them for its session; "" for none."""
+    texts = {setting_name(name): settings_text(value) for name, value in settings.items()}
+    # The server would refuse a quoted number; and unquoted text might be anything.
+    parts = [
+        f"{identifier(name)} = {text if _NUMBER.fullmatch(text) else quoted(text)}" for name, text in texts.items()
+    ]
+    return f"SET SESSION {', '.join(parts)}" if parts else ""
+
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+
+
+# --- address ---------------------------------------------------------------------------------------------------------
+
+
+_CONNECT_TIMEOUT_S = 10
+_SCHEMES = ("mysql", "mariadb")
+_OPTIONS = ("unix_socket", "ssl", "ssl_ca")
+_HOW = "write mysql://user@host:port/database, or mysql://user@localhost/?unix_socket=/path/of/the.sock"
+
+
+class Address(Frozen):
+    """A server's address and the user. `ssl` is "" to encrypt if the server offers it, "required" to encrypt always,
+    and "verified" to check the server's certificate as well.
+    """
+
+    user: str
+    password: str = ""
+    host: str = "localhost"
+    port: int = 3306
+    database: str | None = None
+    unix_socket: str | None = None
+    ssl: str = ""
+    ssl_ca: str | None = None
+
+
+def address_of(target: TargetConfig) -> Address:
+    """The address in a spec's DSN, or in the variable that it names. Raises PreflightError, without quoting the DSN."""
+    return parse_dsn(dsn_of(target, "mysql://user:password@host/"), key_of(target))
+
+
+def parse_dsn(text: str, key: str) -> Address:
+    """The address in a DSN. Raises PreflightError that names the key and shows nothing of the text, which may hold a
+    password.
+    """
+    try:
+        parts = urlsplit(text)
+        options = parse_qs(parts.query, strict_parsing=True, keep_blank_values=True) if parts.query else {}
+        port = parts.port
+    except ValueError:
+        raise PreflightError("it is not a readable DSN", key=key, hint=_HOW) from None
+    if parts.scheme not in _SCHEMES or not parts.username or any(len(values) > 1 for values in options.values()):
+        raise PreflightError("it is not a DSN of MariaDB or MySQL", key=key, hint=_HOW)
+    unknown = sorted(set(options) - set(_OPTIONS))
+    if unknown:
+        hint = f"after the question mark write any of: {', '.join(_OPTIONS)}"
+        raise PreflightError("it has an unknown option", key=key, hint=hint)
+    given = {name: values[0] for name, values in options.items()}
+    wanted_ssl = given.get("ssl", "verified" if "ssl_ca" in given else "")
+    if wanted_ssl not in ("", "required", "verified"):
+        raise PreflightError("its option ssl is neither required nor verified", key=key, hint=_HOW)
+    return Address(
+        user=unquote(parts.username), password=unquote(parts.password or "") or os.environ.get("MYSQL_PWD", ""),
+        host=unquote(parts.hostname or "localhost"), port=port or 3306, database=unquote(parts.path[1:]) or None,
+        unix_socket=given.get("unix_socket"), ssl=wanted_ssl, ssl_ca=given.get("ssl_ca"),
+    )  # fmt: skip
+
+
+def connect_to(address: Address, first: str = guarding(), *, autocommit: bool | None = True) -> Connection:
+    """A connection that begins with the statement `first`, and commits each statement by itself, unless the server is
+    to choose that (None). Raises pymysql.MySQLError.
+    """
+    connection: Connection = pymysql.connect(
+        **address.model_dump(include={"user", "host", "port", "database", "unix_socket"}),
+        password=address.password.encode(),  # text would be encoded as Latin-1
+        ssl=_tls(address), charset="utf8mb4", autocommit=autocommit, init_command=first or None,
+        connect_timeout=_CONNECT_TIMEOUT_S, program_name="storagelab", defer_connect=True,
+    )  # fmt: skip
+    # PyMySQL leaves a socket open if it can't connect, so find out first whether the server can be reached.
+    opened = _opened(address)
+    try:
+        connection.connect(opened)
+    except RuntimeError as error:  # the driver lacks the package that some passwords need on an unencrypted line
+        if opened is not None:
+            opened.close()
+        words = f"{error}; an encrypted connection (?ssl=required) does not need it"
+        raise pymysql.OperationalError(2061, words) from error
+    return connection
+
+
+def _opened(address: Address) -> socket.socket | None:
+    """A socket to a server on TCP; None for a local one, which PyMySQL must open itself to treat it as local."""
+    try:
+        if address.unix_socket is None:
+            return socket.create_connection((address.host, address.port), _CONNECT_TIMEOUT_S)
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(address.unix_socket)
+    except (OSError, ValueError) as error:  # ValueError: an impossible host
+        place = address.unix_socket or "its host and port"
+        reason = getattr(error, "strerror", None) or "that is not an address"
+        raise pymysql.OperationalError(2003, f"nobody answers at {place}: {reason}") from error
+    return None
+
+
+def _tls(address: Address) -> ssl.SSLContext | None:
+    if not address.ssl:
+        return None
+    context = ssl.create_default_context(cafile=address.ssl_ca)
+    if address.ssl == "required":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+@contextlib.contextmanager
+def connect(target: TargetConfig) -> Iterator[Connection]:
+    """A connection, closed at the end. Raises PreflightError with the server's words, never with the DSN, which may
+    hold a password.
+    """
+    key, address = key_of(target), address_of(target)
+    try:
+        connection = connect_to(address)
+    except (pymysql.MySQLError, OSError, ValueError) as error:  # ValueError: bytes that are not text
+        words = hidden(words_of(error), target)
+        hint = "check host, port, database, user and password, for example with the client mariadb"
+        if "secure transport" in words:
+            hint = "the server demands TLS: add ?ssl=required (or ssl=verified) to the DSN"
+        raise PreflightError(f"can't connect: {words}", key=key, hint=hint) from error
+    try:
+        with quoting(target, pymysql.MySQLError, words_of):
+            yield connection
+    finally:
+        close(connection)
+
+
+def words_of(error: BaseException) -> str:
+    """The server's message without PyMySQL's tuple around it. The error number stays, since people search manuals by
+    it.
+    """
+    if isinstance(error, pymysql.MySQLError) and len(error.args) >= 2:
+        return f"{error.args[1]} (error {error.args[0]})"
+    return str(error).strip() or type(error).__name__
+
+
+def ask(connection: Connection, statement: str, values: Any = None) -> Rows:
+    """All rows that a statement returns."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return list(cursor.fetchall())
+
+
+def identifier(name: str) -> str:
+    """A name, quoted for SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quoted(value: str) -> str:
+    """Text, quoted for SQL in which a backslash has a meaning."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def close(connection: Connection | None) -> None:
+    """Closes a connection. Never raises, since the server may be gone."""
+    if connection is not None:
+        with contextlib.suppress(pymysql.MySQLError, OSError):
+            connection.close()
+
+
+def data_folder(connection: Connection) -> Path | None:
+    """Where a server of this machine keeps its files, if this user may see them."""
+    folder = Path(ask(connection, "SELECT @@datadir")[0][0])
+    return folder if folder.is_dir() else None
+
+
+def set_for_session(connection: Connection, settings: Mapping[str, Scalar]) -> None:
+    """Set settings for this session alone; each must exist on the server. Raises pymysql.MySQLError."""
+    if statement := setting(settings):
+        ask(connection, statement)
+
+
+def variables(connection: Connection) -> dict[str, str]:
+    """The settings of the session, by their names in small letters."""
+    return {name.lower(): value for name, value in ask(connection, "SHOW SESSION VARIABLES")}
+
+
+def settings_checks(
+    connection: Connection, asked: Mapping[str, Scalar], expected: Mapping[str, str] | None = None
+) -> list[Check]:
+    """Checks each setting asked for against the server's; `expected` is how the server's parser reads it."""
+    values, texts = variables(connection), {name: settings_text(value) for name, value in asked.items()}
+
+    def shown(name: str, text: str) -> tuple[str, bool] | None:
+        got = values.get(setting_name(name))
+        return None if got is None else (got, _plain(got) == _plain(text if expected is None else expected[name]))
+
+    return read_back(texts, shown, "SHOW SESSION VARIABLES")
+
+
+def _plain(text: str) -> str | float:
+    """A value without the parser's spelling: TRUE is ON, a number may have zeros after its point."""
+    small = text.strip().casefold()
+    small = {"true": "1", "false": "0", "on": "1", "off": "0", "(no default value)": ""}.get(small, small)
+    try:
+        return float(small)
+    except ValueError:
+        return small
+
+
+# --- reach -----------------------------------------------------------------------------------------------------------
+#
+# How sessions and client programs get to one server.
+
+
+def _for_client(address: Address, database: str) -> list[str]:
+    """The options with which the client reads SQL and stops at the first error. The password is in the environment."""
+    place = [f"--host={address.host}", f"--port={address.port}", "--protocol=tcp"]
+    tls = {"": [], "required": ["--ssl"], "verified": ["--ssl", "--ssl-verify-server-cert"]}[address.ssl]
+    return [
+        "--no-defaults", "--batch", "--default-character-set=utf8mb4",
+        *([f"--socket={address.unix_socket}"] if address.unix_socket else place), *tls,
+        *([f"--ssl-ca={address.ssl_ca}"] if address.ssl_ca else []),
+        f"--user={address.user}", f"--database={database}",
+    ]  # fmt: skip
+
+
+def _for_sysbench(address: Address, database: str) -> list[str]:
+    """The options by which sysbench gets to the server. The password is in the environment."""
+    place = [f"--mysql-host={address.host}", f"--mysql-port={address.port}"]
+    return [
+        "--db-driver=mysql", *([f"--mysql-socket={address.unix_socket}"] if address.unix_socket else place),
+        f"--mysql-user={address.user}", f"--mysql-db={database}", *(["--mysql-ssl=on"] if address.ssl else []),
+    ]  # fmt: skip
+
+
+class MariaDBReach(Reach[Connection]):
+    """How to get to one server."""
+
+    @property
+    def for_set_up(self) -> Mapping[str, str]:
+        return {"init_command": guarding()}
+
+    @property
+    @abstractmethod
+    def address(self) -> Address: ...
+
+    @abstractmethod
+    def clients(self, settings: Mapping[str, str]) -> Clients: ...
+
+    @abstractmethod
+    def folder(self, own: Connection) -> Path:
+        """The folder to which the server's file names are relative."""
+
+    @property
+    def shows_files(self) -> bool:
+        """Whether the server counts the I/O of each file."""
+        return True
+
+    def connect(self) -> Connection:
+        return connect_to(self.address)
+
+    def _options(self, database: str, settings: Mapping[str, str]) -> dict[str, list[str]]:
+        # The user's own files are read with the spec's settings, such as sql_mode.
+        first = [f"--init-command={guarding(*map(setting_name, self.config.target.settings))}"] if settings else []
+        return {
+            "sysbench": _for_sysbench(self.address, database),
+            "mariadb": [*_for_client(self.address, database), *first],
+        }
+
+    def _environment(self) -> dict[str, str]:
+        """The environment of client programs. Only it holds a password, and only this user may read it."""
+        password = self.address.password
+        return environment() | ({"MYSQL_PWD": password} if password else {})
+
+
+class PrivateReach(MariaDBReach):
+    """How to get to a private server; `expected` holds the settings as the server's own parser reads them."""
+
+    def __init__(self, config: Config, site: Site, server: PrivateServer[Any], expected: Mapping[str, str]) -> None:
+        super().__init__(config, site)
+        self._server: Any = server
+        self._expected = expected
+
+    @property
+    def address(self) -> Address:
+        return cast("Address", self._server.address)
+
+    def connect_worker(self) -> Connection:
+        return connect_to(self.address, "")
+
+    def clients(self, settings: Mapping[str, str]) -> Clients:
+        socket, options = Path(self.address.unix_socket or ""), self._options(self.site.prefix, settings)
+        clients = programs.of_private(self._environment(), options, self._server.programs.server.parent, socket.parent)
+        return replace(clients, first=settings.get("init_command", ""))
+
+    def folder(self, own: Connection) -> Path:
+        return Path(self._server.data_folder)
+
+    def process(self, own: Connection) -> int | None:
+        return self._server.pid if Path("/proc/self/schedstat").exists() else None
+
+    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
+        return settings_checks(worker, self._server.settings, self._expected)
+
+    def check_log_place(self, own: Connection) -> list[Check]:
+        """Checks the log's folder: the one that the server reports must contain the log, according to the file
+        system.
+        """
+        name, folder = "innodb_log_group_home_dir", self._server.log_folder
+        there = any(file.startswith("ib_logfile") for file in os.listdir(folder))
+        got = str(ask(own, f"SELECT @@{name}")[0][0]) if there else "no log file there"
+        ok = os.path.realpath(got) == os.path.realpath(folder)
+        return [Check(name="place of the log", asked=str(folder), got=got, ok=ok, read_from=name)]
+
+
+class AttachedReach(MariaDBReach):
+    """How to get to a server that already runs."""
+
+    def __init__(self, config: Config, site: Site, facts: AttachedFacts) -> None:
+        super().__init__(config, site)
+        self._facts = facts
+
+    @property
+    def address(self) -> Address:
+        return address_of(self.config.target)
+
+    def connect_worker(self) -> Connection:
+        connection = connect_to(self.address, f"SET SESSION {LOOKS_ON}")
+        set_for_session(connection, self.config.target.settings)
+        return connection
+
+    def clients(self, settings: Mapping[str, str]) -> Clients:
+        clients = self._clients(self.site.prefix, settings)
+        self._refuse_elsewhere(clients, self.site.prefix)
+        return clients
+
+    def _refuse_elsewhere(self, clients: Clients, database: str) -> None:
+        tables_of(self.config)(self.config, self.site.prefix, None).refuse_elsewhere(clients, database)
+
+    def _clients(self, database: str, settings: Mapping[str, str]) -> Clients:
+        first = settings.get("init_command", "") or setting(self.config.target.settings)
+        return Clients(self._environment(), options=self._options(database, settings), first=first)
+
+    def check_login(self) -> None:
+        """Raises RunFailed with the words of a program of the load that can't log in, or is led to a database."""
+        self._refuse_elsewhere(self._clients("", {}), "")
+
+    def folder(self, own: Connection) -> Path:
+        return data_folder(own) or Path()
+
+    @property
+    def shows_files(self) -> bool:
+        return self._facts.counts_files
+
+    def process(self, own: Connection) -> int | None:
+        return self._facts.pid
+
+    @property
+    def may_write_out(self) -> bool:
+        return self._facts.may_write_out
+
+    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
+        return settings_checks(worker, self.config.target.settings)

@@ -1,0 +1,428 @@
+"""Connections to one PostgreSQL, private or attached: its address, its refusals in plain words, its sessions and client
+programs, and their settings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.pq import Conninfo
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.loads import clients as programs
+from storagelab.loads.clients import Clients
+from storagelab.machine.processes import TaskView
+from storagelab.model.config import Config, TargetConfig
+from storagelab.model.measurement import Check
+from storagelab.model.values import Scalar
+from storagelab.servers.attached import dsn_of, key_of, quoting
+from storagelab.servers.checks import AttachedFacts, read_back
+from storagelab.servers.interfaces import Reach
+from storagelab.servers.places import check_same, tables_of
+from storagelab.servers.private import PrivateServer
+from storagelab.servers.programs import environment, installation
+from storagelab.servers.redact import hidden
+from storagelab.volumes.folders import Site
+
+Connection = psycopg.Connection[Any]
+_T = TypeVar("_T")
+VARIABLES = "PG"
+"""The prefix of environment variables that PostgreSQL's programs and its client library read."""
+_ENVIRONMENT = threading.Lock()
+_CONNECT_TIMEOUT_S = 10
+_OWN_PORT = "give the server's own port, not a pooler's"
+_TLS = "the server may demand TLS: leave sslmode out of the DSN, or write sslmode=require"
+_REFUSALS = {
+    "unsupported startup parameter": f"a pooler answers there: {_OWN_PORT}", "no encryption": _TLS, "SSL off": _TLS,
+}  # fmt: skip
+"""The way out, by words of a refused login."""
+FOR_SET_UP = {
+    "default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off", "statement_timeout": "0", "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0", "row_security": "off",
+    "standard_conforming_strings": "on", "default_table_access_method": "heap", "check_function_bodies": "off",
+}  # fmt: skip
+"""What our own sessions, and programs that make and restore tables, rely on: a server, a database or a role may set
+each of them to something else. The sessions of a load keep what is set for its role."""
+_SINCE = {17: {"transaction_timeout": "0"}}
+"""The same, by the first version that knows it; older ones refuse a login with a setting that they don't know."""
+_OWN_SESSIONS = {
+    "search_path": "pg_catalog", "default_tablespace": "", "datestyle": "ISO, MDY", "intervalstyle": "postgres",
+    "bytea_output": "hex", "extra_float_digits": "1", "client_encoding": "UTF8", "quote_all_identifiers": "off",
+    "array_nulls": "on",
+}  # fmt: skip
+"""What else our own sessions rely on, when they read and make things by their whole names."""
+
+
+def conninfo(target: TargetConfig) -> str:
+    """The connection string. Raises PreflightError when the environment variable that should hold it is not set."""
+    return dsn_of(target, "postgresql://user:password@host/database")
+
+
+def connect(target: TargetConfig) -> Connection:
+    """A connection. Raises PreflightError with the server's words, never with the connection string, which may hold
+    a password.
+    """
+    key, text = key_of(target), conninfo(target)
+    try:
+        return own_session(text, application_name="storagelab", connect_timeout=_CONNECT_TIMEOUT_S)
+    except (psycopg.ProgrammingError, ValueError) as error:  # ValueError: bytes that are not text
+        # libpq quotes the string it can't read, and a password may be in it.
+        hint = "write postgresql://user@host:port/database"
+        raise PreflightError("it is not a connection string", key=key, hint=hint) from error
+    except psycopg.OperationalError as error:
+        hints = (hint for words, hint in _REFUSALS.items() if words in str(error))
+        raise PreflightError(
+            f"can't connect{hidden(_to(text), target)}: {hidden(str(error).strip(), target)}", key=key,
+            hint=next(hints, "check host, port, database, user and password, for example with psql"),
+        ) from error  # fmt: skip
+
+
+@contextlib.contextmanager
+def connected(target: TargetConfig) -> Iterator[Connection]:
+    """A connection, closed at the end; what goes wrong meanwhile becomes a PreflightError with the server's words."""
+    with connect(target) as connection, quoting(target, psycopg.Error, words_of):
+        yield connection
+
+
+def _to(conninfo: str) -> str:
+    """Where a connection string leads, without its password."""
+    known = {**os.environ, **_variables_of(conninfo)}
+    place = known.get("PGHOST") or known.get("PGHOSTADDR") or "the local socket"
+    user = f" as {known['PGUSER']}" if known.get("PGUSER") else ""
+    return f" to {place}, port {known.get('PGPORT', '5432')}{user}"
+
+
+def _variables_of(conninfo: str) -> dict[str, str]:
+    """A connection string's options, as environment variables."""
+    return {
+        option.envvar.decode(): option.val.decode()
+        for option in Conninfo.parse(conninfo.encode()) if option.envvar and option.val is not None
+    }  # fmt: skip
+
+
+def connect_private(conninfo: str, **options: Any) -> Connection:
+    """A connection to a private server that the environment can't influence. Raises psycopg.Error.
+
+    A connection string alone can't ensure that: some variables are read before it and lead elsewhere (PGSERVICE),
+    others are sent to the server in any case (PGTZ).
+    """
+    with without_variables():
+        return psycopg.connect(conninfo, **options)
+
+
+def own_session(conninfo: str, **more: Any) -> Connection:
+    """A session of our own, without what the server, the database or the role set for it. Raises psycopg.Error.
+
+    Its settings come with the login, so that they hold before the first query, which fails on a hot standby whose
+    default is serializable; and so that no pooler keeps them in a session that others get next.
+    """
+    given = psycopg.conninfo.conninfo_to_dict(conninfo).get("options") or os.environ.get("PGOPTIONS", "")
+    options = f"{given} {options_text({**FOR_SET_UP, **_OWN_SESSIONS})}"
+    connection: Connection = psycopg.connect(conninfo, options=options, autocommit=True, **more)
+    for name, text in since(connection.info.server_version // 10_000).items():
+        connection.execute("SELECT set_config(%s, %s, false)", [name, text])
+    return connection
+
+
+def since(major: int) -> dict[str, str]:
+    """What only later versions know of `FOR_SET_UP`."""
+    return {name: text for first, settings in _SINCE.items() if major >= first for name, text in settings.items()}
+
+
+def options_text(settings: Mapping[str, str]) -> str:
+    """Settings as PGOPTIONS has them: words, which blanks separate."""
+    return " ".join(f"-c {name}=" + re.sub(r"([\\ ])", r"\\\1", text) for name, text in settings.items())
+
+
+def refuse_elsewhere(environment: Mapping[str, str], target: TargetConfig, schema: str) -> None:
+    """Raises RunFailed unless a client program with these variables works in this schema of their database: a pooler
+    may drop what they ask for, and names without a schema would then be those of somebody else's tables.
+    """
+    try:
+        with without_variables(environment), psycopg.connect("", connect_timeout=_CONNECT_TIMEOUT_S) as connection:
+            found = connection.execute("SELECT current_database(), current_schema()").fetchone()
+    except psycopg.Error as error:
+        raise RunFailed(f"the load's client can't log in: {hidden(words_of(error), target)}") from error
+    wanted = environment.get("PGDATABASE", found[0] if found else ""), schema
+    if found != wanted:
+        raise RunFailed(
+            f"the load's client would work in {'.'.join(map(str, found or ()))}, not in {'.'.join(wanted)}: something "
+            f"between it and the server drops its options; {_OWN_PORT}"
+        )
+
+
+def check_direct(connection: Connection, target: TargetConfig) -> None:
+    """Refuses a pooler, which shares the server's sessions, and so their settings, between its clients. Raises
+    PreflightError.
+    """
+    pids = {connection.info.backend_pid, *(value(connection, "SELECT pg_backend_pid()") for _ in range(3))}
+    if len(pids) > 1:
+        problem = "the process that answers is not the one that took the login"
+        problem = f"a pooler is between storagelab and the server: {problem}"
+        raise PreflightError(problem, key=key_of(target), hint=_OWN_PORT)
+
+
+@contextlib.contextmanager
+def without_variables(instead: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Removes PG* variables from this process's environment while the context lasts, and sets those of `instead`; other
+    callers wait.
+    """
+    with _ENVIRONMENT:
+        kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(VARIABLES)}
+        os.environ.update({name: text for name, text in instead.items() if name.startswith(VARIABLES)})
+        try:
+            yield
+        finally:
+            for name in [name for name in os.environ if name.startswith(VARIABLES)]:
+                del os.environ[name]
+            os.environ.update(kept)
+
+
+def value(
+    connection: Connection, statement: LiteralString | sql.Composed, values: Sequence[object] | None = None
+) -> Any:
+    """The first value that a statement returns."""
+    row = connection.execute(statement, values).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def newest(by_version: Mapping[int, _T], major: int) -> list[_T]:
+    """What holds for a server of this version, of things by the first version that knows them; [] for an older one."""
+    fitting = [version for version in by_version if version <= major]
+    return [by_version[max(fitting)]] if fitting else []
+
+
+def data_folder(connection: Connection) -> Path | None:
+    """The server's data folder; None if this login may not know it."""
+    try:
+        return Path(value(connection, "SELECT current_setting('data_directory')"))
+    except psycopg.errors.InsufficientPrivilege:
+        return None
+
+
+def page_bytes(connection: Connection) -> int:
+    """The size of the server's pages."""
+    return int(value(connection, "SELECT current_setting('block_size')::int"))
+
+
+def execute(
+    connection: Connection, statement: LiteralString, *parts: str | Sequence[str] | sql.Composable
+) -> psycopg.Cursor[Any]:
+    """Runs a statement in which a text stands for a name, and several for a name in a schema."""
+    return connection.execute(composed(statement, *parts))
+
+
+def composed(statement: LiteralString, *parts: str | Sequence[str] | sql.Composable) -> sql.Composed:
+    """The statement that `execute` runs."""
+    return sql.SQL(statement).format(*(
+        one if isinstance(one, sql.Composable) else sql.Identifier(*([one] if isinstance(one, str) else one))
+        for one in parts
+    ))  # fmt: skip
+
+
+def words_of(error: BaseException) -> str:
+    """The first line of the server's message, without details and hints."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def settings_text(value: Scalar) -> str:
+    """A setting's value as PostgreSQL reads it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+_AUTOMATIC_AT_0 = ("commit_timestamp_buffers", "subtransaction_buffers", "transaction_buffers")
+"""At 0, the server chooses the size of these; for other settings -1 means that."""
+_NORMALISED = ("client_encoding", "datestyle", "log_timezone", "timezone")
+"""Text settings that the server shows in its own case, whatever case was asked for."""
+
+
+def settings_checks(
+    connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str] | None = None
+) -> list[Check]:
+    """Checks each setting asked for against the server's; `expected` is how the server's parser reads it, in base
+    units. Without it, a setting must have been set for the session.
+    """
+    rows = connection.execute(
+        "SELECT lower(name), setting, current_setting(name), source FROM pg_settings WHERE lower(name) = ANY(%s)",
+        [[name.lower() for name in asked]],
+    ).fetchall()
+    found = {name: fields for name, *fields in rows}
+
+    def shown(name: str, text: str) -> tuple[str, bool] | None:
+        if name.lower() not in found:
+            return None
+        raw, readable, source = found[name.lower()]
+        wanted = None if expected is None else expected[name]
+        if wanted is None:
+            ok = source == "session"
+        elif name.lower() in _NORMALISED:
+            ok = raw.casefold() == wanted.casefold()
+        else:
+            ok = _left_to_server(name, wanted) or raw == wanted
+        chosen = ok and _left_to_server(name, text) and raw != text
+        return f"the server chose {readable}" if chosen else readable, ok
+
+    return read_back(asked, shown, "pg_settings")
+
+
+def _left_to_server(name: str, text: str) -> bool:
+    return text == "-1" or (text == "0" and name.lower() in _AUTOMATIC_AT_0)
+
+
+# --- reach -----------------------------------------------------------------------------------------------------------
+#
+# How sessions and client programs get to one server.
+
+
+USERS_OWN = ("HOME", f"{VARIABLES}*", "KRB5*", "SSL_CERT_*")
+"""The user's variables by which the client library finds and trusts a server that already runs: its own, the home
+folder with `.pgpass` and certificates, Kerberos tickets, and the authorities that the system trusts.
+"""
+GENERATOR_NAME = "storagelab generator"
+"""The application name by which the server knows a generator's sessions."""
+
+
+def client_environment(conninfo: str, options: Mapping[str, str], *, private: bool) -> dict[str, str]:
+    """The environment in which a client program reaches the server of a connection string, with these settings in
+    its sessions. A password is only in the environment, which only this user may read. For a server that already
+    runs, the user's own variables add what the string leaves out.
+    """
+    known = environment(*(() if private else USERS_OWN)) | _variables_of(conninfo)
+    known["PGOPTIONS"] = f"{known.get('PGOPTIONS', '')} {options_text(options)}".strip()
+    known["PGAPPNAME"] = GENERATOR_NAME
+    return known
+
+
+def _options(environment: Mapping[str, str]) -> dict[str, list[str]]:
+    """sysbench takes the server from the client library's variables, except for the port."""
+    nothing = ["--pgsql-host=", "--pgsql-user=", "--pgsql-password=", "--pgsql-db="]
+    return {"sysbench": ["--db-driver=pgsql", *nothing, f"--pgsql-port={environment.get('PGPORT', '5432')}"]}
+
+
+class PostgresReach(Reach[Connection]):
+    """How to get to one server. `kernel_view`: whether this machine's kernel can be asked about its sessions."""
+
+    kernel_view: bool
+    major: int
+    apart: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    """In what a session is opened."""
+
+    @property
+    @abstractmethod
+    def conninfo(self) -> str: ...
+
+    @property
+    def for_set_up(self) -> Mapping[str, str]:
+        return FOR_SET_UP | since(self.major)
+
+    def connect(self, application_name: str = "storagelab") -> Connection:
+        with self.apart():
+            return own_session(self.conninfo, application_name=application_name, prepare_threshold=None)
+
+    def connect_worker(self) -> Connection:
+        options: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0", "prepare_threshold": None}
+        with self.apart():
+            return psycopg.connect(self.conninfo, **options)
+
+    @abstractmethod
+    def clients(self, settings: Mapping[str, str]) -> Clients:
+        """Client programs whose sessions have these settings."""
+
+    def process(self, own: Connection) -> int | None:
+        if not self.kernel_view:
+            return None
+        with contextlib.closing(TaskView(own.info.backend_pid)) as session:
+            return session.parent()
+
+
+class PrivateReach(PostgresReach):
+    """How to get to a private server; `expected` holds the settings as the server's own parser reads them."""
+
+    apart = staticmethod(without_variables)
+
+    def __init__(self, config: Config, site: Site, server: PrivateServer[Any], expected: Mapping[str, str]) -> None:
+        super().__init__(config, site)
+        self._server: Any = server
+        self._expected = expected
+        self.major = int(server.programs.version.split(".")[0])
+        self.kernel_view = Path("/proc/self/schedstat").exists()
+
+    @property
+    def conninfo(self) -> str:
+        return str(self._server.conninfo)
+
+    def clients(self, settings: Mapping[str, str]) -> Clients:
+        folder = self._server.programs.folder
+        socket = Path(str(psycopg.conninfo.conninfo_to_dict(self.conninfo)["host"]))
+        known = client_environment(self.conninfo, settings, private=True)
+        return programs.of_private(known, _options(known), folder, *installation(folder / "postgres"), socket)
+
+    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
+        asked = {name: settings_text(value) for name, value in self._server.settings.items()}
+        return settings_checks(worker, asked, self._expected)
+
+    def check_log_place(self, own: Connection) -> list[Check]:
+        got = os.path.realpath(self._server.data_folder / "pg_wal")
+        return [check_same("place of the log", str(self._server.log_folder), got, "pg_wal on the file system")]
+
+
+class AttachedReach(PostgresReach):
+    """How to get to a server that already runs; `database` is the load's own database there, if it has one."""
+
+    def __init__(self, config: Config, site: Site, facts: AttachedFacts, database: str = "") -> None:
+        super().__init__(config, site)
+        self.database, self.major = database, facts.release[0]
+        self.kernel_view, self._may_write_out = facts.on_this_machine, facts.may_write_out
+        self._asked = {name: settings_text(value) for name, value in config.target.settings.items()}
+
+    @property
+    def conninfo(self) -> str:
+        text = conninfo(self.config.target)
+        return psycopg.conninfo.make_conninfo(text, dbname=self.database) if self.database else text
+
+    def connect_worker(self) -> Connection:
+        connection = super().connect_worker()
+        # What watches a load is idle until its end.
+        for name, value in {"idle_session_timeout": "0", **self._asked}.items():
+            connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+        return connection
+
+    @property
+    def _tables(self) -> Any:
+        return tables_of(self.config)(self.config, self.site.prefix, None)
+
+    def clients(self, settings: Mapping[str, str]) -> Clients:
+        clients, home = self._clients(settings), settings["search_path"]
+        refuse_elsewhere(clients.environment, self.config.target, home)
+        self._tables.refuse_elsewhere(clients, home)
+        return clients
+
+    def _clients(self, settings: Mapping[str, str]) -> Clients:
+        known = client_environment(self.conninfo, {**self._asked, **settings}, private=False)
+        return Clients(known, options=_options(known))
+
+    def check_login(self) -> None:
+        """Raises RunFailed with the words of a program of the load that can't log in."""
+        list(self._tables.places(self._clients({})))
+
+    @property
+    def may_write_out(self) -> bool:
+        return self._may_write_out
+
+    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
+        return settings_checks(worker, self._asked)

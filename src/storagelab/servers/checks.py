@@ -1,0 +1,233 @@
+"""What every engine with private and running servers checks in the same way: a plan's cells; settings, by the engine's
+own programs; and what a server shows of them. Changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model.config import Config, TargetConfig
+from storagelab.model.durability import Durability
+from storagelab.model.measurement import Check
+from storagelab.model.plan import Cell, Plan
+from storagelab.model.target import Preflight
+from storagelab.model.values import Frozen, Scalar
+from storagelab.servers import places, templates
+from storagelab.servers.attached import Need, enough_connections, quoting
+from storagelab.servers.interfaces import C, by_server
+from storagelab.servers.private import P, Settings, changes, refuse_own
+from storagelab.servers.space import (
+    Memory,
+    by_how,
+    check_between_runs,
+    check_generators,
+    check_place_names,
+    memory_notes,
+    volume_needs,
+)
+from storagelab.servers.space import memory_here as here
+from storagelab.servers.starting import Starter
+from storagelab.volumes.folders import Site
+
+
+class AttachedFacts(Frozen):
+    """What a server that already runs is, and what its login may do. `process_owner` is the (uid, gid) it runs as, None
+    if it does not run on this machine (or this is not Linux): then the kernel can't be asked about its sessions. Some
+    engines also know the process's `pid`, and some count the I/O of each file.
+    """
+
+    title: str
+    version: str
+    release: tuple[int, ...]
+    max_connections: int  # for this login
+    open_connections: int
+    buffers_bytes: int
+    direct: bool  # its data files bypass the kernel's page cache
+    may_write_out: bool
+    process_owner: tuple[int, int] | None
+    where: str
+    pid: int | None = None
+    counts_files: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.title} {self.version}"
+
+    @property
+    def on_this_machine(self) -> bool:
+        return self.process_owner is not None
+
+
+F = TypeVar("F", bound=AttachedFacts)
+_T = TypeVar("_T")
+Connect = Callable[[TargetConfig], AbstractContextManager[C]]
+"""Connects to a running server. Raises PreflightError with its words, also for what goes wrong later."""
+
+
+@dataclass(frozen=True)
+class Checks(Generic[C, F]):
+    """What only one engine knows of a preflight: the disk space that a run takes, also one that begins with a copy of
+    its data; the paths that data files can't have, and why; the setting of the memory for data, with its bytes on a
+    private server and whether data files bypass the page cache there; how to connect, what to check on a running server
+    for its cells (with notes), and how to log in as a load's program, with what may be the matter if that fails.
+    """
+
+    starter: Starter[Any]
+    programs_folder: Callable[[Any], Path]
+    bytes_on: templates.BytesOn
+    kept_bytes_on: templates.BytesOn
+    is_barred: Callable[[str], bool]
+    bar: str
+    buffers: str
+    private_buffers: Callable[[Config], tuple[int, bool]]
+    connect: Connect[C]
+    check_server: Callable[[C, Sequence[Config], Site], tuple[F, list[str]]]
+    check_login: Callable[[Config, Site, F], None]
+    login_hint: str
+
+    def check(self, plan: Plan, site: Site) -> Preflight:
+        """Checks everything that could make a run fail. Raises PreflightError naming the key."""
+        configs = [cell.config for cell in plan.cells]
+        bytes_on = templates.with_kept(configs, site, self.bytes_on, self.kept_bytes_on)
+        needs = (*volume_needs(configs, site, bytes_on), *places.needs(configs, self.bytes_on))
+        check_place_names(needs, self.is_barred, self.bar)
+        check_between_runs(configs)
+        private, running = by_how(configs)
+        found, notes = self.starter.check_cells(private, site), memory_notes(private, self._private_memory)
+        for title, more in self._check_running(running, site):
+            found.append(title)
+            notes += more
+        found += check_generators(configs, site, lambda one: self.programs_folder(self.starter.programs(one, site)))
+        notes += templates.notes(configs)
+        notes += [places.NOTE] if any(map(places.remote_paths, configs)) else []
+        return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
+
+    def _private_memory(self, config: Config) -> Memory:
+        buffers_bytes, direct = self.private_buffers(config)
+        return Memory(self.buffers, buffers_bytes, here(), cached=not direct)
+
+    def _check_running(self, configs: Sequence[Config], site: Site) -> Iterator[tuple[str, list[str]]]:
+        """Each running server, with notes; one connection for each, however many cells it has."""
+        for sharing in by_server(configs):
+            target = sharing[0].target
+            with self.connect(target) as connection:
+                facts, notes = self.check_server(connection, sharing, site)
+                for config in {one.workload.kind: one for one in sharing if one.generated}.values():
+                    with quoting(target, RunFailed, str, "the load can't begin", self.login_hint):
+                        self.check_login(config, site, facts)
+            notes = [*memory_notes(sharing, partial(self._memory_of, facts)), *notes]
+            yield f"{facts.name}, attached, {facts.where}", notes
+
+    def _memory_of(self, facts: F, _config: Config) -> Memory:
+        machine = here() if facts.on_this_machine else None
+        return Memory(self.buffers, facts.buffers_bytes, machine, cached=not facts.direct)
+
+
+def durability(
+    config: Config,
+    asked: Mapping[str, str],
+    connect: Connect[C],
+    deciding: Callable[[C], tuple[dict[str, str], str]],
+    judge: Callable[[Mapping[str, str], str], Durability],
+) -> Durability:
+    """What survives a crash of the cell's server, by the settings asked for and, of a running server, the `deciding`
+    ones that it shows, with its version.
+    """
+    if not config.target.attached:
+        return judge(asked, "")
+    with connect(config.target) as connection:
+        shown, version = deciding(connection)
+    return judge({**shown, **asked}, version)
+
+
+def by_cell(
+    cells: Sequence[Cell], connect: Connect[C], shown: Callable[[C], _T | None], asked: Callable[[Config], _T | None]
+) -> dict[str, _T]:
+    """What running servers show and the settings of private ones say, by cell, where it is known."""
+    running: dict[tuple[str | None, str | None], _T | None] = {}
+    for first, *_ in by_server([cell.config for cell in cells if cell.config.target.attached]):
+        with connect(first.target) as connection:
+            running[first.target.dsn, first.target.dsn_env] = shown(connection)
+    found = {
+        cell.cell_id: running[target.dsn, target.dsn_env] if target.attached else asked(cell.config)
+        for cell in cells for target in [cell.config.target]
+    }  # fmt: skip
+    return {cell_id: one for cell_id, one in found.items() if one is not None}
+
+
+def needs_of_every_engine(facts: AttachedFacts, oldest: tuple[int, ...], connections: int) -> list[Need]:
+    """That the server is not too old, and has room for a load's connections."""
+    free = facts.max_connections - facts.open_connections
+    too_old = f"storagelab measures {facts.title} {'.'.join(map(str, oldest))} and later"
+    return [
+        (facts.release >= oldest, f"the server is {facts.name}, which is too old", too_old),
+        enough_connections(connections, free, "max_connections on the server"),
+    ]
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+#
+# How an engine's own programs read settings, and what a server shows of them.
+
+
+Pairs = tuple[tuple[str, str], ...]
+"""Settings with the text of their values, in order."""
+
+
+@dataclass(frozen=True)
+class Parser(Generic[P]):
+    """How an engine's programs read settings; no database is made. `ask` makes them read these together, and returns
+    how they read them, to compare with later; it raises PreflightError with their words. `text` is a value's text,
+    `is_own` says which settings keep a private server private.
+    """
+
+    ask: Callable[[P, Pairs], Mapping[str, str]]
+    text: Callable[[Scalar], str]
+    is_own: Callable[[str], bool]
+
+    def check(self, programs: P, settings: Settings) -> dict[str, str]:
+        """How the programs read each setting, alone and all together: `{name: value}`. Raises PreflightError for the
+        first that they refuse.
+        """
+        refuse_own(settings, self.is_own)
+        asked = tuple((name, self.text(value)) for name, value in settings.items())
+        found = dict[str, str]()
+        for pairs in (*((pair,) for pair in asked), *([asked] if asked else [])):
+            found |= self.ask(programs, pairs)
+        return found
+
+    def accepts(self, programs: P, kinds: Sequence[Settings]) -> bool:
+        """Whether the programs take the settings of all these kinds, one after the other, at once."""
+        for settings in kinds:
+            refuse_own(settings, self.is_own)
+        given = tuple(changes(kinds, self.text))
+        with contextlib.suppress(PreflightError):
+            return not given or bool(self.ask(programs, given))
+        return False
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question, "Did you mean ...? ", with the known setting of the most similar spelling; empty if there is none."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"Did you mean {close[0]}? " if close else ""
+
+
+def read_back(
+    asked: Mapping[str, str], shown: Callable[[str, str], tuple[str, bool] | None], read_from: str
+) -> list[Check]:
+    """Compares each setting asked for with what the server shows of it: its value, and whether that is what was asked;
+    None if it does not show it.
+    """
+    checks = []
+    for name, text in sorted(asked.items()):
+        got, ok = shown(name, text) or ("nothing: the server does not show it", None)
+        checks.append(Check(name=f"target.settings.{name}", asked=text, got=got, ok=ok, read_from=read_from))
+    return checks
