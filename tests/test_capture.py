@@ -27,7 +27,7 @@ from storagelab.capture.server import Thing
 from storagelab.capture.tracefs import NoTracing, open_tracefs
 from storagelab.engines.mariadb.captured import watched as watched_mariadb
 from storagelab.engines.postgres.captured import watched as watched_postgres
-from storagelab.engines.sqlserver.captured import watched as watched_sqlserver
+from storagelab.engines.sqlserver.capture import watched as watched_sqlserver
 from storagelab.errors import PreflightError
 from storagelab.run.contract import target_of
 

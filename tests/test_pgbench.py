@@ -9,7 +9,7 @@ from real_servers import running
 
 from storagelab.engines.postgres import reaching
 from storagelab.loads import pgbench
-from storagelab.loads.pgbench import Source
+from storagelab.loads.own_files import Source
 from storagelab.loads.transactions import read_log
 from storagelab.model.latency import merged
 from storagelab.model.loads.pgbench import Pgbench, Script, script_of

@@ -17,7 +17,7 @@ from storagelab.engines.postgres.engine import opened
 from storagelab.engines.postgres.found import found
 from storagelab.engines.postgres.preflight import check
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.loads.clients import Clients
+from storagelab.loads.generator import Clients
 from storagelab.machine.unprivileged import give_to_server
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.run.targets import sweep

@@ -1,6 +1,6 @@
 from fabricated_findings import make_findings
 
-from storagelab.engines.sqlserver.known import BENIGN, SHOWN_ALL_THE_SAME
+from storagelab.engines.sqlserver.meanings import BENIGN, SHOWN_ALL_THE_SAME
 from storagelab.findings.model import CellSummary
 from storagelab.model.waits import CountedWait, CountedWaits, normalise
 from storagelab.report.text.tables import waits_of

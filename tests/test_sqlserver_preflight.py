@@ -5,7 +5,7 @@ from recorded_sqlserver import recorded
 from sqlserver_specs import PREFIX, config, plan_of, site
 from tds_server import Answer, ServerError
 
-from storagelab.engines.sqlserver.known import latch_note
+from storagelab.engines.sqlserver.meanings import latch_note
 from storagelab.engines.sqlserver.preflight import check
 from storagelab.errors import PreflightError, SpecError
 from storagelab.spec import matrix, reading

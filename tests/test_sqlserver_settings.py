@@ -1,6 +1,6 @@
 import pytest
 
-from storagelab.engines.sqlserver.settings import ServerState, check, database_options, text_of, trace_flags_of
+from storagelab.engines.sqlserver.meanings import ServerState, check_settings, database_options, text_of, trace_flags_of
 from storagelab.errors import PreflightError
 
 STATE = ServerState({"max server memory (mb)": 4096, "max degree of parallelism": 8}, (1118, 3226), True)
@@ -8,12 +8,12 @@ STATE = ServerState({"max server memory (mb)": 4096, "max degree of parallelism"
 
 def refused(settings, major=15, state=STATE) -> PreflightError:
     with pytest.raises(PreflightError) as error:
-        check(settings, major, state)
+        check_settings(settings, major, state)
     return error.value
 
 
 def test_what_the_server_has_and_what_a_database_can_take_is_let_through():
-    check(
+    check_settings(
         {
             "recovery": "full", "delayed_durability": "forced", "query_store": False, "target_recovery_time_s": 0,
             "data_compression": "page", "optimize_for_sequential_key": True, "accelerated_database_recovery": "off",

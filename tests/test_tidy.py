@@ -102,7 +102,7 @@ MAY_OPEN = re.compile(
     r"report/drawing/runtime|validation/|"
     r"capture/(?:file_systems|perf|tracefs)|profiles/__init__|predicting/prediction|drives/fitting|"
     r"verbs/init|verbs/validate|"
-    r"capture/server|servers/(?:attached|private|programs|templates)|loads/(?:fio|restoring)|"
+    r"capture/server|servers/(?:attached|private|programs|templates)|loads/(?:fio|own_files)|"
     r"engines/(?:fio/sender|\w+/captured|mariadb/connecting|postgres/(?:found|server))"
 )
 

@@ -15,8 +15,7 @@ from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.servers.interfaces import C, Sessions
 from storagelab.servers.steps import POLL_S, Done, await_gate
-from storagelab.watching.clocks import Clocks, Loop
-from storagelab.watching.counters import Counters
+from storagelab.watching.counters import Clocks, Counters, Loop
 from storagelab.watching.sampler import Seen
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+import signal
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
-from storagelab.loads.transactions import LOG_PREFIX
-from storagelab.model.loads.pgbench import Pgbench, Script
+from storagelab.errors import RunFailed
+from storagelab.loads.generator import Clients, Program
+from storagelab.loads.own_files import Source
+from storagelab.loads.transactions import LOG_PREFIX, read_log
+from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.loads.sql import Sql
 
 COUNTED = "pgbench_branches"
@@ -26,17 +30,6 @@ _NOISE = (
     "progress: ",
 )
 _PROGRESS = re.compile(r"^progress: ([\d.]+) s, ([\d.]+) tps", re.MULTILINE)
-
-
-class Source(NamedTuple):
-    """A script that a run uses: its entry in the spec, and the content of its file (None for one of pgbench's own)."""
-
-    script: Script
-    content: bytes | None
-
-    @property
-    def text(self) -> str:
-        return (self.content or b"").decode(errors="replace")
 
 
 def inputs(sources: Sequence[Source]) -> dict[str, bytes]:
@@ -159,3 +152,27 @@ def _statements(text: str) -> Iterator[int]:
         if token[0] != ";" and not within:
             yield text.count("\n", 0, token.start())
         within = token[0] != ";"
+
+
+# --- its run ---------------------------------------------------------------------------------------------------------
+
+
+def log_in_by_pgbench(clients: Clients, program: Path) -> None:
+    """Raises RunFailed with pgbench's words if it can't log in."""
+    command = [str(program), "--no-vacuum", "--transactions=1", "--file=asking.sql"]
+    output = clients.in_folder(command, {"asking.sql": b"SELECT 1;\n"})
+    if output.returncode != 0:
+        raise RunFailed(f"pgbench can't log in: {words(output.stderr, ())}")
+
+
+def by_pgbench(
+    clients: Clients, program: Path, load: Pgbench | Sql, scripts: Sequence[Source], seed: int, scale: int | None = None
+) -> Program:
+    """pgbench with these scripts, on its own tables of this scale."""
+    return Program(
+        title="pgbench", read=read_log,
+        command=partial(command, str(program), load, scripts, seed=seed, scale=scale),
+        words=partial(words, sources=scripts), stop=signal.SIGALRM, environment=clients.environment,
+        inputs=inputs(scripts), owner=clients.owner, in_child=clients.in_child, per_second=per_second,
+        asks_first=f"{LOG_PREFIX}.*",
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from storagelab.errors import RunFailed
-from storagelab.loads import raw_beside as beside
+from storagelab.loads import fio
 from storagelab.machine import host
 from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
@@ -26,8 +26,7 @@ from storagelab.servers.steps import Done, prepare_machine
 from storagelab.stopping import uninterrupted
 from storagelab.version import __version__
 from storagelab.volumes.filling import Filling
-from storagelab.watching.clocks import Clocks
-from storagelab.watching.counters import Counters, MachineCounters
+from storagelab.watching.counters import Clocks, Counters, MachineCounters
 from storagelab.watching.pace import check_watching
 from storagelab.watching.sampler import Seen, SessionSampler
 
@@ -108,7 +107,7 @@ class Watcher(Generic[C]):
             return {}, []
         try:
             folders = {name: system.folders[name] for name in system.volumes}
-            return beside.measure(system.config, folders, system.page_bytes(self._server.own), seed), []
+            return fio.measure_beside(system.config, folders, system.page_bytes(self._server.own), seed), []
         except RunFailed as error:
             asked = "four tests on each volume"
             return {}, [Check(name="raw I/O beside the load", asked=asked, got=str(error), ok=False, read_from="fio")]

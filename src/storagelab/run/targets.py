@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.loads import raw_beside as beside
+from storagelab.loads import fio
 from storagelab.machine import host, marks, temporary
 from storagelab.machine.doctor import Ability
 from storagelab.machine.privileged import privileged_settings, refuse
@@ -84,7 +84,7 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     if len({kind.provenance for kind in kinds_there}) > 1 and not all(kind.raw_io for kind in kinds_there):
         hint = "Write two specs: one series never mixes measured and simulated runs."
         raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
-    beside.check(plan, site)
+    fio.check_beside(plan, site)
     beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *made_volumes.commands(plan))
     if not allow_commands:
         refuse(beyond)

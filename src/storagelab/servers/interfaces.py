@@ -21,8 +21,7 @@ from storagelab.servers.starting import Starter
 from storagelab.servers.steps import Done
 from storagelab.volumes import places
 from storagelab.volumes.folders import Folders, Site
-from storagelab.watching.clocks import Clocks, Loop
-from storagelab.watching.counters import Counters
+from storagelab.watching.counters import Clocks, Counters, Loop
 from storagelab.watching.sampler import Seen, SessionSampler
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)

@@ -16,8 +16,7 @@ from typing import Any, Protocol
 
 from storagelab.errors import RunFailed
 from storagelab.loads import fio
-from storagelab.loads.fio import Fio, Job
-from storagelab.loads.raw_outcome import Direction, Done, Outcome, Place
+from storagelab.loads.fio import Direction, Done, Fio, Job, Outcome, Place
 from storagelab.loads.traces import Trace, late_figures, read, replay_figures
 from storagelab.machine import temporary
 from storagelab.machine.unprivileged import end_with_parent

@@ -20,8 +20,9 @@ from storagelab.engines.mariadb.layout import DataFile, Layout, execute, quoted
 from storagelab.engines.mariadb.reaching import WHERE, Reaching
 from storagelab.engines.mariadb.redo_log import log_room
 from storagelab.errors import DataRefused, RunFailed
-from storagelab.loads.clients import Clients, ask_by_sysbench
+from storagelab.loads.generator import Clients
 from storagelab.loads.running import Generator
+from storagelab.loads.sysbench import ask_by_sysbench
 from storagelab.loads.tables import GeneratedTables, L
 from storagelab.machine.unprivileged import make_folder
 from storagelab.model.config import Config

@@ -22,8 +22,9 @@ from storagelab.engines.mariadb.settings import (
     settings_text,
 )
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.loads import clients as programs
-from storagelab.loads.clients import Clients, check_stays_inside, own_files
+from storagelab.loads import generator as programs
+from storagelab.loads.generator import Clients
+from storagelab.loads.own_files import check_stays_inside, own_files
 from storagelab.model.config import Config
 from storagelab.model.loads.sql import Sql
 from storagelab.model.measurement import Check

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from storagelab.engines.mariadb.connecting import Connection, ask, connect
 from storagelab.engines.mariadb.settings import bytes_of
-from storagelab.loads.cycles import FULL, concerns
+from storagelab.loads.settling import FULL, concerns
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
 from storagelab.servers.steps import by_server

@@ -7,7 +7,7 @@ from typing import LiteralString
 
 from storagelab.engines.postgres import connecting
 from storagelab.engines.postgres.connecting import Connection
-from storagelab.loads.cycles import concerns
+from storagelab.loads.settling import concerns
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell
 from storagelab.model.target import CheckpointCycle

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from storagelab.engines.postgres import reaching as programs
 from storagelab.errors import PreflightError
-from storagelab.loads.restoring import Change, version_in
+from storagelab.loads.own_files import Change, version_in
 from storagelab.machine.unprivileged import as_server
 from storagelab.model.objects import Object
 from storagelab.servers.programs import environment, installation, run

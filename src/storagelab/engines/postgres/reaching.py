@@ -20,8 +20,8 @@ from storagelab.engines.postgres.connecting import VARIABLES, Connection, Server
 from storagelab.engines.postgres.server import Server
 from storagelab.engines.postgres.settings import OLDEST_MAJOR, private_settings, settings_text, system_folders
 from storagelab.errors import PreflightError
-from storagelab.loads import clients as programs
-from storagelab.loads.clients import Clients
+from storagelab.loads import generator as programs
+from storagelab.loads.generator import Clients
 from storagelab.machine.procfs import TaskView
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check

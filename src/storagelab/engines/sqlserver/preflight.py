@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from storagelab.engines.sqlserver import connecting, settings
-from storagelab.engines.sqlserver.connecting import DriverError, ServerFacts, Session, connect, words_of
-from storagelab.engines.sqlserver.known import MAJOR_2017, latch_note
+from storagelab.engines.sqlserver.connect import (
+    DriverError,
+    ServerFacts,
+    Session,
+    check_connections,
+    check_rights,
+    connect,
+    read_facts,
+    read_state,
+    text,
+    words_of,
+)
 from storagelab.engines.sqlserver.layout import TABLE_OBJECT, Layout, check_nothing_in_the_way, is_windows_path
+from storagelab.engines.sqlserver.meanings import MAJOR_2017, check_settings, latch_note
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.objects import KEY, TABLES
@@ -52,13 +62,13 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 
 def _check_server(session: Session, configs: Sequence[Config], site: Site) -> ServerFacts:
-    facts = connecting.read_facts(session)
+    facts = read_facts(session)
     target = configs[0].target
-    connecting.check_rights(target, facts)
-    connecting.check_connections(target, facts, session, max(config.database_load.connections for config in configs))
-    state = connecting.read_state(session)
+    check_rights(target, facts)
+    check_connections(target, facts, session, max(config.database_load.connections for config in configs))
+    state = read_state(session)
     for config in configs:
-        settings.check(config.target.settings, facts.major, state)
+        check_settings(config.target.settings, facts.major, state)
         if config.between_runs.drop_page_cache:
             raise PreflightError(
                 "storagelab can't drop the page cache of another machine, and SQL Server bypasses that cache",
@@ -85,7 +95,7 @@ def _check_paths(config: Config, facts: ServerFacts) -> None:
     """Checks that T-SQL can express the names of files and folders, and that every file has a place."""
     for name, volume in config.volumes.items():
         try:
-            connecting.text(volume.path or "")
+            text(volume.path or "")
         except ValueError as error:
             raise PreflightError(f"its path {error}", key=f"volumes.{name}.path", hint="name another folder") from None
     if not config.data_volumes and not (facts.data_path and facts.log_path):
@@ -147,7 +157,7 @@ def _check_folder(session: Session, name: str, path: str) -> None:
     notice a missing one.
     """
     try:
-        found = session.value(FOLDER.format(path=connecting.text(path)))
+        found = session.value(FOLDER.format(path=text(path)))
     except DriverError:
         return  # the server does not say; CREATE DATABASE will notice
     if found is not None and not found:

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from storagelab.engines.sqlserver import connecting
-from storagelab.engines.sqlserver.connecting import DriverError, Row, Session, words_of
-from storagelab.engines.sqlserver.events import GATE, SCHEDULER_YIELD, event_of
+from storagelab.engines.sqlserver.connect import DriverError, Row, Session, integers, text, words_of
 from storagelab.engines.sqlserver.layout import Layout
+from storagelab.engines.sqlserver.meanings import GATE, SCHEDULER_YIELD, event_of
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import PFS_PAGE, Page, Resource, WaitingTask
 from storagelab.model.waits import CountedWait, CountedWaits
@@ -83,7 +82,7 @@ class SessionCounts:
 
 def read_session_waits(session: Session, sessions: list[int]) -> Waits:
     """What these sessions have waited for since they logged in, including waits in progress."""
-    ids = connecting.integers(sessions)
+    ids = integers(sessions)
     counted = session.rows(SESSION_WAITS.format(sessions=ids))
     return summed(counted, session.rows(IN_PROGRESS.format(which=f"AND session_id IN ({ids})")))
 
@@ -141,12 +140,12 @@ def server_waits_group(waits: Mapping[str, WaitCount]) -> dict[str, float]:
 
 def read_cpu_s(session: Session, sessions: list[int]) -> float:
     """CPU seconds of these sessions so far. The server adds them when a request ends, so ask between requests."""
-    return int(session.value(CPU_TIME.format(sessions=connecting.integers(sessions))) or 0) / 1000
+    return int(session.value(CPU_TIME.format(sessions=integers(sessions))) or 0) / 1000
 
 
 def read_files(session: Session, database: str) -> Counters:
     """Reads and writes of each file of the database so far, by the file's name."""
-    rows = session.rows(FILE_STATS.format(database=connecting.text(database)))
+    rows = session.rows(FILE_STATS.format(database=text(database)))
     return {
         f"file {name}": dict(zip(_FILE_COLUMNS, map(float, values), strict=True)) for name, *values in rows
     }  # fmt: skip
@@ -156,7 +155,7 @@ def read_rates(session: Session, database: str) -> Counters:
     """The server's performance counters that grow with a load's work. They are counts here, so their names lack
     "/sec".
     """
-    rows = session.rows(RATES.format(database=connecting.text(database)))
+    rows = session.rows(RATES.format(database=text(database)))
     return {"performance counters": {str(name).removesuffix("/sec"): float(value) for name, value in rows}}
 
 
@@ -205,7 +204,7 @@ def task_of(row: Row) -> Task:
 
 
 def look(session: Session, sessions: list[int], at_s: float) -> Moment:
-    rows = session.rows(WAITING_TASKS.format(sessions=connecting.integers(sessions)))
+    rows = session.rows(WAITING_TASKS.format(sessions=integers(sessions)))
     return Moment(at_s, tuple(task_of(row) for row in rows))
 
 
@@ -265,7 +264,7 @@ def ask_pages(session: Session, database: str, pages: list[Page]) -> dict[Page, 
     if not pages:
         return {}
     values = ", ".join(f"({int(page.file_id)}, {int(page.page_id)})" for page in pages)
-    rows = session.rows(PAGE_INFO.format(pages=values, database=connecting.text(database)))
+    rows = session.rows(PAGE_INFO.format(pages=values, database=text(database)))
     return {
         Page(pages[0].database_id, int(file_id), int(page_id)): PageInfo(
             int(page_type), None if index_id is None else int(index_id), None if level is None else int(level)
@@ -421,12 +420,12 @@ class Sampler(SessionSampler):
         return columns
 
     def _read_progress(self) -> None:
-        for session, context in self._own.rows(PROGRESS.format(sessions=connecting.integers(self._ids))):
+        for session, context in self._own.rows(PROGRESS.format(sessions=integers(self._ids))):
             self._rows_done[int(session)] = rows_in(context)
 
     def _make_decoder(self) -> Decoder:
-        rows = self._own.rows(FILE_IDS.format(database=connecting.text(self._database)))
-        database_id = int(self._own.value(f"SELECT DB_ID({connecting.text(self._database)})"))
+        rows = self._own.rows(FILE_IDS.format(database=text(self._database)))
+        database_id = int(self._own.value(f"SELECT DB_ID({text(self._database)})"))
         files = {int(file_id): self._numbers.get(str(name), 0) for name, file_id in rows}
         return Decoder(database_id, files, self._pages(database_id))
 

@@ -11,10 +11,11 @@ from storagelab.engines.mariadb import reaching as programs
 from storagelab.engines.mariadb.connecting import Connection
 from storagelab.engines.mariadb.generated import MariaDBTables
 from storagelab.engines.mariadb.layout import ALL_MARK
-from storagelab.loads import in_lua, sysbench
-from storagelab.loads.clients import Clients, own_transactions, own_transactions_by_sysbench
-from storagelab.loads.generator import Program
-from storagelab.loads.restoring import changed, failure, newer_words, version_in
+from storagelab.loads import sysbench
+from storagelab.loads import sysbench as in_lua
+from storagelab.loads.generator import Clients, Program
+from storagelab.loads.own_files import changed, failure, newer_words, own_transactions, version_in
+from storagelab.loads.sysbench import own_transactions_by_sysbench
 from storagelab.model.loads.sql import Sql
 from storagelab.servers.programs import installation
 from storagelab.spec.given_files import begin_of

@@ -24,7 +24,7 @@ from storagelab.loads.inserting import InsertingSessions
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.servers.steps import POLL_S, await_gate, check_places, check_same, rows_per_report
-from storagelab.watching.clocks import Loop
+from storagelab.watching.counters import Loop
 
 # --- workload --------------------------------------------------------------------------------------------------------
 #

@@ -13,9 +13,17 @@ from storagelab.engines.postgres import reaching as programs
 from storagelab.engines.postgres.connecting import Connection
 from storagelab.engines.postgres.generated import PostgresTables
 from storagelab.errors import PreflightError
-from storagelab.loads.clients import Clients, by_pgbench, check_stays_inside, own_files, own_transactions
-from storagelab.loads.generator import Program
-from storagelab.loads.restoring import changed, failure, form_of, newer_words
+from storagelab.loads.generator import Clients, Program
+from storagelab.loads.own_files import (
+    changed,
+    check_stays_inside,
+    failure,
+    form_of,
+    newer_words,
+    own_files,
+    own_transactions,
+)
+from storagelab.loads.pgbench import by_pgbench
 from storagelab.model.loads.sql import Sql
 from storagelab.model.objects import KEY
 from storagelab.volumes.folders import Site

@@ -9,19 +9,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from storagelab.engines.sqlserver import connecting, sampler
-from storagelab.engines.sqlserver.connecting import (
+from storagelab.engines.sqlserver import sampler
+from storagelab.engines.sqlserver.connect import (
     DriverError,
     ServerFacts,
     Session,
     address_of,
     allow_sessions,
     connect,
+    identifier,
+    read_facts,
     read_state,
+    text,
     words_of,
 )
-from storagelab.engines.sqlserver.known import MAJOR_2019
 from storagelab.engines.sqlserver.layout import (
+    NOW_US,
+    TABLE,
     TABLE_FACTS,
     Layout,
     Records,
@@ -31,18 +35,18 @@ from storagelab.engines.sqlserver.layout import (
     plain,
     record_of,
 )
-from storagelab.engines.sqlserver.sampler import Sampler
-from storagelab.engines.sqlserver.settings import (
+from storagelab.engines.sqlserver.meanings import (
     DATABASE_OPTIONS,
     FILE_INITIALISATION,
     FILE_SIZES,
+    MAJOR_2019,
     TABLE_OPTIONS,
     TRACE_FLAGS,
     ServerState,
     text_of,
     trace_flags_of,
 )
-from storagelab.engines.sqlserver.workload import NOW_US, TABLE
+from storagelab.engines.sqlserver.sampler import Sampler
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
@@ -77,7 +81,7 @@ def server_facts(session: Session, facts: ServerFacts, database: str) -> dict[st
     """The version, the operator's settings, and the state of storagelab's database."""
     state = read_state(session)
     shown = {name: value for name, value in state.configurations.items() if name in _SHOWN_CONFIGURATIONS}
-    of_database = record_of(session.records(DATABASE.format(name=connecting.text(database))))
+    of_database = record_of(session.records(DATABASE.format(name=text(database))))
     file_initialisation = {True: "on", False: "off", None: "unknown"}[state.file_initialisation]
     return {
         "version": facts.version,
@@ -133,7 +137,7 @@ def settings(session: Session, config: Config, database: str) -> list[Check]:
     if not asked:
         return []
     state = read_state(session)
-    of_database = record_of(session.records(DATABASE.format(name=connecting.text(database))))
+    of_database = record_of(session.records(DATABASE.format(name=text(database))))
     of_table = {**record_of(session.records(INDEX)), **record_of(session.records(TABLE_FACTS))}
     return [
         _setting_check(name, text_of(value), state, of_database, of_table)
@@ -204,7 +208,7 @@ class SqlServer(System[Session]):
     def meet(self) -> None:
         allow_sessions(self.config.database_load.connections + _OWN_SESSIONS)
         with connect(self.config.target) as session:
-            self.facts = connecting.read_facts(session)
+            self.facts = read_facts(session)
             self.layout = Layout(self.config, self.site.prefix, self.facts)
             drop(session, self.site.prefix, key_of(self.config.target))
 
@@ -326,10 +330,10 @@ class SqlServerProbe:
         return contextlib.nullcontext()
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
-        self._execute(target, f"CREATE DATABASE {connecting.identifier(name)}", name, there=False)
+        self._execute(target, f"CREATE DATABASE {identifier(name)}", name, there=False)
 
     def clear(self, target: TargetConfig, name: str) -> None:
-        self._execute(target, f"DROP DATABASE {connecting.identifier(name)}", name, there=True)
+        self._execute(target, f"DROP DATABASE {identifier(name)}", name, there=True)
 
     def _execute(self, target: TargetConfig, statement: str, name: str, *, there: bool) -> None:
         """Runs it if the database exists, or does not, as required: making it twice or dropping nothing is an error."""

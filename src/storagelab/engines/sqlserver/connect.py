@@ -5,14 +5,18 @@ module.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NoReturn, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from storagelab.engines.sqlserver.known import MAJOR_2022, NAMES
-from storagelab.engines.sqlserver.settings import ServerState
+import pymssql
+
+from storagelab.engines.sqlserver.meanings import MAJOR_2022, NAMES, ServerState
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Frozen
@@ -59,7 +63,6 @@ def integers(numbers: list[int]) -> str:
 try:
     import pymssql
 
-    from storagelab.engines.sqlserver.login import try_in_fresh_process
 except ImportError as absent:
     raise PreflightError(
         "the driver for SQL Server, pymssql, is not installed",
@@ -369,3 +372,43 @@ def _file_initialisation(session: Session) -> bool | None:
         if str(service.get("servicename", "")).startswith("SQL Server (") and text_of_error in ("Y", "N"):
             return bool(text_of_error == "Y")
     return None
+
+
+# --- a login in a process of its own ---------------------------------------------------------------------------------
+#
+# A program that tries to log in once, in its own process, and writes the driver's message (JSON).
+#
+# pymssql remembers a process's first failed login: for later ones it reports the first one's number without the
+# server's message. A login in a fresh process gets both. The login data comes through standard input, since other users
+# of the machine can see arguments and some variables.
+
+
+_PATIENCE_S = 60
+
+
+def try_in_fresh_process(arguments: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of the driver's error; empty if there is none or the process failed."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __name__], input=json.dumps(arguments), capture_output=True, text=True, check=False,
+            timeout=_PATIENCE_S,
+        )  # fmt: skip
+        return tuple(json.loads(done.stdout))
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return ()
+
+
+def main() -> None:
+    try:
+        pymssql.connect(**json.load(sys.stdin)).close()
+        arguments_of_error = list[Any]()
+    except pymssql.Error as error:
+        arguments = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], tuple) else error.args
+        arguments_of_error = [
+            value.decode(errors="replace") if isinstance(value, bytes) else value for value in arguments
+        ]
+    sys.stdout.write(json.dumps(arguments_of_error, default=str))
+
+
+if __name__ == "__main__":
+    main()
