@@ -31,7 +31,7 @@ from statistics import fmean
 from bench import throttled
 from bench.figures import Figure
 from bench.throttled import Throttled
-from storagelab.engines.postgres.connecting import connect_private, value
+from storagelab.engines.postgres.connect import connect_private, value
 from storagelab.findings.analysis import analyse
 from storagelab.findings.cautions.changing import CarryOver
 from storagelab.findings.model import Findings
@@ -59,7 +59,7 @@ _SERVER = """if True:
     import json, sys
     from pathlib import Path
     from storagelab.engines.postgres.server import Server
-    from storagelab.engines.postgres.settings import find_binaries
+    from storagelab.engines.postgres.server import find_binaries
     server = Server(find_binaries(None), data_folder=Path(sys.argv[1]), log_folder=Path(sys.argv[2]),
                     settings=json.loads(sys.argv[3]))
     try:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from bench import loads
-from storagelab.engines.mariadb.connecting import Connection, ask
+from storagelab.engines.mariadb.connect import Connection, ask
 from storagelab.engines.mariadb.engine import opened
 from storagelab.model.config import Config, TargetConfig
 

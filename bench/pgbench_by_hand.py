@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from storagelab.engines.postgres import reaching
 from storagelab.engines.postgres.engine import opened
+from storagelab.engines.postgres.loads.generated import find
 from storagelab.findings.cautions.watching import watching_cost
 from storagelab.loads import pgbench
 from storagelab.loads.own_files import pgbench_scripts
@@ -52,7 +52,7 @@ def by_hand(target: Composed[Any]) -> tuple[float, float]:
         reached = server.reach.clients(system.layout.session_options)
         scripts = pgbench_scripts(target.config.workload, system.site)
         command = pgbench.command(
-            str(reaching.find("pgbench", reached.beside)),
+            str(find("pgbench", reached.beside)),
             target.config.workload,
             scripts,
             folder,

@@ -10,9 +10,8 @@ from urllib.parse import quote
 import pytest
 from real_servers import free_port, small
 
-from storagelab.engines.mariadb.connecting import ask
-from storagelab.engines.mariadb.server import Server
-from storagelab.engines.mariadb.settings import find_binaries
+from storagelab.engines.mariadb.connect import ask
+from storagelab.engines.mariadb.server import Server, find_binaries
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 

@@ -22,9 +22,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from storagelab.engines.postgres.connecting import connect_private
-from storagelab.engines.postgres.server import Server
-from storagelab.engines.postgres.settings import find_binaries
+from storagelab.engines.postgres.connect import connect_private
+from storagelab.engines.postgres.server import Server, find_binaries
 from storagelab.machine.unprivileged import give_to_server
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement, Run

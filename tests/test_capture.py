@@ -25,8 +25,8 @@ from storagelab.capture.iolog import Iolog
 from storagelab.capture.requests import _FORM, READ
 from storagelab.capture.server import Thing
 from storagelab.capture.tracefs import NoTracing, open_tracefs
-from storagelab.engines.mariadb.captured import watched as watched_mariadb
-from storagelab.engines.postgres.captured import watched as watched_postgres
+from storagelab.engines.mariadb.capture import watched as watched_mariadb
+from storagelab.engines.postgres.capture import watched as watched_postgres
 from storagelab.engines.sqlserver.capture import watched as watched_sqlserver
 from storagelab.errors import PreflightError
 from storagelab.run.contract import target_of

@@ -13,7 +13,8 @@ from recorded_sqlserver import PASSWORD as SQL_PASSWORD
 from recorded_sqlserver import recorded
 from tds_server import ServerError
 
-from storagelab.engines.postgres import connecting, reaching
+from storagelab.engines.postgres import connect as of_postgres
+from storagelab.engines.postgres.connect import client_environment
 from storagelab.engines.postgres.loads.inserts import Tables
 from storagelab.errors import SpecError
 from storagelab.model import promises
@@ -82,8 +83,8 @@ def test_a_load_that_works_on_tables_of_others_breaks_a_promise(server, monkeypa
     """Nothing reads back where its names lead, and something drops what the client asks for, once the tables are
     made.
     """
-    monkeypatch.setattr(connecting, "refuse_elsewhere", lambda *_: None)
-    found = reaching.reaching
+    monkeypatch.setattr(of_postgres, "refuse_elsewhere", lambda *_: None)
+    found = client_environment
 
     def dropping(conninfo, options, **more):
         return {
@@ -91,7 +92,7 @@ def test_a_load_that_works_on_tables_of_others_breaks_a_promise(server, monkeypa
             if name != "PGOPTIONS" or "statement_timeout" in options
         }  # fmt: skip
 
-    monkeypatch.setattr(reaching, "reaching", dropping)
+    monkeypatch.setattr(of_postgres, "client_environment", dropping)
     promise = suite._Suite(server, {}, lambda _: None, ROWS, Path())._beside()
     assert (promise.state, promise.detail) == ("fail", "it changed tables that are not storagelab's")
 

@@ -11,31 +11,22 @@ ENGINES_FOLDER = Path(__file__).resolve().parent.parent / "src" / "storagelab" /
 MEASURED = [engine.folder for engine in ENGINES.values() if engine.provenance == "measured"]
 
 MODULES = {
-    "captured": {"watched"}, "connecting": {"ServerFacts", "connect", "words_of", "read_facts", "check_rights"},
-    "engine": {"ENGINE", "abilities"}, "events": {"LISTED", "event_of"}, "known": {"KNOWN", "judge"},
-    "layout": {"Layout"}, "preflight": {"check"}, "sampler": {"Sampler"}, "settings": set[str](),
+    "engine": {"ENGINE", "abilities"}, "layout": {"Layout"}, "meanings": {"KNOWN", "judge"}, "preflight": {"check"},
+    "sampler": {"Sampler"},
 }  # fmt: skip
 """Every engine has these modules, and in each what others ask of it."""
 PRIVATE_MODULES = {
-    "engine": {"ENGINE", "abilities", "opened", "drop_leftovers"}, "found": set[str](),
-    "reaching": {"Reaching", "server_facts", "settings"}, "server": {"Server", "STARTER", "stop_orphan"},
-    "settings": {"Binaries", "find_binaries"},
+    "capture": {"found", "watched"}, "connect": {"Reaching", "connect", "words_of", "settings_checks"},
+    "engine": {"ENGINE", "abilities", "opened", "drop_leftovers", "server_facts"}, "meanings": {"LISTED", "event_of"},
+    "preflight": {"ServerFacts", "read_facts", "check_rights"},
+    "server": {"Binaries", "find_binaries", "Server", "STARTER", "stop_orphan"},
 }  # fmt: skip
 """The same for an engine whose servers storagelab starts itself."""
 OWN_MODULES = {
-    "mariadb": {
-        "generated": "the tables of a generator's load, spread over the layout",
-        "redo_log": "when the log was full, so that reports tell what counts before that",
-    },
-    "postgres": {
-        "generated": "the tables of a generator's load, spread over the layout",
-        "checkpoints": "when checkpoints begin, so that runs hold whole cycles",
-        "dumps": "pg_dump has formats, and names owners that need not exist",
-    },
     "sqlserver": {
-        "login": "is run as a program of its own, as the driver forgets what the server said",
-        "target": "needs the driver, which may be absent where `engine` is loaded",
-        "workload": "the inserts, the only load that it takes",
+        "capture": "what a capture sees, without a start for a spec",
+        "connect": "connections, without client programs",
+        "server": "its runs; needs the driver, which may be absent where `engine` is loaded",
     },
 }
 
@@ -54,7 +45,8 @@ def names_in(module: Path) -> set[str]:
 
 
 def modules_of(engine: str) -> dict[str, set[str]]:
-    return MODULES | (PRIVATE_MODULES if ENGINES[engine].starts_server else {})
+    private = PRIVATE_MODULES if ENGINES[engine].starts_server else {}
+    return {name: MODULES.get(name, set()) | private.get(name, set()) for name in {**MODULES, **private}}
 
 
 @pytest.mark.parametrize("engine", MEASURED)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from real_mariadb import DATABASE, PASSWORD, Elsewhere, mariadb, needs_mariadb, running
 from real_servers import ROWS, got, key_and_certificate, left_behind, measure, open_folder, plan_of, run_in, site_at
 
-from storagelab.engines.mariadb import connecting
-from storagelab.engines.mariadb.connecting import address_of, ask, connect, parse_dsn
+from storagelab.engines.mariadb import preflight
+from storagelab.engines.mariadb.connect import address_of, ask, connect, parse_dsn, set_for_session
 from storagelab.engines.mariadb.engine import opened
-from storagelab.engines.mariadb.preflight import check
+from storagelab.engines.mariadb.preflight import check, check_session_settings, read_facts
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config, TargetConfig
 from storagelab.run.targets import sweep
@@ -112,7 +112,7 @@ def test_neither_dsn_nor_password_stands_in_what_is_stored(login, elsewhere, scr
 
 
 def test_a_server_on_another_machine_has_no_resource_and_signal_and_says_why(elsewhere, scratch, monkeypatch):
-    monkeypatch.setattr(connecting, "_pid_on_this_machine", lambda *_, **__: None)
+    monkeypatch.setattr(preflight, "_pid_on_this_machine", lambda *_, **__: None)
     config = mariadb(scratch, dsn=elsewhere.socket_dsn)
     assert check(plan_of(config), site_at(scratch)).server.endswith("(nothing tells): no resource/signal split")
     measured = measure(config, site_at(scratch))
@@ -124,22 +124,22 @@ def test_a_server_on_another_machine_has_no_resource_and_signal_and_says_why(els
 @pytest.mark.parametrize("line", ["socket", "loopback", "loopback as another user", "pid file"])
 def test_a_server_that_names_none_of_its_threads_is_found_on_this_machine(scratch, monkeypatch, line):
     """It runs without performance_schema, as it does by default."""
-    age_s = connecting.process_age_s
+    age_s = preflight.process_age_s
     if line == "loopback as another user":
         monkeypatch.setattr(os, "readlink", barred)
     elif line == "pid file":  # another process has opened the socket, as systemd does
-        monkeypatch.setattr(connecting, "holds_other_end", lambda *_: False)
+        monkeypatch.setattr(preflight, "holds_other_end", lambda *_: False)
     with running(scratch / "plain", "--performance-schema=OFF") as server:
         server.said("CREATE USER far@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far@'%'")
         dsn = server.dsn("far", "x") if line.startswith("loopback") else server.socket_dsn
         # One of the same user that other tests started within these seconds could as well be it.
         monkeypatch.setattr(
-            connecting, "process_age_s", lambda one, names: age_s(one, names) if one.name == str(server.pid) else None
+            preflight, "process_age_s", lambda one, names: age_s(one, names) if one.name == str(server.pid) else None
         )
         config = mariadb(scratch, dsn=dsn, waits=False)
         assert check(plan_of(config), site_at(scratch)).server.endswith("attached, on this machine")
         with connect(config.target) as connection:
-            assert connecting.read_facts(connection).pid == server.pid
+            assert read_facts(connection).pid == server.pid
 
 
 def barred(*_):
@@ -222,7 +222,7 @@ def test_a_server_that_takes_no_writes_is_refused_in_words(scratch):
 
 
 def test_an_error_of_the_server_in_the_checks_is_told_in_its_words(elsewhere, scratch, monkeypatch):
-    monkeypatch.setattr(connecting, "_times_waits", lambda own: ask(own, "SELECT nope"))
+    monkeypatch.setattr(preflight, "_times_waits", lambda own: ask(own, "SELECT nope"))
     error = refused(mariadb(scratch, dsn=elsewhere.socket_dsn), scratch)
     assert (error.key, error.problem.partition(" in ")[0]) == ("target.dsn", "the server says: Unknown column 'nope'")
 
@@ -427,11 +427,11 @@ def test_any_login_can_be_written_in_a_dsn(name, password):
 def test_no_setting_can_say_more_than_a_setting(shared, name, value):
     with connect(TargetConfig(engine="mariadb", dsn=shared.socket_dsn)) as connection:
         before = ask(connection, "SHOW DATABASES")
-        facts = connecting.read_facts(connection)
+        facts = read_facts(connection)
         with pytest.raises(PreflightError):
-            connecting.check_session_settings(connection, facts, {name: 1})
+            check_session_settings(connection, facts, {name: 1})
         with pytest.raises(pymysql.MySQLError):
-            connecting.set_for_session(connection, {name: value})
+            set_for_session(connection, {name: value})
         assert ask(connection, "SHOW DATABASES") == before
 
 

@@ -1,14 +1,14 @@
 """Which MariaDB is found. Every program here is a real one, or a script."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from real_mariadb import needs_mariadb
 from real_servers import site_at, small
 
-from storagelab.engines.mariadb import engine, settings
-from storagelab.engines.mariadb.server import STARTER
-from storagelab.engines.mariadb.settings import find_binaries
+from storagelab.engines.mariadb import engine
+from storagelab.engines.mariadb.server import OLDEST, STARTER, find_binaries
 from storagelab.errors import PreflightError
 
 
@@ -25,7 +25,7 @@ def script(folder: Path, said: str, *names: str) -> Path:
 @needs_mariadb
 def test_the_systems_server_is_found_without_being_named():
     found = find_binaries(None)
-    assert found.release >= settings.OLDEST
+    assert found.release >= OLDEST
     assert found.installer.is_file()
     assert [ability.state for ability in engine.abilities()] == ["yes"]
 
@@ -60,7 +60,7 @@ def test_a_folder_without_a_server_is_refused(scratch):
 
 
 def test_no_server_at_all_is_said_with_the_ways_to_get_one(monkeypatch):
-    monkeypatch.setattr(settings.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(PreflightError, match="no MariaDB server found") as caught:
         find_binaries(None)
     assert "apt-get install mariadb-server-core" in caught.value.hint

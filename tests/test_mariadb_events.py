@@ -2,7 +2,7 @@
 
 import pytest
 
-from storagelab.engines.mariadb.events import COMMIT, GATE, counts_waits, event_of, is_counted
+from storagelab.engines.mariadb.meanings import COMMIT, GATE, counts_waits, event_of, is_counted
 from storagelab.engines.mariadb.sampler import Sighting, waiting_tasks
 from storagelab.model.waits import NO_EVENT, UNINSTRUMENTED
 

@@ -8,7 +8,7 @@ import pytest
 from real_mariadb import DATABASE, mariadb, needs_mariadb, running
 from real_servers import cell_of, left_behind, measure, plan_of, server_processes, site_at, started_elsewhere, until
 
-from storagelab.engines.mariadb.connecting import ask
+from storagelab.engines.mariadb.connect import ask
 from storagelab.engines.mariadb.engine import opened
 from storagelab.engines.mariadb.server import Server
 from storagelab.errors import PreflightError, RunFailed

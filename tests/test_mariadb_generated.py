@@ -7,7 +7,7 @@ from real_mariadb import needs_mariadb, running
 from real_servers import cell_of, got, left_behind, measure, site_at
 from test_sysbench import needs_sysbench
 
-from storagelab.engines.mariadb.connecting import ask
+from storagelab.engines.mariadb.connect import ask
 from storagelab.errors import DataRefused, RunFailed
 from storagelab.model.config import Config
 from storagelab.run.engine import open_target

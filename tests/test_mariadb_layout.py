@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from real_mariadb import DATABASE, Elsewhere, needs_mariadb, running
 from real_servers import open_folder, site_at, small
 
-from storagelab.engines.mariadb.connecting import ask
+from storagelab.engines.mariadb.connect import ask
 from storagelab.engines.mariadb.loads.inserts import Tables
 from storagelab.model.config import VolumeConfig
 from storagelab.volumes.folders import Folders

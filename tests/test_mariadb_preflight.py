@@ -6,7 +6,7 @@ import pytest
 from real_mariadb import mariadb, needs_mariadb, running
 from real_servers import counted_starts, plan_of, site_at, small
 
-from storagelab.engines.mariadb import settings
+from storagelab.engines.mariadb import server as settings
 from storagelab.errors import PreflightError
 from storagelab.run.targets import preflight
 

@@ -4,7 +4,7 @@ import pytest
 from real_mariadb import needs_mariadb
 from real_servers import small
 
-from storagelab.engines.mariadb.settings import check_settings, find_binaries, private_settings
+from storagelab.engines.mariadb.server import check_settings, find_binaries, private_settings
 from storagelab.errors import PreflightError
 
 pytestmark = needs_mariadb

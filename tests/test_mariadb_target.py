@@ -7,10 +7,9 @@ import pytest
 from real_mariadb import DATABASE, mariadb, needs_mariadb
 from real_servers import ROWS, cell_of, got, left_behind, measure, run_in, run_of, site_at
 
-from storagelab.engines.mariadb.connecting import ask
+from storagelab.engines.mariadb.connect import ask
 from storagelab.engines.mariadb.engine import opened
-from storagelab.engines.mariadb.events import GATE
-from storagelab.engines.mariadb.known import DECIDING
+from storagelab.engines.mariadb.meanings import DECIDING, GATE
 from storagelab.errors import RunFailed
 from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, conservation, normalise, wait_table
 from storagelab.run.one_run import Composed

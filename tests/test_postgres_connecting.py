@@ -24,9 +24,9 @@ from real_servers import (
     until,
 )  # fmt: skip
 
-from storagelab.engines.postgres import connecting
-from storagelab.engines.postgres import connecting as attaching
-from storagelab.engines.postgres.preflight import check
+from storagelab.engines.postgres import preflight
+from storagelab.engines.postgres.connect import connect as connect_to
+from storagelab.engines.postgres.preflight import check, check_session_settings, read_facts
 from storagelab.engines.postgres.server import USER
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, TargetConfig
@@ -54,7 +54,7 @@ def test_a_database_that_there_is_not_is_refused_in_the_servers_words(attached, 
 
 def test_a_server_that_is_too_old_is_refused_with_its_version(attached, scratch, monkeypatch):
     """No server that old is at hand, so the bound is moved."""
-    monkeypatch.setattr(attaching, "OLDEST_MAJOR", 99)
+    monkeypatch.setattr(preflight, "OLDEST_MAJOR", 99)
     error = refused(small(scratch, dsn=attached.conninfo), scratch)
     with connect(attached) as connection:
         version = ask(connection, "SHOW server_version").split()[0]
@@ -80,7 +80,7 @@ def test_a_server_that_demands_tls_is_given_it(scratch, monkeypatch):
         # A server that demands TLS gets it unasked.
         for mode in ("", "?sslmode=require"):
             check(plan_of(small(scratch, dsn=dsn + mode)), site_at(scratch))
-        with connecting.connect(TargetConfig(engine="postgres", dsn=dsn)) as connection:
+        with connect_to(TargetConfig(engine="postgres", dsn=dsn)) as connection:
             assert ask(connection, "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
         error = refused(small(scratch, dsn=dsn + "?sslmode=disable"), scratch)
         assert "no pg_hba.conf entry" in error.problem
@@ -126,9 +126,9 @@ def test_any_login_and_database_can_be_written_in_a_dsn(shared_server, name):
         own.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
         try:
             target = TargetConfig(engine="postgres", dsn=make_conninfo(shared_server.conninfo, user=name))
-            with connecting.connect(target) as connection:
+            with connect_to(target) as connection:
                 assert ask(connection, "SELECT current_user::text") == name
-                assert not attaching.read_facts(connection).superuser
+                assert not read_facts(connection).superuser
         finally:
             own.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
 
@@ -140,7 +140,7 @@ def test_any_login_and_database_can_be_written_in_a_dsn(shared_server, name):
 def test_no_setting_can_say_more_than_a_setting(shared_server, name, value):
     with connect(shared_server) as connection:
         before = ask(connection, "SELECT count(*) FROM pg_class")
-        facts = attaching.read_facts(connection)
+        facts = read_facts(connection)
         with pytest.raises(PreflightError):
-            attaching.check_session_settings(connection, facts, {name: value}, lambda _: "")
+            check_session_settings(connection, facts, {name: value}, lambda _: "")
         assert ask(connection, "SELECT count(*) FROM pg_class") == before

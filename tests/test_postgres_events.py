@@ -6,9 +6,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from storagelab.engines.postgres.events import event_of
-from storagelab.engines.postgres.server import Server
-from storagelab.engines.postgres.settings import find_binaries
+from storagelab.engines.postgres.meanings import event_of
+from storagelab.engines.postgres.server import Server, find_binaries
 from storagelab.model.waits import NO_EVENT
 
 MAY_BE_OTHER = {"Activity", "Extension", "InjectionPoint", "IPC", "Timeout"}
@@ -64,7 +63,7 @@ def test_reads_and_writes_of_the_server_are_told_apart_by_its_own_descriptions(e
 
 
 def test_every_listed_event_is_spelled_as_the_server_spells_it(events_of_the_server):
-    from storagelab.engines.postgres import events
+    from storagelab.engines.postgres import meanings as events
 
     known = {name.casefold() for name in events_of_the_server}
     assert [name for name in events.LISTED if name.casefold() not in known] == []

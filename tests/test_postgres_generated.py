@@ -10,7 +10,7 @@ import pytest
 from real_servers import ask, cell_of, connect, got, left_behind, measure, running, site_at
 
 from storagelab.engines.postgres.layout import relations_like
-from storagelab.engines.postgres.reaching import generator_sessions
+from storagelab.engines.postgres.loads.generated import generator_sessions
 from storagelab.errors import DataRefused, PreflightError, RunFailed
 from storagelab.machine.procfs import keeps_schedstat
 from storagelab.machine.unprivileged import give_to_server

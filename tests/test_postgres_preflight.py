@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from real_servers import counted_starts, left_behind, plan_of, run_in, site_at, small
 
-from storagelab.engines.postgres import preflight, settings
+from storagelab.engines.postgres import preflight
+from storagelab.engines.postgres import server as settings
 from storagelab.engines.postgres.preflight import check
 from storagelab.errors import PreflightError
 from storagelab.machine import unprivileged

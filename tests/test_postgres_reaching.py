@@ -11,10 +11,9 @@ from real_servers import ask, connect, free_port, measure, plan_of, running, sit
 from test_postgres_attached import CHECKPOINT, CREATE, SCHEMA, login, refused
 from test_sysbench import cell, needs_sysbench
 
-from storagelab.engines.postgres import connecting as attaching
-from storagelab.engines.postgres import reaching
-from storagelab.engines.postgres.engine import opened
-from storagelab.engines.postgres.found import found
+from storagelab.engines.postgres.capture import found
+from storagelab.engines.postgres.connect import _options, client_environment, refuse_elsewhere
+from storagelab.engines.postgres.engine import opened, server_facts
 from storagelab.engines.postgres.preflight import check
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads.generator import Clients
@@ -68,16 +67,16 @@ def test_a_pooler_is_refused_before_a_generator_or_a_clean_up_touches_tables_of_
 
 
 def test_a_client_that_would_work_outside_our_schema_is_not_started(attached, scratch):
-    environment = reaching.reaching(attached.conninfo, {}, private=False)
+    environment = client_environment(attached.conninfo, {}, private=False)
     with pytest.raises(RunFailed, match=r"would work in postgres\.public, not in postgres\.storagelab_0badcafe"):
-        attaching.refuse_elsewhere(environment, small(scratch, dsn=attached.conninfo).target, SCHEMA)
+        refuse_elsewhere(environment, small(scratch, dsn=attached.conninfo).target, SCHEMA)
 
 
 @needs_sysbench
 def test_so_is_sysbench_by_its_own_answer(attached, scratch):
     config = cell(scratch, "postgres", dsn=attached.conninfo)
-    environment = reaching.reaching(attached.conninfo, {}, private=False)
-    clients = Clients(environment, options=reaching._options(environment))
+    environment = client_environment(attached.conninfo, {}, private=False)
+    clients = Clients(environment, options=_options(environment))
     with pytest.raises(RunFailed, match="sysbench would work in public, not in storagelab's own"):
         tables_of(config)(config, SCHEMA, None).refuse_elsewhere(clients, SCHEMA)
 
@@ -114,4 +113,4 @@ def test_a_hot_standby_is_refused_in_words_whatever_its_defaults(scratch):
 def test_settings_that_may_hold_secrets_are_not_shown(scratch):
     secrets = ("archive_cleanup_command", "recovery_end_command", "archive_command", "cluster_name")
     with running(scratch, **dict.fromkeys(secrets, "hush")) as server, connect(server) as connection:
-        assert "hush" not in repr(reaching.server_facts(connection))
+        assert "hush" not in repr(server_facts(connection))

@@ -13,8 +13,7 @@ import psycopg
 import pytest
 
 from storagelab.engines.postgres.sampler import Sampler, _raw_waits
-from storagelab.engines.postgres.server import Server
-from storagelab.engines.postgres.settings import find_binaries
+from storagelab.engines.postgres.server import Server, find_binaries
 from storagelab.machine.host import usable_cpus
 from storagelab.machine.procfs import Switches, keeps_schedstat
 from storagelab.model.config import MeasureConfig

@@ -12,9 +12,8 @@ import psycopg
 import pytest
 from real_servers import ask, connect, free_port, left_behind, postgres_processes, running, started_elsewhere, until
 
-from storagelab.engines.postgres import server, settings
-from storagelab.engines.postgres.server import Server, stop_orphan
-from storagelab.engines.postgres.settings import check_settings, find_binaries
+from storagelab.engines.postgres import server
+from storagelab.engines.postgres.server import Server, _ask_parser, check_settings, find_binaries, stop_orphan
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import temporary
 from storagelab.machine.unprivileged import unprivileged
@@ -259,7 +258,7 @@ def test_what_keeps_a_server_private_can_not_be_set(name):
 
 
 def test_checking_settings_leaves_nothing_behind(scratch):
-    settings._ask_parser.cache_clear()
+    _ask_parser.cache_clear()
     check_settings(find_binaries(None), {"shared_buffers": "64MB"})
     assert list((scratch / "tmp").iterdir()) == []
 

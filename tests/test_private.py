@@ -8,10 +8,10 @@ from real_mariadb import needs_mariadb
 from real_servers import ask, connect, left_behind, measure, running, site_at, small
 
 from storagelab.engines.mariadb import server as mariadb_server
-from storagelab.engines.mariadb.settings import find_binaries as find_mariadb
-from storagelab.engines.postgres import connecting
-from storagelab.engines.postgres.server import Server
-from storagelab.engines.postgres.settings import find_binaries
+from storagelab.engines.mariadb.server import find_binaries as find_mariadb
+from storagelab.engines.postgres.connect import connect as connect_to
+from storagelab.engines.postgres.connect import connect_private
+from storagelab.engines.postgres.server import Server, find_binaries
 from storagelab.model.config import TargetConfig
 from storagelab.servers import private
 
@@ -38,7 +38,7 @@ ODD_VALUES = {
 def test_no_variable_comes_between_storagelab_and_its_own_server(shared_server, monkeypatch, name):
     monkeypatch.setenv(name, ODD_VALUES[name])
     assert shared_server._refusal() is None
-    with connecting.connect_private(shared_server.conninfo) as connection:
+    with connect_private(shared_server.conninfo) as connection:
         assert ask(connection, "SHOW synchronous_commit") == "on"
         assert ask(connection, "SHOW TimeZone") != ODD_VALUES["PGTZ"]
     assert os.environ[name] == ODD_VALUES[name]
@@ -70,7 +70,7 @@ def test_a_server_that_runs_already_heeds_them(shared_server, scratch, monkeypat
     service.write_text("[other]\n" + "".join(f"{name}={value}\n" for name, value in address.items()))
     monkeypatch.setenv("PGSERVICEFILE", str(service))
     monkeypatch.setenv("PGTZ", "Asia/Tokyo")
-    with connecting.connect(TargetConfig(engine="postgres", dsn="service=other")) as connection:
+    with connect_to(TargetConfig(engine="postgres", dsn="service=other")) as connection:
         assert ask(connection, "SHOW unix_socket_directories") == address["host"]
         assert ask(connection, "SHOW TimeZone") == "Asia/Tokyo"
 

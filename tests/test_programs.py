@@ -16,7 +16,7 @@ from real_mariadb import needs_mariadb, running
 from real_servers import measure, site_at
 from test_postgres_generated import SCHEMA, own
 
-from storagelab.engines.postgres import reaching
+from storagelab.engines.postgres.connect import client_environment
 from storagelab.machine import marks
 from storagelab.servers import programs
 from storagelab.stopping import Interruptible
@@ -127,8 +127,8 @@ def test_a_client_of_a_server_that_already_runs_keeps_what_leads_to_it_and_no_mo
     }  # fmt: skip
     for name, value in {**kept, "SECRET_TOKEN": "s3cret", "MYSQL_PWD": "s3cret"}.items():
         monkeypatch.setenv(name, value)
-    attached = reaching.reaching("host=db", {}, private=False)
+    attached = client_environment("host=db", {}, private=False)
     assert {name: attached[name] for name in kept} == kept
     assert "s3cret" not in attached.values()
-    private = reaching.reaching("host=/tmp/socket", {}, private=True)
+    private = client_environment("host=/tmp/socket", {}, private=True)
     assert not {*kept.values(), "s3cret"} & set(private.values())

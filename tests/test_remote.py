@@ -12,8 +12,8 @@ from real_servers import ROWS, left_behind, measure, plan_of, running, site_at, 
 
 from storagelab.engines import mariadb
 from storagelab.engines.mariadb import engine as mariadb_engine
-from storagelab.engines.postgres import connecting as postgres_attached
 from storagelab.engines.postgres.engine import Postgres, opened
+from storagelab.engines.postgres.preflight import _brace
 from storagelab.errors import PreflightError
 from storagelab.machine.unprivileged import make_folder, unprivileged
 from storagelab.model.config import Config
@@ -143,9 +143,9 @@ def test_a_folder_is_on_the_mount_with_the_longest_path_above_it(path, point):
 
 
 def test_one_folder_and_many_are_written_as_a_shell_takes_them():
-    assert postgres_attached._brace(3, 3) == "storagelab-data-file-0003"
+    assert _brace(3, 3) == "storagelab-data-file-0003"
     words = subprocess.run(
-        ["bash", "-c", f"echo {shlex.quote('/da ta')}/{postgres_attached._brace(9, 11)}"],
+        ["bash", "-c", f"echo {shlex.quote('/da ta')}/{_brace(9, 11)}"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert words.strip() == " ".join(f"/da ta/storagelab-data-file-{n:04d}" for n in (9, 10, 11))

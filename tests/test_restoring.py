@@ -1,7 +1,7 @@
 """Dumps on their way to a client program: owners and definers are left out, rows and bodies stay."""
 
 from storagelab.engines.mariadb.loads.sql import without_definers
-from storagelab.engines.postgres.dumps import leaving_out_owners
+from storagelab.engines.postgres.loads.sql import leaving_out_owners
 from storagelab.loads.own_files import changed, newer_words, without_data
 
 

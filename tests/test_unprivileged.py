@@ -153,7 +153,7 @@ def test_mariadb_is_measured_in_a_folder_of_roots(closed):
 
 @needs_root
 def test_a_program_that_only_root_may_read_is_refused_with_the_way_out(closed):
-    from storagelab.engines.postgres.settings import find_binaries
+    from storagelab.engines.postgres.server import find_binaries
 
     programs = closed / "lab" / "bin"
     programs.mkdir()

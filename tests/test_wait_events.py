@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from storagelab.engines.mariadb import events as mariadb
-from storagelab.engines.postgres import events as postgres
+from storagelab.engines.mariadb import meanings as mariadb
+from storagelab.engines.postgres import meanings as postgres
 from storagelab.model.waits import NO_EVENT
 from storagelab.watching import wait_events as v
 from storagelab.watching.wait_events import UNKNOWN, Event, WaitEvents, io

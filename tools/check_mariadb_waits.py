@@ -25,11 +25,10 @@ from pathlib import Path
 from check_wait_estimator import why_not_here
 from kernel_trace import NO_CLASS, Trace, Truth, read_truth
 
-from storagelab.engines.mariadb.connecting import Connection, ask, close
+from storagelab.engines.mariadb.connect import Connection, ask, close
 from storagelab.engines.mariadb.loads.inserts import Tables, Workers
 from storagelab.engines.mariadb.sampler import Sampler
-from storagelab.engines.mariadb.server import Server
-from storagelab.engines.mariadb.settings import find_binaries
+from storagelab.engines.mariadb.server import Server, find_binaries
 from storagelab.model.config import Config, LayoutConfig, TargetConfig
 from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.values import Scalar

@@ -29,8 +29,7 @@ from kernel_trace import CLASSES, NO_CLASS, TRACING, Trace, Truth, read_truth
 
 from storagelab.engines.postgres.loads.inserts import Tables, Workers
 from storagelab.engines.postgres.sampler import Sampler
-from storagelab.engines.postgres.server import Server
-from storagelab.engines.postgres.settings import find_binaries
+from storagelab.engines.postgres.server import Server, find_binaries
 from storagelab.model.config import Config, LayoutConfig, TargetConfig
 from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.values import Scalar

@@ -27,8 +27,8 @@ from pydantic.fields import FieldInfo
 
 from storagelab import cli
 from storagelab.capture.model import capture_schema, capture_schema_text
-from storagelab.engines.mariadb import events as mariadb
-from storagelab.engines.postgres import events as postgres
+from storagelab.engines.mariadb import meanings as mariadb
+from storagelab.engines.postgres import meanings as postgres
 from storagelab.engines.sqlserver import meanings as sqlserver
 from storagelab.experiments import SCHEMA, ready_made, text_of
 from storagelab.findings.cautions import kinds

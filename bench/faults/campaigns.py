@@ -19,8 +19,7 @@ from typing import Any, Literal, get_args
 
 import psycopg
 
-from storagelab.engines.postgres.server import Server
-from storagelab.engines.postgres.settings import find_binaries
+from storagelab.engines.postgres.server import Server, find_binaries
 from storagelab.errors import StoragelabError
 from storagelab.model.measurement import Run
 from storagelab.run.progress import LOG_FILE

@@ -20,7 +20,7 @@ from storagelab.watching.wait_events import Known
 
 
 def _known(folder: str) -> Known:
-    found: Known = import_module(f"storagelab.engines.{folder}.known").KNOWN
+    found: Known = import_module(f"storagelab.engines.{folder}.meanings").KNOWN
     return found
 
 

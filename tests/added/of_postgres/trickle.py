@@ -7,9 +7,8 @@ from pathlib import Path
 from psycopg import sql
 from storagelab.model.loads.trickle import ROWS, Trickle
 
-from storagelab.engines.postgres import reaching as programs
-from storagelab.engines.postgres.connecting import Connection
-from storagelab.engines.postgres.generated import PostgresTables
+from storagelab.engines.postgres.connect import Connection
+from storagelab.engines.postgres.loads.generated import PostgresTables, find, version_text
 from storagelab.loads.generator import Clients, Program
 from storagelab.loads.own_files import Source
 from storagelab.loads.pgbench import by_pgbench
@@ -33,8 +32,8 @@ class Tables(PostgresTables[Trickle]):
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
         return by_pgbench(
-            clients, programs.find("pgbench", clients.beside), self.load, [Source(Script("trickle", 1), SCRIPT)], seed
+            clients, find("pgbench", clients.beside), self.load, [Source(Script("trickle", 1), SCRIPT)], seed
         )
 
     def check(self, site: Site, beside: Path | None) -> str:
-        return f"trickle by {programs.version_text('pgbench', beside)}"
+        return f"trickle by {version_text('pgbench', beside)}"

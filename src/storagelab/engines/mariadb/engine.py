@@ -10,24 +10,30 @@ from urllib.parse import urlsplit
 
 import pymysql
 
-from storagelab.engines.mariadb import captured, connecting, found, preflight, reaching, server, settings
-from storagelab.engines.mariadb.connecting import (
+from storagelab.engines.mariadb.capture import found, watched
+from storagelab.engines.mariadb.connect import (
+    AttachedReach,
     Connection,
+    PrivateReach,
+    Reaching,
     Rows,
+    _variables,
     address_of,
     ask,
     close,
     connect,
     connect_to,
+    data_folder,
     identifier,
+    setting_name,
     words_of,
 )
-from storagelab.engines.mariadb.generated import MariaDBTables
 from storagelab.engines.mariadb.layout import Layout
-from storagelab.engines.mariadb.loads import inserts
-from storagelab.engines.mariadb.reaching import AttachedReach, PrivateReach, Reaching
+from storagelab.engines.mariadb.loads.generated import MariaDBTables
+from storagelab.engines.mariadb.loads.inserts import Tables
+from storagelab.engines.mariadb.preflight import check, durability, read_facts
 from storagelab.engines.mariadb.sampler import Sampler
-from storagelab.engines.mariadb.server import STARTER, Server
+from storagelab.engines.mariadb.server import STARTER, Server, privilege, stop_orphan
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
@@ -43,8 +49,6 @@ from storagelab.watching.counters import Counters, counting
 # --- target ----------------------------------------------------------------------------------------------------------
 #
 # MariaDB as a database system: what its runs add to the steps that all engines share.
-
-
 _NOT_THERE = (2002, 2003, 2006, 2013)
 
 
@@ -55,7 +59,7 @@ class MariaDB(System[Connection]):
     foreign_errors = (pymysql.MySQLError, *OUTSIDE_ERRORS)
     mounts_from = "information_schema.disks"
     log_tells_of_sessions = False
-    layout: inserts.Tables | MariaDBTables[Any]
+    layout: Tables | MariaDBTables[Any]
 
     def __init__(self, config: Config, site: Site) -> None:
         super().__init__(config, site)
@@ -69,7 +73,7 @@ class MariaDB(System[Connection]):
 
     def meet(self) -> None:
         with connect(self.config.target) as connection:
-            self.facts = connecting.read_facts(connection)
+            self.facts = read_facts(connection)
             self.layout.drop(connection)
 
     def drop(self) -> None:
@@ -88,10 +92,10 @@ class MariaDB(System[Connection]):
     # --- asked of the server -----------------------------------------------------------------------------------------
 
     def facts_of(self, connection: Connection) -> dict[str, object]:
-        return reaching.server_facts(connection, self.config.target.settings)
+        return server_facts(connection, self.config.target.settings)
 
     def data_folder(self, connection: Connection) -> Path | None:
-        return connecting.data_folder(connection)
+        return data_folder(connection)
 
     def mounts(self, connection: Connection) -> list[places.Mount]:
         """The file systems of the server's machine, if its plugin DISKS is loaded and this login has the right FILE."""
@@ -126,11 +130,11 @@ class MariaDB(System[Connection]):
 
     def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:
         def read() -> Counters:
-            counters = reaching.read_counters(own)
+            counters = read_counters(own)
             if not reach.shows_files:
                 return counters
             files = {f"data_file_{number}": str(path) for number, path in self._files(own, reach).items()}
-            return {**counters, **reaching.read_file_counters(own, files)}
+            return {**counters, **read_file_counters(own, files)}
 
         return counting(read)
 
@@ -156,9 +160,9 @@ def abilities() -> tuple[Ability, ...]:
 # --- probe -----------------------------------------------------------------------------------------------------------
 #
 # Lists what is on a MariaDB or MySQL, and puts something in the way, for the contract suite.
-
-
 _OF_THE_SERVER = "('mysql', 'sys', 'information_schema', 'performance_schema')"
+
+
 _INVENTORY = f"""
 SELECT CONCAT('database ', schema_name) FROM information_schema.schemata WHERE schema_name NOT IN {_OF_THE_SERVER}
 UNION ALL
@@ -210,15 +214,89 @@ def _asked(target: TargetConfig, statement: str, values: list[str] | None = None
 
 
 ENGINE = Engine(
-    check=preflight.check,
+    check=check,
     open=opened,
-    kinds=server.STARTER.kinds,
-    stop_orphan=server.stop_orphan,
+    kinds=STARTER.kinds,
+    stop_orphan=stop_orphan,
     drop_leftovers=drop_leftovers,
     abilities=abilities,
-    durability=preflight.durability,
-    privilege=settings.privilege,
+    durability=durability,
+    privilege=privilege,
     probe=MariaDBProbe,
-    found=found.found,
-    watched=captured.watched,
+    found=found,
+    watched=watched,
 )
+
+
+# --- read back -------------------------------------------------------------------------------------------------------
+#
+# What the server reports of itself: its counters, and its real settings, since asking for a setting proves nothing.
+_SHOWN = (
+    "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "sync_binlog", "log_bin", "innodb_flush_method",
+    "innodb_page_size", "innodb_buffer_pool_size", "innodb_log_file_size", "innodb_redo_log_capacity",
+    "innodb_use_native_aio", "innodb_io_capacity", "innodb_io_capacity_max", "innodb_log_file_buffering",
+    "innodb_adaptive_hash_index", "innodb_change_buffering", "innodb_checksum_algorithm", "innodb_flush_neighbors",
+    "innodb_read_io_threads", "innodb_write_io_threads", "performance_schema", "max_connections",
+)  # fmt: skip
+
+
+def server_facts(connection: Connection, asked: Mapping[str, object]) -> dict[str, object]:
+    """The version, the settings that affect storage and durability, and those asked for."""
+    values = _variables(connection)
+    names = [*_SHOWN, *(setting_name(name) for name in asked)]
+    shown = {name: values[name] for name in sorted(set(names)) if name in values}
+    return {
+        "version": values["version"],
+        "version_text": f"{values['version']} {values['version_comment']}",
+        "settings": shown,
+    }
+
+
+_GROUPS = {
+    "log": (r"Innodb\_os\_log\_written", r"Innodb\_log\_w%", r"Innodb\_lsn\_current"),
+    "data": (
+        r"Innodb\_data\_fsyncs", r"Innodb\_data\_read%", r"Innodb\_data\_writ%", r"Innodb\_pages\_%",
+        r"Innodb\_dblwr\_%", r"Innodb\_page\_splits",
+    ),
+    "buffer pool": (
+        r"Innodb\_buffer\_pool\_read%", r"Innodb\_buffer\_pool\_write\_requests", r"Innodb\_buffer\_pool\_wait\_free",
+        r"Innodb\_buffer\_pool\_pages\_%flushed",
+    ),
+    "rows": (r"Innodb\_rows\_%", r"Innodb\_row\_lock\_waits", r"Innodb\_row\_lock\_time"),
+}  # fmt: skip
+"""Counters that only grow; for a momentary level, a difference over a run means nothing."""
+
+
+def read_counters(connection: Connection) -> Counters:
+    """Cumulative counters of SHOW GLOBAL STATUS that concern storage, `group -> name -> value`."""
+    groups: Counters = {}
+    for group, patterns in _GROUPS.items():
+        condition = " OR ".join(["variable_name LIKE %s"] * len(patterns))
+        rows = ask(connection, f"SHOW GLOBAL STATUS WHERE {condition}", list(patterns))
+        groups[group] = {name.lower(): float(value) for name, value in rows if _is_number(value)}
+    return groups
+
+
+def read_file_counters(connection: Connection, files: dict[str, str]) -> Counters:
+    """Calls and bytes of each data file so far. `files` maps the name to use for a file to its path on the server."""
+    if not files:
+        return {}
+    rows = ask(
+        connection,
+        "SELECT file_name, count_read, count_write, count_misc, sum_number_of_bytes_read, sum_number_of_bytes_write "
+        f"FROM performance_schema.file_summary_by_instance WHERE file_name IN ({', '.join(['%s'] * len(files))})",
+        list(files.values()),
+    )
+    names = {path: name for name, path in files.items()}
+    columns = ("reads", "writes", "syncs_and_others", "read_bytes", "write_bytes")
+    return {
+        "data files": {
+            f"{names[path]}.{column}": float(value)
+            for path, *values in rows
+            for column, value in zip(columns, values, strict=True)
+        }
+    }
+
+
+def _is_number(value: str) -> bool:
+    return value.lstrip("-").replace(".", "", 1).isdigit()

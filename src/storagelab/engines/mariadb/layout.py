@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from storagelab.engines.mariadb.connecting import Connection, ask, identifier
+from storagelab.engines.mariadb.connect import Connection, ask, identifier
 from storagelab.loads.sysbench import TABLE as GENERATED_TABLE
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
@@ -19,9 +19,15 @@ from storagelab.volumes.folders import Folders
 from storagelab.volumes.places import Places
 
 TABLE = "my_big_table"
+
+
 MARK = "made_by_storagelab"
+
+
 ALL_MARK = "all_made_by_storagelab"
 """The mark of a database whose tables are all made for storagelab, whatever their names and comments."""
+
+
 _KEY_BITS = 128
 
 

@@ -13,21 +13,20 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from storagelab.engines.mariadb.connecting import Connection, ask, close, words_of
-from storagelab.engines.mariadb.events import COMMIT, COMMIT_STATE, GATE, IDLE, counts_waits, event_of, is_counted
+from storagelab.engines.mariadb.connect import Connection, ask, close, words_of
 from storagelab.engines.mariadb.loads.inserts import PROGRESS
+from storagelab.engines.mariadb.meanings import COMMIT, COMMIT_STATE, GATE, IDLE, counts_waits, event_of, is_counted
 from storagelab.machine.procfs import GONE, RUNNABLE, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import Resource, WaitingTask
 from storagelab.model.waits import NO_EVENT, UNINSTRUMENTED, CountedWait, CountedWaits
 from storagelab.watching.sampler import RawWaitsOf, Seen, SessionSampler
 
+
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
 # What sessions were waiting for at one moment. The server names the file of an I/O, and only the kind of any other
 # wait.
-
-
 class Sighting(NamedTuple):
     """One session: its wait, or `NO_EVENT`; its activity in the server's words; the file, if the server names one;
     whether the kernel saw it asleep.
@@ -62,7 +61,10 @@ def _waits_for(sighting: Sighting, data_files: Mapping[str, int]) -> tuple[str, 
 
 
 PROGRESS_INTERVAL_S = 0.25
+
+
 _PICOSECONDS_PER_NS = 1000
+
 
 # A thread's current wait is the event that it has begun and not ended; TIMER_END is never null here.
 _LOOK = """
@@ -70,13 +72,19 @@ SELECT t.thread_id, t.processlist_state, w.event_name{more}
 FROM performance_schema.threads t LEFT JOIN performance_schema.events_waits_current w
   ON w.thread_id = t.thread_id AND w.end_event_id IS NULL
 WHERE t.thread_id IN ({threads})"""
+
+
 _TIMERS = """
 SELECT event_name, SUM(count_star), SUM(sum_timer_wait)
 FROM performance_schema.events_waits_summary_by_thread_by_event_name
 WHERE thread_id IN ({threads}) AND count_star > 0 GROUP BY event_name"""
+
+
 _ROWS_DONE = """
 SELECT thread_id, variable_value FROM performance_schema.user_variables_by_thread
 WHERE variable_name = '{progress}' AND thread_id IN ({threads})"""
+
+
 _WHO = """
 SELECT thread_id, thread_os_id, processlist_id FROM performance_schema.threads
 WHERE processlist_id IN ({ids}) OR processlist_id = connection_id()"""

@@ -11,14 +11,29 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from storagelab.engines.postgres import captured, connecting, found, preflight, reaching, server, settings
-from storagelab.engines.postgres.connecting import Connection
-from storagelab.engines.postgres.generated import PostgresTables
-from storagelab.engines.postgres.layout import FromTemplateDatabase, Layout, TemplateDatabase
-from storagelab.engines.postgres.loads import inserts
-from storagelab.engines.postgres.reaching import AttachedReach, PrivateReach, Reaching
+from storagelab.engines.postgres.capture import found, watched
+from storagelab.engines.postgres.connect import (
+    AttachedReach,
+    Connection,
+    PrivateReach,
+    Reaching,
+    connect,
+    conninfo,
+    value,
+    words_of,
+)
+from storagelab.engines.postgres.layout import (
+    FromTemplateDatabase,
+    Layout,
+    TemplateDatabase,
+    make_database,
+    needs_database,
+)
+from storagelab.engines.postgres.loads.generated import PostgresTables
+from storagelab.engines.postgres.loads.inserts import Tables
+from storagelab.engines.postgres.preflight import check, durability, read_facts
 from storagelab.engines.postgres.sampler import Sampler
-from storagelab.engines.postgres.server import STARTER, Server
+from storagelab.engines.postgres.server import STARTER, Server, privilege, stop_orphan
 from storagelab.machine.disks import parse_mounts
 from storagelab.machine.doctor import Ability, ability
 from storagelab.machine.unprivileged import unprivileged
@@ -34,11 +49,10 @@ from storagelab.volumes import places
 from storagelab.volumes.folders import Site
 from storagelab.watching.counters import Counters, counting
 
+
 # --- target ----------------------------------------------------------------------------------------------------------
 #
 # PostgreSQL as a database system: what its runs add to the steps that all engines share.
-
-
 class Postgres(System[Connection]):
     """What only PostgreSQL knows of a cell's run. `kept` is the database from which the run's database is copied, if
     there is one.
@@ -48,7 +62,7 @@ class Postgres(System[Connection]):
     foreign_errors = (psycopg.Error, *OUTSIDE_ERRORS)
     mounts_from = "/proc/self/mountinfo by pg_read_file"
     log_tells_of_sessions = True
-    layout: inserts.Tables | PostgresTables[Any]
+    layout: Tables | PostgresTables[Any]
 
     def __init__(self, config: Config, site: Site, kept: TemplateDatabase | None = None) -> None:
         super().__init__(config, site)
@@ -63,17 +77,15 @@ class Postgres(System[Connection]):
         return AttachedReach(self.config, self.site, self.facts, self._database)
 
     def meet(self) -> None:
-        with connecting.connect(self.config.target) as connection:
-            self.facts = connecting.read_facts(connection)
+        with connect(self.config.target) as connection:
+            self.facts = read_facts(connection)
             self.layout.drop(connection, templates=False)
-            if connecting.needs_database(self.config) and not (
-                self._kept is not None and self._kept.exists(connection)
-            ):
-                connecting.make_database(connection, self.site.prefix)
+            if needs_database(self.config) and not (self._kept is not None and self._kept.exists(connection)):
+                make_database(connection, self.site.prefix)
                 self._database = self.site.prefix
 
     def drop(self) -> None:
-        with connecting.connect(self.config.target) as connection:
+        with connect(self.config.target) as connection:
             self.layout.drop(connection, templates=False)
             if self._kept is not None:
                 self._kept.remove_unfinished(connection)
@@ -90,7 +102,7 @@ class Postgres(System[Connection]):
     # --- asked of the server -----------------------------------------------------------------------------------------
 
     def facts_of(self, connection: Connection) -> dict[str, object]:
-        return reaching.server_facts(connection)
+        return server_facts(connection)
 
     def data_folder(self, connection: Connection) -> Path | None:
         """Where a server of this machine keeps its files; None if this login or this user may not know."""
@@ -113,10 +125,10 @@ class Postgres(System[Connection]):
         return [places.Mount(found.mount_point, found.source, found.filesystem) for found in parse_mounts(text)]
 
     def time_s(self, connection: Connection) -> float:
-        return float(connecting.value(connection, "SELECT extract(epoch FROM clock_timestamp())::float8"))
+        return float(value(connection, "SELECT extract(epoch FROM clock_timestamp())::float8"))
 
     def page_bytes(self, connection: Connection) -> int:
-        return int(connecting.value(connection, "SELECT current_setting('block_size')::int"))
+        return int(value(connection, "SELECT current_setting('block_size')::int"))
 
     def write_out(self, connection: Connection) -> None:
         connection.execute("CHECKPOINT")
@@ -132,7 +144,7 @@ class Postgres(System[Connection]):
         )  # fmt: skip
 
     def count(self, own: Connection, reach: Reaching, sessions: Sessions[Connection]) -> Callable[[], Counters]:
-        return counting(lambda: reaching.read_counters(own, own.info.server_version // 10_000))
+        return counting(lambda: read_counters(own, own.info.server_version // 10_000))
 
 
 def opened(config: Config, site: Site) -> Composed[Connection]:
@@ -148,8 +160,8 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
     """Drop what a killed run left on an attached server; returns what was dropped. Raises PreflightError if that
     fails.
     """
-    left = dropping_leftovers(config.target, psycopg.Error, connecting.words_of, f"the schema {site.prefix}")
-    with connecting.connect(config.target) as connection, left:
+    left = dropping_leftovers(config.target, psycopg.Error, words_of, f"the schema {site.prefix}")
+    with connect(config.target) as connection, left:
         return Layout(config, site.prefix, None).drop(connection)
 
 
@@ -161,8 +173,6 @@ def abilities() -> tuple[Ability, ...]:
 # --- probe -----------------------------------------------------------------------------------------------------------
 #
 # Lists what is on a PostgreSQL, and puts something in the way, for the contract suite.
-
-
 _INVENTORY = """
 SELECT 'schema ' || nspname || ' (' || oid || ')' FROM pg_namespace
 WHERE nspname !~ '^pg_(toast|temp)' AND nspname NOT IN ('pg_catalog', 'information_schema')
@@ -181,6 +191,8 @@ CREATE TABLE public.pgbench_branches AS SELECT 1 AS bid, 0 AS bbalance, '' AS fi
 CREATE TABLE public.pgbench_tellers AS SELECT 1 AS tid, 1 AS bid, 0 AS tbalance, '' AS filler;
 CREATE TABLE public.pgbench_accounts AS SELECT 1 AS aid, 1 AS bid, 0 AS abalance, '' AS filler;
 CREATE TABLE public.pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler text)"""
+
+
 _READ_DECOYS = """
 SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_branches UNION ALL
 SELECT tableoid, ctid::text, xmin::text FROM public.pgbench_tellers UNION ALL
@@ -208,7 +220,7 @@ class PostgresProbe:
     @contextlib.contextmanager
     def decoys(self, target: TargetConfig, name: str) -> Iterator[Decoys]:
         database = sql.Identifier(name)
-        inside = TargetConfig(engine="postgres", dsn=make_conninfo(connecting.conninfo(target), dbname=name))
+        inside = TargetConfig(engine="postgres", dsn=make_conninfo(conninfo(target), dbname=name))
         self._asked(target, sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(database))
         try:
             self._asked(inside, sql.SQL(_MAKE_DECOYS))
@@ -218,21 +230,104 @@ class PostgresProbe:
                 self._asked(target, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(database))
 
     def _asked(self, target: TargetConfig, statement: sql.SQL | sql.Composed) -> list[Any]:
-        with connecting.connect(target) as connection, quoting(target, psycopg.Error, connecting.words_of):
+        with connect(target) as connection, quoting(target, psycopg.Error, words_of):
             asked = connection.execute(statement)
             return asked.fetchall() if asked.description else []
 
 
 ENGINE = Engine(
-    check=preflight.check,
+    check=check,
     open=opened,
-    kinds=server.STARTER.kinds,
-    stop_orphan=server.stop_orphan,
+    kinds=STARTER.kinds,
+    stop_orphan=stop_orphan,
     drop_leftovers=drop_leftovers,
     abilities=abilities,
-    durability=preflight.durability,
-    privilege=settings.privilege,
+    durability=durability,
+    privilege=privilege,
     probe=PostgresProbe,
-    found=found.found,
-    watched=captured.watched,
+    found=found,
+    watched=watched,
 )
+
+
+# --- read back -------------------------------------------------------------------------------------------------------
+#
+# What the server reports of itself: its counters, and its real settings, since asking for a setting proves nothing.
+_ALWAYS_SHOWN = (
+    "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size", "wal_level",
+    "wal_compression", "io_method", "checkpoint_timeout", "data_checksums", "block_size", "autovacuum",
+)  # fmt: skip
+
+
+_NEVER_SHOWN = (  # commands and names that the operator writes freely may hold secrets
+    "primary_conninfo",
+    "primary_slot_name",
+    "ssl_passphrase_command",
+    "archive_command",
+    "archive_cleanup_command",
+    "restore_command",
+    "recovery_end_command",
+    "cluster_name",
+    "application_name",
+    "synchronous_standby_names",
+    "event_source",
+    "bonjour_name",
+    "recovery_target_name",
+    "log_line_prefix",
+    "krb_server_keyfile",
+    "unix_socket_directories",  # differs in each run, without meaning
+)
+
+
+def server_facts(connection: Connection) -> dict[str, object]:
+    """The version, every setting that differs from the server's built-in one, and always the durability settings."""
+    rows = connection.execute(
+        """
+        SELECT name, current_setting(name) FROM pg_settings
+        WHERE (setting IS DISTINCT FROM boot_val OR name = ANY(%s)) AND NOT name = ANY(%s) AND strpos(name, '.') = 0
+          AND category !~ 'File Locations' ORDER BY name
+        """,
+        [list(_ALWAYS_SHOWN), list(_NEVER_SHOWN)],
+    ).fetchall()
+    version = connection.execute("SELECT current_setting('server_version'), version()").fetchone()
+    assert version is not None
+    return {"version": version[0], "version_text": version[1], "settings": dict(rows)}
+
+
+_CHECKPOINTER = {
+    14: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_bgwriter t",
+    17: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_checkpointer t",
+}
+
+
+_IO = {
+    16: "SELECT 'io ' || backend_type || '/' || object || '/' || context, "
+    "to_jsonb(t) - '{backend_type,object,context,op_bytes}'::text[] FROM pg_stat_io t"
+}
+
+
+_EVERY_VERSION = (
+    "SELECT 'wal', to_jsonb(t) FROM pg_stat_wal t",
+    "SELECT 'database', to_jsonb(t) - '{datid,numbackends}'::text[] FROM pg_stat_database t "
+    "WHERE datname = current_database()",
+)
+
+
+def read_counters(connection: Connection, major: int) -> Counters:
+    """Cumulative counters, `group -> name -> value`: pg_stat_io (16 and later), pg_stat_wal, pg_stat_database and the
+    checkpointer's. Times are the server's milliseconds, as `*_time_ms`."""
+    statements = [*_EVERY_VERSION, *_newest(_CHECKPOINTER, major), *_newest(_IO, major)]
+    groups: Counters = {}
+    for statement in statements:
+        for group, fields in connection.execute(statement).fetchall():
+            groups[group] = {
+                (f"{name}_ms" if name.endswith("_time") else name): float(value)
+                for name, value in fields.items()
+                if isinstance(value, int | float) and not isinstance(value, bool)
+            }
+    return groups
+
+
+def _newest(by_version: Mapping[int, str], major: int) -> list[str]:
+    fitting = [version for version in by_version if version <= major]
+    return [by_version[max(fitting)]] if fitting else []

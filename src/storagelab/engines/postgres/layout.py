@@ -13,19 +13,35 @@ from typing import NamedTuple
 
 from psycopg import sql
 
-from storagelab.engines.postgres import connecting
-from storagelab.engines.postgres.connecting import Connection
-from storagelab.engines.postgres.reaching import AttachedReach
+from storagelab.engines.postgres.connect import AttachedReach, Connection, check_direct, connect
 from storagelab.machine import descriptors
 from storagelab.model import prepared
 from storagelab.model.config import Config
 from storagelab.servers import templates
-from storagelab.servers.attached import OWNERSHIP, foreign
+from storagelab.servers.attached import (
+    OWNERSHIP,
+    foreign,
+)
 from storagelab.servers.interfaces import System
 from storagelab.servers.server import Attached
 from storagelab.servers.templates import Restored
 from storagelab.volumes.folders import Folders, Site
 from storagelab.volumes.places import Places, remote_name
+
+
+def needs_database(config: Config) -> bool:
+    """Whether the load needs its own database on the server: if it can make anything there, or if its database is
+    copied from another one.
+    """
+    return (config.generated and config.generated_load.own_database) or prepared.wanted(config)
+
+
+def make_database(connection: Connection, name: str) -> None:
+    """Make a database with storagelab's mark, from the template that nobody uses. Raises psycopg.Error."""
+    connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+    mark = sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(name), sql.Literal(OWNERSHIP))
+    connection.execute(mark)
+
 
 # --- kept ------------------------------------------------------------------------------------------------------------
 #
@@ -33,10 +49,10 @@ from storagelab.volumes.places import Places, remote_name
 # Tables are made in the run's database, which is then renamed: so a template that exists is whole. Its tablespaces have
 # their own names and folders and live as long as the template, since several layouts have templates at once. The server
 # copies a template together with its content in every tablespace.
-
-
 NAME = "t[0-9a-f]{12}"
 """A pattern for what follows the prefix in the names of one cell's template."""
+
+
 _STRATEGY_SINCE = 150_000
 
 
@@ -113,7 +129,7 @@ class FromTemplateDatabase(Attached[Connection]):
         if self.reach.database:
             super().prepare()
         self._disconnect()
-        with connecting.connect(self.system.config.target) as connection:
+        with connect(self.system.config.target) as connection:
             if self.reach.database:
                 self._kept.keep(connection)
             self.restored = self._kept.restore(connection)
@@ -128,6 +144,8 @@ def of_template(prefix: str, tablespace: str) -> str | None:
 
 
 _DROPPED_TOGETHER = 64
+
+
 _RELATIONS = """
 SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, coalesce(owner.relname, c.relname),
        coalesce(parent.relname, ''),
@@ -222,7 +240,7 @@ class Layout(Places):
         If something has such a name and is not storagelab's, raises PreflightError and drops nothing.
         """
         if self.config.target.attached:
-            connecting.check_direct(connection, self.config.target)
+            check_direct(connection, self.config.target)
         databases, schemas, tablespaces = self._made_before(connection)
         if not templates:
             stay = {*databases} - {self.prefix}

@@ -5,27 +5,43 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import shlex
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import psycopg
 
-from storagelab.engines.postgres import checkpoints, connecting
-from storagelab.engines.postgres.known import DECIDING, judge
-from storagelab.engines.postgres.layout import Layout
-from storagelab.engines.postgres.reaching import AttachedReach
-from storagelab.engines.postgres.server import STARTER
-from storagelab.engines.postgres.settings import settings_text
-from storagelab.errors import RunFailed
+from storagelab.engines.postgres.connect import (
+    AttachedReach,
+    Connection,
+    check_direct,
+    connect,
+    settings_text,
+    words_of,
+)
+from storagelab.engines.postgres.layout import Layout, needs_database
+from storagelab.engines.postgres.meanings import DECIDING, judge
+from storagelab.engines.postgres.server import OLDEST_MAJOR, STARTER
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.loads.settling import concerns
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
-from storagelab.model.plan import Plan
-from storagelab.model.target import Preflight
+from storagelab.model.plan import Cell, Plan
+from storagelab.model.target import CheckpointCycle, Preflight
+from storagelab.model.values import Frozen
 from storagelab.servers import attached as attaching
 from storagelab.servers import cell_checks as checking
 from storagelab.servers import templates
-from storagelab.servers.attached import quoting
+from storagelab.servers.attached import (
+    enough_connections,
+    owner_of,
+    process_age_s,
+    quoting,
+    require,
+)
 from storagelab.servers.cell_checks import Memory, by_how, check_generators, memory_notes
 from storagelab.servers.interfaces import tables_of
 from storagelab.servers.objects import share_on
@@ -36,30 +52,55 @@ from storagelab.servers.volume_checks import (
     check_place_names,
     volume_needs,
 )
-from storagelab.spec.units import parse_bytes
+from storagelab.spec.units import parse_bytes, parse_seconds
 from storagelab.volumes import places
 from storagelab.volumes.folders import Site
+from storagelab.volumes.places import Places, remote_name
 
 # What a row takes on disk, measured on 18.4 and rounded up: heap and index (half-full pages included), and log.
 _RANDOM_ROW_BYTES = 270
+
+
 _SEQUENTIAL_ROW_BYTES = 8192 + 40
+
+
 _RANDOM_LOG_BYTES = 500
+
+
 _SEQUENTIAL_LOG_BYTES = 8400
+
+
 _SERVER_BYTES = 64 * 2**20
+
+
 _PAGE_BYTES = 8192
+
+
 _MAX_WAL_UNIT_BYTES = 2**20
+
+
 _WAL_OVERSHOOT = 1.5
 """max_wal_size is a target that PostgreSQL may overshoot while a checkpoint is under way."""
+
+
 _LOG_OF_DATA = 1.5
 """Log of making a generator's tables, and of reading them: their rows, their pages after a checkpoint, and hints.
 Measured on 18.4: 1.05 for pgbench's tables at scale 20."""
+
+
 _GROWTH_BYTES_PER_S = 2 * 2**20
 """What tables grow by in a second in which transactions write, a guess: 400 bytes of each of 5,000."""
+
+
 _QUOTE = "has a single quote in it, which PostgreSQL does not accept in the path of data files"
+
+
 _LIKE_US = (
     "the load's programs get the parts of the DSN, your HOME, PG*, KRB5* and SSL_CERT_*: certificates and keys must be "
     "where they look for them"
 )
+
+
 _LOCKS_NOTE = (
     "with so many data files, transactions may hold {needed:,} locks at once, and the server's lock table is sure to "
     "have room for {room:,}: if runs fail for lack of shared memory, raise max_locks_per_transaction on the server"
@@ -83,7 +124,7 @@ def check(plan: Plan, site: Site) -> Preflight:
         server="; ".join(dict.fromkeys(found)),
         volumes=needs,
         notes=tuple(notes),
-        cycles=checkpoints.cycles_of(plan.cells),
+        cycles=cycles_of(plan.cells),
     )
 
 
@@ -92,7 +133,7 @@ def durability(config: Config) -> Durability:
     asked = {name.lower(): settings_text(value) for name, value in config.target.settings.items()}
     if not config.target.attached:
         return judge(asked)
-    with connecting.connect(config.target) as connection:
+    with connect(config.target) as connection:
         shown = connection.execute(
             "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [list(DECIDING)]
         ).fetchall()
@@ -100,16 +141,14 @@ def durability(config: Config) -> Durability:
 
 
 # --- attached servers ------------------------------------------------------------------------------------------------
-
-
 def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> list[str]:
     """Checks attached servers; opens one connection for each server, however many cells it has."""
     found = []
     for sharing in by_server(configs):
         target = sharing[0].target
-        with connecting.connect(target) as connection, quoting(target, psycopg.Error, connecting.words_of):
-            connecting.check_direct(connection, target)
-            facts = connecting.read_facts(connection)
+        with connect(target) as connection, quoting(target, psycopg.Error, words_of):
+            check_direct(connection, target)
+            facts = read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
             for config in {one.workload.kind: one for one in sharing if one.generated}.values():
@@ -117,7 +156,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
                     AttachedReach(config, site, facts).check_login()
             with socket.socket(fileno=os.dup(connection.fileno())) as line:
                 where = attaching.where(line, on_this_machine=facts.on_this_machine)
-            connecting.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
+            check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
         notes += memory_notes(sharing, partial(_memory_of, facts))
         notes += attaching.kept_by_load(one.partition("=")[0] for one in facts.set_for_load)
         most = max(map(_locks_at_once, sharing))
@@ -135,17 +174,15 @@ def _locks_at_once(config: Config) -> int:
     return work.connections * 2 * min(config.layout.data_files, work.rows_per_transaction)
 
 
-def _check_on_server(
-    connection: connecting.Connection, facts: connecting.ServerFacts, config: Config, site: Site
-) -> None:
-    connecting.check_rights(config, facts)
+def _check_on_server(connection: Connection, facts: ServerFacts, config: Config, site: Site) -> None:
+    check_rights(config, facts)
 
     def nearest(name: str) -> str:
         close = difflib.get_close_matches(name, facts.setting_contexts, 1)
         return f"did you mean {close[0]}?" if close else "see the server's view pg_settings"
 
     asked = {name: settings_text(value) for name, value in config.target.settings.items()}
-    connecting.check_session_settings(connection, facts, asked, nearest)
+    check_session_settings(connection, facts, asked, nearest)
     Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
     if config.data_volumes:
         for volume, path in site.volume_paths(config).items():
@@ -153,8 +190,6 @@ def _check_on_server(
 
 
 # --- disk space ------------------------------------------------------------------------------------------------------
-
-
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
     if config.generated:  # what the user's own files make is not known before
@@ -221,7 +256,7 @@ def _private_memory(config: Config) -> Memory:
     return Memory("shared_buffers", buffers_bytes, checking.here(), cached=not direct)
 
 
-def _memory_of(facts: connecting.ServerFacts, _config: Config) -> Memory:
+def _memory_of(facts: ServerFacts, _config: Config) -> Memory:
     machine = checking.here() if facts.on_this_machine else None
     return Memory("shared_buffers", facts.buffers_bytes, machine, cached=not facts.direct)
 
@@ -233,3 +268,250 @@ def _size(config: Config, name: str, default: int, unit_bytes: int) -> int:
         return parse_bytes(asked) if isinstance(asked, str) else int(asked) * unit_bytes
     except ValueError:
         return default  # the server has accepted it already; only the estimate is coarser
+
+
+# --- attached --------------------------------------------------------------------------------------------------------
+#
+# A PostgreSQL that already runs: checks what it allows before anything is made on it.
+class ServerFacts(Frozen):
+    """What an attached server is and what its login may do. `process_owner` is the (uid, gid) it runs as. It is None
+    if the server does not run on this machine (or this is not Linux): then the kernel can't be asked about its
+    sessions.
+    """
+
+    version: str
+    major: int
+    superuser: bool
+    may_create: bool
+    may_make_database: bool
+    may_checkpoint: bool
+    max_connections: int  # for this login: some are reserved for superusers
+    open_connections: int
+    buffers_bytes: int
+    direct: bool  # its data files bypass the kernel's page cache
+    locks: int  # that its lock table surely has room for
+    standby: bool  # it follows another server, and takes no writes
+    set_for_load: tuple[str, ...]  # "name=value" that its database or role sets
+    process_owner: tuple[int, int] | None
+    setting_contexts: dict[str, str]
+
+    @property
+    def on_this_machine(self) -> bool:
+        return self.process_owner is not None
+
+
+def read_facts(connection: Connection) -> ServerFacts:
+    """Ask the server what it is and what this login may do."""
+    row = connection.execute(
+        """
+        SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000,
+               rolsuper, has_database_privilege(current_database(), 'CREATE'), rolsuper OR rolcreatedb,
+               current_setting('max_connections')::int
+               - CASE WHEN rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
+                      + coalesce(current_setting('reserved_connections', true), '0')::int END,
+               2 * current_setting('max_locks_per_transaction')::int
+               * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int),
+               (SELECT count(*) FROM pg_stat_activity
+                WHERE datid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend'),
+               pg_size_bytes(current_setting('shared_buffers')),
+               coalesce(current_setting('debug_io_direct', true), '') LIKE '%data%',
+               pg_is_in_recovery(),
+               ARRAY(SELECT unnest(setconfig) FROM pg_db_role_setting d
+                     WHERE (setrole = 0 OR setrole = pg_roles.oid) AND (setdatabase = 0 OR setdatabase =
+                           (SELECT oid FROM pg_database WHERE datname = current_database())) ORDER BY 1),
+               (SELECT extract(epoch FROM backend_start)::float8 FROM pg_stat_activity WHERE pid = pg_backend_pid())
+        FROM pg_roles WHERE rolname = current_user
+        """
+    ).fetchone()
+    assert row is not None
+    version, major, superuser, may_create, may_make, max_connections, locks, open_connections, *rest = row
+    buffers_bytes, direct, standby, set_for_load, started_s = rest
+    contexts = dict(connection.execute("SELECT name, context FROM pg_settings").fetchall())
+    return ServerFacts(
+        version=version.split()[0], major=major, superuser=superuser, may_create=may_create,
+        may_make_database=may_make,
+        may_checkpoint=superuser or (major >= 15 and _has_role(connection, "pg_checkpoint")),
+        max_connections=max_connections, open_connections=open_connections, locks=locks,
+        buffers_bytes=buffers_bytes, direct=direct, standby=standby, set_for_load=tuple(set_for_load),
+        process_owner=_owner_on_this_machine(connection.info.backend_pid, started_s), setting_contexts=contexts,
+    )  # fmt: skip
+
+
+def check_folders(connection: Connection, layouts: Iterable[Places]) -> None:
+    """Checks the folders for tablespaces: neither PostgreSQL nor storagelab can make them on another machine.
+
+    Raises PreflightError with the command by which the operator makes the missing ones.
+    """
+    wanted = {
+        (layout.volume_of(number), layout.folder_of(number)): number
+        for layout in layouts for number in layout.data_files if layout.is_remote(number)
+    }  # fmt: skip
+    missing = [place for place in sorted(wanted) if not _is_folder(connection, place[1])]
+    if missing:
+        volume, first = missing[0]
+        numbers = [wanted[place] for place in missing if place[0] == volume]
+        raise PreflightError(
+            f"the server sees no folder {first}",
+            key=f"volumes.{volume}.path",
+            hint="have its operator run there: install -d -m 700 -o postgres "
+            f"{shlex.quote(str(first.parent))}/{_brace(min(numbers), max(numbers))} (postgres = the server's account)",
+        )
+
+
+def _brace(first: int, last: int) -> str:
+    """A shell pattern for the names from the first to the last; an extra folder does no harm."""
+    begin, dash, number = remote_name(first).rpartition("-")
+    return begin + dash + (number if first == last else f"{{{number}..{remote_name(last).rpartition('-')[2]}}}")
+
+
+def _is_folder(connection: Connection, folder: Path) -> bool:
+    row = connection.execute("SELECT (pg_stat_file(%s, true)).isdir", [str(folder)]).fetchone()
+    return bool(row and row[0])
+
+
+def _has_role(connection: Connection, role: str) -> bool:
+    row = connection.execute("SELECT pg_has_role(current_user, %s, 'USAGE')", [role]).fetchone()
+    return bool(row and row[0])
+
+
+def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] | None:
+    """The owner of our own session's process, if it runs on this machine, whose kernel can then be asked about it.
+
+    Its name and start time must match, because a remote server's pid may belong to another process here.
+    """
+    folder = Path(f"/proc/{pid}")
+    age_s = process_age_s(folder, ("postgres", "postmaster"))
+    if (
+        age_s is None
+        or abs(time.time() - age_s - backend_start_s) >= 2.0
+        or not os.access(folder / "schedstat", os.R_OK)
+    ):
+        return None
+    return owner_of(folder)
+
+
+def check_rights(config: Config, facts: ServerFacts) -> None:
+    """Checks the login's rights and the server's limits. Raises PreflightError naming what is missing."""
+    database, free = needs_database(config), facts.max_connections - facts.open_connections
+    needs = [
+        (
+            facts.major >= OLDEST_MAJOR,
+            f"the server is PostgreSQL {facts.version}, which is too old",
+            f"storagelab measures PostgreSQL {OLDEST_MAJOR} and later",
+        ),
+        (
+            not facts.standby,
+            "the server is a hot standby: it follows another server, and takes no writes",
+            "name its primary, or a server of its own; capture also watches a standby",
+        ),
+        (
+            facts.may_create or database,
+            "the login lacks the right CREATE on the database, needed for storagelab's own schema",
+            "as its owner: GRANT CREATE ON DATABASE ... TO ...",
+        ),
+        (
+            facts.may_make_database or not database,
+            "the login lacks the right CREATEDB, needed for the database that storagelab makes for the load",
+            "as an administrator: ALTER ROLE ... CREATEDB",
+        ),
+        (
+            facts.superuser or not config.data_volumes,
+            "the login lacks the right SUPERUSER, needed for CREATE TABLESPACE, which puts data files on volumes",
+            "use a superuser, or leave [volumes] out to measure where the server keeps its files",
+        ),
+        (
+            facts.may_checkpoint or not config.between_runs.checkpoint,
+            f"the login lacks the {'role pg_checkpoint' if facts.major >= 15 else 'right SUPERUSER'}, "
+            "needed for CHECKPOINT between runs",
+            ("GRANT pg_checkpoint TO ..." if facts.major >= 15 else "use a superuser")
+            + ", or set between_runs.checkpoint = false",
+        ),
+        enough_connections(config.database_load.connections, free, "max_connections on the server"),
+    ]
+    require(config.target, needs)
+
+
+def check_session_settings(
+    connection: Connection, facts: ServerFacts, settings: Mapping[str, str], nearest: Callable[[str], str]
+) -> None:
+    """Checks that settings can be changed for storagelab's own sessions, the only way on an attached server.
+
+    Tries each one in this session and resets it. Raises PreflightError with the server's words for one that can't be
+    set.
+    """
+    for name, value in settings.items():
+        context = facts.setting_contexts.get(name)
+        if context is None:
+            raise PreflightError("the server has no such setting", key=f"target.settings.{name}", hint=nearest(name))
+        if context not in ("user", "superuser") or (context == "superuser" and not facts.superuser):
+            raise PreflightError(
+                f"it can't be set for a session (its context is {context})",
+                key=f"target.settings.{name}",
+                hint="set it on the server yourself, or let storagelab start a private server (leave target.dsn out)",
+            )
+        try:
+            with connection.transaction(force_rollback=True):
+                connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+        except psycopg.Error as error:
+            raise PreflightError(
+                f"the server refuses it: {words_of(error)}",
+                key=f"target.settings.{name}",
+                hint=f"PostgreSQL {facts.version} was asked",
+            ) from error
+
+
+_CYCLE_SHOWN = """
+SELECT name, CASE name WHEN 'max_wal_size' THEN pg_size_bytes(current_setting(name))::text
+                       WHEN 'checkpoint_timeout' THEN extract(epoch FROM current_setting(name)::interval)::text
+                       ELSE setting END
+FROM pg_settings WHERE name = ANY(ARRAY['checkpoint_timeout', 'max_wal_size', 'checkpoint_completion_target'])"""
+
+
+_DEFAULTS = {"checkpoint_timeout": 300.0, "max_wal_size": 2.0**30, "checkpoint_completion_target": 0.9}
+
+
+def cycles_of(cells: Sequence[Cell]) -> dict[str, CheckpointCycle]:
+    """How far apart checkpoints come, by cell, where that matters to the runs and is known."""
+    concerned = [cell for cell in cells if concerns(cell.config.workload)]
+    shown: dict[tuple[str | None, str | None], CheckpointCycle] = {}
+    for first, *_ in by_server([cell.config for cell in concerned if cell.config.target.attached]):
+        with connect(first.target) as connection:
+            shown[first.target.dsn, first.target.dsn_env] = _cycle_shown(connection)
+    found = {
+        cell.cell_id: shown[cell.config.target.dsn, cell.config.target.dsn_env]
+        if cell.config.target.attached else _cycle_asked(cell.config)
+        for cell in concerned
+    }  # fmt: skip
+    return {cell_id: cycle for cell_id, cycle in found.items() if cycle is not None}
+
+
+def _cycle_asked(config: Config) -> CheckpointCycle | None:
+    """The cycle of a private server; None if a setting can't be read here."""
+    found = dict(_DEFAULTS)
+    try:
+        for name, value in config.target.settings.items():
+            if name.lower() in found:
+                found[name.lower()] = _number(name.lower(), str(value))
+    except ValueError:
+        return None
+    return _cycle(found)
+
+
+def _number(name: str, text: str) -> float:
+    """A setting in seconds, bytes, or without a unit; a number alone counts the server's own units. Raises
+    ValueError.
+    """
+    if text.replace(".", "").isdigit():
+        return float(text) * (2**20 if name == "max_wal_size" else 1)
+    return parse_bytes(text) if name == "max_wal_size" else parse_seconds(text)
+
+
+def _cycle_shown(connection: Connection) -> CheckpointCycle:
+    """The cycle of a server that already runs."""
+    return _cycle({name: float(shown) for name, shown in connection.execute(_CYCLE_SHOWN).fetchall()})
+
+
+def _cycle(settings: Mapping[str, float]) -> CheckpointCycle:
+    # A checkpoint is asked for in time to be complete, with the log written meanwhile, within max_wal_size.
+    log_bytes = settings["max_wal_size"] / (1 + settings["checkpoint_completion_target"])
+    return CheckpointCycle(settings["checkpoint_timeout"], log_bytes, "checkpoint_timeout", "max_wal_size")

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import psycopg
 from psycopg import pq
 
-from storagelab.engines.postgres.connecting import Connection
-from storagelab.engines.postgres.events import BARRIER, IDLE, event_of
+from storagelab.engines.postgres.connect import Connection
+from storagelab.engines.postgres.meanings import BARRIER, IDLE, event_of
 from storagelab.machine.procfs import STOPPED, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import Resource, WaitingTask
@@ -28,10 +28,9 @@ from storagelab.watching.sampler import RawWaitsOf, Seen, SessionSampler
 #
 # Finds out what sessions were waiting for at one moment: which relation's extension, which row, which transaction. The
 # lock table names the thing that is waited for; for latches and I/O the server shows only the kind of wait.
-
-
 Relations = Mapping[int, tuple[str, int | None]]
 """oid -> (name of the relation, number of the data file it is in, from 1)."""
+
 
 # Reads the lock table once, then pairs each request that was not granted with a session that holds that lock. Two rows
 # are about the same lock if all columns that can name a thing agree.
@@ -120,16 +119,27 @@ LOOKS_PER_TURNS = 2
 """How often sessions get a CPU is read only at every second look: it is used only for WaitCount's shares, which are
 rough.
 """
+
+
 ANSWER_POLL_MS = 2_000
 
+
 _SESSIONS = b"storagelab_sessions"
+
+
 _LOCKS = b"storagelab_locks"
+
+
 # This is the function below the view: the view's joins to the names of databases and roles would cost more than all the
 # rest.
 _SESSIONS_SQL = b"""
 select pid, wait_event_type, wait_event, application_name
 from pg_stat_get_activity(null) where pid = any($1::int[])"""
+
+
 _LAST_INTEGER = re.compile(rb"(\d+)\s*$")
+
+
 _NOT_WORK = frozenset({IDLE, BARRIER})
 
 

@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 
 import pymysql
 
-from storagelab.engines.mariadb.connecting import Connection, ask, close, words_of
+from storagelab.engines.mariadb.connect import Connection, Reaching, ask, close, words_of
 from storagelab.engines.mariadb.layout import TABLE, Layout, execute
-from storagelab.engines.mariadb.reaching import Reaching
 from storagelab.loads.inserting import ThreadedSessions
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
@@ -25,18 +24,25 @@ from storagelab.watching.counters import Loop
 # --- workload --------------------------------------------------------------------------------------------------------
 #
 # The loop of inserts as a stored procedure, and the connections that run it: all are opened first, then start together.
-
-
 PROGRESS = "storagelab_rows"
 """The user variable in which a session publishes how many rows it has committed."""
+
 
 # A worker's key number n is a digest of the worker and n. To the server it is as random as any key, and storagelab can
 # compute an existing key again for a point read. The digest is not MD5, which is no longer built into MySQL 9.7 (it is
 # in a component).
 _KEY = "UNHEX(LEFT(SHA2(CONCAT_WS('/', seed, worker, {number}), 256), 32))"
+
+
 _ANY_OF_THOSE = "FLOOR(RAND() * (done + 1))"
+
+
 _INSERT = "INSERT INTO {table} () VALUES ();"
+
+
 _INSERT_KNOWN_KEY = f"INSERT INTO {{table}} (c1) VALUES ({_KEY.format(number='done')});"
+
+
 _READS = f"""
             SET reads_due = reads_due + reads_per_row;
             WHILE reads_due >= 1 DO
@@ -47,6 +53,7 @@ _READS = f"""
                 SET reads_due = reads_due - 1, reads_done = reads_done + 1;
                 SET reads_found = reads_found + COALESCE(found = 42, 0);
             END WHILE;"""
+
 
 _PROCEDURE = """
 CREATE PROCEDURE {schema}.insert_rows(
@@ -191,6 +198,8 @@ _RANDOM_COLUMNS = """
     c4 INT NOT NULL DEFAULT 1,
     c5 INT NOT NULL DEFAULT 2,
     c6 BIGINT NOT NULL DEFAULT 42"""
+
+
 # InnoDB always leaves room for two rows on a page. It puts what does not fit into half a page on a separate page. So
 # with a filler of just over half a page, every row needs one new page.
 _SEQUENTIAL_COLUMNS = """
@@ -200,7 +209,11 @@ _SEQUENTIAL_COLUMNS = """
     c4 INT NOT NULL DEFAULT 1,
     c5 INT NOT NULL DEFAULT 2,
     c6 BIGINT NOT NULL DEFAULT 42"""
+
+
 _LARGEST_HALF_PAGE_BYTES = 16 * 1024
+
+
 _LARGEST_STEP_BYTES = 17 * 2**20
 """The most empty space seen at the end of a data file, with pages of 4 KiB."""
 

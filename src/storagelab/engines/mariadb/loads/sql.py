@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from storagelab.engines.mariadb import reaching as programs
-from storagelab.engines.mariadb.connecting import Connection
-from storagelab.engines.mariadb.generated import MariaDBTables
+from storagelab.engines.mariadb.connect import Connection
 from storagelab.engines.mariadb.layout import ALL_MARK
+from storagelab.engines.mariadb.loads.generated import WHERE, MariaDBTables
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import sysbench
 from storagelab.loads import sysbench as in_lua
 from storagelab.loads.generator import Clients, Program
-from storagelab.loads.own_files import changed, failure, newer_words, own_transactions, version_in
+from storagelab.loads.own_files import (
+    changed,
+    check_stays_inside,
+    failure,
+    newer_words,
+    own_files,
+    own_transactions,
+    version_in,
+)
 from storagelab.loads.sysbench import own_transactions_by_sysbench
 from storagelab.model.loads.sql import Sql
 from storagelab.servers.programs import installation
@@ -22,7 +32,11 @@ from storagelab.spec.given_files import begin_of
 from storagelab.volumes.folders import Site
 
 _DEFINER = re.compile(rb"DEFINER\s*=\s*`(?:[^`]|``)*`@`(?:[^`]|``)*`")
+
+
 _SANDBOX = b"/*M!999999\\- enable the sandbox mode */"
+
+
 _HEAD_BYTES = 4096
 
 
@@ -32,10 +46,10 @@ class Tables(MariaDBTables[Sql]):
     mark = ALL_MARK
 
     def fill(self, own: Connection, clients: Clients, site: Site) -> None:
-        program = programs.find(clients.beside)
+        program = find(clients.beside)
         command = [str(program), *clients.options["mariadb"]]
         dump = None if self.load.restore is None else site.place(self.load.restore, "workload.restore")
-        for what, file in programs.files_of(self.load, site):
+        for what, file in files_of(self.load, site):
             with changed(file, without_definers if file == dump else bytes) as reads:
                 output = clients.run(command, *installation(program), reads=reads)
             if output.returncode != 0:
@@ -45,7 +59,7 @@ class Tables(MariaDBTables[Sql]):
     def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
         yield from super().places(clients)
         if self.load.restore or self.load.setup:
-            yield "mariadb", programs.place_of_client(clients)
+            yield "mariadb", place_of_client(clients)
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
         return own_transactions_by_sysbench(clients, self.load, own_transactions(self.load, site), seed)
@@ -53,8 +67,8 @@ class Tables(MariaDBTables[Sql]):
     def check(self, site: Site, beside: Path | None) -> str:
         version = sysbench.version()
         in_lua.written(own_transactions(self.load, site))
-        programs.files_of(self.load, site)
-        programs.find(beside)
+        files_of(self.load, site)
+        find(beside)
         return version
 
 
@@ -70,3 +84,68 @@ def _of_newer_server(own: Connection, file: Path, _: str) -> str:
     dump = version_in(begin_of(file, _HEAD_BYTES, "workload.restore"))
     release = tuple(int(part) for part in re.findall(r"\d+", str(own.get_server_info()))[:2])
     return newer_words(dump, release, "MariaDB")
+
+
+# --- clients ---------------------------------------------------------------------------------------------------------
+#
+# MariaDB's own client program: finds it, and runs files of SQL with it on the database under test.
+_NAMES = ("mariadb", "mysql")
+
+
+_ELSEWHERE = re.compile(
+    rb"^\s*(?:/\*!\d+\s*)?(USE(?=\s+\S+\s*;?\s*$)|(?:CREATE|DROP)\s+(?:DATABASE|SCHEMA)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+_OTHERS = {b"PGDMP": "a dump of pg_dump", b"\x1f\x8b": "compressed by gzip", b"\x28\xb5\x2f\xfd": "compressed by zstd"}
+
+
+def find(beside: Path | None) -> Path:
+    """The client program: the one beside the server's own programs, else the one on the PATH. Raises PreflightError
+    that names the package.
+    """
+    places = [beside / name for name in _NAMES] if beside is not None else []
+    on_path = next(filter(None, map(shutil.which, _NAMES)), None)
+    found = next((place for place in [*places, *([Path(on_path)] if on_path else [])] if place.is_file()), None)
+    if found is None:
+        raise PreflightError(
+            "mariadb is not on this machine", key="workload.kind", hint="install the package mariadb-client (of Debian)"
+        )
+    return found
+
+
+def place_of_client(clients: Clients) -> str:
+    """The database in which the client works; "" for none. Raises RunFailed with its words if it can't log in."""
+    command = [str(find(clients.beside)), *clients.options["mariadb"], "--skip-column-names", f"--execute={WHERE}"]
+    output = clients.run(command)
+    if output.returncode != 0:
+        raise RunFailed(f"the client mariadb can't log in: {output.stderr.strip()}")
+    found = output.stdout.strip()
+    return "" if found == "NULL" else found
+
+
+def files_of(load: Sql, site: Site) -> list[tuple[str, Path]]:
+    """The files that make the user's own database, in order, each with its kind. Raises PreflightError for one that
+    can't be used.
+    """
+    files = list(own_files(load, site))
+    for _, name, key, path in files:
+        _check(path, name, key)
+    return [(what, path) for what, _, _, path in files]
+
+
+def _check(path: Path, name: str, key: str) -> None:
+    """Refuses what the client can't read, and what leads out of the database that storagelab makes."""
+    hint = "name a file of SQL, of mariadb-dump"
+    if not path.is_file() or not os.access(path, os.R_OK):
+        raise PreflightError(f"{path} {_state(path)}", key=key, hint=hint)
+    begin = begin_of(path, max(map(len, _OTHERS)), key)
+    for magic, what in _OTHERS.items():
+        if begin.startswith(magic):
+            raise PreflightError(f"{name} is {what}, not SQL", key=key, hint=hint)
+    check_stays_inside(path, name, key, _ELSEWHERE, "dump one database by mariadb-dump without --databases")
+
+
+def _state(path: Path) -> str:
+    return "is a folder" if path.is_dir() else "can't be read" if path.exists() else "does not exist"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storagelab.engines.mariadb.connecting import Connection
-from storagelab.engines.mariadb.generated import MariaDBTables
+from storagelab.engines.mariadb.connect import Connection
+from storagelab.engines.mariadb.loads.generated import MariaDBTables
 from storagelab.loads.tables import SysbenchTables
 from storagelab.model.loads.sysbench import Sysbench
 from storagelab.model.objects import Object

@@ -16,9 +16,8 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import ExecStatus, TransactionStatus
 
-from storagelab.engines.postgres.connecting import Connection
+from storagelab.engines.postgres.connect import Connection, Reaching
 from storagelab.engines.postgres.layout import Layout, relations_in
-from storagelab.engines.postgres.reaching import Reaching
 from storagelab.errors import RunFailed
 from storagelab.loads.inserting import InsertingSessions
 from storagelab.model.loads.inserts import InsertLoad
@@ -29,16 +28,23 @@ from storagelab.watching.counters import Loop
 # --- workload --------------------------------------------------------------------------------------------------------
 #
 # The loop of inserts as a stored procedure, and the connections that run it: all are opened first, then start together.
-
-
 TABLE = "my_big_table"
+
 
 # A worker's key number n is a digest of the worker and n. To the server it is as random as any key, and storagelab can
 # compute an existing key again for a point read.
 _KEY = "md5(concat_ws('/', seed, worker, {number}))::uuid"
+
+
 _ANY_OF_THOSE = "floor(random() * (done + 1))::bigint"
+
+
 _INSERT = "INSERT INTO {schema}.{table} DEFAULT VALUES;"
+
+
 _INSERT_KNOWN_KEY = f"INSERT INTO {{schema}}.{{table}} (c1) VALUES ({_KEY.format(number='done')});"
+
+
 _READS = f"""
         reads_due := reads_due + reads_per_row;
         WHILE reads_due >= 1 LOOP
@@ -49,6 +55,8 @@ _READS = f"""
             reads_done := reads_done + 1;
             reads_found := reads_found + (found IS NOT DISTINCT FROM 42)::int;
         END LOOP;"""
+
+
 _PROCEDURE = """
 CREATE PROCEDURE {schema}.insert_rows(
     row_count bigint, rows_per_transaction bigint, rows_per_report bigint, gate bigint,
@@ -224,6 +232,8 @@ _RANDOM_COLUMNS = """
     c4 int NOT NULL DEFAULT 1,
     c5 int NOT NULL DEFAULT 2,
     c6 bigint NOT NULL DEFAULT 42"""
+
+
 # A filler of 8000 bytes in the row leaves no room for a second row in an 8 KiB page.
 _SEQUENTIAL_COLUMNS = """
     c1 bigint NOT NULL DEFAULT nextval('{schema}.my_big_key'),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storagelab.engines.postgres import reaching as programs
-from storagelab.engines.postgres.connecting import Connection
-from storagelab.engines.postgres.generated import PostgresTables
+from storagelab.engines.postgres.connect import Connection
+from storagelab.engines.postgres.loads.generated import PostgresTables, find, version_text
 from storagelab.errors import RunFailed
 from storagelab.loads import pgbench
 from storagelab.loads.generator import Clients, Program
@@ -46,18 +45,16 @@ class Tables(PostgresTables[Pgbench]):
 
     def fill(self, own: Connection, clients: Clients, site: Site) -> None:
         for steps in ("t", "gvp"):  # never d: what another schema holds is not ours to drop
-            command = pgbench.initialise(
-                str(programs.find("pgbench", clients.beside)), self.load, steps, self.partitions
-            )
+            command = pgbench.initialise(str(find("pgbench", clients.beside)), self.load, steps, self.partitions)
             output = clients.in_folder(command, {})
             if output.returncode != 0:
                 raise RunFailed(f"pgbench can't make its tables: {pgbench.words(output.stderr, ())}")
             self.place(own)  # first, while they are empty
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
-        program = programs.find("pgbench", clients.beside)
+        program = find("pgbench", clients.beside)
         return by_pgbench(clients, program, self.load, pgbench_scripts(self.load, site), seed, self.load.scale)
 
     def check(self, site: Site, beside: Path | None) -> str:
         pgbench_scripts(self.load, site)
-        return programs.version_text("pgbench", beside)
+        return version_text("pgbench", beside)

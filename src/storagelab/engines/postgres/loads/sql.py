@@ -8,13 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from storagelab.engines.postgres import dumps
-from storagelab.engines.postgres import reaching as programs
-from storagelab.engines.postgres.connecting import Connection
-from storagelab.engines.postgres.generated import PostgresTables
+from storagelab.engines.postgres.connect import Connection
+from storagelab.engines.postgres.loads.generated import PostgresTables, find, version_text
 from storagelab.errors import PreflightError
 from storagelab.loads.generator import Clients, Program
 from storagelab.loads.own_files import (
+    Change,
     changed,
     check_stays_inside,
     failure,
@@ -22,10 +21,14 @@ from storagelab.loads.own_files import (
     newer_words,
     own_files,
     own_transactions,
+    version_in,
 )
 from storagelab.loads.pgbench import by_pgbench
+from storagelab.machine.unprivileged import as_server
 from storagelab.model.loads.sql import Sql
-from storagelab.model.objects import KEY
+from storagelab.model.objects import KEY, Object
+from storagelab.servers.programs import environment, installation, run
+from storagelab.spec.given_files import begin_of
 from storagelab.volumes.folders import Site
 
 _ELSEWHERE = re.compile(rb"^\s*(\\c(?:onnect)?(?=\s)|(?:CREATE|DROP)\s+DATABASE\b)", re.IGNORECASE | re.MULTILINE)
@@ -58,9 +61,9 @@ class Tables(PostgresTables[Sql]):
         steps = list(_steps(self.load, site, clients.environment.get("PGDATABASE", "")))
         folders = [step.file.parent for step in steps]
         for step in steps:
-            program = str(programs.find(step.program, clients.beside))
+            program = str(find(step.program, clients.beside))
             if step.is_dump:
-                with changed(step.file, dumps.leaving_out_owners()) as reads:
+                with changed(step.file, leaving_out_owners()) as reads:
                     output = clients.run([program, *step.options, "-"], *folders, reads=reads)
             else:
                 output = clients.run([program, *step.options, str(step.file)], *folders)
@@ -71,14 +74,14 @@ class Tables(PostgresTables[Sql]):
     def _of_other_version(self, own: Connection, clients: Clients, step: Step, words: str) -> str:
         """That another version may be why a dump can't be restored."""
         if "unsupported version" in words:
-            return dumps.OTHER_VERSION
+            return OTHER_VERSION
         if not step.is_dump and step.program != "pg_restore":
             return ""
-        dump = dumps.version_of(step.file, step.program == "pg_restore", clients.beside)
+        dump = version_of(step.file, step.program == "pg_restore", clients.beside)
         return newer_words(dump, (own.info.server_version // 10_000,), "PostgreSQL")
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
-        program = programs.find("pgbench", clients.beside)
+        program = find("pgbench", clients.beside)
         return by_pgbench(clients, program, self.load, own_transactions(self.load, site), seed)
 
     def check(self, site: Site, beside: Path | None) -> str:
@@ -86,11 +89,11 @@ class Tables(PostgresTables[Sql]):
         for step in _steps(self.load, site, ""):
             if step.program == "pg_restore":
                 # Checks that pg_restore can read the archive, and that it holds what the layout names
-                objects = dumps.objects_in(dumps.content_of(step.file, beside))
+                objects = objects_in(content_of(step.file, beside))
                 problem = None if self.load.setup else self.config.placement.problem(objects)
                 if problem is not None:
                     raise PreflightError(problem.problem, key=KEY, hint=problem.hint)
-        return programs.version_text("pgbench", beside)
+        return version_text("pgbench", beside)
 
 
 def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
@@ -98,10 +101,92 @@ def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
     by_psql = ["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file"]
     by_restore = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error", f"--dbname={database}"]
     for what, name, key, path in own_files(load, site):
-        is_dump = name == load.restore and key == dumps.KEY
+        is_dump = name == load.restore and key == RESTORE_KEY
         if is_dump and form_of(path, key, "pg_dump") == "archive":
             yield Step(what, "pg_restore", by_restore, path, is_dump=False)
             continue
         hint = "dump by pg_dump without --create" if is_dump else "what makes a database is left to storagelab"
         check_stays_inside(path, name, key, _ELSEWHERE, hint)
         yield Step(what, "psql", by_psql, path, is_dump)
+
+
+RESTORE_KEY = "workload.restore"
+
+
+OTHER_VERSION = (
+    "; a newer pg_dump may have made it: dump by the pg_dump of this server's version or as SQL (--format=plain), or "
+    "measure a newer server (target.bin_dir)"
+)
+
+
+_LEFT_OUT = re.compile(
+    rb"(?:ALTER\s.+\sOWNER TO\s.+|(?:GRANT|REVOKE)\s.+\s(?:TO|FROM)\s.+|ALTER DEFAULT PRIVILEGES\s.+|"
+    rb"SET SESSION AUTHORIZATION\s.+|SET default_tablespace\s*=.*);\s*",
+    re.DOTALL,
+)
+"""Statements of owners, rights and tablespaces, each on one line, as pg_dump writes them."""
+
+
+_ROWS_BEGIN = re.compile(rb"COPY\s.+\sFROM stdin;\s*", re.IGNORECASE | re.DOTALL)
+
+
+_QUOTE = re.compile(rb"\$[A-Za-z_]*\$")
+
+
+_ENTRY = re.compile(r"\d+; \d+ \d+ (TABLE|MATERIALIZED VIEW|INDEX|CONSTRAINT) (\S+) (?:\S+ )?(\S+) \S+")
+
+
+_HEAD_BYTES = 4096
+
+
+def leaving_out_owners() -> Change:
+    """Leaves out of a dump's SQL who owns what and who may do what: those roles need not exist here. Rows and the
+    bodies of functions stay as they are.
+    """
+    in_rows, in_body = False, b""
+
+    def change(line: bytes) -> bytes:
+        nonlocal in_rows, in_body
+        if in_rows:
+            in_rows = line.rstrip() != b"\\."
+            return line
+        for quote in _QUOTE.findall(line):
+            if in_body in (b"", quote):
+                in_body = b"" if in_body else quote
+        if not in_body and _LEFT_OUT.fullmatch(line):
+            return b"\n"
+        in_rows = not in_body and _ROWS_BEGIN.fullmatch(line) is not None
+        return line
+
+    return change
+
+
+def content_of(path: Path, beside: Path | None) -> str:
+    """What pg_restore lists of an archive. Raises PreflightError with its words for one that it can't read."""
+    program = find("pg_restore", beside)
+    command = [str(program), "--list", str(path)]
+    output = run(command, as_server(path.parent, *installation(program)), environment=environment())
+    if output.returncode != 0:
+        words = output.stderr.strip()
+        other = OTHER_VERSION if "unsupported version" in words else ""
+        raise PreflightError(
+            f"{words}{other}", key=RESTORE_KEY, hint="name a dump of pg_dump that others may read (chmod +r)"
+        )
+    return output.stdout
+
+
+def version_of(path: Path, is_archive: bool, beside: Path | None) -> tuple[int, ...] | None:
+    """The version of the server that a dump is of, if it says so."""
+    if is_archive:
+        return version_in(content_of(path, beside).encode())
+    return version_in(begin_of(path, _HEAD_BYTES, RESTORE_KEY))
+
+
+def objects_in(listed: str) -> list[Object]:
+    """The tables and indexes that an archive holds."""
+    found = (_ENTRY.fullmatch(line) for line in listed.splitlines())
+    return [
+        Object((entry[3],), "index" if entry[1] in ("INDEX", "CONSTRAINT") else "table", entry[2])
+        for entry in found
+        if entry
+    ]

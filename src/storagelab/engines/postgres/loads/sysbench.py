@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from storagelab.engines.postgres.connecting import Connection
-from storagelab.engines.postgres.generated import PostgresTables
+from storagelab.engines.postgres.connect import Connection
+from storagelab.engines.postgres.loads.generated import PostgresTables
 from storagelab.loads.generator import Clients
 from storagelab.loads.sysbench import ask_by_sysbench
 from storagelab.loads.tables import SysbenchTables

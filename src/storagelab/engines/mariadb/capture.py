@@ -1,4 +1,4 @@
-"""A running MariaDB or MySQL, as a capture sees it: its tables and logs, their files, its threads, and its counters."""
+"""A running MariaDB or MySQL that is only looked at: as a start for a spec, and for a capture."""
 
 from __future__ import annotations
 
@@ -23,33 +23,109 @@ from storagelab.capture.server import (
     Thing,
     label_of,
 )
-from storagelab.engines.mariadb import connecting
-from storagelab.engines.mariadb.connecting import ask
+from storagelab.engines.mariadb.connect import Connection, ask, connect
+from storagelab.engines.mariadb.preflight import read_facts
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
+from storagelab.model.values import Scalar
 from storagelab.servers.attached import key_of
+from storagelab.servers.found import Found
+
+_OF_STORAGE = (
+    "innodb_buffer_pool_size", "innodb_change_buffering", "innodb_doublewrite", "innodb_file_per_table",
+    "innodb_flush_log_at_trx_commit", "innodb_flush_method", "innodb_flush_neighbors", "innodb_io_capacity",
+    "innodb_io_capacity_max", "innodb_log_buffer_size", "innodb_log_file_size", "innodb_page_size",
+    "innodb_read_io_threads", "innodb_use_native_aio", "innodb_write_io_threads",
+)  # fmt: skip
+
+
+_QUOTED = ", ".join(f"'{name.upper()}'" for name in _OF_STORAGE)
+
+
+_NOT_CHOSEN = "('COMPILE-TIME', 'AUTO')"
+
+
+def found(target: TargetConfig) -> Found:
+    """What the server shows. Raises PreflightError if it can't be reached."""
+    with connect(target) as connection:
+        facts = read_facts(connection)
+        data, log = ask(connection, "SELECT @@datadir, @@innodb_log_group_home_dir")[0]
+        data_bytes = ask(
+            connection, "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables"
+        )
+        folder = Path(data)
+        return Found(
+            title=facts.name,
+            settings=dict(_settings(connection)),
+            places={"data": folder, "log": folder / log, **_elsewhere(connection)},
+            here=facts.on_this_machine,
+            data_bytes=int(data_bytes[0][0]),
+        )
+
+
+def _settings(connection: Connection) -> list[tuple[str, Scalar]]:
+    """The chosen settings; none on MySQL, which does not say in one place which these are."""
+    with contextlib.suppress(pymysql.MySQLError):
+        rows = ask(
+            connection,
+            "SELECT LOWER(variable_name), global_value FROM information_schema.system_variables"
+            f" WHERE variable_name IN ({_QUOTED}) AND global_value_origin NOT IN {_NOT_CHOSEN} ORDER BY 1",
+        )
+        return [(name, int(value) if str(value).isdigit() else str(value)) for name, value in rows]
+    return []
+
+
+def _elsewhere(connection: Connection) -> dict[str, Path]:
+    """The folders outside the data folder that hold tables."""
+    try:
+        rows = ask(connection, "SELECT path FROM information_schema.innodb_sys_datafiles WHERE path LIKE '/%'")
+    except pymysql.MySQLError:  # this login may not ask, or it is MySQL
+        return {}
+    folders = sorted({Path(path).parent for (path,) in rows})
+    return {f"tables{number}": folder for number, folder in enumerate(folders, 1)}
+
 
 _TABLESPACES = ("innodb_sys_tablespaces", "innodb_tablespaces")
 """The view of InnoDB's files, as MariaDB and as MySQL call it."""
+
+
 _PARTITION = re.compile(r"#p#", re.IGNORECASE)
+
+
 _ENCODED = re.compile(r"@([0-9a-f]{4})")
+
+
 _SERVERS_OWN = ("ibdata", "undo", "innodb_undo", "innodb_system")
+
+
 _PS_PER_S = 1e12
+
+
 _CHANGING = (
     "Com_delete", "Com_delete_multi", "Com_insert", "Com_insert_select", "Com_load", "Com_replace",
     "Com_replace_select",
     "Com_update", "Com_update_multi",
 )  # fmt: skip
 """Counts of statements that change rows. A transaction with several of them counts several times."""
+
+
 _TRANSACTIONS = """
     SELECT count_star FROM performance_schema.events_transactions_summary_global_by_event_name
     JOIN performance_schema.setup_instruments ON name = event_name WHERE enabled = 'YES'
 """
+
+
 _STATEMENTS_OF_ONE = 100
 """Statements for each COMMIT: if there are more, hardly any of them belong to the COMMITs."""
+
+
 _BACKGROUND = ("thread/innodb/", "thread/aria/", "thread/mysys/", "thread/sql/main", "thread/sql/slave", "iou-wrk")
 """How the names of threads begin that serve no session."""
+
+
 _LOG_FILES = re.compile(r"ib_logfile\d+|ib_redo\d+|#ib_redo\d+(_tmp)?")
+
+
 _DATA_FILE = re.compile(r"(?P<database>[^/]+)/(?P<table>[^/]+)\.(?:ibd|MAD|MAI|MYD|MYI)$")
 
 
@@ -59,7 +135,7 @@ class WatchedMariaDB:
     def __init__(self, target: TargetConfig) -> None:
         """Raises PreflightError if the server can't be reached, or if the login may not read its counters."""
         self._held = contextlib.ExitStack()
-        self._connection = self._held.enter_context(connecting.connect(target))
+        self._connection = self._held.enter_context(connect(target))
         try:
             self._begin(target)
         except BaseException:
@@ -67,7 +143,7 @@ class WatchedMariaDB:
             raise
 
     def _begin(self, target: TargetConfig) -> None:
-        facts = connecting.read_facts(self._connection)
+        facts = read_facts(self._connection)
         self.version, self._mysql = facts.version, facts.mysql
         self._counts_files = facts.performance_schema
         self.notes: list[str] = []

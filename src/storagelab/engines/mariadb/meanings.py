@@ -1,22 +1,29 @@
-"""What each wait of MariaDB 10.11 to 11 and of MySQL 8 to 9 means. To add one, add one line to `LISTED`.
-
-Names are those of performance_schema's instruments, without the leading "wait/".
-"""
+"""What MariaDB's waits and settings mean, without its driver."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
+from storagelab.model.durability import Deciding, Durability
 from storagelab.watching import wait_events as v
-from storagelab.watching.wait_events import Event, WaitEvents, io
+from storagelab.watching.wait_events import Event, Known, WaitEvents, io
 
 IDLE = "idle"
 """The session waits for its client: it has not begun, or it has finished."""
+
+
 GATE = "wait/synch/cond/sql/MDL_context::COND_wait_status"
 """Workers wait for the lock on the table `gate` until all of them are ready."""
+
+
 COMMIT_STATE = "Commit"
+
+
 COMMIT = "state/Commit"
 """A session in the state "Commit" without a timed wait: its redo log is being written and synced. MariaDB 10.11 has
 no instrument for that.
 """
+
 
 LISTED = {
     COMMIT: io(v.LOG_WRITE, "the log's write and sync"),
@@ -40,6 +47,8 @@ LISTED = {
     "synch/rwlock/sql/MDL_lock::rwlock": Event(v.LATCH, "the table's metadata lock"),
     "synch/mutex/partition/Partition_share::auto_inc_mutex": Event(v.LATCH, "the table's next key"),
 }
+
+
 RULES = {
     "^io/socket": io(v.NETWORK, "the client"),
     "^io/": io(v.OTHER_IO, "a file"),
@@ -50,6 +59,8 @@ RULES = {
     "/innodb/log": Event(v.LOG_BUFFER, "the log buffer"),
     "^synch/": Event(v.LATCH, "a structure in memory"),
 }
+
+
 event_of = WaitEvents(LISTED, RULES, lambda name: name.removeprefix("wait/"))
 
 
@@ -63,3 +74,42 @@ def is_counted(name: str) -> bool:
 def counts_waits(name: str) -> bool:
     """Whether each count of this instrument is a wait. A call into the kernel always is; taking a lock may not be."""
     return name.startswith("wait/io/file/")
+
+
+DECIDING = (
+    "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "innodb_flush_method", "log_bin", "sync_binlog",
+)  # fmt: skip
+
+
+_DEFAULTS = {
+    "innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "ON", "innodb_flush_method": "", "log_bin": "OFF",
+    "sync_binlog": "0",
+}  # fmt: skip
+
+
+def judge(settings: Mapping[str, str], version: str = "") -> Durability:
+    """Judges `settings` as the server shows them. A setting that is not shown has its default."""
+    decide = tuple(_deciding({**_DEFAULTS, **settings}))
+    return Durability(
+        engine="MySQL" if version and "MariaDB" not in version else "MariaDB",
+        settings=decide,
+        whole_pages=all(setting.loses != "pages not written twice" for setting in decide),
+    )
+
+
+def _deciding(settings: Mapping[str, str]) -> Iterator[Deciding]:
+    name, value = "innodb_flush_log_at_trx_commit", settings["innodb_flush_log_at_trx_commit"]
+    # 2 writes the log at each commit, but syncs it only once a second.
+    yield Deciding(name=name, value=value, loses="last second of commits" if value in ("0", "2") else None)
+    name, value = "innodb_doublewrite", settings["innodb_doublewrite"]
+    off = value.lower() in ("off", "false", "0", "detect_only")
+    yield Deciding(name=name, value=value, loses="pages not written twice" if off else None)
+    if (value := settings["innodb_flush_method"]).lower() == "nosync":
+        yield Deciding(name="innodb_flush_method", value=value, loses="everything")
+    # Crash recovery uses the binary log if there is one, so commits are only as safe as that log.
+    if settings["log_bin"].lower() in ("on", "1"):
+        value = settings["sync_binlog"]
+        yield Deciding(name="sync_binlog", value=value, loses=None if value == "1" else "commits not in the binary log")
+
+
+KNOWN = Known(judge)

@@ -8,17 +8,19 @@ all tables or indexes, lies in that volume's own tablespace.
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from typing import LiteralString
 
 from psycopg import sql
 
-from storagelab.engines.postgres.checkpoints import checkpoint_count
-from storagelab.engines.postgres.connecting import Connection
+from storagelab.engines.postgres.connect import GENERATOR_NAME, Connection, Reaching, value
 from storagelab.engines.postgres.layout import Layout, Relation, relations_like
-from storagelab.engines.postgres.reaching import Reaching, find, generator_sessions
-from storagelab.errors import RunFailed
+from storagelab.engines.postgres.server import OLDEST_MAJOR, system_folders
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import pgbench
 from storagelab.loads.generator import Clients
 from storagelab.loads.pgbench import log_in_by_pgbench
@@ -29,6 +31,7 @@ from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.objects import TEMPORARY, Kind, Object
 from storagelab.servers.objects import changed_files, check_files, refuse_misfits
+from storagelab.servers.programs import version_output
 from storagelab.servers.steps import check_same
 from storagelab.volumes.folders import Folders
 
@@ -39,13 +42,19 @@ LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
 LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s) AND c.relname = %s AND c.relkind IN ('r', 'p')
 GROUP BY c.oid, c.relkind"""
+
+
 _TABLES = """
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND n.nspname ~ %s ORDER BY c.oid"""
+
+
 _INDEXES = """
 SELECT c.relname, concat(i.indisprimary, i.indisunique, substring(pg_get_indexdef(c.oid) FROM ' USING .*$'))
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid = %s::regclass ORDER BY c.oid"""
+
+
 _SEQUENCES = """
 SELECT attname, pg_get_serial_sequence(attrelid::regclass::text, attname) FROM pg_attribute
 WHERE attrelid = %s::regclass AND attnum > 0
@@ -333,3 +342,72 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         ).fetchone()
         got = str(row[0]) if row else "absent"
         yield check_same("place of temporary files", str(self._folder_on(volume)), got, "pg_tablespace_location")
+
+
+# --- clients ---------------------------------------------------------------------------------------------------------
+#
+# PostgreSQL's own client programs: finds them, and runs them so that they reach only the server under test.
+PACKAGES = {"pgbench": "postgresql-contrib", "psql": "postgresql-client", "pg_restore": "postgresql-client"}
+"""The package with each program, by Debian's names, if it does not come with the server's programs."""
+
+
+def find(name: str, beside: Path | None) -> Path:
+    """A client program: the one beside the server's own programs, else the system's newest, else the one on the
+    PATH.
+
+    Raises PreflightError that names its package if there is none, or if it is too old.
+    """
+    folders = [*([beside] if beside is not None else []), *system_folders()]
+    places = [folder / name for folder in folders]
+    on_path = shutil.which(name)
+    found = next((place for place in [*places, *([Path(on_path)] if on_path else [])] if place.is_file()), None)
+    if found is None:
+        raise PreflightError(
+            f"{name} is not on this machine",
+            key="workload.kind",
+            hint=f"install the package {PACKAGES[name]} (of Debian; elsewhere PostgreSQL's contrib or client programs)",
+        )
+    version = version_of(found)
+    if int(version.split(".")[0]) < OLDEST_MAJOR:
+        raise PreflightError(
+            f"{found} is of PostgreSQL {version}, which is too old",
+            key="workload.kind",
+            hint=f"install {PACKAGES[name]} of PostgreSQL {OLDEST_MAJOR} or later",
+        )
+    return found
+
+
+@cache
+def version_of(program: Path) -> str:
+    """The version that a client program reports: "18.4"."""
+    output = version_output(program)
+    found = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+)?)", output)
+    if found is None:
+        raise PreflightError(f"{program} is not PostgreSQL's: it says {output.strip()!r}", key="workload.kind")
+    return found[1]
+
+
+def version_text(name: str, beside: Path | None) -> str:
+    """The program and its version, for a plan. Raises PreflightError if it is not there."""
+    return f"{name} {version_of(find(name, beside))}"
+
+
+def generator_sessions(connection: Connection) -> list[int]:
+    """The process ids of a generator's sessions."""
+    rows = connection.execute(
+        "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid() "
+        "AND usename = current_user ORDER BY pid", [GENERATOR_NAME]
+    ).fetchall()  # fmt: skip
+    return [pid for (pid,) in rows]
+
+
+_BEGUN: Mapping[int, LiteralString] = {
+    14: "SELECT checkpoints_timed + checkpoints_req FROM pg_stat_bgwriter",
+    17: "SELECT num_timed + num_requested FROM pg_stat_checkpointer",
+}
+
+
+def checkpoint_count(connection: Connection) -> Callable[[], int]:
+    """A function that asks how many checkpoints the server has begun."""
+    statement = _BEGUN[max(version for version in _BEGUN if version <= connection.info.server_version // 10_000)]
+    return lambda: int(value(connection, statement))

@@ -1,4 +1,4 @@
-"""A running PostgreSQL, as a capture sees it: its tables and indexes, their files, its processes, and its counters."""
+"""A running PostgreSQL that is only looked at: as a start for a spec, and for a capture."""
 
 from __future__ import annotations
 
@@ -22,13 +22,75 @@ from storagelab.capture.server import (
     Thing,
     label_of,
 )
-from storagelab.engines.postgres import connecting
+from storagelab.engines.postgres.connect import Connection, connect, value, words_of
+from storagelab.engines.postgres.preflight import read_facts
 from storagelab.errors import PreflightError
 from storagelab.machine.disks import read_text
 from storagelab.model.config import TargetConfig
-from storagelab.servers.attached import key_of
+from storagelab.model.values import Scalar
+from storagelab.servers.attached import key_of, quoting
+from storagelab.servers.found import Found, volume_name
+
+_OF_STORAGE = [
+    "bgwriter_delay", "bgwriter_lru_maxpages", "checkpoint_completion_target", "checkpoint_timeout", "commit_delay",
+    "effective_cache_size", "effective_io_concurrency", "fsync", "full_page_writes", "huge_pages", "io_combine_limit",
+    "io_max_combine_limit", "io_max_concurrency", "io_method", "io_workers", "maintenance_io_concurrency",
+    "maintenance_work_mem", "max_wal_size", "min_wal_size", "random_page_cost", "shared_buffers", "synchronous_commit",
+    "temp_buffers", "wal_buffers", "wal_compression", "wal_init_zero", "wal_recycle", "wal_sync_method",
+    "wal_writer_delay", "wal_writer_flush_after", "work_mem",
+]  # fmt: skip
+
+
+def found(target: TargetConfig) -> Found:
+    """What the server shows. Raises PreflightError if it can't be reached."""
+    with connect(target) as connection, quoting(target, psycopg.Error, words_of):
+        facts = read_facts(connection)
+        rows = connection.execute(
+            "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY(%s)"
+            " AND source NOT IN ('default', 'override', 'client', 'session') ORDER BY name",
+            [_OF_STORAGE],
+        ).fetchall()
+        spaces = connection.execute(
+            "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace"
+            " WHERE pg_tablespace_location(oid) <> '' AND NOT starts_with(spcname, 'storagelab_') ORDER BY spcname"
+        ).fetchall()
+        data_bytes = int(value(connection, "SELECT sum(pg_database_size(oid))::bigint FROM pg_database"))
+        data = _data_directory(connection)
+    places = {} if data is None else {"data": data, "log": Path(os.path.realpath(data / "pg_wal"))}
+    return Found(
+        title=f"PostgreSQL {facts.version}",
+        settings={name: _value(text) for name, text in rows},
+        places={**places, **{volume_name(name): Path(location) for name, location in spaces}},
+        here=facts.on_this_machine,
+        data_bytes=data_bytes,
+        bin_dir=_programs(data) if facts.on_this_machine else None,
+    )
+
+
+def _data_directory(connection: Connection) -> Path | None:
+    """The server's data folder; None if this login may not know it."""
+    try:
+        return Path(value(connection, "SELECT current_setting('data_directory')"))
+    except psycopg.errors.InsufficientPrivilege:
+        return None
+
+
+def _value(text: str) -> Scalar:
+    return {"on": True, "off": False}.get(text, text)
+
+
+def _programs(data: Path | None) -> Path | None:
+    """The folder of the server's programs, by the process that its data folder names."""
+    try:
+        pid = (data / "postmaster.pid").read_text("utf-8").split()[0] if data is not None else ""
+        return Path(f"/proc/{int(pid)}/exe").readlink().parent
+    except (OSError, ValueError, IndexError):
+        return None
+
 
 _ROLE = "pg_monitor"
+
+
 _OBJECTS = """
     SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, pg_relation_filepath(c.oid),
            (SELECT o.oid::int8 FROM pg_class o
@@ -39,18 +101,32 @@ _OBJECTS = """
     WHERE c.relkind IN ('r', 'i', 'm', 't', 'S') AND pg_relation_filenode(c.oid) IS NOT NULL
     ORDER BY n.nspname = 'pg_toast'
 """
+
+
 _FILE = re.compile(r"(?P<node>t?[0-9]+(?:_[0-9]+)?)(?P<fork>_fsm|_vm|_init)?(?:\.(?P<part>[0-9]+))?")
+
+
 _PART_BYTES = 1 << 30
 """PostgreSQL cuts files into parts of this size."""
+
+
 _TABLESPACE = re.compile(r"pg_tblspc/[0-9]+/[^/]+/")
+
+
 _OWN_FOLDERS = ("data", LOG, TEMPORARY)
+
+
 _KINDS = {"r": "table", "m": "table", "S": "other", "i": "index", "t": "toast"}
+
+
 _BY = {
     "checkpointer": "checkpoint", "background writer": "background", "walwriter": "log", "walsender": "background",
     "autovacuum": "background", "archiver": "background", "startup": "background", "logical replication": "background",
     "io worker": "session",
 }  # fmt: skip
 """What a process does, by how its title begins; any other is a session. I/O workers read what sessions ask for."""
+
+
 _WORKING = """
     SELECT count(*) FROM pg_stat_activity
     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
@@ -67,8 +143,8 @@ class WatchedPostgres:
     def __init__(self, target: TargetConfig) -> None:
         """Raises PreflightError if the server can't be reached, or if the login may not read its counters."""
         self._target, self._own = target, 0
-        self._connection = connecting.connect(target)
-        facts = connecting.read_facts(self._connection)
+        self._connection = connect(target)
+        facts = read_facts(self._connection)
         self.version, self._major = facts.version, facts.major
         if not (facts.superuser or self._rows("SELECT pg_has_role('pg_monitor', 'USAGE')")[0][0]):
             self.close()
@@ -112,14 +188,14 @@ class WatchedPostgres:
             return self._connection.execute(statement).fetchall()
         except psycopg.errors.InsufficientPrivilege as error:
             raise PreflightError(
-                f"the login may not read what the server shows: {connecting.words_of(error)}",
+                f"the login may not read what the server shows: {words_of(error)}",
                 key=key_of(self._target),
                 hint=f"as an administrator: GRANT {_ROLE} TO ..., or GRANT SELECT ON what it may not read TO ...",
             ) from error
         except psycopg.OperationalError as error:
             if not self._connection.broken:
                 raise
-            raise ServerGone(f"the server is gone: {connecting.words_of(error)}") from error
+            raise ServerGone(f"the server is gone: {words_of(error)}") from error
 
     # --- objects and files -------------------------------------------------------------------------------------------
 

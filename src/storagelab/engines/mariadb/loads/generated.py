@@ -15,10 +15,8 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from storagelab.engines.mariadb.connecting import Connection, ask, close, identifier
+from storagelab.engines.mariadb.connect import Connection, Reaching, ask, close, identifier
 from storagelab.engines.mariadb.layout import DataFile, Layout, execute, quoted
-from storagelab.engines.mariadb.reaching import WHERE, Reaching
-from storagelab.engines.mariadb.redo_log import log_room
 from storagelab.errors import DataRefused, RunFailed
 from storagelab.loads.generator import Clients
 from storagelab.loads.running import Generator
@@ -38,8 +36,14 @@ _PRIMARY_KEY = """
 SELECT k.column_name, c.data_type FROM information_schema.key_column_usage k
 JOIN information_schema.columns c USING (table_schema, table_name, column_name)
 WHERE k.table_schema = %s AND k.table_name = %s AND k.constraint_name = 'PRIMARY' ORDER BY k.ordinal_position"""
+
+
 _CATALOGUE = "information_schema.innodb_sys_tablespaces"
+
+
 _INDEXES = "SELECT DISTINCT index_name, table_name FROM information_schema.statistics WHERE table_schema = %s"
+
+
 _TABLES = """
 SELECT table_name FROM information_schema.tables
 WHERE table_schema = %s AND table_type = 'BASE TABLE' AND engine = 'InnoDB' ORDER BY table_name"""
@@ -221,12 +225,17 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
 # --- moves a filled table of MariaDB to another folder ----------------------------------------------------------------
 #
 # InnoDB takes DATA DIRECTORY only from CREATE TABLE, so the table is made again there, and its rows are copied.
-
 _FOREIGN_KEY = re.compile(r",\n\s*(CONSTRAINT `(?:[^`]|``)*` FOREIGN KEY [^\n]*?)(?=,?\n)")
+
+
 _BEGINNING = re.compile(r"CREATE TABLE `(?:[^`]|``)*`")
+
+
 _TRIGGERS = (
     "SELECT count(*) FROM information_schema.triggers WHERE event_object_schema = %s AND event_object_table = %s"
 )
+
+
 _COLUMNS = """
 SELECT column_name FROM information_schema.columns
 WHERE table_schema = %s AND table_name = %s AND coalesce(generation_expression, '') = '' ORDER BY ordinal_position"""
@@ -267,3 +276,19 @@ def _as_it_is(connection: Connection) -> Iterator[None]:
         yield
     finally:
         execute(connection, f"SET SESSION sql_mode = {quoted(str(mode))}, foreign_key_checks = {int(checks)}")
+
+
+WHERE = "SELECT DATABASE()"
+"""Asks where names without a schema lead."""
+
+
+_AGE, _MOST = "innodb_checkpoint_age", "innodb_checkpoint_max_age"
+
+
+def log_room(connection: Connection) -> tuple[int, int] | None:
+    """The bytes of log since the last checkpoint, and how many there can be; None if the server, as MySQL, doesn't
+    tell.
+    """
+    shown = ask(connection, f"SHOW GLOBAL STATUS WHERE variable_name IN ('{_AGE}', '{_MOST}')")
+    found = {str(name).lower(): int(value) for name, value in shown}
+    return (found[_AGE], found[_MOST]) if {_AGE, _MOST} <= found.keys() else None

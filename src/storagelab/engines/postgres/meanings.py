@@ -1,18 +1,20 @@
-"""What each wait event of PostgreSQL 14 to 18 means. To add one, add one line to `LISTED`.
-
-The names are the server's (documentation of pg_stat_activity; the view pg_wait_events from 17 on). 17 respelled many of
-them (`WALSync` is now `WalSync`), but types never changed, so names are compared without case.
-"""
+"""What PostgreSQL's wait events and settings mean, without its driver."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from storagelab.model.durability import Deciding, Durability, Loss
 from storagelab.watching import wait_events as v
-from storagelab.watching.wait_events import Event, WaitEvents, io
+from storagelab.watching.wait_events import Event, Known, WaitEvents, io
 
 IDLE = "Client:ClientRead"
 """The session waits for its client: it has not begun, or it has finished."""
+
+
 BARRIER = "Lock:advisory"
 """Workers wait for an advisory lock until all of them are ready."""
+
 
 LISTED = {
     # Reading pages. In 18 an I/O worker or io_uring may do the read: then the session waits for its completion.
@@ -60,6 +62,8 @@ LISTED = {
     "IPC:MessageQueueReceive": Event(v.PARALLELISM, "parallel workers"),
     "IPC:MessageQueueSend": Event(v.PARALLELISM, "parallel workers"),
 }
+
+
 RULES = {
     "^io:.*(read|prefetch)$": io(v.OTHER_READ, "a file of the server"),
     "^io:": io(v.OTHER_WRITE, "a file of the server"),
@@ -68,4 +72,29 @@ RULES = {
     "^bufferpin:": Event(v.PAGE_LATCH, "a page that others still use"),
     "^client:": Event(v.NETWORK, "the client"),
 }
+
+
 event_of = WaitEvents(LISTED, RULES, str.casefold)
+
+
+_LOSE: dict[str, Loss] = {
+    "fsync": "everything", "synchronous_commit": "last commits", "full_page_writes": "pages not in the log",
+}  # fmt: skip
+"""What is lost if the setting is off."""
+
+
+DECIDING = tuple(_LOSE)
+
+
+def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
+    """Judges `settings` as the server shows them. The deciding ones are on by default."""
+    values = {name: settings.get(name, "on") for name in DECIDING}
+    lose = {name: _LOSE[name] for name, value in values.items() if value.lower() in ("off", "false", "no", "0")}
+    return Durability(
+        engine="PostgreSQL",
+        settings=tuple(Deciding(name=name, value=value, loses=lose.get(name)) for name, value in values.items()),
+        whole_pages="full_page_writes" not in lose,
+    )
+
+
+KNOWN = Known(judge)
