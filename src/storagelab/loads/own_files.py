@@ -35,6 +35,40 @@ class Source(NamedTuple):
 # The user's own scripts: reads them, and refuses those that contain a password.
 
 
+def commands(script: str, token: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    """Each command of a script for pgbench, with the line on which it begins, from 1: a line with a backslash at its
+    beginning, or a statement without its comments. `token` finds what a statement is made of: its group `note` is a
+    comment, `end` a semicolon.
+    """
+    statements, first = "", 1
+    for number, line in enumerate([*script.splitlines(keepends=True), "\\"], 1):
+        if not line.lstrip().startswith("\\"):
+            statements += line
+            continue
+        for offset, statement in _statements(statements, token):
+            yield first + offset, statement
+        if line != "\\":
+            yield number, line
+        statements, first = "", number + 1
+
+
+def _statements(text: str, token: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    """Each statement, after the number of lines before it."""
+    statement, offset = "", 0
+    for found in token.finditer(text):
+        if found["end"] is not None:
+            if statement.strip():
+                yield offset, statement.strip()
+            statement = ""
+        elif found["note"] is not None:
+            statement += " "
+        else:
+            offset = offset if statement.strip() else text.count("\n", 0, found.start())
+            statement += found[0]
+    if statement.strip():
+        yield offset, statement.strip()
+
+
 _LONGEST_SCRIPT_BYTES = 2**20
 _MOST_BESIDE = 50
 _HEAD_BYTES = 2**20

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from storagelab.errors import RunFailed
 from storagelab.loads.generator import Clients, Program
-from storagelab.loads.own_files import Source
+from storagelab.loads.own_files import Source, commands
 from storagelab.loads.transactions import LOG_PREFIX, read_log
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.loads.sql import Sql
@@ -121,37 +121,17 @@ def words(output: str, sources: Sequence[Source]) -> str:
     return f"{source.script.name}, line {line}: {rest}"
 
 
-_TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|\$(\w*)\$.*?\$\1\$|/\*.*?\*/|;|[^\s'\";$/-]+|\S", re.DOTALL)
+_TOKEN = re.compile(
+    r"'(?:[^']|'')*'|\"[^\"]*\"|(?P<note>--[^\n]*|/\*.*?\*/)|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|(?P<end>;)|"
+    r"[^\s'\";$/-]+|\S",
+    re.DOTALL,
+)
 
 
 def line_of(script: str, command: int) -> int:
     """The line on which a command begins. Commands are counted from 0 as pgbench does, lines from 1."""
-    begins = list(_beginnings(script))
+    begins = [line for line, _ in commands(script, _TOKEN)]
     return begins[min(command, len(begins) - 1)] if begins else 1
-
-
-def _beginnings(script: str) -> Iterator[int]:
-    """The line of each command. A command with a backslash takes one line; a semicolon ends any other."""
-    first, statements = 1, ""
-    for number, line in enumerate([*script.splitlines(keepends=True), "\\"], 1):
-        if not line.lstrip().startswith("\\"):
-            statements += line
-            continue
-        yield from (first + offset for offset in _statements(statements))
-        if line != "\\":
-            yield number
-        first, statements = number + 1, ""
-
-
-def _statements(text: str) -> Iterator[int]:
-    """The number of lines before each statement."""
-    within = False
-    for token in _TOKEN.finditer(text):
-        if token[0].startswith(("--", "/*")):
-            continue
-        if token[0] != ";" and not within:
-            yield text.count("\n", 0, token.start())
-        within = token[0] != ";"
 
 
 # --- its run ---------------------------------------------------------------------------------------------------------

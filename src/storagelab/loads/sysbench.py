@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads.generator import FATAL, Clients, Program
-from storagelab.loads.own_files import Source
+from storagelab.loads.own_files import Source, commands
 from storagelab.loads.transactions import Transactions, in_lua, read_log
 from storagelab.machine.descriptors import read_file
 from storagelab.model.latency import Latency, latency_of
@@ -139,12 +139,6 @@ def on_tables(server: Sequence[str], load: Sysbench) -> list[str]:
     return [script, *server, f"--tables={load.tables}", f"--table-size={load.table_size}", *own]
 
 
-def with_log(script: Sequence[str]) -> tuple[list[str], str]:
-    """The same script and options with a log of its transactions, and the text of LOGGED."""
-    name, *options = script
-    return [f"./{LOGGED}", *options], in_lua(Path(name).stem)
-
-
 def command(script: Sequence[str], load: GeneratedLoad, *, seed: int) -> list[str]:
     """The command of a run of this script with its options."""
     if load.transactions_per_connection is None:
@@ -172,17 +166,6 @@ def beginning_with(statement: str, command: Sequence[str]) -> tuple[list[str], d
     escaped = "".join(f"\\{byte:03d}" for byte in statement.encode())  # whatever it holds, to Lua it is one text
     text = _BEGINNING.replace("STATEMENT", escaped).replace("MODULE", Path(script).stem)
     return [program, f"./{BEGINNING}", *options], {BEGINNING: text.encode()}
-
-
-def asking(server: Sequence[str], statement: str) -> tuple[list[str], dict[str, bytes]]:
-    """The command that asks the server for one value, and the file that it needs."""
-    return [find(), f"./{ASKING}", *server, "ask"], {ASKING: _ASKING.replace("STATEMENT", statement).encode()}
-
-
-def answer(output: str) -> str:
-    """What the server answered; "" for NULL."""
-    found = output.rpartition("answer: ")[2].strip()
-    return "" if found == "nil" else found
 
 
 def failed(output: CompletedProcess[str]) -> bool:
@@ -284,13 +267,13 @@ def written(sources: Sequence[Source]) -> Written:
     lines: list[tuple[str, tuple[str, int] | None]] = [(line, None) for line in _BEGIN.splitlines()]
     for number, source in enumerate(sources, 1):
         lines.append((f"transactions[{number}] = {{weight = {source.script.weight}, run = function()", None))
-        commands = list(_commands(source, f"workload.transactions[{number}].file"))
-        if not any(line.startswith("con:") for line, _ in commands):
+        in_lines = list(_commands(source, f"workload.transactions[{number}].file"))
+        if not any(line.startswith("con:") for line, _ in in_lines):
             raise PreflightError(
                 f"{source.script.name} holds no statement", key=f"workload.transactions[{number}].file",
                 hint="write the statements of one transaction into it",
             )  # fmt: skip
-        lines += [(f"  {line}", (source.script.name, at)) for line, at in commands]
+        lines += [(f"  {line}", (source.script.name, at)) for line, at in in_lines]
         lines.append(("end}", None))
     lines.append((f"local total = {sum(source.script.weight for source in sources)}", None))
     lines += [(line, None) for line in _PICK.splitlines()]
@@ -299,19 +282,15 @@ def written(sources: Sequence[Source]) -> Written:
 
 def _commands(source: Source, key: str) -> Iterator[tuple[str, int]]:
     """Each command in one line of Lua, with the number of the line on which it begins in the file."""
-    known, statements, first = set[str](), "", 1
-    for number, line in enumerate([*source.text.splitlines(keepends=True), "\\"], 1):
-        if not line.lstrip().startswith("\\"):
-            statements += line
-            continue
-        for statement, offset in _statements(statements):
-            yield f"con:query({_in_lua(statement, known)})", first + offset
-        if line != "\\":
-            name, value = _drawn(line, f"{source.script.name}, line {number}", key)
+    known = set[str]()
+    for number, command in commands(source.text, _TOKEN):
+        if command.lstrip().startswith("\\"):
+            name, value = _drawn(command, f"{source.script.name}, line {number}", key)
             # Variables are in one table: Lua allows no more than 200 local ones.
             yield f"{'' if known else 'local v = {}; '}v.{name} = {value}", number
             known.add(name)
-        statements, first = "", number + 1
+        else:
+            yield f"con:query({_in_lua(command, known)})", number
 
 
 def _drawn(line: str, where: str, key: str) -> tuple[str, str]:
@@ -330,24 +309,6 @@ def _drawn(line: str, where: str, key: str) -> tuple[str, str]:
             hint="write the smaller number first; both below 2^53",
         )  # fmt: skip
     return found["name"], f"random({least}, {most})"
-
-
-def _statements(text: str) -> Iterator[tuple[str, int]]:
-    """Each statement without its comments, and the number of lines before it."""
-    statement, offset = "", 0
-    for token in _TOKEN.finditer(text):
-        if token["note"] is not None:
-            statement += " "
-        elif token["end"] is not None:
-            if statement.strip():
-                yield statement.strip(), offset
-            statement = ""
-        else:
-            if not statement.strip():
-                offset = text.count("\n", 0, token.start())
-            statement += token[0]
-    if statement.strip():
-        yield statement.strip(), offset
 
 
 def _in_lua(statement: str, known: set[str]) -> str:
@@ -375,18 +336,19 @@ def by_sysbench(clients: Clients, load: Sysbench, scripts: Sequence[Source], see
 
 
 def ask_by_sysbench(clients: Clients, statement: str) -> str:
-    """The server's answer to a session of sysbench. Raises RunFailed with its words if it can't log in."""
-    output = clients.in_folder(*asking(clients.options["sysbench"], statement))
+    """The server's answer to a session of sysbench; "" for NULL. Raises RunFailed with its words if it can't log in."""
+    command = [find(), f"./{ASKING}", *clients.options["sysbench"], "ask"]
+    output = clients.in_folder(command, {ASKING: _ASKING.replace("STATEMENT", statement).encode()})
     if failed(output):
         raise RunFailed(f"sysbench can't log in: {words(output.stdout + output.stderr, ASKING)}")
-    return answer(output.stdout)
+    found = output.stdout.rpartition("answer: ")[2].strip()
+    return "" if found == "nil" else found
 
 
 def own_transactions_by_sysbench(clients: Clients, load: Sql, transactions: Sequence[Source], seed: int) -> Program:
     """sysbench with the user's transactions, written in Lua."""
-    script = written(transactions)
-    inputs = {OWN_SCRIPT: script.text.encode()}
-    return _sysbench(clients, load, [f"./{OWN_SCRIPT}", *clients.options["sysbench"]], inputs, script.words, seed)
+    script, command = written(transactions), [f"./{OWN_SCRIPT}", *clients.options["sysbench"]]
+    return _sysbench(clients, load, command, {OWN_SCRIPT: script.text.encode()}, script.words, seed)
 
 
 def _sysbench(
@@ -397,16 +359,15 @@ def _sysbench(
     words: Callable[[str], str],
     seed: int,
 ) -> Program:
-    logged, text = with_log(script)
-
     def read(folder: Path) -> Reported:
         said = read_file(folder / "said").decode(errors="replace")
         return read_report(said, load.longest_warm_up_s, read_log(folder))
 
-    beginning, more = beginning_with(clients.first, command(logged, load, seed=seed))
+    name, *options = script
+    beginning, more = beginning_with(clients.first, command([f"./{LOGGED}", *options], load, seed=seed))
     return Program(
         title="sysbench", command=lambda _folder, _longest_s: beginning, read=read, words=words, stop=signal.SIGTERM,
-        environment=clients.environment, inputs={**inputs, LOGGED: text.encode(), **more},
+        environment=clients.environment, inputs={**inputs, LOGGED: in_lua(Path(name).stem).encode(), **more},
         says_it_counts=counts(load), owner=clients.owner, in_child=clients.in_child,
     )  # fmt: skip
 

@@ -23,12 +23,9 @@ def difference(before: Counters, after: Counters) -> Counters:
     """What was counted between two readings; counters that did not change are left out."""
     changed: Counters = {}
     for group, counters in after.items():
-        earlier = before.get(group, {})
-        moved = {name: value - earlier.get(name, 0.0) for name, value in counters.items()}
-        moved = {name: value for name, value in moved.items() if value}
-        if moved:
-            changed[group] = moved
-    return changed
+        then = before.get(group, {})
+        changed[group] = {name: by for name, value in counters.items() if (by := value - then.get(name, 0.0))}
+    return {group: counters for group, counters in changed.items() if counters}
 
 
 def counting(read: Callable[[], Counters]) -> Callable[[], Counters]:
@@ -83,11 +80,8 @@ class MachineCounters:
             return []
         held_s, share = found[worst]
         got = f"{HELD_BACK[worst]} held back for {held_s:.1f} s of CPU time, {100 * share:.0f} % of {elapsed_s:.1f} s"
-        return [
-            Check(
-                name=THROTTLED, asked="nobody held back", got=got, ok=False, read_from="cpu.stat of the control groups"
-            )
-        ]
+        read_from = "cpu.stat of the control groups"
+        return [Check(name=THROTTLED, asked="nobody held back", got=got, ok=False, read_from=read_from)]
 
 
 # --- clocks ----------------------------------------------------------------------------------------------------------
@@ -184,9 +178,8 @@ class Clocks:
         return unsure_s + TOLERANCE_S + TOLERANCE_SHARE * self._passed_s
 
     def _check_agreement(self, loops: Sequence[Loop]) -> list[Check]:
-        begun, ended, step_s = self._begun, self._ended, self._step_s
-        early_s = begun.server_s - min(moment_s for loop in loops for moment_s in (loop.started_s, loop.finished_s))
-        late_s = max(moment_s for loop in loops for moment_s in (loop.started_s, loop.finished_s)) - ended.server_s
+        step_s, moments_s = self._step_s, [at_s for loop in loops for at_s in (loop.started_s, loop.finished_s)]
+        early_s, late_s = self._begun.server_s - min(moments_s), max(moments_s) - self._ended.server_s
         if abs(step_s) > self._tolerance_s:
             way = "forward" if step_s > 0 else "back"
             got = f"{step_s + self._passed_s:.2f} s: it was set {way} by {abs(step_s):.2f} s in the run"
@@ -205,11 +198,6 @@ class Clocks:
 
     def _check_suspension(self) -> list[Check]:
         suspended_s = self._ended.answered_s - self._begun.answered_s - (self._ended.running_s - self._begun.running_s)
-        if suspended_s < _SUSPENDED_S:
-            return []
-        return [
-            Check(
-                name=AWAKE, asked="awake during the whole run", got=f"suspended for {suspended_s:.1f} s of it",
-                ok=False, read_from="the kernel's clocks",
-            )
-        ]  # fmt: skip
+        got, read_from = f"suspended for {suspended_s:.1f} s of it", "the kernel's clocks"
+        check = Check(name=AWAKE, asked="awake during the whole run", got=got, ok=False, read_from=read_from)
+        return [] if suspended_s < _SUSPENDED_S else [check]

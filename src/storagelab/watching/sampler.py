@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from storagelab.machine.host import usable_cpus
-from storagelab.machine.procfs import GONE, SchedStat, Switches, TaskView
+from storagelab.machine.procfs import GONE, Switches, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
 from storagelab.model.waits import NS, CountedWaits, EventTicks, SampledWaits
@@ -30,7 +30,7 @@ class Totals(NamedTuple):
     switches: Switches
 
 
-_Reading = tuple[SchedStat, Switches]
+_Reading = tuple[int, int, int, int]
 
 
 class Accounts:
@@ -72,23 +72,25 @@ class Accounts:
         self._ended = self._read()
 
     def _read(self) -> list[_Reading | None]:
+        """Of each session its CPU time and its wait for a CPU in ns, and its switches; None if it has ended."""
         readings = ((view.sched(), view.switches()) for view in self._views.values())
-        return [None if sched is None or switches is None else (sched, switches) for sched, switches in readings]
+        return [
+            None if sched is None or switches is None
+            else (sched.cpu_ns, sched.runqueue_ns, switches.voluntary, switches.involuntary)
+            for sched, switches in readings
+        ]  # fmt: skip
 
     def totals(self) -> Totals | None:
         """The totals of all sessions together; None, with the reason noted, if those of one session are missing."""
         if not self._views:
             return None
-        cpu_ns = runqueue_ns = voluntary = involuntary = 0
+        total = [0, 0, 0, 0]
         for began, ended in zip(self._began or [None], self._ended, strict=False):
             if began is None or ended is None:
                 self.reason = "a session ended before its totals could be read from the kernel"
                 return None
-            cpu_ns += ended[0].cpu_ns - began[0].cpu_ns
-            runqueue_ns += ended[0].runqueue_ns - began[0].runqueue_ns
-            voluntary += ended[1].voluntary - began[1].voluntary
-            involuntary += ended[1].involuntary - began[1].involuntary
-        self.reason = ""
+            total = [so_far + now - then for so_far, now, then in zip(total, ended, began, strict=True)]
+        self.reason, (cpu_ns, runqueue_ns, voluntary, involuntary) = "", total
         return Totals(cpu_ns * NS, runqueue_ns * NS, Switches(voluntary, involuntary))
 
     def close(self) -> None:
@@ -250,7 +252,9 @@ class SessionSampler(Watch, ABC):
         self.passes = 0
         self._tallies = Tallies()
         self._rows_done: dict[int, int] = {}
-        looks = Looks(self._take_series, self._look_or_rest, self._last_look)
+        looks = Looks(
+            self._take_series, lambda: self._take_series() if self.pace.resting else self._tick(), self._last_look
+        )
         super().__init__(self.pace, looks, words, self.accounts.own_cpu_s)
 
     @abstractmethod
@@ -262,12 +266,6 @@ class SessionSampler(Watch, ABC):
         self.accounts.begin()
 
     # All methods from here to `progress` run in the sampler's thread.
-
-    def _look_or_rest(self) -> None:
-        if self.pace.resting:
-            self._take_series()
-        else:
-            self._tick()
 
     @abstractmethod
     def _tick(self) -> None:

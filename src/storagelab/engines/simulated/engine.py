@@ -115,9 +115,8 @@ class SimulatedBlock:
             head, _, rest = self._state.read().partition(b"\n")
             header = json.loads(head)
             lengths = [int(length) for length in header["bytes"]]
-            if min(lengths, default=0) < 0 or sum(lengths) != len(rest):
-                return None
-            if header["identity"] != self._histories.until(int(header["runs_done"])):
+            is_whole = min(lengths, default=0) >= 0 and sum(lengths) == len(rest)
+            if not is_whole or header["identity"] != self._histories.until(int(header["runs_done"])):
                 return None
             ends = [sum(lengths[:number]) for number in range(len(lengths) + 1)]
             drives = [rest[a:b] for a, b in itertools.pairwise(ends)]
@@ -209,30 +208,19 @@ def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
     for name, drive in drives.items():
         if name in config.drives and config.drives[name].count > 1:
             drive["count"] = config.drives[name].count
+    scale = config.target.world_scale
+    if (server := config.server) is None or config.target.raw_io:
+        facts = {"engine": "raw I/O on simulated drives", "scale": scale, "prepared": content.get("prepared", "filled")}
+    else:
+        facts = {
+            "engine": "simulated server", "cores": server.cores, "memory_bytes": server.memory_bytes, "scale": scale,
+            "switches": switches_set(server), "costs": server.costs,
+        }  # fmt: skip
     return {
         "storagelab": {"version": __version__},
-        "server": {
-            "engine": "raw I/O on simulated drives",
-            "scale": config.target.world_scale,
-            "prepared": content.get("prepared", "filled"),
-        }
-        if config.target.raw_io
-        else _server(config),
+        "server": facts,
         "drives": drives,
         "volumes": {name: _volume(volume, config.volumes[name]) for name, volume in content["volumes"].items()},
-    }
-
-
-def _server(config: Config) -> dict[str, object]:
-    server = config.server
-    assert server is not None
-    return {
-        "engine": "simulated server",
-        "cores": server.cores,
-        "memory_bytes": server.memory_bytes,
-        "scale": config.target.world_scale,
-        "switches": switches_set(server),
-        "costs": server.costs,
     }
 
 
@@ -258,23 +246,15 @@ _HISTORIES = {
 
 
 def _drive(drive: Mapping[str, Any]) -> dict[str, object]:
-    profile = drive["profile"]
-    if profile["kind"] == "disk":
-        return {
-            "title": profile["title"],
-            "profile": profile["name"],
-            "usable_bytes": profile["platters"]["usable_bytes"]["value"],
-            "sector_bytes": profile["platters"]["sector_bytes"]["value"],
-            "order": drive["order"] or profile["electronics"]["order"]["value"],
-        }
+    profile, is_disk = drive["profile"], drive["profile"]["kind"] == "disk"
+    named = {"title": profile["title"], "profile": profile["name"]}
     if profile["kind"] != "flash":
-        host = profile["host"]
-        sizes = {name: host[name]["value"] for name in ("usable_bytes", "sector_bytes")}
-        return {"title": profile["title"], "profile": profile["name"], **sizes}
+        sizes = profile["platters" if is_disk else "host"]
+        order = {"order": drive["order"] or profile["electronics"]["order"]["value"]} if is_disk else {}
+        return {**named, **{name: sizes[name]["value"] for name in ("usable_bytes", "sector_bytes")}, **order}
     history = {"history": _HISTORIES[drive["history"]]} if "history" in drive else {}
     return {
-        "title": profile["title"],
-        "profile": profile["name"],
+        **named,
         "format": f"{drive['format']}, by the operating system alone" if history else drive["format"],
         **history,
         "usable_bytes": profile["formats"][drive["format"]]["value"],

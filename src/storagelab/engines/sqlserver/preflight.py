@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -12,19 +13,20 @@ from storagelab.engines.sqlserver.connect import (
     check_connections,
     check_rights,
     connect,
+    identifier,
     read_facts,
     read_state,
     text,
     words_of,
 )
-from storagelab.engines.sqlserver.layout import TABLE_OBJECT, Layout, check_nothing_in_the_way, is_windows_path
+from storagelab.engines.sqlserver.layout import TABLE_OBJECT, Layout, is_windows_path
 from storagelab.engines.sqlserver.meanings import MAJOR_2017, check_settings, latch_note
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.objects import KEY, TABLES
 from storagelab.model.plan import Plan
 from storagelab.model.target import Preflight, VolumeNeed
-from storagelab.servers.attached import key_of, quoting
+from storagelab.servers.attached import foreign, key_of, quoting
 from storagelab.servers.steps import by_server
 from storagelab.volumes import places
 from storagelab.volumes.folders import Site
@@ -196,3 +198,48 @@ def _notes(facts: ServerFacts, configs: Sequence[Config]) -> list[str]:
     if len({config.layout.data_files for config in configs}) > 1:
         notes.append(latch_note(facts.major))
     return notes
+
+
+# --- what storagelab made --------------------------------------------------------------------------------------------
+_DROP = """
+IF DB_ID({literal}) IS NOT NULL
+BEGIN
+    ALTER DATABASE {name} SET SINGLE_USER WITH ROLLBACK IMMEDIATE;
+    DROP DATABASE {name};
+END"""
+_FILES = "SELECT physical_name FROM sys.master_files WHERE database_id = DB_ID({literal})"
+_FILE_OF_OURS = re.compile(r"_(?:primary\.mdf|data_\d{4}\.ndf|log\.ldf)")
+
+
+def drop(session: Session, prefix: str, key: str) -> list[str]:
+    """Drop the database of this name if storagelab made it, even if others use it; returns what was dropped.
+
+    If others made it, raises PreflightError and drops nothing.
+    """
+    if not exists(session, prefix):
+        return []
+    check_nothing_in_the_way(session, prefix, key)
+    session.execute("USE master")
+    session.execute(_DROP.format(literal=text(prefix), name=identifier(prefix)))
+    return [f"database {prefix}"]
+
+
+def exists(session: Session, prefix: str) -> bool:
+    return session.value(f"SELECT DB_ID({text(prefix)})") is not None
+
+
+def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
+    """Refuses a database that has the name that storagelab needs, but that others made. Raises PreflightError.
+
+    storagelab's is recognised by its files: there is at least one, and all are named as `Layout` names them.
+    """
+    if not exists(session, prefix):
+        return
+    paths = [str(path) for (path,) in session.rows(_FILES.format(literal=text(prefix)))]
+    if not paths or not all(_is_ours(path, prefix) for path in paths):
+        raise foreign(f"database {prefix}", key)
+
+
+def _is_ours(path: str, prefix: str) -> bool:
+    name = re.split(r"[\\/]", path)[-1]
+    return name.startswith(prefix) and _FILE_OF_OURS.fullmatch(name.removeprefix(prefix)) is not None

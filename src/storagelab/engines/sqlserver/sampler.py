@@ -11,7 +11,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import chain
+from operator import add
 from typing import NamedTuple
 
 from storagelab.engines.sqlserver.connect import DriverError, Row, Session, integers, text, words_of
@@ -21,7 +22,7 @@ from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import PFS_PAGE, Page, Resource, WaitingTask
 from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.watching.counters import Counters
-from storagelab.watching.sampler import MOST_TASKS, RawWaitsOf, Seen, SessionSampler
+from storagelab.watching.sampler import MOST_TASKS, RawWaitsOf, SessionSampler
 
 # --- counters --------------------------------------------------------------------------------------------------------
 #
@@ -70,6 +71,7 @@ class WaitCount(NamedTuple):
 
 
 Waits = dict[str, WaitCount]
+_NONE = WaitCount(0, 0, 0)
 
 
 @dataclass
@@ -94,12 +96,8 @@ def read_server_waits(session: Session) -> Waits:
 
 def summed(*readings: Iterable[Row]) -> Waits:
     total: Waits = {}
-    for reading in readings:
-        for name, waits, wait_ms, signal_ms in reading:
-            before = total.get(name, WaitCount(0, 0, 0))
-            total[name] = WaitCount(
-                before.waits + int(waits), before.wait_ms + int(wait_ms), before.signal_ms + int(signal_ms)
-            )
+    for name, *counts in chain.from_iterable(readings):
+        total[name] = WaitCount(*map(add, total.get(name, _NONE), map(int, counts)))
     return total
 
 
@@ -108,9 +106,8 @@ def waits_between(before: Waits, after: Waits) -> Waits:
 
     A wait in progress may end while it is read, so that a difference seems negative; it then counts as 0.
     """
-    none = WaitCount(0, 0, 0)
     moved = {
-        name: WaitCount(*(max(0, now - then) for now, then in zip(count, before.get(name, none), strict=True)))
+        name: WaitCount(*(max(0, now - then) for now, then in zip(count, before.get(name, _NONE), strict=True)))
         for name, count in after.items()
     }
     return {name: count for name, count in sorted(moved.items()) if count.waits or count.wait_ms}
@@ -131,11 +128,8 @@ def server_waits_group(waits: Mapping[str, WaitCount]) -> dict[str, float]:
     """The whole server's waits as counters, `TYPE.waits`, `TYPE.wait_ms` and `TYPE.signal_ms`, without those at the
     start gate.
     """
-    group: dict[str, float] = {}
-    for name, count in waits.items():
-        if name != GATE:
-            group |= {f"{name}.{field}": float(value) for field, value in count._asdict().items()}
-    return group
+    counted = {name: count._asdict() for name, count in waits.items() if name != GATE}
+    return {f"{name}.{field}": float(value) for name, fields in counted.items() for field, value in fields.items()}
 
 
 def read_cpu_s(session: Session, sessions: list[int]) -> float:
@@ -218,8 +212,11 @@ class Decoder:
 
     def waiting_tasks(self, moment: Moment) -> list[WaitingTask]:
         """One moment. Sessions that wait for the same thing are one task; the task with most sessions comes first."""
-        doing = {task.session: task.wait_type for task in moment.tasks}
-        groups = Counter((task.wait_type, *self._resource(task), _holder(task.held_by, doing)) for task in moment.tasks)
+        doing: dict[int | None, str] = {None: "", **{task.session: task.wait_type for task in moment.tasks}}
+        groups = Counter(
+            (task.wait_type, *self._resource(task), doing.get(task.held_by, "not seen waiting"))
+            for task in moment.tasks
+        )
         return [
             WaitingTask(
                 at_s=moment.at_s, wait_type=wait_type, resource=resource, sessions=sessions, data_file=data_file,
@@ -240,12 +237,6 @@ class Decoder:
             return Resource(kind=kind_text(page, self._pages.get(page)), page=page), number or None
         named = _LOCK_WORD.match(task.resource) or _LATCH_NAME.match(task.resource)
         return Resource(kind=named[1] if named else task.resource.strip()[:60]), None
-
-
-def _holder(holder: int | None, doing: Mapping[int, str]) -> str:
-    if holder is None:
-        return ""
-    return doing.get(holder, "not seen waiting")
 
 
 def pages_to_ask(moments: Iterable[Moment], database_id: int) -> list[Page]:
@@ -394,20 +385,24 @@ class Sampler(SessionSampler):
 
     def _last_look(self) -> None:
         self._take_series(last=True)
-        self._decoder = self._make_decoder()
+        name = text(self._database)
+        rows = self._own.rows(FILE_IDS.format(database=name))
+        database_id, pages = int(self._own.value(f"SELECT DB_ID({name})")), dict[Page, PageInfo]()
+        with contextlib.suppress(DriverError):  # the server may not say; the page numbers alone tell most
+            pages = ask_pages(
+                self._own, self._database, pages_to_ask(self._kept, database_id) if self._page_info else []
+            )
+        files = {int(file_id): self._numbers.get(str(name), 0) for name, file_id in rows}
+        self._decoder = Decoder(database_id, files, pages)
 
     def _tick(self) -> None:
         if self.sample_waits:
-            self._keep(look(self._own, self._ids, self.at_s))
+            self._kept.append(look(self._own, self._ids, self.at_s))
+            self._tasks_seen += len(self._kept[-1].tasks)
+            while len(self._kept) > 1 and self._tasks_seen > MOST_TASKS * 8:  # too many: every second one goes
+                self._kept = self._kept[::2]
+                self._tasks_seen = sum(len(kept.tasks) for kept in self._kept)
         self._take_series()
-
-    def _keep(self, moment: Moment) -> None:
-        """Keeps moments few: when there are too many, it drops every second one."""
-        self._kept.append(moment)
-        self._tasks_seen += len(moment.tasks)
-        while len(self._kept) > 1 and self._tasks_seen > MOST_TASKS * 8:
-            self._kept = self._kept[::2]
-            self._tasks_seen = sum(len(kept.tasks) for kept in self._kept)
 
     def _columns(self) -> dict[str, float]:
         self._read_progress()
@@ -423,19 +418,6 @@ class Sampler(SessionSampler):
         for session, context in self._own.rows(PROGRESS.format(sessions=integers(self._ids))):
             self._rows_done[int(session)] = rows_in(context)
 
-    def _make_decoder(self) -> Decoder:
-        rows = self._own.rows(FILE_IDS.format(database=text(self._database)))
-        database_id = int(self._own.value(f"SELECT DB_ID({text(self._database)})"))
-        files = {int(file_id): self._numbers.get(str(name), 0) for name, file_id in rows}
-        return Decoder(database_id, files, self._pages(database_id))
-
-    def _pages(self, database_id: int) -> dict[Page, PageInfo]:
-        """Empty if the server does not say; the page numbers alone tell most."""
-        asked = pages_to_ask(self._kept, database_id) if self._page_info else []
-        with contextlib.suppress(DriverError):
-            return ask_pages(self._own, self._database, asked)
-        return {}
-
     @property
     def _own(self) -> Session:
         assert self._session is not None, "the sampler is not prepared"
@@ -448,7 +430,11 @@ class Sampler(SessionSampler):
             self._session.close()
 
     def _raw_waits(self) -> RawWaitsOf:
-        return partial(_raw_waits, self._counts)
+        counts = self._counts
+        return lambda _, elapsed_s, busy_s, connections: CountedWaits(
+            connections=connections, elapsed_s=elapsed_s, busy_s=busy_s, rows=counted_waits(counts.waits),
+            cpu_s=counts.cpu_s,
+        )  # fmt: skip
 
     def _waiting_tasks(self) -> tuple[WaitingTask, ...]:
         if self._decoder is None:
@@ -457,16 +443,6 @@ class Sampler(SessionSampler):
         while len(moments) > 1 and sum(map(len, moments)) > MOST_TASKS:
             moments = moments[::2]
         return tuple(task for moment in moments for task in moment)
-
-
-def _raw_waits(counts: SessionCounts, _: Seen, elapsed_s: float, busy_s: float, connections: int) -> CountedWaits:
-    return CountedWaits(
-        connections=connections,
-        elapsed_s=elapsed_s,
-        busy_s=busy_s,
-        rows=counted_waits(counts.waits),
-        cpu_s=counts.cpu_s,
-    )
 
 
 def rows_in(context: object) -> int:

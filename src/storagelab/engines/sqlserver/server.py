@@ -29,8 +29,6 @@ from storagelab.engines.sqlserver.layout import (
     TABLE_FACTS,
     Layout,
     Records,
-    drop,
-    exists,
     is_windows_path,
     plain,
     record_of,
@@ -46,6 +44,7 @@ from storagelab.engines.sqlserver.meanings import (
     text_of,
     trace_flags_of,
 )
+from storagelab.engines.sqlserver.preflight import drop, exists
 from storagelab.engines.sqlserver.sampler import Sampler
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Check
