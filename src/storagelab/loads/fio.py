@@ -6,6 +6,7 @@ the start of the second process to its end, cover the same requests as fio's cou
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -216,15 +217,8 @@ def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
     """Writes the whole file with content that no drive can compress, so that reads reach the medium. Then tries a
     request of `block_bytes`. Returns the I/O engine that works here. Raises RunFailed.
     """
-    written = [
-        "--rw=write",
-        "--bs=1M",
-        "--iodepth=8",
-        "--refill_buffers=1",
-        "--end_fsync=1",
-        f"--size={place.size_bytes}",
-    ]
-    troubles = []
+    written = ["--rw=write", "--bs=1M", "--iodepth=8", "--refill_buffers=1", "--end_fsync=1"]
+    written, troubles = [*written, f"--size={place.size_bytes}"], []
     for io_engine in _IO_ENGINES:
         try:
             if not place.read_only:
@@ -313,24 +307,18 @@ def _run(
 
 def _report(ended: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """fio's report of its only group of jobs. Raises RunFailed if the job failed."""
-    begin = ended.stdout.find("{")
-    try:
-        found: dict[str, Any] = json.loads(ended.stdout[begin:])["jobs"][0] if begin >= 0 else {}
-    except (ValueError, LookupError):
-        found = {}
+    before, brace, rest = ended.stdout.partition("{")
+    found: dict[str, Any] = {}
+    with contextlib.suppress(ValueError, LookupError):
+        found = json.loads(brace + rest)["jobs"][0]
     if ended.returncode < 0:
         raise RunFailed(f"fio was ended by {signal.Signals(-ended.returncode).name}")
     if ended.returncode or not found or found.get("error"):
-        raise RunFailed(f"fio failed: {_trouble(ended)}")
+        lines = [line.strip() for line in (*ended.stderr.splitlines(), *before.splitlines()) if line.strip()]
+        telling = [line for line in lines if re.search(r"error|failed|err=|No space|Invalid", line)] or lines
+        trouble = telling[0].removeprefix("fio: ") if telling else f"exit code {ended.returncode}, without a word"
+        raise RunFailed(f"fio failed: {trouble}")
     return found
-
-
-def _trouble(ended: subprocess.CompletedProcess[str]) -> str:
-    """fio's first line that says what went wrong, without its own file names and numbers."""
-    before = ended.stdout.partition("{")[0]
-    lines = [line.strip() for line in (*ended.stderr.splitlines(), *before.splitlines()) if line.strip()]
-    telling = [line for line in lines if re.search(r"error|failed|err=|No space|Invalid", line)] or lines
-    return telling[0].removeprefix("fio: ") if telling else f"exit code {ended.returncode}, without a word"
 
 
 _Rates = dict[Direction, tuple[float, ...]]
@@ -462,12 +450,9 @@ def _of_folder(folder: Path, page_bytes: int, seconds: float, seed: int) -> dict
     found: dict[str, float] = {}
     try:
         io_engine = lay_out(program, place, page_bytes)
-        for job in [
-            Job("read", "random", page_bytes, seconds, outstanding=OUTSTANDING, seed=seed),
-            Job("write", "random", page_bytes, seconds, outstanding=OUTSTANDING, seed=seed),
-            Job("read", "sequential", IN_ORDER_BYTES, seconds, outstanding=OUTSTANDING, seed=seed),
-            Job("write", "sequential", IN_ORDER_BYTES, seconds, outstanding=OUTSTANDING, seed=seed),
-        ]:
+        at_random = Job("read", "random", page_bytes, seconds, outstanding=OUTSTANDING, seed=seed)
+        in_order = at_random._replace(pattern="sequential", block_bytes=IN_ORDER_BYTES)
+        for job in (one._replace(operation=way) for one in (at_random, in_order) for way in ("read", "write")):
             outcome = make(program, place, job, io_engine, logged=False)
             kind = f"{job.pattern}_{job.operation}"
             found[f"{kind}_bytes_per_s"] = outcome.bytes / outcome.elapsed_s

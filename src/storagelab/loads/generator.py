@@ -155,12 +155,6 @@ class Process:
         if self.exit_code is not None:
             raise RunFailed(f"{self.program.title} ended early: {self.words()}")
 
-    @property
-    def has_asked(self) -> bool:
-        """Whether the session is over in which it asks about the tables, so that only those of the load still begin."""
-        pattern = self.program.asks_first
-        return not pattern or any(self.folder.glob(pattern))
-
     def output_bytes(self) -> bytes:
         return read_file(self.folder / "said")
 

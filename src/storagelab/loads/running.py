@@ -12,7 +12,6 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +34,7 @@ from storagelab.model.measurement import (
 )
 from storagelab.servers.interfaces import C, Sessions
 from storagelab.servers.steps import GATE_TIMEOUT_S, POLL_S, Done
-from storagelab.watching.counters import Clocks, Counters, Loop
+from storagelab.watching.counters import Clocks, Loop
 from storagelab.watching.pace import SHORTEST_S
 from storagelab.watching.sampler import Seen
 
@@ -45,17 +44,15 @@ from storagelab.watching.sampler import Seen
 # itself.
 
 
+Hold = Callable[[], Callable[[], None]]
+"""Locks the tables of a load, and returns a function that unlocks them."""
 POLL_SESSIONS_S = 0.02
 BEFORE_ITS_END_S = 0.2
 """How long before the end of a self-timed generator the sessions are last looked at."""
 
 
-class Span(NamedTuple):
-    """The transactions that count, and the time in which they do."""
-
-    counted: Counted
-    start_s: float
-    end_s: float
+Span = tuple[Counted, float, float]
+"""The transactions that count, and from when to when they do."""
 
 
 class Counting(ABC):
@@ -95,7 +92,7 @@ class Counting(ABC):
     def span(self) -> Span:
         """What counts. Raises RunFailed with the program's words."""
         counted = self._counted(self.process.result())
-        return Span(counted, *(counted.span_s if counted.number else (self.start_s, self.end_s)))
+        return counted, *(counted.span_s if counted.number else (self.start_s, self.end_s))
 
     def _counted(self, logged: Counted) -> Counted:
         return logged
@@ -106,9 +103,8 @@ class Counting(ABC):
 
     def so_far(self) -> int:
         """Milliseconds so far of a set time."""
-        if not self.start_s:
-            return 0
-        return min(self.load.work.amount, round((self.process.now_s() - self.start_s) * 1000))
+        passed_s = self.process.now_s() - self.start_s if self.start_s else 0.0
+        return min(self.load.work.amount, round(passed_s * 1000))
 
     def checks(self) -> Iterator[Check]:
         yield from ()
@@ -186,7 +182,7 @@ class SetTime(Counting):
         logged = self.process.result()
         if ended_early:
             raise RunFailed(f"{self.process.program.title} failed: {self.process.words()}")
-        return Span(logged.within(self.start_s, self.end_s), self.start_s, self.end_s)
+        return logged.within(self.start_s, self.end_s), self.start_s, self.end_s
 
     def checks(self) -> Iterator[Check]:
         """A check that fails if the end of the warm-up was to be found, and throughput did not settle in time."""
@@ -229,13 +225,7 @@ class SetNumber(Counting):
     them, so that the first transaction waits until the run is watched.
     """
 
-    def __init__(
-        self,
-        load: GeneratedLoad,
-        process: Process,
-        cycles: Cycles,
-        hold: Callable[[], Callable[[], None]] | None = None,
-    ) -> None:
+    def __init__(self, load: GeneratedLoad, process: Process, cycles: Cycles, hold: Hold | None = None) -> None:
         super().__init__(load, process, cycles)
         self._hold = hold
         self._let_go: Callable[[], None] = lambda: None
@@ -268,15 +258,6 @@ class SetNumber(Counting):
         self._let_go()
 
 
-def counting_of(
-    load: GeneratedLoad, process: Process, cycles: Cycles, hold: Callable[[], Callable[[], None]] | None
-) -> Counting:
-    """How the transactions of this load count."""
-    if load.transactions_per_connection is not None:
-        return SetNumber(load, process, cycles, hold)
-    return OwnTime(load, process, cycles) if process.program.says_it_counts else SetTime(load, process, cycles)
-
-
 # --- the run ---------------------------------------------------------------------------------------------------------
 
 
@@ -303,7 +284,7 @@ class Generator(Sessions[C]):
         connect: Callable[[], C],
         disconnect: Callable[[C], None],
         sessions: Callable[[], list[int]],
-        hold: Callable[[], Callable[[], None]] | None = None,
+        hold: Hold | None = None,
         checkpoints: Callable[[], int] | None = None,
         log_room: Callable[[], tuple[int, int] | None] | None = None,
     ) -> None:
@@ -312,7 +293,12 @@ class Generator(Sessions[C]):
         self._process = Process(program)
         self._log_room = LogRoom(None if load.reads_only else log_room, self._process.now_s)
         self._cycles = Cycles(None if load.reads_only else checkpoints, self._process.now_s, self._log_room.look)
-        self._counting = counting_of(load, self._process, self._cycles, hold)
+        self._counting: Counting
+        if load.transactions_per_connection is not None:
+            self._counting = SetNumber(load, self._process, self._cycles, hold)
+        else:
+            counting = OwnTime if program.says_it_counts else SetTime
+            self._counting = counting(load, self._process, self._cycles)
         self._first: C | None = None
         self._ids: list[int] = []
         self._same_since_s = math.inf
@@ -353,13 +339,12 @@ class Generator(Sessions[C]):
 
     def _all_connected(self) -> bool:
         self._process.refuse_if_ended()
-        if not self._process.has_asked:
+        asks = self.program.asks_first
+        if asks and not any(self._process.folder.glob(asks)):
             return False
         before, self._ids = self._ids, self._sessions()
-        if len(self._ids) < self.load.connections:
-            return False
-        if not self.program.asks_first:
-            return True
+        if len(self._ids) < self.load.connections or not asks:
+            return len(self._ids) >= self.load.connections
         if self._ids != before:
             self._same_since_s = time.monotonic()
         return time.monotonic() - self._same_since_s >= SAME_FOR_S
@@ -395,21 +380,19 @@ class Generator(Sessions[C]):
         rests = [self._process.at_s(*one) for one in unwatched]
         latency, of_turns = in_turns(counted, rests, began_s, self._counting.end_s)
         edges_s = [began_s, *(began_s + at_s for at_s in series.at_s)]
+        figures = {name: float(number) for name, number in counted.not_done.items()}
+        if self.load.rate is not None and counted.lag_s is not None:
+            figures |= dict(zip(("lag_mean_s", "lag_max_s"), counted.lag_s, strict=True))
+        figures["warm_up_s"] = self._counting.warm_up_s or 0.0
+        own = {GENERATOR: {name: value for name, value in figures.items() if value}}
         return Done(
             elapsed_s=elapsed_s, connection_s=(elapsed_s,) * self.load.connections,
             transactions=counted.number, latency=latency, turns=of_turns,
-            counters=self._counters(counted) | self._cycles.counters(*by_clock) | self._log_room.counters(*by_clock),
+            counters=own | self._cycles.counters(*by_clock) | self._log_room.counters(*by_clock),
             checks=(*self._counting.checks(), *self._rate_check(counted, elapsed_s), *self._refused_check(counted)),
             series=series.model_copy(update={"columns": {**counted.series(edges_s), **series.columns}})
             if series.at_s else series,
         )  # fmt: skip
-
-    def _counters(self, counted: Counted) -> Counters:
-        found = {name: float(number) for name, number in counted.not_done.items()}
-        if self.load.rate is not None and counted.lag_s is not None:
-            found |= dict(zip(("lag_mean_s", "lag_max_s"), counted.lag_s, strict=True))
-        found["warm_up_s"] = self._counting.warm_up_s or 0.0
-        return {GENERATOR: {name: value for name, value in found.items() if value}}
 
     def _rate_check(self, counted: Counted, elapsed_s: float) -> Iterator[Check]:
         """A check that fails if the run fell behind its rate."""

@@ -267,7 +267,12 @@ def _check_one(name: str, value: Scalar, major: int, state: ServerState) -> None
         )  # fmt: skip
     elif name == FILE_INITIALISATION:
         _check_value(name, value, ON_OFF)
-        _check_file_initialisation(text_of(value) == "ON", state.file_initialisation)
+        wants_on, is_on = text_of(value) == "ON", state.file_initialisation
+        shown = {True: "on", False: "off", None: "not reported by this server"}[is_on]
+        _refuse_difference(
+            name, [] if is_on is wants_on else [f"instant file initialisation is {shown}"],
+            lambda: "(as administrator of its machine: the right SE_MANAGE_VOLUME_NAME for the server's account)",
+        )  # fmt: skip
     elif name in state.configurations:
         found = state.configurations[name]
         _refuse_difference(
@@ -293,14 +298,6 @@ def _check_value(name: str, value: Scalar, allowed: tuple[str, ...]) -> None:
 def trace_flags_of(value: Scalar) -> tuple[int, ...]:
     """Raises ValueError."""
     return tuple(sorted({int(part) for part in str(value).replace(",", " ").split()}))
-
-
-def _check_file_initialisation(wanted: bool, found: bool | None) -> None:
-    shown_state = {True: "on", False: "off", None: "not reported by this server"}[found]
-    _refuse_difference(
-        FILE_INITIALISATION, [] if found is wanted else [f"instant file initialisation is {shown_state}"],
-        lambda: "(as administrator of its machine: the right SE_MANAGE_VOLUME_NAME for the server's account)",
-    )  # fmt: skip
 
 
 def _refuse_difference(name: str, differences: Iterable[str], way: Callable[[], str]) -> None:

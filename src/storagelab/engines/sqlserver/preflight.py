@@ -114,9 +114,12 @@ def _check_paths(config: Config, facts: ServerFacts) -> None:
 def _volume_needs(session: Session, facts: ServerFacts, configs: Sequence[Config]) -> list[VolumeNeed]:
     """Each volume with the most that any cell needs there, and what the server knows of its drive."""
     paths = {
-        (name, volume.path or ""): max(_bytes_on(other, name, facts) for other in configs if name in other.volumes)
-        for config in configs for name, volume in config.volumes.items()
-    }  # fmt: skip
+        (name, volume.path or ""): max(
+            Layout(other, "storagelab", facts).bytes_on(name) for other in configs if name in other.volumes
+        )
+        for config in configs
+        for name, volume in config.volumes.items()
+    }
     drives = _drives(session) if facts.major >= MAJOR_2017 and paths else []
     needs = []
     for (name, path), needed_bytes in paths.items():
@@ -131,10 +134,6 @@ def _volume_needs(session: Session, facts: ServerFacts, configs: Sequence[Config
         )  # fmt: skip
     _check_space(needs, drives)
     return needs
-
-
-def _bytes_on(config: Config, volume: str, facts: ServerFacts) -> int:
-    return Layout(config, "storagelab", facts).bytes_on(volume)
 
 
 def _drives(session: Session) -> list[_Drive]:
@@ -208,7 +207,6 @@ BEGIN
     DROP DATABASE {name};
 END"""
 _FILES = "SELECT physical_name FROM sys.master_files WHERE database_id = DB_ID({literal})"
-_FILE_OF_OURS = re.compile(r"_(?:primary\.mdf|data_\d{4}\.ndf|log\.ldf)")
 
 
 def drop(session: Session, prefix: str, key: str) -> list[str]:
@@ -235,11 +233,7 @@ def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
     """
     if not exists(session, prefix):
         return
-    paths = [str(path) for (path,) in session.rows(_FILES.format(literal=text(prefix)))]
-    if not paths or not all(_is_ours(path, prefix) for path in paths):
+    ours = re.compile(re.escape(prefix) + r"_(?:primary\.mdf|data_\d{4}\.ndf|log\.ldf)")
+    names = [re.split(r"[\\/]", str(path))[-1] for (path,) in session.rows(_FILES.format(literal=text(prefix)))]
+    if not names or not all(map(ours.fullmatch, names)):
         raise foreign(f"database {prefix}", key)
-
-
-def _is_ours(path: str, prefix: str) -> bool:
-    name = re.split(r"[\\/]", path)[-1]
-    return name.startswith(prefix) and _FILE_OF_OURS.fullmatch(name.removeprefix(prefix)) is not None
