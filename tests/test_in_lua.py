@@ -17,11 +17,11 @@ SELECT :n /* one; more */ + :unknown
 """
 
 
-def order(text: str = ORDER) -> sysbench.Written:
+def order(text: str = ORDER) -> sysbench.LuaScript:
     return sysbench.written([Source(Script("order.sql", 3), text.encode()), Source(Script("x.sql", 1), b"SELECT 2")])
 
 
-def queries(script: sysbench.Written) -> dict[str, tuple[str, int] | None]:
+def queries(script: sysbench.LuaScript) -> dict[str, tuple[str, int] | None]:
     return {
         line.strip(): origin
         for line, origin in zip(script.text.splitlines(), script.origins, strict=True)

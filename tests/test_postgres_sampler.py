@@ -20,7 +20,8 @@ from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import ObserverCost, TimeSeries
 from storagelab.model.waits import NO_EVENT, ON_CPU, RUNNABLE_NO_EVENT, conservation, normalise
 from storagelab.watching.pace import check_watching
-from storagelab.watching.sampler import Seen, Totals
+from storagelab.watching.sampler import Observation as Seen
+from storagelab.watching.sampler import Totals
 
 pytestmark = pytest.mark.slow
 

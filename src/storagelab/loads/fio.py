@@ -51,7 +51,7 @@ class Place(NamedTuple):
     direct: bool = True
 
 
-class Done(NamedTuple):
+class Requests(NamedTuple):
     """Requests in one direction."""
 
     requests: int
@@ -73,7 +73,7 @@ class Outcome(NamedTuple):
     """
 
     elapsed_s: float
-    done: Mapping[Direction, Done]
+    done: Mapping[Direction, Requests]
     cpu_s: float
     per_s: Mapping[Direction, tuple[float, ...]]
     mean_s: Mapping[Direction, tuple[float | None, ...]]
@@ -370,7 +370,7 @@ def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
 def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means) -> Outcome:
     directions: tuple[Direction, ...] = ("read", "write")
     done = {
-        direction: Done(int(found["total_ios"]), int(found["io_bytes"]), _latency(found["lat_ns"]))
+        direction: Requests(int(found["total_ios"]), int(found["io_bytes"]), _latency(found["lat_ns"]))
         for direction in directions
         if (found := report[direction])["total_ios"]
     }

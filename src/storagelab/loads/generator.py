@@ -16,7 +16,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 from storagelab.errors import RunFailed
-from storagelab.loads.transactions import Counted
+from storagelab.loads.transactions import LoadReport
 from storagelab.machine import marks, temporary
 from storagelab.machine.descriptors import read_file
 from storagelab.machine.processes import STOP_TIMEOUT_S, Kills
@@ -88,7 +88,7 @@ class Program:
 
     title: str
     command: Callable[[Path, float], Sequence[str]]
-    read: Callable[[Path], Counted]
+    read: Callable[[Path], LoadReport]
     words: Callable[[str], str]
     stop: signal.Signals
     environment: Mapping[str, str]
@@ -174,7 +174,7 @@ class Process:
         if self.exit_code is None:
             self._running.send_signal(self.program.stop)
 
-    def result(self) -> Counted:
+    def result(self) -> LoadReport:
         """The program's log, once it has ended. Raises RunFailed with its words if it failed or does not end."""
         self.wait_for(STOP_TIMEOUT_S)
         if self.exit_code is None:

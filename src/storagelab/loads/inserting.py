@@ -16,7 +16,7 @@ from storagelab.model.measurement import Check
 from storagelab.servers.interfaces import C, Sessions
 from storagelab.servers.steps import POLL_S, Done, await_gate
 from storagelab.watching.counters import Clocks, Loop
-from storagelab.watching.sampler import Seen
+from storagelab.watching.sampler import Observation
 
 
 class InsertingSessions(Sessions[C]):
@@ -42,7 +42,7 @@ class InsertingSessions(Sessions[C]):
     def _words(self, error: BaseException) -> str:
         return str(error)
 
-    def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Done:
+    def done(self, loops: list[Loop], seen: Observation, clocks: Clocks) -> Done:
         rows = self._count_rows()
         if rows != self.workload.rows:
             raise RunFailed(f"the table holds {rows} rows instead of {self.workload.rows}")

@@ -18,7 +18,7 @@ import numpy as np
 from storagelab.errors import RunFailed
 from storagelab.loads.generator import Process, Program
 from storagelab.loads.settling import BAND, LOOK_S, Cycles, LogRoom, Trend, WarmUp, end_of_whole, trend
-from storagelab.loads.transactions import Counted, in_turns
+from storagelab.loads.transactions import LoadReport, in_turns
 from storagelab.machine.processes import until
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import (
@@ -36,7 +36,7 @@ from storagelab.servers.interfaces import C, Sessions
 from storagelab.servers.steps import GATE_TIMEOUT_S, POLL_S, Done
 from storagelab.watching.counters import Clocks, Loop
 from storagelab.watching.pace import SHORTEST_S
-from storagelab.watching.sampler import Seen
+from storagelab.watching.sampler import Observation
 
 # --- which transactions count ----------------------------------------------------------------------------------------
 #
@@ -51,7 +51,7 @@ BEFORE_ITS_END_S = 0.2
 """How long before the end of a self-timed generator the sessions are last looked at."""
 
 
-Span = tuple[Counted, float, float]
+Span = tuple[LoadReport, float, float]
 """The transactions that count, and from when to when they do."""
 
 
@@ -94,7 +94,7 @@ class Counting(ABC):
         counted = self._counted(self.process.result())
         return counted, *(counted.span_s if counted.number else (self.start_s, self.end_s))
 
-    def _counted(self, logged: Counted) -> Counted:
+    def _counted(self, logged: LoadReport) -> LoadReport:
         return logged
 
     def by_clock(self, start_s: float, end_s: float) -> tuple[float, float]:
@@ -247,7 +247,7 @@ class SetNumber(Counting):
             on_poll()
             self.cycles.look()
 
-    def _counted(self, logged: Counted) -> Counted:
+    def _counted(self, logged: LoadReport) -> LoadReport:
         return logged if self._hold is None else logged.begun_at_earliest(self.start_s)
 
     def so_far(self) -> int:
@@ -361,7 +361,7 @@ class Generator(Sessions[C]):
         self._counting.wait(on_poll)
         return []
 
-    def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Done:
+    def done(self, loops: list[Loop], seen: Observation, clocks: Clocks) -> Done:
         done = self.counted(seen.series, seen.unwatched)
         return done._replace(checks=(*clocks.checks(loops), *done.checks))
 
@@ -394,7 +394,7 @@ class Generator(Sessions[C]):
             if series.at_s else series,
         )  # fmt: skip
 
-    def _rate_check(self, counted: Counted, elapsed_s: float) -> Iterator[Check]:
+    def _rate_check(self, counted: LoadReport, elapsed_s: float) -> Iterator[Check]:
         """A check that fails if the run fell behind its rate."""
         rate = self.load.rate
         if rate is None:
@@ -411,7 +411,7 @@ class Generator(Sessions[C]):
             name=BEHIND_RATE, asked=f"{rate:,.7g} transactions/s", got=got, ok=False, read_from=self.program.title
         )
 
-    def _refused_check(self, counted: Counted) -> Iterator[Check]:
+    def _refused_check(self, counted: LoadReport) -> Iterator[Check]:
         """A check that fails if too many transactions were refused or made again."""
         share = refused_share(counted.not_done, counted.number)
         if share > REFUSED_MOST:

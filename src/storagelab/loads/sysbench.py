@@ -63,7 +63,7 @@ end}}
 """
 
 
-class Reported(NamedTuple):
+class SysbenchReport(NamedTuple):
     """The figures of sysbench's report since its last checkpoint. `seconds` maps each second of the run, counted from
     its start, to its transactions and its p99 in ms. The first `warm_up_s` of them did not count. `log` has all of its
     transactions, those of the warm-up too.
@@ -173,7 +173,7 @@ def failed(output: CompletedProcess[str]) -> bool:
     return output.returncode != 0 or FATAL.search(output.stdout + output.stderr) is not None
 
 
-def read_report(output: str, warm_up_s: float, log: Transactions) -> Reported:
+def read_report(output: str, warm_up_s: float, log: Transactions) -> SysbenchReport:
     """The figures of the last part of sysbench's report, and its log."""
     last = output[output.rfind("SQL statistics:") :]
     before = output[: output.rfind("SQL statistics:")]
@@ -181,7 +181,7 @@ def read_report(output: str, warm_up_s: float, log: Transactions) -> Reported:
     number, ignored, reconnects = (_figure(last, name) for name in ("transactions", "ignored errors", "reconnects"))
     least, longest, total = (round(_figure(last, name) * _NS_PER_MS) for name in ("min", "max", "sum"))
     bins = before[before.rfind("Latency histogram") :]
-    return Reported(
+    return SysbenchReport(
         number=round(number), not_done={"retried": round(ignored), "reconnects": round(reconnects)},
         elapsed_s=_figure(last, "total time") - (float(began[-1]) if began else 0.0),
         histogram=tuple((round(float(value) * _NS_PER_MS), int(count)) for value, count in _BIN.findall(bins)),
@@ -245,7 +245,7 @@ _PICK = """function event()
 end"""
 
 
-class Written(NamedTuple):
+class LuaScript(NamedTuple):
     """A sysbench script. `origins` has the file and the line that each of its lines comes from, None for its own."""
 
     text: str
@@ -260,7 +260,7 @@ class Written(NamedTuple):
         return f"{origin[0]}, line {origin[1]}: {found['message'].strip()}"
 
 
-def written(sources: Sequence[Source]) -> Written:
+def written(sources: Sequence[Source]) -> LuaScript:
     """The script that runs these transactions by their weights. Raises PreflightError for what can't be written in
     Lua.
     """
@@ -277,7 +277,7 @@ def written(sources: Sequence[Source]) -> Written:
         lines.append(("end}", None))
     lines.append((f"local total = {sum(source.script.weight for source in sources)}", None))
     lines += [(line, None) for line in _PICK.splitlines()]
-    return Written("\n".join(line for line, _ in lines) + "\n", tuple(origin for _, origin in lines))
+    return LuaScript("\n".join(line for line, _ in lines) + "\n", tuple(origin for _, origin in lines))
 
 
 def _commands(source: Source, key: str) -> Iterator[tuple[str, int]]:
@@ -359,7 +359,7 @@ def _sysbench(
     words: Callable[[str], str],
     seed: int,
 ) -> Program:
-    def read(folder: Path) -> Reported:
+    def read(folder: Path) -> SysbenchReport:
         said = read_file(folder / "said").decode(errors="replace")
         return read_report(said, load.longest_warm_up_s, read_log(folder))
 

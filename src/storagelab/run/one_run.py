@@ -28,7 +28,8 @@ from storagelab.version import __version__
 from storagelab.volumes.filling import Filling
 from storagelab.watching.counters import Clocks, Counters, MachineCounters
 from storagelab.watching.pace import check_watching
-from storagelab.watching.sampler import Seen, SessionSampler
+from storagelab.watching.sampler import Observation as Seen
+from storagelab.watching.sampler import SessionSampler
 
 # --- watcher ---------------------------------------------------------------------------------------------------------
 #

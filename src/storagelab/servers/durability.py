@@ -12,7 +12,7 @@ from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.engines import ENGINES
 from storagelab.model.plan import Plan
-from storagelab.watching.wait_events import Known
+from storagelab.watching.wait_events import Knowledge as Known
 
 # --- known -----------------------------------------------------------------------------------------------------------
 #

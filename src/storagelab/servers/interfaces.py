@@ -22,7 +22,8 @@ from storagelab.servers.steps import Done
 from storagelab.volumes import places
 from storagelab.volumes.folders import Folders, Site
 from storagelab.watching.counters import Clocks, Counters, Loop
-from storagelab.watching.sampler import Seen, SessionSampler
+from storagelab.watching.sampler import Observation as Seen
+from storagelab.watching.sampler import SessionSampler
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 """Errors that fail a run, in addition to the driver's."""

@@ -182,12 +182,12 @@ MOMENT_INTERVAL_S = 0.5
 MOST_TASKS = 400
 
 
-RawWaitsOf = Callable[["Seen", float, float, int], SampledWaits | CountedWaits]
+RawWaitsOf = Callable[["Observation", float, float, int], SampledWaits | CountedWaits]
 """Makes an engine's raw waits from what was seen, `elapsed_s`, `busy_s` and the number of connections."""
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """What was seen of one run. `totals` come from the kernel; `error` is empty unless sampling stopped before the
     end.
     """
@@ -227,7 +227,7 @@ class SessionSampler(Watch, ABC):
     """Watches the sessions of one run through its own connection: waits, a series once a second, and a few moments.
 
     Call in order: `prepare`, `baseline` while all sessions wait at the gate, `start` as it opens, `stop` when the last
-    session is done but all are still connected. Errors while watching are not raised; `Seen.error` has them.
+    session is done but all are still connected. Errors while watching are not raised; `Observation.error` has them.
     """
 
     event_of: ClassVar[WaitEvents]
@@ -296,7 +296,7 @@ class SessionSampler(Watch, ABC):
         """Rows that all sessions together have reported as done."""
         return sum(self._rows_done.values())
 
-    def stop(self) -> Seen:
+    def stop(self) -> Observation:
         """Reads the kernel's totals, ends the thread and the connection, and returns what was seen. Never raises."""
         self.accounts.end()
         self.end(self.stop_timeout_s)
@@ -306,7 +306,7 @@ class SessionSampler(Watch, ABC):
                 self._disconnect()
         totals = self.accounts.totals()
         self.accounts.close()
-        return Seen(
+        return Observation(
             events=self._tallies.frozen(self.event_of), passes=self.passes, totals=totals,
             no_split_reason=self.accounts.reason, waiting_tasks=self._waiting_tasks(), series=self.series.frozen(),
             observer=self.pace.cost(), rows_done=self.progress(), raw_waits=raw_waits if self.sample_waits else None,

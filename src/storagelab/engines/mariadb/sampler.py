@@ -20,7 +20,8 @@ from storagelab.machine.procfs import GONE, RUNNABLE, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import Resource, WaitingTask
 from storagelab.model.waits import NO_EVENT, UNINSTRUMENTED, CountedWait, CountedWaits
-from storagelab.watching.sampler import RawWaitsOf, Seen, SessionSampler
+from storagelab.watching.sampler import Observation as Seen
+from storagelab.watching.sampler import RawWaitsOf, SessionSampler
 
 
 # --- waiting ---------------------------------------------------------------------------------------------------------

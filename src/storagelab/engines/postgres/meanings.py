@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from storagelab.model.durability import Deciding, Durability, Loss
 from storagelab.watching import wait_events as v
-from storagelab.watching.wait_events import Event, Known, WaitEvents, io
+from storagelab.watching.wait_events import Event, WaitEvents, io
+from storagelab.watching.wait_events import Knowledge as Known
 
 IDLE = "Client:ClientRead"
 """The session waits for its client: it has not begun, or it has finished."""

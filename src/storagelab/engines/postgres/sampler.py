@@ -22,7 +22,8 @@ from storagelab.machine.procfs import STOPPED, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import Resource, WaitingTask
 from storagelab.model.waits import NO_EVENT, SampledWaits
-from storagelab.watching.sampler import RawWaitsOf, Seen, SessionSampler
+from storagelab.watching.sampler import Observation as Seen
+from storagelab.watching.sampler import RawWaitsOf, SessionSampler
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #

@@ -10,7 +10,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.durability import Deciding, Durability, Loss
 from storagelab.model.values import Scalar
 from storagelab.model.waits import BenignList, Category
-from storagelab.watching.wait_events import Event, Kind, Known, WaitEvents
+from storagelab.watching.wait_events import Event, Kind, Knowledge, WaitEvents
 
 # --- waits -----------------------------------------------------------------------------------------------------------
 #
@@ -141,7 +141,7 @@ def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
     )
 
 
-KNOWN = Known(judge, BENIGN, latch_note)
+KNOWN = Knowledge(judge, BENIGN, latch_note)
 
 
 # --- settings --------------------------------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ def _setting_check(
 # How sessions get to a SQL Server that already runs.
 
 
-class Reaching(Reach[Session]):
+class AttachedReach(Reach[Session]):
     """Sessions of a load work in storagelab's own database."""
 
     def connect(self) -> Session:
@@ -201,8 +201,8 @@ class SqlServer(System[Session]):
     counts_this_machine = False
     layout: Layout
 
-    def reach_attached(self) -> Reaching:
-        return Reaching(self.config, self.site)
+    def reach_attached(self) -> AttachedReach:
+        return AttachedReach(self.config, self.site)
 
     def meet(self) -> None:
         allow_sessions(self.config.database_load.connections + _OWN_SESSIONS)
@@ -255,14 +255,14 @@ class SqlServer(System[Session]):
 
     # --- watched -----------------------------------------------------------------------------------------------------
 
-    def sampler(self, own: Session, reach: Reaching, sessions: Sessions[Session], columns: Columns) -> Sampler:
+    def sampler(self, own: Session, reach: AttachedReach, sessions: Sessions[Session], columns: Columns) -> Sampler:
         self._counts = sampler.SessionCounts()
         return Sampler(
             lambda: reach.connect_to_own("storagelab sampler"), sessions.ids, self.config.measure, layout=self.layout,
             counts=self._counts, page_info=self.facts.major >= MAJOR_2019,
         )  # fmt: skip
 
-    def count(self, own: Session, reach: Reaching, sessions: Sessions[Session]) -> Callable[[], Counters]:
+    def count(self, own: Session, reach: AttachedReach, sessions: Sessions[Session]) -> Callable[[], Counters]:
         prefix, ids = self.site.prefix, sessions.ids
 
         def read() -> tuple[sampler.Waits, sampler.Waits, float, Counters]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from storagelab.model.durability import Deciding, Durability
-from storagelab.watching.wait_events import Known
+from storagelab.watching.wait_events import Knowledge as Known
 
 
 def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
