@@ -185,7 +185,10 @@ class _RawTarget:
             counts_s = max(counts_s, time.monotonic() - outcome.elapsed_s)  # what sends takes a moment to start
             machine.end()
             counters = machine.counted(with_checkpoint=False)
-        at_drive = _at_drive(counters.get("volumes", {}), self._volume, outcome)
+        at_drive, cpu = _at_drive(counters.get("volumes", {}), self._volume, outcome), counters.get("cpu", {})
+        if "busy_s" in cpu:  # fio's CPU time belongs to the load; what is neither fio's nor storagelab's, to others
+            others_s = cpu["busy_s"] - cpu.get("storagelab_s", 0.0) - outcome.cpu_s
+            cpu = {**cpu, "server_s": outcome.cpu_s, "others_s": max(0.0, others_s)}
         return Measurement(
             provenance="measured",
             elapsed_s=outcome.elapsed_s,
@@ -196,7 +199,7 @@ class _RawTarget:
                 **({RAW_IO_AT_DRIVE: at_drive} if at_drive else {}),
                 LOAD: {"counts_after_s": counts_s - began_s},
                 **counters,
-                "cpu": _cpu(counters.get("cpu", {}), outcome),
+                "cpu": cpu,
             },
             series=_series(outcome, self._volume),
             environment=environment,
@@ -259,14 +262,6 @@ def _checks(at_drive: Mapping[str, float], outcome: Outcome, io_engine: str) -> 
 
     if (got := outcome.io_engine) is not None:
         yield Check(name="I/O engine", asked=io_engine, got=got, ok=io_engine == got, read_from="fio's report")
-
-
-def _cpu(counted: Mapping[str, float], outcome: Outcome) -> dict[str, float]:
-    """fio's CPU time belongs to the load. CPU time that is neither fio's nor storagelab's belongs to others."""
-    if "busy_s" not in counted:
-        return dict(counted)
-    others_s = counted["busy_s"] - counted.get("storagelab_s", 0.0) - outcome.cpu_s
-    return {**counted, "server_s": outcome.cpu_s, "others_s": max(0.0, others_s)}
 
 
 def _series(outcome: Outcome, volume: str) -> TimeSeries:

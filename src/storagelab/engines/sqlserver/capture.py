@@ -93,6 +93,4 @@ class WatchedSqlServer:
         self._session.close()
 
 
-def watched(target: TargetConfig) -> WatchedSqlServer:
-    """The server, for a capture. Raises PreflightError."""
-    return WatchedSqlServer(target)
+watched = WatchedSqlServer
