@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NoReturn, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-import pymssql
-
 from storagelab.engines.sqlserver.meanings import MAJOR_2022, NAMES, ServerState
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
