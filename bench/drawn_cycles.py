@@ -24,7 +24,7 @@ from bench.drawn_warm_ups import Numbers, first_settled
 from storagelab.findings import cycles, irregular, stats
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
-from storagelab.loads.cycles import WarmUp, end_of_whole, told
+from storagelab.loads.settling import WarmUp, end_of_whole, told
 from storagelab.model.loads.pgbench import Pgbench
 
 SIZES = ((2, 5), (3, 5), (8, 5))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storagelab.loads import counting, cycles
+from storagelab.loads import settling
 from storagelab.model.loads.pgbench import Pgbench
 
 Numbers = NDArray[np.float64]
@@ -72,12 +72,12 @@ class Judged(NamedTuple):
     @property
     def too_early(self) -> float:
         """The share of runs that count as settled while their level still changes by 2 % or more."""
-        return float((self.settled & (self.moved >= cycles.BAND)).mean())
+        return float((self.settled & (self.moved >= settling.BAND)).mean())
 
     @property
     def away_from_end(self) -> float:
         """The share of runs that count as settled while their level is 2 % or more away from its end, however late."""
-        return float((self.settled & (self.away >= cycles.BAND)).mean())
+        return float((self.settled & (self.away >= settling.BAND)).mean())
 
     @property
     def never(self) -> float:
@@ -102,7 +102,7 @@ def judged(kind: str, number: int, counted_s: int, seed: int) -> Judged:
     settled, start = began_s >= 0, np.where(began_s < 0, limit_s, began_s)
     rows = np.arange(number)
     moves = np.abs(level[:, counted_s - 1 :] / level[:, : len(at) - counted_s + 1] - 1)
-    truly_s = (moves < cycles.BAND).argmax(1)
+    truly_s = (moves < settling.BAND).argmax(1)
     return Judged(settled, start, truly_s, moves[rows, start], np.abs(1 - level[rows, start]))
 
 
@@ -118,9 +118,9 @@ def _noise(rng: Rng, number: int, seconds: int) -> Numbers:
 def first_settled(rates: Numbers, counted_s: int) -> NDArray[np.int_]:
     """The second after which each run counts as settled; -1 if it never does."""
     began_s = np.full(len(rates), -1)
-    for second in range(counting.LEAST_S, rates.shape[1] + 1):
+    for second in range(settling.LEAST_S, rates.shape[1] + 1):
         waiting = np.flatnonzero(began_s < 0)
-        found = counting.trend(rates[waiting, :second], counted_s)
+        found = settling.trend(rates[waiting, :second], counted_s)
         assert found is not None
         began_s[waiting[found.settled]] = second
     return began_s

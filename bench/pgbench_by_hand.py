@@ -25,7 +25,7 @@ from storagelab.engines.postgres.engine import opened
 from storagelab.engines.postgres.loads.generated import find
 from storagelab.findings.cautions.watching import watching_cost
 from storagelab.loads import pgbench
-from storagelab.loads.clients import pgbench_scripts
+from storagelab.loads.own_files import pgbench_scripts
 from storagelab.loads.transactions import read_log
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from storagelab.engines.sqlserver.connecting import ServerFacts
+from storagelab.engines.sqlserver.connect import ServerFacts
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell, Plan
 from storagelab.volumes.folders import Site

@@ -25,7 +25,7 @@ from storagelab.capture.folder import Thing
 from storagelab.capture.tracing import _FORM, READ, NoTracing, open_tracefs
 from storagelab.engines.mariadb.capture import watched as watched_mariadb
 from storagelab.engines.postgres.capture import watched as watched_postgres
-from storagelab.engines.sqlserver.captured import watched as watched_sqlserver
+from storagelab.engines.sqlserver.capture import watched as watched_sqlserver
 from storagelab.errors import PreflightError
 from storagelab.run.contract import target_of
 

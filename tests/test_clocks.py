@@ -18,7 +18,7 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, PlannedRun
 from storagelab.servers import private
 from storagelab.servers.programs import environment
-from storagelab.watching.clocks import Clocks, Loop
+from storagelab.watching.counters import Clocks, Loop
 
 ENGINES = ["postgres", pytest.param("mariadb", marks=needs_mariadb)]
 NOT_SHORT = {"connections": 2, "rows_per_connection": 15_000, "rows_per_transaction": 200}

@@ -9,7 +9,7 @@ from builders import make_experiment, make_measurement, make_plan, make_planned,
 from bench.drawn_cycles import PERIODS_S, experiments, pool
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
-from storagelab.loads.cycles import Cycles, LogRoom, WarmUp, end_of_whole, told
+from storagelab.loads.settling import Cycles, LogRoom, WarmUp, end_of_whole, told
 from storagelab.model.config import Config
 from storagelab.model.measurement import CYCLES, LOG_ROOM
 from storagelab.model.plan import Plan

@@ -11,7 +11,7 @@ from real_mariadb import running as mariadb_running
 from real_servers import connect, open_folder
 
 from storagelab.machine.rights import give_to_server
-from storagelab.servers.attached import RunningServer as Found
+from storagelab.servers.attached import RunningServer
 from storagelab.verbs.init import of_server
 
 MEMORY = Path("/dev/shm")
@@ -93,5 +93,5 @@ def test_an_answer_that_does_not_fit_is_one_message(typed, home, monkeypatch):
 
 def test_a_folder_with_a_newline_in_its_name_writes_nothing_into_a_draft():
     odd = Path("/fast\n[between_runs]\npause_s = 9\n#")
-    text = of_server("postgres", Found("PostgreSQL 15", {}, {"fast": odd}, True, 0), "MINE")
+    text = of_server("postgres", RunningServer("PostgreSQL 15", {}, {"fast": odd}, True, 0), "MINE")
     assert "between_runs" not in tomllib.loads(text)

@@ -25,13 +25,9 @@ PRIVATE_MODULES = {
 """The same for an engine whose servers storagelab starts itself."""
 OWN_MODULES = {
     "sqlserver": {
-        "captured": "what a capture sees, without a start for a spec",
-        "connecting": "connections, without client programs",
-        "events": "the table of waits is long",
-        "login": "is run as a program of its own, as the driver forgets what the server said",
-        "settings": "of sessions, as no private server is started",
-        "target": "needs the driver, which may be absent where `engine` is loaded",
-        "workload": "the inserts, the only load that it takes",
+        "capture": "what a capture sees, without a start for a spec",
+        "connect": "connections, without client programs",
+        "server": "its runs; needs the driver, which may be absent where `engine` is loaded",
     },
 }
 

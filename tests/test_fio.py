@@ -9,8 +9,7 @@ import pytest
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import fio
-from storagelab.loads.fio import Fio, Job
-from storagelab.loads.raw_outcome import Place
+from storagelab.loads.fio import Fio, Job, Place
 from storagelab.model.latency import merged
 
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: apt-get install fio")

@@ -1,4 +1,4 @@
-"""Raw I/O on real volumes: a file that is written once for a block, runs on it, and nothing left behind."""
+"""Raw I/O on real volumes: a file that is written once for a engine, runs on it, and nothing left behind."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from raw_io_specs import SPEC, needs_fio, parsed, runs_of, site_at
 from real_servers import until
 
 from bench.known_answers import why_not
-from storagelab.engines.fio import block
+from storagelab.engines.fio import engine
 from storagelab.findings.steady import is_steady
 from storagelab.loads import fio
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
@@ -28,7 +28,7 @@ def on_a_drive(size: str, keys: str = "") -> str:
 def test_the_runs_of_a_block_share_one_file_which_is_removed_at_last(scratch, monkeypatch):
     laid_out = []
     whole = fio.lay_out
-    monkeypatch.setattr(block.fio, "lay_out", lambda *given: laid_out.append(given[1].name) or whole(*given))
+    monkeypatch.setattr(engine.fio, "lay_out", lambda *given: laid_out.append(given[1].name) or whole(*given))
     runs = runs_of(scratch, SPEC + '[factors]\n"workload.operation" = ["read", "write", "mixed"]\n')
     assert [run.status for run in runs] == ["ok"] * 3, [run.reason for run in runs]
     assert laid_out == ["raw-io-8388608"]
@@ -85,7 +85,7 @@ def test_a_drive_that_vanishes_in_a_run_fails_it_in_the_words_of_fio(scratch, mo
         os.truncate(image, 0)  # what is below the file system is gone
         return whole(*given, **more)
 
-    monkeypatch.setattr(block.fio, "make", make)
+    monkeypatch.setattr(engine.fio, "make", make)
     (run,) = runs_of(scratch, on_a_drive("48MiB"))
     assert run.status == "failed"
     assert "fio failed: " in run.reason
@@ -98,11 +98,11 @@ import sys
 sys.path[:0] = {sys.path!r}
 from raw_io_specs import *
 from storagelab.engines.fio import block
-whole = block.fio.make
+whole = engine.fio.make
 def make(*given, **more):
     print("running", flush=True)
     return whole(*given, **more)
-block.fio.make = make
+engine.fio.make = make
 runs_of(Path({str(scratch)!r}), SPEC.replace('"1s"', '"30s"'))
 """
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)

@@ -10,7 +10,7 @@ import pytest
 from raw_io_specs import SPEC, needs_fio, parsed, site_at
 
 from bench import throttled
-from storagelab.engines.fio.block import opened
+from storagelab.engines.fio.engine import opened
 from storagelab.errors import PreflightError, SpecError
 from storagelab.machine import host
 from storagelab.run.engine import preflight

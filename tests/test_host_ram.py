@@ -50,7 +50,7 @@ def test_a_mirror_maps_all_of_it_on_each_drive_and_a_stripe_half():
 
 
 def test_what_is_refused_would_have_gone_off_line_and_what_passes_does_not(tmp_path):
-    from storagelab.engines.simulated.block import SimulatedBlock
+    from storagelab.engines.simulated.engine import SimulatedBlock
 
     # Such a short run must be forced to write its pages before it ends.
     often = ("cores = 4", "cores = 4\ncosts = { checkpoint_period_ns = 10_000_000_000 }")

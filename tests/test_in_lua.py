@@ -3,8 +3,8 @@
 import pytest
 
 from storagelab.errors import PreflightError
-from storagelab.loads import in_lua
-from storagelab.loads.pgbench import Source
+from storagelab.loads import sysbench
+from storagelab.loads.own_files import Source
 from storagelab.model.loads.pgbench import Script
 
 ORDER = r"""\set who random(1, 100)
@@ -17,11 +17,11 @@ SELECT :n /* one; more */ + :unknown
 """
 
 
-def order(text: str = ORDER) -> in_lua.Written:
-    return in_lua.written([Source(Script("order.sql", 3), text.encode()), Source(Script("x.sql", 1), b"SELECT 2")])
+def order(text: str = ORDER) -> sysbench.LuaScript:
+    return sysbench.written([Source(Script("order.sql", 3), text.encode()), Source(Script("x.sql", 1), b"SELECT 2")])
 
 
-def queries(script: in_lua.Written) -> dict[str, tuple[str, int] | None]:
+def queries(script: sysbench.LuaScript) -> dict[str, tuple[str, int] | None]:
     return {
         line.strip(): origin
         for line, origin in zip(script.text.splitlines(), script.origins, strict=True)

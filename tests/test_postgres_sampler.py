@@ -20,7 +20,7 @@ from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import ObserverCost, TimeSeries
 from storagelab.model.waits import NO_EVENT, ON_CPU, RUNNABLE_NO_EVENT, conservation, normalise
 from storagelab.watching.pace import check_watching
-from storagelab.watching.sampler import Seen, Totals
+from storagelab.watching.sampler import Observation, Totals
 
 pytestmark = pytest.mark.slow
 
@@ -153,7 +153,7 @@ def stage(server: Server) -> Iterator[Callable[[int], Stage]]:
         each.close()
 
 
-def _watched(stage: Stage, rows: int, **changes: Any) -> tuple[Seen, float]:
+def _watched(stage: Stage, rows: int, **changes: Any) -> tuple[Observation, float]:
     sampler = stage.sampler(**changes)
     sampler.prepare()
     stage.gather(rows)
@@ -383,7 +383,7 @@ def _family(postmaster: int | None) -> list[int]:
 
 
 def test_the_cpus_of_a_run_are_those_that_may_be_used_and_not_all_of_the_machine():
-    seen = Seen(
+    seen = Observation(
         events=(), passes=0, totals=Totals(1.0, 1.0, Switches(0, 0)), no_split_reason="", waiting_tasks=(),
         series=TimeSeries(), observer=ObserverCost(sampler_cpu_s=0.0, session_cpu_s=None, ticks=0), rows_done=0,
         raw_waits=_raw_waits,

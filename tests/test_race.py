@@ -77,7 +77,7 @@ def test_it_comes_to_the_same_after_an_interruption(tmp_path, straight, made):
 
 
 def test_drives_are_taken_up_between_rounds_and_no_run_is_made_twice(tmp_path, monkeypatch):
-    from storagelab.engines.simulated.block import SimulatedBlock
+    from storagelab.engines.simulated.engine import SimulatedBlock
 
     made = []
     make_one = SimulatedBlock.make

@@ -9,7 +9,7 @@ from real_servers import measure, site_at, small
 
 from storagelab.errors import PreflightError, SpecError
 from storagelab.findings.kinds.reached import Reached, find_in_cell
-from storagelab.loads import raw_beside as beside
+from storagelab.loads import fio
 from storagelab.model.config import Config, MeasureConfig
 from storagelab.model.measurement import RAW_IO_BESIDE, Measurement
 from storagelab.report.words.answer import answer_lines
@@ -94,7 +94,7 @@ def test_the_name_of_an_engine_begins_a_sentence_with_a_capital():
     ("engine", "moment"), [("postgres", "before"), pytest.param("mariadb", "after", marks=needs_mariadb)]
 )
 def test_a_run_carries_what_its_volumes_take(scratch, monkeypatch, engine, moment):
-    monkeypatch.setattr(beside, "_MOST_BYTES", 16 * 2**20)
+    monkeypatch.setattr(fio, "_MOST_BYTES", 16 * 2**20)
     config = small(scratch, engine=engine, volumes=["a", "b"], data=["a"], log="b")
     config = config.model_copy(update={"measure": MeasureConfig(raw=moment)})
     measured = measure(config, site_at(scratch))
@@ -109,7 +109,7 @@ def test_a_run_carries_what_its_volumes_take(scratch, monkeypatch, engine, momen
 
 @pytest.mark.slow
 def test_raw_io_that_fails_leaves_the_run_and_says_so(scratch, monkeypatch):
-    monkeypatch.setattr(beside, "_LEAST_BYTES", 2**60)
+    monkeypatch.setattr(fio, "_LEAST_BYTES", 2**60)
     config = small(scratch).model_copy(update={"measure": MeasureConfig(raw="after")})
     measured = measure(config, site_at(scratch))
     (check,) = measured.unverified
@@ -139,4 +139,4 @@ def test_a_missing_fio_is_said_before_anything_runs(tmp_path, monkeypatch):
     text = SPEC.format(target="", volumes='volumes = { a = { path = "." } }', measure='raw = "after"')
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PreflightError, match=r"measure\.raw: raw I/O on real drives needs the program fio"):
-        beside.check(expand(parse(text, str(tmp_path / "x.toml"))), site_at(tmp_path))
+        fio.check_beside(expand(parse(text, str(tmp_path / "x.toml"))), site_at(tmp_path))

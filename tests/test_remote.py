@@ -11,7 +11,7 @@ from real_mariadb import needs_mariadb
 from real_servers import ROWS, left_behind, measure, plan_of, running, site_at, small
 
 from storagelab.engines import mariadb
-from storagelab.engines.mariadb import engine as mariadb_engine
+from storagelab.engines.mariadb import engine
 from storagelab.engines.postgres.engine import Postgres, opened
 from storagelab.engines.postgres.preflight import _brace
 from storagelab.errors import PreflightError
@@ -127,9 +127,9 @@ def test_a_folder_that_mariadb_can_not_write_fails_the_run_in_its_words(scratch)
 
 
 def test_what_mariadb_tells_of_its_drives_is_believed(monkeypatch):
-    monkeypatch.setattr(mariadb_engine, "ask", lambda *_: [("/", "/dev/vda1"), ("/data", "/dev/nvme0n1")])
+    monkeypatch.setattr(engine, "ask", lambda *_: [("/", "/dev/vda1"), ("/data", "/dev/nvme0n1")])
     config = elsewhere(Config.model_validate({"target": {"engine": "mariadb", "dsn": "-"}}), "/data/fast")
-    (check,) = places.checks(config, mariadb_engine.MariaDB.mounts(None, None), mariadb.__name__)
+    (check,) = places.checks(config, engine.MariaDB.mounts(None, None), mariadb.__name__)
     assert (check.ok, check.got) == (True, "/dev/nvme0n1, mounted at /data")
 
 

@@ -2,7 +2,7 @@
 
 from storagelab.engines.mariadb.loads.sql import without_definers
 from storagelab.engines.postgres.loads.sql import leaving_out_owners
-from storagelab.loads.restoring import changed, newer_words, without_data
+from storagelab.loads.own_files import changed, newer_words, without_data
 
 
 def test_owners_and_rights_are_left_out_but_not_from_rows_and_bodies(tmp_path):

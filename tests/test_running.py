@@ -16,7 +16,7 @@ from storagelab.loads.running import Generator
 from storagelab.loads.transactions import Transactions
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.measurement import TimeSeries
-from storagelab.servers.interfaces import Work as Done
+from storagelab.servers.interfaces import Work
 
 REPORTS = """
 import signal, sys, time
@@ -33,7 +33,7 @@ def transactions(_: Path) -> Transactions:
     return Transactions(ended_s, np.full(len(ended_s), 1000.0), np.zeros(len(ended_s)), np.empty(0), np.empty(0))
 
 
-def run(rates: list[float], at_most_s: float = 0.8) -> Done:
+def run(rates: list[float], at_most_s: float = 0.8) -> Work:
     """A run of 0.3 s whose generator says that it did this much in each second before."""
     # A limit that no spec may set, so that the test does not last.
     load = Pgbench(connections=1, duration_s=0.3, warm_up_s="auto").model_copy(update={"warm_up_at_most_s": at_most_s})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench.drawn_warm_ups import LEVELS, UNSEEN, judged
-from storagelab.loads.counting import BAND, LEAST_S, trend
+from storagelab.loads.settling import BAND, LEAST_S, trend
 
 SEEN = [kind for kind in LEVELS if kind != UNSEEN]
 MOST_TOO_EARLY = 0.05

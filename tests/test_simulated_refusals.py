@@ -12,7 +12,7 @@ from real_servers import site_at
 from simulated_specs import ONE_BLOCK, SMALL, planned
 
 from storagelab import _sim, cli
-from storagelab.engines.simulated import preflight as looks
+from storagelab.engines.simulated import preflight
 from storagelab.engines.simulated.scenario import scenario
 from storagelab.model.engines import LARGEST_SCALE
 from storagelab.run import loop
@@ -93,22 +93,22 @@ def test_a_drive_that_cannot_be_is_refused_with_its_figure(refused, tmp_path, va
 
 
 def test_a_world_too_big_for_this_machine_says_how_much_it_needs_and_a_scale_that_fits(refused, monkeypatch):
-    monkeypatch.setattr(looks, "_free_memory_bytes", lambda: 300_000_000)
+    monkeypatch.setattr(preflight, "_free_memory_bytes", lambda: 300_000_000)
     said = refused(("scale = 256", "scale = 1"))
     assert "target.scale: a world of scale 1 takes about 0.7 GiB of memory, and 0.3 GiB are free here" in said
     assert said.endswith("Set scale = 8, which takes about 0.14 GiB.")
 
 
 def test_where_no_scale_is_small_enough_the_way_out_is_another(refused, monkeypatch):
-    monkeypatch.setattr(looks, "_free_memory_bytes", lambda: 50_000_000)
+    monkeypatch.setattr(preflight, "_free_memory_bytes", lambda: 50_000_000)
     said = refused(("scale = 256", "scale = 100"))
     assert said.endswith("simulate fewer rows, a smaller drive or a server with less memory.")
 
 
 def test_no_more_blocks_are_made_side_by_side_than_memory_holds(monkeypatch, tmp_path):
     plan = planned()
-    taken = looks.memory_bytes(scenario(plan.blocks[0], tmp_path))
+    taken = preflight.memory_bytes(scenario(plan.blocks[0], tmp_path))
     for memory_bytes, fit in ((taken, 1), (3 * taken - 1, 2), (1000 * taken, 2)):
-        monkeypatch.setattr(looks, "_free_memory_bytes", lambda free=memory_bytes: free)
-        found = looks.check(plan, site_at(tmp_path))
+        monkeypatch.setattr(preflight, "_free_memory_bytes", lambda free=memory_bytes: free)
+        found = preflight.check(plan, site_at(tmp_path))
         assert loop.processes(plan, plan.runs, found, jobs=8) == fit  # there are two blocks

@@ -12,8 +12,8 @@ from sqlserver_specs import config
 from tds_server import Answer, ServerError
 from tsql_parser import TsqlParser, needs_parser
 
-from storagelab.engines.sqlserver import connecting
-from storagelab.engines.sqlserver.connecting import DriverError, Session, address_of, connect, parse_dsn, words_of
+from storagelab.engines.sqlserver import connect as connecting
+from storagelab.engines.sqlserver.connect import DriverError, Session, address_of, connect, parse_dsn, words_of
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.servers.redact import HIDDEN
@@ -164,7 +164,7 @@ def test_without_the_driver_the_way_to_get_it_is_told():
     program = (
         "import sys; sys.modules['pymssql'] = None\n"
         "from storagelab.errors import PreflightError\n"
-        "try:\n    import storagelab.engines.sqlserver.connecting\n"
+        "try:\n    import storagelab.engines.sqlserver.connect\n"
         "except PreflightError as error:\n    sys.stdout.write(str(error))\n"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

@@ -4,7 +4,7 @@ import pytest
 from recorded_sqlserver import recorded
 from sqlserver_specs import PREFIX, config, facts, plan_of, site
 
-from storagelab.engines.sqlserver.connecting import connect
+from storagelab.engines.sqlserver.connect import connect
 from storagelab.engines.sqlserver.layout import Layout, in_folder
 from storagelab.errors import PreflightError
 from storagelab.run.engine import open_target, sweep

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storagelab.engines.sqlserver.events import event_of
+from storagelab.engines.sqlserver.meanings import event_of
 from storagelab.engines.sqlserver.sampler import (
     DIFF,
     FILE_HEADER,

@@ -1,6 +1,14 @@
 import pytest
 
-from storagelab.engines.sqlserver.settings import ServerState, check, database_options, text_of, trace_flags_of
+from storagelab.engines.sqlserver.meanings import (
+    ServerState,
+    database_options,
+    text_of,
+    trace_flags_of,
+)
+from storagelab.engines.sqlserver.meanings import (
+    check_settings as check,
+)
 from storagelab.errors import PreflightError
 
 STATE = ServerState({"max server memory (mb)": 4096, "max degree of parallelism": 8}, (1118, 3226), True)

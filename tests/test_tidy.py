@@ -25,20 +25,21 @@ TESTS_OF_THE_WHOLE = {
 
 # Test modules that test one part of a module, which has others: part -> module.
 TESTS_OF_A_PART = {
-    "against_memory": "space", "capture_requests": "tracing", "carry_over": "basis", "dark": "palette",
-    "drafts": "init", "drive_states": "drive_trends", "filling": "space", "for_block": "for_runs",
-    "for_run": "for_runs", "gathering": "run", "hardware": "scenario", "holders": "processes",
-    "host_ram": "preflight", "interactions": "statements", "kept": "layout", "locking": "folders",
-    "mariadb_attached": "connect", "mariadb_binaries": "settings", "mariadb_clients": "connect",
-    "mariadb_events": "meanings", "mariadb_generated": "generated", "mariadb_probe": "engine",
-    "mariadb_target": "engine", "orders": "matrix", "outputs": "descriptors", "postgres_attached": "connect",
-    "postgres_binaries": "settings", "postgres_connecting": "connect", "postgres_events": "meanings",
-    "postgres_generated": "generated", "postgres_reaching": "connect", "postgres_target": "engine",
-    "postgres_waiting": "sampler", "postgres_workload": "inserts", "privileged": "rights",
-    "procfs": "processes", "racing": "raced", "remote": "places", "resolution": "basis", "settling": "counting",
-    "sqlserver_facts": "meanings", "states": "scheduling", "throttle_slices": "short_runs",
-    "throttling": "control_groups", "unlike_copies": "unlike_hosts", "unprivileged": "rights",
-    "watching_cost": "watching",
+    "against_memory": "space", "capture_requests": "tracing", "carry_over": "basis", "clocks": "counters",
+    "dark": "palette", "drafts": "init", "drive_states": "drive_trends", "filling": "space",
+    "fio_block": "engine", "for_block": "for_runs", "for_run": "for_runs", "gathering": "run",
+    "hardware": "scenario", "holders": "processes", "host_ram": "preflight", "in_lua": "sysbench",
+    "interactions": "statements", "kept": "layout", "locking": "folders", "mariadb_attached": "connect",
+    "mariadb_binaries": "server", "mariadb_clients": "connect", "mariadb_events": "meanings",
+    "mariadb_generated": "generated", "mariadb_probe": "engine", "mariadb_target": "engine", "orders": "matrix",
+    "outputs": "descriptors", "postgres_attached": "connect", "postgres_binaries": "server",
+    "postgres_connecting": "connect", "postgres_events": "meanings", "postgres_generated": "generated",
+    "postgres_reaching": "connect", "postgres_target": "engine", "postgres_waiting": "sampler",
+    "postgres_workload": "inserts", "privileged": "rights", "procfs": "processes", "racing": "raced",
+    "remote": "places", "resolution": "basis", "restoring": "own_files", "sqlserver_connecting": "connect",
+    "sqlserver_facts": "meanings", "sqlserver_settings": "meanings", "sqlserver_target": "server",
+    "states": "scheduling", "throttle_slices": "short_runs", "throttling": "control_groups",
+    "unlike_copies": "unlike_hosts", "unprivileged": "rights", "watching_cost": "watching",
 }  # fmt: skip
 
 # Spelt in pieces, so that this file does not hold what it looks for.
@@ -107,7 +108,7 @@ MAY_OPEN = re.compile(
     r"report/drawing/runtime|validation/|"
     r"capture/tracing|profiles/__init__|predicting/prediction|drives/fitting|"
     r"verbs/init|verbs/validate|"
-    r"capture/folder|servers/(?:attached|private|programs|templates)|loads/(?:fio|restoring)|"
+    r"capture/folder|servers/(?:attached|private|programs|templates)|loads/(?:fio|own_files)|"
     r"engines/(?:fio/sender|postgres/server)"
 )
 

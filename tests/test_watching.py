@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from raw_io_specs import SPEC, needs_fio, parsed, runs_of
 
 from storagelab.findings.analysis import analyse
-from storagelab.loads.raw_outcome import Outcome
+from storagelab.loads.fio import Outcome
 from storagelab.machine.processes import until
 from storagelab.model.measurement import WATCHED, WaitingTask
 from storagelab.spec.matrix import expand

@@ -11,7 +11,7 @@ from storagelab import _sim
 from storagelab.engines.mariadb.loads import inserts as mariadb
 from storagelab.engines.postgres.loads import inserts as postgres
 from storagelab.engines.simulated import scenario
-from storagelab.engines.sqlserver import workload as sqlserver
+from storagelab.engines.sqlserver import layout as sqlserver
 from storagelab.model.config import Config
 from storagelab.model.engines import ENGINES
 from storagelab.model.loads.base import Work

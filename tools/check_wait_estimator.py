@@ -34,7 +34,7 @@ from storagelab.model.config import Config, LayoutConfig, TargetConfig
 from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.values import Scalar
 from storagelab.model.waits import RUNNABLE_NO_EVENT, SampledWaits, conservation, normalise
-from storagelab.watching.sampler import Seen
+from storagelab.watching.sampler import Observation
 
 MEMORY_GROUP = Path(f"/sys/fs/cgroup/memory/storagelab-check-{os.getpid()}")
 READ_LIMIT_BYTES = 120 * 2**20
@@ -126,7 +126,7 @@ class Checked:
     load: Load
     raw: SampledWaits
     truth: Truth
-    sampled: Seen
+    sampled: Observation
 
 
 @contextlib.contextmanager

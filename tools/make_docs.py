@@ -29,7 +29,7 @@ from storagelab import cli
 from storagelab.capture.folder import capture_schema, capture_schema_text
 from storagelab.engines.mariadb import meanings as mariadb
 from storagelab.engines.postgres import meanings as postgres
-from storagelab.engines.sqlserver import events as sqlserver
+from storagelab.engines.sqlserver import meanings as sqlserver
 from storagelab.experiments import SCHEMA, ready_made, text_of
 from storagelab.findings.cautions import kinds
 from storagelab.model.config import Config

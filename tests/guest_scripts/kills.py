@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 
 from storagelab.model.config import VolumeConfig
-from storagelab.volumes import drives
-from storagelab.volumes import volume as volumes
+from storagelab.volumes import drives, volume
 from storagelab.volumes.journal import Journal
 
 
@@ -19,7 +18,7 @@ def killed_at(number: int, asked: VolumeConfig, place: Path, results: Path, *, b
     child = os.fork()
     if child == 0:
         _kill_at(number, begins)
-        with volumes.made("a", asked, place, Path("/"), {}, results):
+        with volume.made("a", asked, place, Path("/"), {}, results):
             pass
         os._exit(0)
     _, status = os.waitpid(child, 0)

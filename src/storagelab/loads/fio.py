@@ -6,22 +6,146 @@ the start of the second process to its end, cover the same requests as fio's cou
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.loads.raw_outcome import Direction, Done, Outcome, Place
-from storagelab.machine import temporary
+from storagelab.machine import host, temporary
 from storagelab.machine.rights import end_with_parent
-from storagelab.model.latency import Latency, latency_of
+from storagelab.model.config import Config
+from storagelab.model.latency import Latency, latency_of, merged
+from storagelab.model.measurement import RAW_IO_BESIDE
+from storagelab.model.plan import Plan
 from storagelab.servers.programs import environment, run
+from storagelab.volumes.folders import Site
+from storagelab.watching.counters import Counters
+
+# --- where requests go, and what was sent ----------------------------------------------------------------------------
+#
+# Where a run of raw I/O sends requests, and what it sent: the same for fio and for traces.
+
+
+Direction = Literal["read", "write"]
+
+
+class Place(NamedTuple):
+    """Where requests go: storagelab's own file, by its name in its folder, or a device, which is only read. What
+    sends them writes nothing else except its logs, in a temporary folder.
+    """
+
+    folder: Path
+    name: str
+    size_bytes: int
+    read_only: bool = False
+    direct: bool = True
+
+
+class Requests(NamedTuple):
+    """Requests in one direction."""
+
+    requests: int
+    bytes: int
+    latency: Latency | None
+
+    @property
+    def block_bytes(self) -> float:
+        """Of a request, on average."""
+        return self.bytes / self.requests
+
+
+class Outcome(NamedTuple):
+    """What was sent, as its sender counted it.
+
+    `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each second, None in one
+    without any. `due`: how many requests were to be sent by the end of each second; None if there is always one.
+    `io_engine`: fio's own, None without fio. `figures`: results beside those of every run.
+    """
+
+    elapsed_s: float
+    done: Mapping[Direction, Requests]
+    cpu_s: float
+    per_s: Mapping[Direction, tuple[float, ...]]
+    mean_s: Mapping[Direction, tuple[float | None, ...]]
+    due: Sequence[int] | None = None
+    io_engine: str | None = None
+    figures: Mapping[str, float] = MappingProxyType({})
+
+    @property
+    def requests(self) -> int:
+        return sum(one.requests for one in self.done.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(one.bytes for one in self.done.values())
+
+    @property
+    def standstill_s(self) -> int:
+        """The most whole seconds in a row in which no request ended, though some were due before."""
+        longest = now = done = 0
+        for second, ended in enumerate(zip(*self.per_s.values(), strict=True)):
+            waiting = self.due is None or (second > 0 and self.due[second - 1] > done)
+            now = now + 1 if waiting and not sum(ended) else 0
+            longest, done = max(longest, now), done + int(sum(ended))
+        return longest
+
+    @property
+    def latency(self) -> Latency | None:
+        return merged(one.latency for one in self.done.values() if one.latency is not None)
+
+
+def check_direct(path: Path, key: str) -> None:
+    """Checks that requests bypass the page cache and reach a drive: a file system in memory has no drive, and some
+    file systems refuse O_DIRECT.
+    """
+    facts = host.describe_volume(path)
+    if facts["in_memory"]:
+        raise PreflightError(
+            f"{path} is on {facts['filesystem']}, which is memory: it has no drive to measure, and no direct I/O",
+            key=key,
+            hint="name a folder on a drive",
+        )  # fmt: skip
+    try:
+        os.close(os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT))  # it has no name, and vanishes when closed
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise PreflightError(
+                f"the file system of {path} ({facts['filesystem']}) refuses direct I/O (O_DIRECT)", key=key,
+                hint="name a folder on a file system that takes it, such as ext4 or XFS",
+            ) from error  # fmt: skip
+
+
+def sector_bytes(path: Path) -> int | None:
+    """The sector size of the device below the file system; None if unknown."""
+    facts = host.describe_volume(path)
+    for queue in (facts["file_system_queue"], facts["queue"]):
+        found = queue.get("logical_block_bytes") if isinstance(queue, dict) else None
+        if isinstance(found, int):
+            return found
+    return None
+
+
+def device_bytes(path: Path) -> int:
+    """The size of a block device. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.lseek(descriptor, 0, os.SEEK_END)
+    finally:
+        os.close(descriptor)
+
+
+# --- the program -----------------------------------------------------------------------------------------------------
+
 
 PACKAGE = "fio"
 OLDEST = (3, 19)
@@ -93,15 +217,8 @@ def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
     """Writes the whole file with content that no drive can compress, so that reads reach the medium. Then tries a
     request of `block_bytes`. Returns the I/O engine that works here. Raises RunFailed.
     """
-    written = [
-        "--rw=write",
-        "--bs=1M",
-        "--iodepth=8",
-        "--refill_buffers=1",
-        "--end_fsync=1",
-        f"--size={place.size_bytes}",
-    ]
-    troubles = []
+    written = ["--rw=write", "--bs=1M", "--iodepth=8", "--refill_buffers=1", "--end_fsync=1"]
+    written, troubles = [*written, f"--size={place.size_bytes}"], []
     for io_engine in _IO_ENGINES:
         try:
             if not place.read_only:
@@ -190,24 +307,18 @@ def _run(
 
 def _report(ended: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """fio's report of its only group of jobs. Raises RunFailed if the job failed."""
-    begin = ended.stdout.find("{")
-    try:
-        found: dict[str, Any] = json.loads(ended.stdout[begin:])["jobs"][0] if begin >= 0 else {}
-    except (ValueError, LookupError):
-        found = {}
+    before, brace, rest = ended.stdout.partition("{")
+    found: dict[str, Any] = {}
+    with contextlib.suppress(ValueError, LookupError):
+        found = json.loads(brace + rest)["jobs"][0]
     if ended.returncode < 0:
         raise RunFailed(f"fio was ended by {signal.Signals(-ended.returncode).name}")
     if ended.returncode or not found or found.get("error"):
-        raise RunFailed(f"fio failed: {_trouble(ended)}")
+        lines = [line.strip() for line in (*ended.stderr.splitlines(), *before.splitlines()) if line.strip()]
+        telling = [line for line in lines if re.search(r"error|failed|err=|No space|Invalid", line)] or lines
+        trouble = telling[0].removeprefix("fio: ") if telling else f"exit code {ended.returncode}, without a word"
+        raise RunFailed(f"fio failed: {trouble}")
     return found
-
-
-def _trouble(ended: subprocess.CompletedProcess[str]) -> str:
-    """fio's first line that says what went wrong, without its own file names and numbers."""
-    before = ended.stdout.partition("{")[0]
-    lines = [line.strip() for line in (*ended.stderr.splitlines(), *before.splitlines()) if line.strip()]
-    telling = [line for line in lines if re.search(r"error|failed|err=|No space|Invalid", line)] or lines
-    return telling[0].removeprefix("fio: ") if telling else f"exit code {ended.returncode}, without a word"
 
 
 _Rates = dict[Direction, tuple[float, ...]]
@@ -259,7 +370,7 @@ def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
 def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means) -> Outcome:
     directions: tuple[Direction, ...] = ("read", "write")
     done = {
-        direction: Done(int(found["total_ios"]), int(found["io_bytes"]), _latency(found["lat_ns"]))
+        direction: Requests(int(found["total_ios"]), int(found["io_bytes"]), _latency(found["lat_ns"]))
         for direction in directions
         if (found := report[direction])["total_ios"]
     }
@@ -286,3 +397,66 @@ def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means) -> Outcom
 def _latency(whole: Mapping[str, Any]) -> Latency | None:
     bins = ((int(ns), int(count)) for ns, count in whole.get("bins", {}).items())
     return latency_of(bins, (round(whole["mean"] * whole["N"]), int(whole["min"]), int(whole["max"])))
+
+
+# --- beside a load ---------------------------------------------------------------------------------------------------
+#
+# A short measurement of the I/O that a database's volumes can do, by fio, just before or after the load.
+#
+# It reads and writes at random in the server's page size, and in order in blocks of 128 KB, the size in which servers
+# and kernels combine neighbouring pages. Sixteen requests are in progress, so that the drive is fully used.
+
+
+IN_ORDER_BYTES = 128 * 1024
+OUTSTANDING = 16
+_MOST_BYTES = 256 * 2**20
+_LEAST_BYTES = 16 * 2**20
+_SHARE_OF_FREE = 4
+_FILE = "raw-io-beside"
+
+
+def check_beside(plan: Plan, site: Site) -> None:
+    """Checks that every volume to be measured allows it. Raises PreflightError."""
+    configs = [cell.config for cell in plan.cells if cell.config.measure.raw is not None]
+    if configs:
+        find("measure.raw")
+    for name, path in {
+        (name, path) for config in configs for name, path in _used(config, site.volume_paths(config)).items()
+    }:
+        check_direct(path, f"volumes.{name}.path")
+
+
+def _used(config: Config, of_volumes: Mapping[str, Path]) -> dict[str, Path]:
+    return {name: of_volumes[name] for name in config.volumes_used if name in of_volumes}
+
+
+def measure_beside(config: Config, folders: Mapping[str, Path], page_bytes: int, seed: int) -> Counters:
+    """A group of counters: `volume.NAME.random_write_ios_per_s` and so on. `folders` = storagelab's own, by volume.
+    Volumes that share a folder are measured once. Raises RunFailed."""
+    by_folder: dict[Path, dict[str, float]] = {}
+    found: dict[str, float] = {}
+    for name, folder in _used(config, folders).items():
+        if folder not in by_folder:
+            by_folder[folder] = _of_folder(folder, page_bytes, config.measure.raw_s, seed)
+        found |= {f"volume.{name}.{figure}": value for figure, value in by_folder[folder].items()}
+    return {RAW_IO_BESIDE: found} if found else {}
+
+
+def _of_folder(folder: Path, page_bytes: int, seconds: float, seed: int) -> dict[str, float]:
+    size = min(_MOST_BYTES, host.free_bytes(folder) // _SHARE_OF_FREE) // 2**20 * 2**20
+    if size < _LEAST_BYTES:
+        raise RunFailed(f"{folder} has no room for raw I/O: {host.free_bytes(folder) / 2**20:.0f} MiB free")
+    program, place = find("measure.raw"), Place(folder, _FILE, size)
+    found: dict[str, float] = {}
+    try:
+        io_engine = lay_out(program, place, page_bytes)
+        at_random = Job("read", "random", page_bytes, seconds, outstanding=OUTSTANDING, seed=seed)
+        in_order = at_random._replace(pattern="sequential", block_bytes=IN_ORDER_BYTES)
+        for job in (one._replace(operation=way) for one in (at_random, in_order) for way in ("read", "write")):
+            outcome = make(program, place, job, io_engine, logged=False)
+            kind = f"{job.pattern}_{job.operation}"
+            found[f"{kind}_bytes_per_s"] = outcome.bytes / outcome.elapsed_s
+            found[f"{kind}_ios_per_s"] = outcome.requests / outcome.elapsed_s
+    finally:
+        (folder / _FILE).unlink(missing_ok=True)
+    return found

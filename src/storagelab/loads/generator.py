@@ -1,4 +1,6 @@
-"""A load generator's program: what is known of it, and its process, which works in its own folder."""
+"""A load generator: how it reaches the server, what is known of its program, and its process, which works in its own
+folder.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +10,66 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import CompletedProcess
 
 from storagelab.errors import RunFailed
-from storagelab.loads.transactions import Counted
+from storagelab.loads.transactions import LoadReport
 from storagelab.machine import temporary
 from storagelab.machine.descriptors import read_file
 from storagelab.machine.processes import STOP_TIMEOUT_S, Kills
-from storagelab.machine.rights import give
+from storagelab.machine.rights import as_server, end_with_parent, give, unprivileged
+from storagelab.servers.programs import run
 from storagelab.stopping import uninterrupted
+
+InChild = Callable[..., Callable[[], None] | None]
+
+
+@dataclass(frozen=True)
+class Clients:
+    """How client programs reach one server: by the variables of their `environment`, and by `options` for programs
+    that don't read variables. `beside` is the folder of the server's own programs, if storagelab started it.
+    `in_child` prepares a program's process, for the folders that it must reach. `owner` (uid, gid) is the user that
+    it runs as, if not this one. `first` is the statement that its sessions begin with, if no variable does that.
+    """
+
+    environment: Mapping[str, str]
+    beside: Path | None = None
+    owner: tuple[int, int] | None = None
+    in_child: InChild = lambda *_: end_with_parent
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    first: str = ""
+
+    def run(
+        self, command: Sequence[str], *reach: Path, folder: Path | None = None, reads: Path | None = None
+    ) -> CompletedProcess[str]:
+        """Run a program to its end."""
+        return run(command, self.in_child(*reach), environment=self.environment, folder=folder, reads=reads)
+
+    def in_folder(self, command: Sequence[str], inputs: Mapping[str, bytes]) -> CompletedProcess[str]:
+        """Run a program in its own folder, which holds these files."""
+        with _folder(inputs, self.owner) as folder:
+            return self.run(command, folder, folder=folder)
+
+
+def of_private(
+    environment: Mapping[str, str], options: Mapping[str, Sequence[str]], beside: Path, *own: Path
+) -> Clients:
+    """The programs of a private server run as the server does: a script may make a client run programs, too."""
+    return Clients(environment, beside, unprivileged().owner, lambda *reach: as_server(*own, *reach), options)
+
+
+@contextlib.contextmanager
+def _folder(inputs: Mapping[str, bytes], owner: tuple[int, int] | None) -> Iterator[Path]:
+    with temporary.folder("scripts") as folder:
+        for name, content in inputs.items():
+            (folder / name).write_bytes(content)
+        if owner is not None:
+            give(owner, *folder.iterdir(), folder)
+        yield folder
+
 
 FATAL = re.compile(r"^FATAL: ", re.MULTILINE)
 """What a program says of an error that ends it, whatever its exit code."""
@@ -37,7 +88,7 @@ class Program:
 
     title: str
     command: Callable[[Path, float], Sequence[str]]
-    read: Callable[[Path], Counted]
+    read: Callable[[Path], LoadReport]
     words: Callable[[str], str]
     stop: signal.Signals
     environment: Mapping[str, str]
@@ -105,12 +156,6 @@ class Process:
         if self.exit_code is not None:
             raise RunFailed(f"{self.program.title} ended early: {self.words()}")
 
-    @property
-    def has_asked(self) -> bool:
-        """Whether the session is over in which it asks about the tables, so that only those of the load still begin."""
-        pattern = self.program.asks_first
-        return not pattern or any(self.folder.glob(pattern))
-
     def output_bytes(self) -> bytes:
         return read_file(self.folder / "said")
 
@@ -130,7 +175,7 @@ class Process:
         if self.exit_code is None:
             self._running.send_signal(self.program.stop)
 
-    def result(self) -> Counted:
+    def result(self) -> LoadReport:
         """The program's log, once it has ended. Raises RunFailed with its words if it failed or does not end."""
         self.wait_for(STOP_TIMEOUT_S)
         if self.exit_code is None:

@@ -13,11 +13,9 @@ from typing import ClassVar, Generic
 from storagelab.errors import RunFailed
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
-from storagelab.servers.interfaces import POLL_S, C, Sessions, await_gate
-from storagelab.servers.interfaces import Work as Done
-from storagelab.watching.clocks import Clocks, Loop
-from storagelab.watching.counters import Counters
-from storagelab.watching.sampler import Seen
+from storagelab.servers.interfaces import POLL_S, C, Sessions, Work, await_gate
+from storagelab.watching.counters import Clocks, Loop
+from storagelab.watching.sampler import Observation
 
 
 class InsertingSessions(Sessions[C]):
@@ -43,15 +41,16 @@ class InsertingSessions(Sessions[C]):
     def _words(self, error: BaseException) -> str:
         return str(error)
 
-    def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Done:
+    def done(self, loops: list[Loop], seen: Observation, clocks: Clocks) -> Work:
         rows = self._count_rows()
         if rows != self.workload.rows:
             raise RunFailed(f"the table holds {rows} rows instead of {self.workload.rows}")
-        return Done(
+        reads = sum(loop.reads_done for loop in loops)
+        return Work(
             elapsed_s=max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops),
             connection_s=tuple(loop.finished_s - loop.started_s for loop in loops),
             checks=(*clocks.checks(loops), *_check_reads(self.workload, loops)),
-            counters=_reads_made(loops), series=seen.series, rows=rows,
+            counters={"workload": {"reads": float(reads)}} if reads else {}, series=seen.series, rows=rows,
         )  # fmt: skip
 
 
@@ -126,15 +125,16 @@ class ThreadedSessions(InsertingSessions[C]):
 
     def gather(self) -> None:
         """Close the gate, start every connection's loop, and return once all of them wait at the gate."""
+
+        def refuse_one_that_passed() -> None:
+            self._raise_if_one_failed()
+            if any(worker.loop is not None for worker in self._workers):
+                raise RunFailed("a connection did not wait at the start gate")
+
         self._close_gate()
         for number, worker in enumerate(self._workers, start=1):
             worker.call(partial(self._loop, number=number))
-        await_gate(self._all_at_gate, self._raise_if_one_passed, pause_s=0.005)
-
-    def _raise_if_one_passed(self) -> None:
-        self._raise_if_one_failed()
-        if any(worker.loop is not None for worker in self._workers):
-            raise RunFailed("a connection did not wait at the start gate")
+        await_gate(self._all_at_gate, refuse_one_that_passed, pause_s=0.005)
 
     def _raise_if_one_failed(self) -> None:
         error = next((worker.error for worker in self._workers if worker.error is not None), None)
@@ -164,12 +164,6 @@ class ThreadedSessions(InsertingSessions[C]):
             worker.join(max(0.0, deadline - time.monotonic()))
             if not worker.working:  # otherwise its thread still uses it
                 self._disconnect(worker.connection)
-
-
-def _reads_made(loops: Sequence[Loop]) -> Counters:
-    """The point reads of all connections as a group of counters; empty if there were none."""
-    made = sum(loop.reads_done for loop in loops)
-    return {"workload": {"reads": float(made)}} if made else {}
 
 
 def _check_reads(workload: InsertLoad, loops: Sequence[Loop]) -> list[Check]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+import signal
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
-from storagelab.loads.transactions import LOG_PREFIX
-from storagelab.model.loads.pgbench import Pgbench, Script
+from storagelab.errors import RunFailed
+from storagelab.loads.generator import Clients, Program
+from storagelab.loads.own_files import Source, commands
+from storagelab.loads.transactions import LOG_PREFIX, read_log
+from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.loads.sql import Sql
 
 COUNTED = "pgbench_branches"
@@ -26,17 +30,6 @@ _NOISE = (
     "progress: ",
 )
 _PROGRESS = re.compile(r"^progress: ([\d.]+) s, ([\d.]+) tps", re.MULTILINE)
-
-
-class Source(NamedTuple):
-    """A script that a run uses: its entry in the spec, and the content of its file (None for one of pgbench's own)."""
-
-    script: Script
-    content: bytes | None
-
-    @property
-    def text(self) -> str:
-        return (self.content or b"").decode(errors="replace")
 
 
 def inputs(sources: Sequence[Source]) -> dict[str, bytes]:
@@ -128,34 +121,38 @@ def words(output: str, sources: Sequence[Source]) -> str:
     return f"{source.script.name}, line {line}: {rest}"
 
 
-_TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|\$(\w*)\$.*?\$\1\$|/\*.*?\*/|;|[^\s'\";$/-]+|\S", re.DOTALL)
+_TOKEN = re.compile(
+    r"'(?:[^']|'')*'|\"[^\"]*\"|(?P<note>--[^\n]*|/\*.*?\*/)|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|(?P<end>;)|"
+    r"[^\s'\";$/-]+|\S",
+    re.DOTALL,
+)
 
 
 def line_of(script: str, command: int) -> int:
     """The line on which a command begins. Commands are counted from 0 as pgbench does, lines from 1."""
-    begins = list(_beginnings(script))
+    begins = [line for line, _ in commands(script, _TOKEN)]
     return begins[min(command, len(begins) - 1)] if begins else 1
 
 
-def _beginnings(script: str) -> Iterator[int]:
-    """The line of each command. A command with a backslash takes one line; a semicolon ends any other."""
-    first, statements = 1, ""
-    for number, line in enumerate([*script.splitlines(keepends=True), "\\"], 1):
-        if not line.lstrip().startswith("\\"):
-            statements += line
-            continue
-        yield from (first + offset for offset in _statements(statements))
-        if line != "\\":
-            yield number
-        first, statements = number + 1, ""
+# --- its run ---------------------------------------------------------------------------------------------------------
 
 
-def _statements(text: str) -> Iterator[int]:
-    """The number of lines before each statement."""
-    within = False
-    for token in _TOKEN.finditer(text):
-        if token[0].startswith(("--", "/*")):
-            continue
-        if token[0] != ";" and not within:
-            yield text.count("\n", 0, token.start())
-        within = token[0] != ";"
+def log_in_by_pgbench(clients: Clients, program: Path) -> None:
+    """Raises RunFailed with pgbench's words if it can't log in."""
+    command = [str(program), "--no-vacuum", "--transactions=1", "--file=asking.sql"]
+    output = clients.in_folder(command, {"asking.sql": b"SELECT 1;\n"})
+    if output.returncode != 0:
+        raise RunFailed(f"pgbench can't log in: {words(output.stderr, ())}")
+
+
+def by_pgbench(
+    clients: Clients, program: Path, load: Pgbench | Sql, scripts: Sequence[Source], seed: int, scale: int | None = None
+) -> Program:
+    """pgbench with these scripts, on its own tables of this scale."""
+    return Program(
+        title="pgbench", read=read_log,
+        command=partial(command, str(program), load, scripts, seed=seed, scale=scale),
+        words=partial(words, sources=scripts), stop=signal.SIGALRM, environment=clients.environment,
+        inputs=inputs(scripts), owner=clients.owner, in_child=clients.in_child, per_second=per_second,
+        asks_first=f"{LOG_PREFIX}.*",
+    )  # fmt: skip

@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
+
 from storagelab.errors import RunFailed
-from storagelab.loads.counting import POLL_SESSIONS_S, counting_of
-from storagelab.loads.cycles import Cycles, LogRoom
 from storagelab.loads.generator import Process, Program
-from storagelab.loads.transactions import Counted, in_turns
+from storagelab.loads.settling import BAND, LOOK_S, Cycles, LogRoom, Trend, WarmUp, end_of_whole, trend
+from storagelab.loads.transactions import LoadReport, in_turns
 from storagelab.machine.processes import until
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.measurement import (
@@ -25,15 +27,238 @@ from storagelab.model.measurement import (
     NOT_AT_ONCE,
     REFUSED,
     REFUSED_MOST,
+    SETTLED,
     Check,
     TimeSeries,
     refused_share,
 )
-from storagelab.servers.interfaces import GATE_TIMEOUT_S, C, Sessions
-from storagelab.servers.interfaces import Work as Done
-from storagelab.watching.clocks import Clocks, Loop
-from storagelab.watching.counters import Counters
-from storagelab.watching.sampler import Seen
+from storagelab.servers.interfaces import GATE_TIMEOUT_S, POLL_S, C, Sessions, Work
+from storagelab.watching.counters import Clocks, Loop
+from storagelab.watching.pace import SHORTEST_S
+from storagelab.watching.sampler import Observation
+
+# --- which transactions count ----------------------------------------------------------------------------------------
+#
+# Which of a generator's transactions count: those of a set time, a set number, or a time that the generator keeps
+# itself.
+
+
+Hold = Callable[[], Callable[[], None]]
+"""Locks the tables of a load, and returns a function that unlocks them."""
+POLL_SESSIONS_S = 0.02
+BEFORE_ITS_END_S = 0.2
+"""How long before the end of a self-timed generator the sessions are last looked at."""
+
+
+Span = tuple[LoadReport, float, float]
+"""The transactions that count, and from when to when they do."""
+
+
+class Counting(ABC):
+    """Call in order: `prepare` before the program starts, `warm_up` once its sessions are connected, `begin` when
+    the part that counts begins, `wait` for its end, `span`, and `close`.
+    """
+
+    warm_up_s: float | None = None
+    """How long the warm-up took, if its end was to be found."""
+
+    @property
+    def in_turns(self) -> bool:
+        """Whether the run is watched in turns: it is long enough, and the log tells each transaction's end and
+        latency."""
+        return False
+
+    def __init__(self, load: GeneratedLoad, process: Process, cycles: Cycles) -> None:
+        self.load, self.process, self.cycles = load, process, cycles
+        self.start_s = self.end_s = 0.0
+
+    def prepare(self) -> None:  # noqa: B027 - most need nothing
+        """Do what must be done before the program starts."""
+
+    @abstractmethod
+    def warm_up(self) -> None: ...
+
+    def begin(self) -> None:
+        self.start_s = self.process.now_s()
+
+    def wait(self, on_poll: Callable[[], None]) -> None:
+        self._wait(on_poll)
+        self.end_s = self.process.now_s()
+
+    @abstractmethod
+    def _wait(self, on_poll: Callable[[], None]) -> None: ...
+
+    def span(self) -> Span:
+        """What counts. Raises RunFailed with the program's words."""
+        counted = self._counted(self.process.result())
+        return counted, *(counted.span_s if counted.number else (self.start_s, self.end_s))
+
+    def _counted(self, logged: LoadReport) -> LoadReport:
+        return logged
+
+    def by_clock(self, start_s: float, end_s: float) -> tuple[float, float]:
+        """A span as the process's clock shows it: sysbench tells times since its own beginning, which is 0."""
+        return (start_s, end_s) if start_s else (self.start_s, self.start_s + end_s)
+
+    def so_far(self) -> int:
+        """Milliseconds so far of a set time."""
+        passed_s = self.process.now_s() - self.start_s if self.start_s else 0.0
+        return min(self.load.work.amount, round(passed_s * 1000))
+
+    def checks(self) -> Iterator[Check]:
+        yield from ()
+
+    def close(self) -> None:  # noqa: B027 - as above
+        """Never raises."""
+
+    def _until(self, ends_s: float, on_poll: Callable[[], None]) -> None:
+        while (left_s := ends_s - self.process.now_s()) > 0 and not self._may_end():
+            self.process.refuse_if_ended()
+            on_poll()
+            self.cycles.look()
+            time.sleep(min(POLL_S, left_s))
+
+    def _may_end(self) -> bool:
+        return False
+
+    def _await(self, words: bytes) -> None:
+        while words not in self.process.output_bytes():
+            self.process.refuse_if_ended()
+            self.cycles.look()
+            time.sleep(POLL_SESSIONS_S)
+
+
+class SetTime(Counting):
+    """A time that storagelab keeps: the program works on after it, and is then told to stop."""
+
+    _trend: Trend | None = None
+    _seconds = 0
+    _end: WarmUp
+    _ends_s: float
+    """When a run ends at the latest whose warm-up is to be found."""
+
+    @property
+    def in_turns(self) -> bool:
+        return self.load.duration_s >= SHORTEST_S
+
+    def warm_up(self) -> None:
+        """Wait for a set time, or until throughput has settled and, if the server makes checkpoints meanwhile, the next
+        one begins.
+        """
+        began_s, to_find = self.process.now_s(), self.load.warm_up_s == "auto"
+        self._ends_s = began_s + self.load.longest_warm_up_s + self.load.duration_s
+        self._end = WarmUp(self.load.duration_s, began_s, self._ends_s)
+        while (left_s := began_s + self.load.longest_warm_up_s - self.process.now_s()) > 0:
+            self.process.refuse_if_ended()
+            self.cycles.look()
+            if to_find and self._is_over():
+                break
+            time.sleep(min(POLL_S, left_s))
+        self.warm_up_s = self.process.now_s() - began_s if to_find else None
+
+    def _is_over(self) -> bool:
+        rates = self.process.program.per_second(self.process.output())
+        if len(rates) > self._seconds:
+            self._seconds = len(rates)
+            self._trend = trend(np.asarray(rates), self.load.duration_s)
+        settled = self._trend is not None and bool(self._trend.settled)
+        return self._end.is_over(self.cycles.starts_s, rates, settled=settled)
+
+    def _wait(self, on_poll: Callable[[], None]) -> None:
+        if self.load.warm_up_s != "auto":
+            self._until(self.start_s + self.load.duration_s, on_poll)
+            return
+        while True:
+            found_s = end_of_whole(self.cycles.starts_s, self.start_s, self.load.duration_s)
+            now_s, ends_s = self.process.now_s(), self._ends_s if found_s is None else min(found_s, self._ends_s)
+            if now_s >= ends_s:
+                return
+            self._until(min(ends_s, now_s + LOOK_S), on_poll)
+
+    def span(self) -> Span:
+        ended_early = self.process.exit_code is not None
+        self.process.stop()
+        logged = self.process.result()
+        if ended_early:
+            raise RunFailed(f"{self.process.program.title} failed: {self.process.words()}")
+        return logged.within(self.start_s, self.end_s), self.start_s, self.end_s
+
+    def checks(self) -> Iterator[Check]:
+        """A check that fails if the end of the warm-up was to be found, and throughput did not settle in time."""
+        if self.warm_up_s is None or self._end.settled:
+            return
+        got = "too short to tell"
+        if self._end.changed is not None:
+            got = f"changed by {100 * self._end.changed:+.2g} % from one checkpoint cycle to the next"
+        elif self._trend is not None:
+            change, half = 100 * float(self._trend.change), 100 * float(self._trend.half)
+            got = f"bound to move by {change:+.2g} ± {half:.2g} % over {self.load.duration_s:g} s"
+        yield Check(
+            name=SETTLED, asked=f"settled within {100 * BAND:g} %",
+            got=f"{got} after {self.warm_up_s:.0f} s of warm-up", ok=False, read_from=self.process.program.title,
+        )  # fmt: skip
+
+
+class OwnTime(Counting):
+    """A time that the program keeps itself; it says when the part that counts begins."""
+
+    @property
+    def in_turns(self) -> bool:
+        """With a rate, transactions wait in the program until one of its sessions is free, which its log doesn't
+        tell."""
+        return self.load.duration_s >= SHORTEST_S and self.load.rate is None
+
+    def warm_up(self) -> None:
+        self._await(self.process.program.says_it_counts)
+        self._counts_since_s = self.process.now_s()
+
+    def _wait(self, on_poll: Callable[[], None]) -> None:
+        self._until(self._counts_since_s + self.load.duration_s - BEFORE_ITS_END_S, on_poll)
+
+    def _may_end(self) -> bool:
+        return self.process.exit_code == 0
+
+
+class SetNumber(Counting):
+    """A set number of transactions, all of which count. `hold` locks the tables and returns a function that unlocks
+    them, so that the first transaction waits until the run is watched.
+    """
+
+    def __init__(self, load: GeneratedLoad, process: Process, cycles: Cycles, hold: Hold | None = None) -> None:
+        super().__init__(load, process, cycles)
+        self._hold = hold
+        self._let_go: Callable[[], None] = lambda: None
+
+    def prepare(self) -> None:
+        if self._hold is not None:
+            self._let_go = self._hold()
+
+    def warm_up(self) -> None:
+        self._await(self.process.program.says_it_counts)
+
+    def begin(self) -> None:
+        super().begin()
+        self._let_go()
+
+    def _wait(self, on_poll: Callable[[], None]) -> None:
+        while self.process.exit_code is None:
+            self.process.wait_for(POLL_S)
+            on_poll()
+            self.cycles.look()
+
+    def _counted(self, logged: LoadReport) -> LoadReport:
+        return logged if self._hold is None else logged.begun_at_earliest(self.start_s)
+
+    def so_far(self) -> int:
+        """Unknown until all are done."""
+        return 0
+
+    def close(self) -> None:
+        self._let_go()
+
+
+# --- the run ---------------------------------------------------------------------------------------------------------
+
 
 SAME_FOR_S = 0.1
 """The sessions of a program that asks first are the load's once the list has been the same for so long: the server
@@ -58,7 +283,7 @@ class Generator(Sessions[C]):
         connect: Callable[[], C],
         disconnect: Callable[[C], None],
         sessions: Callable[[], list[int]],
-        hold: Callable[[], Callable[[], None]] | None = None,
+        hold: Hold | None = None,
         checkpoints: Callable[[], int] | None = None,
         log_room: Callable[[], tuple[int, int] | None] | None = None,
     ) -> None:
@@ -67,7 +292,12 @@ class Generator(Sessions[C]):
         self._process = Process(program)
         self._log_room = LogRoom(None if load.reads_only else log_room, self._process.now_s)
         self._cycles = Cycles(None if load.reads_only else checkpoints, self._process.now_s, self._log_room.look)
-        self._counting = counting_of(load, self._process, self._cycles, hold)
+        self._counting: Counting
+        if load.transactions_per_connection is not None:
+            self._counting = SetNumber(load, self._process, self._cycles, hold)
+        else:
+            counting = OwnTime if program.says_it_counts else SetTime
+            self._counting = counting(load, self._process, self._cycles)
         self._first: C | None = None
         self._ids: list[int] = []
         self._same_since_s = math.inf
@@ -108,13 +338,12 @@ class Generator(Sessions[C]):
 
     def _all_connected(self) -> bool:
         self._process.refuse_if_ended()
-        if not self._process.has_asked:
+        asks = self.program.asks_first
+        if asks and not any(self._process.folder.glob(asks)):
             return False
         before, self._ids = self._ids, self._sessions()
-        if len(self._ids) < self.load.connections:
-            return False
-        if not self.program.asks_first:
-            return True
+        if len(self._ids) < self.load.connections or not asks:
+            return len(self._ids) >= self.load.connections
         if self._ids != before:
             self._same_since_s = time.monotonic()
         return time.monotonic() - self._same_since_s >= SAME_FOR_S
@@ -131,11 +360,11 @@ class Generator(Sessions[C]):
         self._counting.wait(on_poll)
         return []
 
-    def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Done:
+    def done(self, loops: list[Loop], seen: Observation, clocks: Clocks) -> Work:
         done = self.counted(seen.series, seen.unwatched)
         return done._replace(checks=(*clocks.checks(loops), *done.checks))
 
-    def counted(self, series: TimeSeries, unwatched: Sequence[tuple[float, float]] = ()) -> Done:
+    def counted(self, series: TimeSeries, unwatched: Sequence[tuple[float, float]] = ()) -> Work:
         """Stop the program and read its log. `series` is what was watched meanwhile, except in the stretches
         `unwatched`. Raises RunFailed with the program's words.
         """
@@ -150,23 +379,21 @@ class Generator(Sessions[C]):
         rests = [self._process.at_s(*one) for one in unwatched]
         latency, of_turns = in_turns(counted, rests, began_s, self._counting.end_s)
         edges_s = [began_s, *(began_s + at_s for at_s in series.at_s)]
-        return Done(
+        figures = {name: float(number) for name, number in counted.not_done.items()}
+        if self.load.rate is not None and counted.lag_s is not None:
+            figures |= dict(zip(("lag_mean_s", "lag_max_s"), counted.lag_s, strict=True))
+        figures["warm_up_s"] = self._counting.warm_up_s or 0.0
+        own = {GENERATOR: {name: value for name, value in figures.items() if value}}
+        return Work(
             elapsed_s=elapsed_s, connection_s=(elapsed_s,) * self.load.connections,
             transactions=counted.number, latency=latency, turns=of_turns,
-            counters=self._counters(counted) | self._cycles.counters(*by_clock) | self._log_room.counters(*by_clock),
+            counters=own | self._cycles.counters(*by_clock) | self._log_room.counters(*by_clock),
             checks=(*self._counting.checks(), *self._rate_check(counted, elapsed_s), *self._refused_check(counted)),
             series=series.model_copy(update={"columns": {**counted.series(edges_s), **series.columns}})
             if series.at_s else series,
         )  # fmt: skip
 
-    def _counters(self, counted: Counted) -> Counters:
-        found = {name: float(number) for name, number in counted.not_done.items()}
-        if self.load.rate is not None and counted.lag_s is not None:
-            found |= dict(zip(("lag_mean_s", "lag_max_s"), counted.lag_s, strict=True))
-        found["warm_up_s"] = self._counting.warm_up_s or 0.0
-        return {GENERATOR: {name: value for name, value in found.items() if value}}
-
-    def _rate_check(self, counted: Counted, elapsed_s: float) -> Iterator[Check]:
+    def _rate_check(self, counted: LoadReport, elapsed_s: float) -> Iterator[Check]:
         """A check that fails if the run fell behind its rate."""
         rate = self.load.rate
         if rate is None:
@@ -183,7 +410,7 @@ class Generator(Sessions[C]):
             name=BEHIND_RATE, asked=f"{rate:,.7g} transactions/s", got=got, ok=False, read_from=self.program.title
         )
 
-    def _refused_check(self, counted: Counted) -> Iterator[Check]:
+    def _refused_check(self, counted: LoadReport) -> Iterator[Check]:
         """A check that fails if too many transactions were refused or made again."""
         share = refused_share(counted.not_done, counted.number)
         if share > REFUSED_MOST:

@@ -10,17 +10,21 @@ from __future__ import annotations
 import math
 import re
 import shutil
-from collections.abc import Mapping, Sequence
-from functools import cache
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import NamedTuple, Self
 
-from storagelab.errors import PreflightError
-from storagelab.loads.generator import FATAL
-from storagelab.loads.transactions import Transactions, in_lua
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.loads.generator import FATAL, Clients, Program
+from storagelab.loads.own_files import Source, commands
+from storagelab.loads.transactions import Transactions, in_lua, read_log
+from storagelab.machine.descriptors import read_file
 from storagelab.model.latency import Latency, latency_of
 from storagelab.model.loads.base import GeneratedLoad
+from storagelab.model.loads.sql import Sql
 from storagelab.model.loads.sysbench import Sysbench
 from storagelab.servers.programs import version_output
 
@@ -59,7 +63,7 @@ end}}
 """
 
 
-class Reported(NamedTuple):
+class SysbenchReport(NamedTuple):
     """The figures of sysbench's report since its last checkpoint. `seconds` maps each second of the run, counted from
     its start, to its transactions and its p99 in ms. The first `warm_up_s` of them did not count. `log` has all of its
     transactions, those of the warm-up too.
@@ -135,12 +139,6 @@ def on_tables(server: Sequence[str], load: Sysbench) -> list[str]:
     return [script, *server, f"--tables={load.tables}", f"--table-size={load.table_size}", *own]
 
 
-def with_log(script: Sequence[str]) -> tuple[list[str], str]:
-    """The same script and options with a log of its transactions, and the text of LOGGED."""
-    name, *options = script
-    return [f"./{LOGGED}", *options], in_lua(Path(name).stem)
-
-
 def command(script: Sequence[str], load: GeneratedLoad, *, seed: int) -> list[str]:
     """The command of a run of this script with its options."""
     if load.transactions_per_connection is None:
@@ -170,23 +168,12 @@ def beginning_with(statement: str, command: Sequence[str]) -> tuple[list[str], d
     return [program, f"./{BEGINNING}", *options], {BEGINNING: text.encode()}
 
 
-def asking(server: Sequence[str], statement: str) -> tuple[list[str], dict[str, bytes]]:
-    """The command that asks the server for one value, and the file that it needs."""
-    return [find(), f"./{ASKING}", *server, "ask"], {ASKING: _ASKING.replace("STATEMENT", statement).encode()}
-
-
-def answer(output: str) -> str:
-    """What the server answered; "" for NULL."""
-    found = output.rpartition("answer: ")[2].strip()
-    return "" if found == "nil" else found
-
-
 def failed(output: CompletedProcess[str]) -> bool:
     """Whether sysbench failed: its threads may end with an error that its exit code does not show."""
     return output.returncode != 0 or FATAL.search(output.stdout + output.stderr) is not None
 
 
-def read_report(output: str, warm_up_s: float, log: Transactions) -> Reported:
+def read_report(output: str, warm_up_s: float, log: Transactions) -> SysbenchReport:
     """The figures of the last part of sysbench's report, and its log."""
     last = output[output.rfind("SQL statistics:") :]
     before = output[: output.rfind("SQL statistics:")]
@@ -194,7 +181,7 @@ def read_report(output: str, warm_up_s: float, log: Transactions) -> Reported:
     number, ignored, reconnects = (_figure(last, name) for name in ("transactions", "ignored errors", "reconnects"))
     least, longest, total = (round(_figure(last, name) * _NS_PER_MS) for name in ("min", "max", "sum"))
     bins = before[before.rfind("Latency histogram") :]
-    return Reported(
+    return SysbenchReport(
         number=round(number), not_done={"retried": round(ignored), "reconnects": round(reconnects)},
         elapsed_s=_figure(last, "total time") - (float(began[-1]) if began else 0.0),
         histogram=tuple((round(float(value) * _NS_PER_MS), int(count)) for value, count in _BIN.findall(bins)),
@@ -217,3 +204,174 @@ def words(output: str, script: str) -> str:
     message = message or (lines[-1] if lines else "it says nothing")
     message = re.sub(r" for query '.*", "", message)  # it may hold thousands of rows
     return re.sub(r"\S*" + re.escape(OWN_SCRIPT), script, message)
+
+
+# --- transactions in Lua ---------------------------------------------------------------------------------------------
+#
+# The user's own transactions, written in Lua so that sysbench runs them.
+#
+# The files are those that pgbench runs: statements, and lines that draw a value (`\\set who random(1, 100)`), which
+# statements name as `:who`. Other commands of pgbench are refused, since sysbench has no counterpart.
+
+
+_SET = re.compile(
+    r"\\set\s+(?P<name>\w+)\s+(?:random\(\s*(?P<least>-?\d+)\s*,\s*(?P<most>-?\d+)\s*\)|(?P<value>-?\d+))\s*", re.ASCII
+)
+_TOKEN = re.compile(
+    r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`[^`]*`|(?P<note>--(?=\s|\Z)[^\n]*|\#[^\n]*|/\*(?![!M]).*?\*/)|"
+    r"(?P<end>;)|\s+|[^\s'\"`;#/-]+|.",
+    re.DOTALL,
+)
+_VARIABLE = re.compile(r"(?<![:\w]):(\w+)", re.ASCII)
+_FAILED = re.compile(
+    re.escape(OWN_SCRIPT) + r":(?P<line>\d+): (?:SQL error, errno = \d+, state = '\w*': )?(?P<message>.*)"
+)
+_LARGEST = 2**53
+"""Lua represents whole numbers exactly up to this one."""
+
+_BEGIN = """function thread_init() drv = sysbench.sql.driver(); con = drv:connect() end
+function thread_done() con:disconnect() end
+function sysbench.hooks.before_restart_event() con:query("ROLLBACK") end
+local function random(least, most)
+  return string.format("%d", math.min(most, least + math.floor(sysbench.rand.uniform_double() * (most - least + 1))))
+end
+local transactions = {}"""
+_PICK = """function event()
+  local left = sysbench.rand.uniform_double() * total
+  for number, one in ipairs(transactions) do
+    left = left - one.weight
+    if left < 0 or number == #transactions then return one.run() end
+  end
+end"""
+
+
+class LuaScript(NamedTuple):
+    """A sysbench script. `origins` has the file and the line that each of its lines comes from, None for its own."""
+
+    text: str
+    origins: tuple[tuple[str, int] | None, ...]
+
+    def words(self, output: str) -> str:
+        """sysbench's message about a failure in one line, with the user's file and line."""
+        found = _FAILED.search(output)
+        origin = self.origins[int(found["line"]) - 1] if found and int(found["line"]) <= len(self.origins) else None
+        if found is None or origin is None:
+            return words(output, "the transactions")
+        return f"{origin[0]}, line {origin[1]}: {found['message'].strip()}"
+
+
+def written(sources: Sequence[Source]) -> LuaScript:
+    """The script that runs these transactions by their weights. Raises PreflightError for what can't be written in
+    Lua.
+    """
+    lines: list[tuple[str, tuple[str, int] | None]] = [(line, None) for line in _BEGIN.splitlines()]
+    for number, source in enumerate(sources, 1):
+        lines.append((f"transactions[{number}] = {{weight = {source.script.weight}, run = function()", None))
+        in_lines = list(_commands(source, f"workload.transactions[{number}].file"))
+        if not any(line.startswith("con:") for line, _ in in_lines):
+            raise PreflightError(
+                f"{source.script.name} holds no statement", key=f"workload.transactions[{number}].file",
+                hint="write the statements of one transaction into it",
+            )  # fmt: skip
+        lines += [(f"  {line}", (source.script.name, at)) for line, at in in_lines]
+        lines.append(("end}", None))
+    lines.append((f"local total = {sum(source.script.weight for source in sources)}", None))
+    lines += [(line, None) for line in _PICK.splitlines()]
+    return LuaScript("\n".join(line for line, _ in lines) + "\n", tuple(origin for _, origin in lines))
+
+
+def _commands(source: Source, key: str) -> Iterator[tuple[str, int]]:
+    """Each command in one line of Lua, with the number of the line on which it begins in the file."""
+    known = set[str]()
+    for number, command in commands(source.text, _TOKEN):
+        if command.lstrip().startswith("\\"):
+            name, value = _drawn(command, f"{source.script.name}, line {number}", key)
+            # Variables are in one table: Lua allows no more than 200 local ones.
+            yield f"{'' if known else 'local v = {}; '}v.{name} = {value}", number
+            known.add(name)
+        else:
+            yield f"con:query({_in_lua(command, known)})", number
+
+
+def _drawn(line: str, where: str, key: str) -> tuple[str, str]:
+    found = _SET.fullmatch(line.strip())
+    if found is None:
+        raise PreflightError(
+            f"{where}: sysbench runs a transaction here, which does not know {line.strip()}", key=key,
+            hint=r"write \set NAME random(LEAST, MOST) or \set NAME NUMBER, in whole numbers; let SQL do the rest",
+        )  # fmt: skip
+    if found["value"] is not None:
+        return found["name"], f'"{int(found["value"])}"'
+    least, most = int(found["least"]), int(found["most"])
+    if not -_LARGEST < least <= most < _LARGEST:
+        raise PreflightError(
+            f"{where}: nothing can be drawn from {least} to {most}", key=key,
+            hint="write the smaller number first; both below 2^53",
+        )  # fmt: skip
+    return found["name"], f"random({least}, {most})"
+
+
+def _in_lua(statement: str, known: set[str]) -> str:
+    """A statement as an expression of Lua: texts, and variables between them."""
+    parts, end = list[str](), 0
+    for found in _VARIABLE.finditer(statement):
+        if found[1] in known:
+            parts += [_text(statement[end : found.start()]), f"v.{found[1]}"]
+            end = found.end()
+    return " .. ".join([*parts, _text(statement[end:])])
+
+
+def _text(text: str) -> str:
+    """Bytes other than plain text are written as numbers."""
+    return '"' + re.sub(r'[\\"\x00-\x1f\x7f]', lambda one: f"\\{ord(one[0]):03d}", text) + '"'
+
+
+# --- its run ---------------------------------------------------------------------------------------------------------
+
+
+def by_sysbench(clients: Clients, load: Sysbench, scripts: Sequence[Source], seed: int) -> Program:
+    """sysbench with its own transactions or the user's script, on its own tables."""
+    script = on_tables(clients.options["sysbench"], load)
+    return _sysbench(clients, load, script, inputs_of_sysbench(scripts), partial(words, script=load.script), seed)
+
+
+def ask_by_sysbench(clients: Clients, statement: str) -> str:
+    """The server's answer to a session of sysbench; "" for NULL. Raises RunFailed with its words if it can't log in."""
+    command = [find(), f"./{ASKING}", *clients.options["sysbench"], "ask"]
+    output = clients.in_folder(command, {ASKING: _ASKING.replace("STATEMENT", statement).encode()})
+    if failed(output):
+        raise RunFailed(f"sysbench can't log in: {words(output.stdout + output.stderr, ASKING)}")
+    found = output.stdout.rpartition("answer: ")[2].strip()
+    return "" if found == "nil" else found
+
+
+def own_transactions_by_sysbench(clients: Clients, load: Sql, transactions: Sequence[Source], seed: int) -> Program:
+    """sysbench with the user's transactions, written in Lua."""
+    script, command = written(transactions), [f"./{OWN_SCRIPT}", *clients.options["sysbench"]]
+    return _sysbench(clients, load, command, {OWN_SCRIPT: script.text.encode()}, script.words, seed)
+
+
+def _sysbench(
+    clients: Clients,
+    load: GeneratedLoad,
+    script: Sequence[str],
+    inputs: Mapping[str, bytes],
+    words: Callable[[str], str],
+    seed: int,
+) -> Program:
+    def read(folder: Path) -> SysbenchReport:
+        said = read_file(folder / "said").decode(errors="replace")
+        return read_report(said, load.longest_warm_up_s, read_log(folder))
+
+    name, *options = script
+    beginning, more = beginning_with(clients.first, command([f"./{LOGGED}", *options], load, seed=seed))
+    return Program(
+        title="sysbench", command=lambda _folder, _longest_s: beginning, read=read, words=words, stop=signal.SIGTERM,
+        environment=clients.environment, inputs={**inputs, LOGGED: in_lua(Path(name).stem).encode(), **more},
+        says_it_counts=counts(load), owner=clients.owner, in_child=clients.in_child,
+    )  # fmt: skip
+
+
+def inputs_of_sysbench(scripts: Sequence[Source]) -> dict[str, bytes]:
+    names = [OWN_SCRIPT, *(source.script.name for source in scripts[1:])]
+    return dict(zip(names, (source.content or b"" for source in scripts), strict=False))

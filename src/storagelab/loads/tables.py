@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from storagelab.errors import RunFailed
 from storagelab.loads import sysbench
-from storagelab.loads.clients import Clients, by_sysbench, inputs_of_sysbench, own_script
-from storagelab.loads.generator import Program
+from storagelab.loads.generator import Clients, Program
+from storagelab.loads.own_files import own_script
+from storagelab.loads.sysbench import by_sysbench, inputs_of_sysbench
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.sysbench import Sysbench
 from storagelab.model.objects import Object

@@ -62,19 +62,15 @@ class Trace(NamedTuple):
         left_out = f"; left out: {kinds}" if kinds else ""
         return f"the trace has {plural(len(self.requests), 'request')} in {duration(self.seconds)}{left_out}"
 
-    @property
-    def reaches_bytes(self) -> int:
-        return max(one.offset + one.bytes for one in self.requests)
-
     def check_fits(self, file: Path, size_bytes: int, sector_bytes: int) -> None:
         """Raises PreflightError for a request outside of a file of that size, or that direct I/O can't send."""
+        reaches = max(one.offset + one.bytes for one in self.requests)
         for number, one in enumerate(self.requests, 1):
             if one.offset + one.bytes > size_bytes:
                 raise PreflightError(
                     f"request {number} of {file.name} reaches byte {one.offset + one.bytes:,}, outside of "
                     f"layout.data_size = {size_bytes:,}",
-                    file=file, key="workload.trace", hint="Set data_size to at least "
-                    f"{self.reaches_bytes:,} in [layout].",
+                    file=file, key="workload.trace", hint=f"Set data_size to at least {reaches:,} in [layout].",
                 )  # fmt: skip
             if one.offset % sector_bytes or one.bytes % sector_bytes:
                 raise PreflightError(
@@ -135,7 +131,7 @@ def _of_iolog(file: Path, content: BinaryIO) -> Iterator[Request | str]:
             known = "fio's iologs of versions 2 and 3, and blktrace's binary, are read"
             what = f"is of another version ({head})" if head.startswith("fio version") else "is no trace"
             raise _refused(file, f"{what}: {known}")
-        timed, now_us, parts = head.endswith("3 iolog"), 0, _Parts()
+        timed, now_us, numbers = head.endswith("3 iolog"), 0, dict[str, int]()
         for number, line in enumerate(lines, 2):
             fields = line.split()
             try:
@@ -148,13 +144,13 @@ def _of_iolog(file: Path, content: BinaryIO) -> Iterator[Request | str]:
                 if fields[1] == "wait":
                     now_us += int(fields[2])
                     continue
-                yield _request(fields, now_us, parts)
+                yield _request(fields, now_us, numbers)
             except (ValueError, IndexError):
                 raise _refused(file, f"is cut off or damaged at line {number}: {line.strip()[:60]!r}") from None
 
 
-def _request(fields: list[str], at_us: int, parts: _Parts) -> Request | str:
-    """What it is for one that is not sent. Raises ValueError or IndexError."""
+def _request(fields: list[str], at_us: int, numbers: dict[str, int]) -> Request | str:
+    """What it is for one that is not sent. `numbers`: those of the trace's files. Raises ValueError or IndexError."""
     name, action = fields[:2]
     if not 0 <= at_us < _MOST_US:
         raise ValueError
@@ -165,23 +161,14 @@ def _request(fields: list[str], at_us: int, parts: _Parts) -> Request | str:
         raise ValueError
     if action == "trim":
         return action
-    return Request(at_us, "r" if action == "read" else "w", parts.place(name, offset, length), length)
-
-
-class _Parts:
-    """The files of a trace, by number. Until all are known, each has a range of offsets of its own."""
-
-    def __init__(self) -> None:
-        self._number: dict[str, int] = {}
-
-    def place(self, name: str, offset: int, length: int) -> int:
-        """Raises ValueError for an offset that no file has."""
-        if offset + length > _RANGE:
-            raise ValueError
-        return self._number.setdefault(name, len(self._number)) * _RANGE + offset
+    if offset + length > _RANGE:
+        raise ValueError
+    place = numbers.setdefault(name, len(numbers)) * _RANGE + offset
+    return Request(at_us, "r" if action == "read" else "w", place, length)
 
 
 _RANGE = 2**50
+"""Until all files of a trace are known, each has a range of so many offsets; no file is longer."""
 _MOST_US = 2**63 // 1000
 """The core counts nanoseconds in 64 bits."""
 

@@ -22,7 +22,7 @@ P99_LEAST = 100
 """With fewer transactions in a second, the 99th percentile would be the longest latency."""
 
 
-class Counted(Protocol):
+class LoadReport(Protocol):
     """What a generator reports of a run: the transactions that it committed over `span_s`, and those that it did
     not."""
 
@@ -135,7 +135,7 @@ def _between(moments_s: Numbers, start_s: float, end_s: float) -> NDArray[np.boo
 
 
 def in_turns(
-    counted: Counted, unwatched: Sequence[Sequence[float]], start_s: float, end_s: float
+    counted: LoadReport, unwatched: Sequence[Sequence[float]], start_s: float, end_s: float
 ) -> tuple[Latency | None, Turns | None]:
     """The latencies that count, and both kinds of stretches. Without transactions in both kinds, all of them count, and
     there is no comparison.

@@ -17,8 +17,7 @@ from storagelab.drives.fitting import Asked, Result
 from storagelab.drives.measured import Sustained
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import fio
-from storagelab.loads.fio import Job
-from storagelab.loads.raw_outcome import Place, check_direct, sector_bytes
+from storagelab.loads.fio import Job, Place, check_direct, sector_bytes
 from storagelab.machine import host
 from storagelab.machine.descriptors import write_whole
 from storagelab.model.target import Tell

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from storagelab.errors import RunFailed
-from storagelab.loads import raw_beside
+from storagelab.loads import fio
 from storagelab.machine import host
 from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
@@ -19,17 +19,15 @@ from storagelab.model.prepared import RESTORED
 from storagelab.model.target import Progress
 from storagelab.model.waits import SampledWaits
 from storagelab.servers.durability import judged
-from storagelab.servers.interfaces import C, Sessions, System, prepare_machine
-from storagelab.servers.interfaces import Work as Done
+from storagelab.servers.interfaces import C, Sessions, System, Work, prepare_machine
 from storagelab.servers.redact import hidden
 from storagelab.servers.server import Server, server_of
 from storagelab.servers.space import Filling
 from storagelab.stopping import uninterrupted
 from storagelab.version import __version__
-from storagelab.watching.clocks import Clocks
-from storagelab.watching.counters import Counters, MachineCounters
+from storagelab.watching.counters import Clocks, Counters, MachineCounters
 from storagelab.watching.pace import check_watching
-from storagelab.watching.sampler import Seen, SessionSampler
+from storagelab.watching.sampler import Observation, SessionSampler
 
 # --- watcher ---------------------------------------------------------------------------------------------------------
 #
@@ -42,7 +40,7 @@ class Watcher(Generic[C]):
     is done. Then call `counted`.
     """
 
-    seen: Seen
+    seen: Observation
     _sampler: SessionSampler
     _machine: MachineCounters
 
@@ -108,7 +106,7 @@ class Watcher(Generic[C]):
             return {}, []
         folders = {name: system.folders[name] for name in system.volumes}
         try:
-            return raw_beside.measure(system.config, folders, system.page_bytes(self._server.own), seed), []
+            return fio.measure_beside(system.config, folders, system.page_bytes(self._server.own), seed), []
         except RunFailed as error:
             asked = "four tests on each volume"
             return {}, [Check(name="raw I/O beside the load", asked=asked, got=str(error), ok=False, read_from="fio")]
@@ -264,7 +262,9 @@ class OneRun(Generic[C]):
         self.system.write_out(self.server.own)
         return time.perf_counter() - began
 
-    def _measured(self, done: Done, seen: Seen, stood_s: float, *, checks: Sequence[Check], **rest: Any) -> Measurement:
+    def _measured(
+        self, done: Work, seen: Observation, stood_s: float, *, checks: Sequence[Check], **rest: Any
+    ) -> Measurement:
         busy_s, connections = sum(done.connection_s), len(done.connection_s)
         observer = seen.observed(done.elapsed_s)
         waits = seen.waits(done.elapsed_s, busy_s, connections) if self.config.measure.waits else None

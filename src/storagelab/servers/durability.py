@@ -12,14 +12,14 @@ from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.engines import ENGINES
 from storagelab.model.plan import Plan
-from storagelab.watching.wait_events import Known
+from storagelab.watching.wait_events import Knowledge
 
 # --- known -----------------------------------------------------------------------------------------------------------
 #
 # What is known of engines without their drivers, for code that reads stored runs.
 
 
-KNOWN: dict[str, Known] = {
+KNOWN: dict[str, Knowledge] = {
     name: import_module(f"storagelab.engines.{engine.folder}.meanings").KNOWN
     for name, engine in ENGINES.items() if engine.provenance == "measured"
 }  # fmt: skip

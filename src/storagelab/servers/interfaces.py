@@ -24,9 +24,8 @@ from storagelab.servers import places
 from storagelab.servers.private import PrivateServer
 from storagelab.servers.starting import Starter
 from storagelab.volumes.folders import Folders, Site
-from storagelab.watching.clocks import Clocks, Loop
-from storagelab.watching.counters import Counters
-from storagelab.watching.sampler import Seen, SessionSampler
+from storagelab.watching.counters import Clocks, Counters, Loop
+from storagelab.watching.sampler import Observation, SessionSampler
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 """Errors that fail a run, in addition to the driver's."""
@@ -116,7 +115,7 @@ class Sessions(ABC, Generic[C]):
         return reported
 
     @abstractmethod
-    def done(self, loops: list[Loop], seen: Seen, clocks: Clocks) -> Work:
+    def done(self, loops: list[Loop], seen: Observation, clocks: Clocks) -> Work:
         """What the sessions did. Raises RunFailed if they did something else than they should."""
 
     @abstractmethod

@@ -19,7 +19,7 @@ from storagelab.drives.measured import Identity, Measured, MeasuredDrive, Point
 from storagelab.drives.sizing import sizing
 from storagelab.errors import PreflightError
 from storagelab.loads import fio
-from storagelab.loads.raw_outcome import sector_bytes
+from storagelab.loads.fio import sector_bytes
 from storagelab.machine import host
 from storagelab.machine.descriptors import write_whole
 from storagelab.machine.disks import serial_of

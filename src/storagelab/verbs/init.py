@@ -20,7 +20,7 @@ from storagelab.report import writing
 from storagelab.report.text.columns import Column, print_paragraph, print_table
 from storagelab.run import contract
 from storagelab.run.engine import engine_in
-from storagelab.servers.attached import RunningServer as Found
+from storagelab.servers.attached import RunningServer
 from storagelab.verbs import run
 from storagelab.words.numbers import bytes_
 
@@ -106,7 +106,7 @@ def _toml(value: object) -> str:
 # --- a server that runs -----------------------------------------------------------------------------------------------
 
 
-def of_server(engine: str, found: Found, variable: str) -> str:
+def of_server(engine: str, found: RunningServer, variable: str) -> str:
     """The draft for a running server: a private one like it, if it runs on this machine; else the server itself, whose
     DSN is in this variable of the environment.
     """

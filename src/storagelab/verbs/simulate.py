@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from storagelab import screen
-from storagelab.engines.simulated import block as simulated
+from storagelab.engines.simulated import engine as simulated
 from storagelab.errors import PreflightError
 from storagelab.model.hints import choices
 from storagelab.model.plan import Cell, Plan

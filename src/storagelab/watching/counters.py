@@ -1,14 +1,18 @@
-"""Counters of a run: the server's, the drives', who uses this machine's CPUs, and whom a CPU quota limits."""
+"""What is read before and after a run: counters of the server, the drives and the CPUs, and clocks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from storagelab.errors import RunFailed
 from storagelab.machine import processes
 from storagelab.machine.control_groups import Throttling
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.devices import difference as difference_of_devices
-from storagelab.model.measurement import HELD_BACK, THROTTLED, Check, held_back
+from storagelab.model.measurement import AWAKE, CLOCK, HELD_BACK, THROTTLED, Check, held_back
+from storagelab.model.values import Frozen
 from storagelab.watching.pace import Standstill
 
 Counters = dict[str, dict[str, float]]
@@ -19,12 +23,9 @@ def difference(before: Counters, after: Counters) -> Counters:
     """What was counted between two readings; counters that did not change are left out."""
     changed: Counters = {}
     for group, counters in after.items():
-        earlier = before.get(group, {})
-        moved = {name: value - earlier.get(name, 0.0) for name, value in counters.items()}
-        moved = {name: value for name, value in moved.items() if value}
-        if moved:
-            changed[group] = moved
-    return changed
+        then = before.get(group, {})
+        changed[group] = {name: by for name, value in counters.items() if (by := value - then.get(name, 0.0))}
+    return {group: counters for group, counters in changed.items() if counters}
 
 
 def counting(read: Callable[[], Counters]) -> Callable[[], Counters]:
@@ -79,8 +80,124 @@ class MachineCounters:
             return []
         held_s, share = found[worst]
         got = f"{HELD_BACK[worst]} held back for {held_s:.1f} s of CPU time, {100 * share:.0f} % of {elapsed_s:.1f} s"
+        read_from = "cpu.stat of the control groups"
+        return [Check(name=THROTTLED, asked="nobody held back", got=got, ok=False, read_from=read_from)]
+
+
+# --- clocks ----------------------------------------------------------------------------------------------------------
+#
+# Checks whether a run's elapsed time can be trusted: the server's clock measures it, and somebody may set that clock.
+#
+# The server is asked for its time before the gate opens and after the last loop has ended. The difference is compared
+# with a clock of this machine that nobody can set. Each answer is uncertain by the time of its round trip.
+
+
+TOLERANCE_S = 0.01
+TOLERANCE_SHARE = 0.001
+"""The most that two honest clocks differ by: a time service changes the speed of each by half a thousandth at most."""
+_SUSPENDED_S = 0.1
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""This clock keeps running while the machine is suspended, as a server's clock does."""
+
+
+class Loop(Frozen):
+    """One connection's work, by the server's clock, in seconds since the epoch."""
+
+    started_s: float
+    finished_s: float
+    reads_done: int = 0
+    reads_found: int = 0
+
+
+class _Reading(NamedTuple):
+    """The server's clock, read between two readings of ours. `running_s` stands still while the machine is
+    suspended.
+    """
+
+    asked_s: float
+    server_s: float
+    answered_s: float
+    running_s: float
+
+
+class Clocks:
+    """Watches the clocks of one run. Call in order: `begin` before the gate opens, `end` after the last loop,
+    `checks`.
+
+    `ask_server` returns the server's time in seconds since the epoch, by the clock of its loops.
+    """
+
+    def __init__(self, ask_server: Callable[[], float]) -> None:
+        self._ask_server = ask_server
+        self._begun: _Reading
+        self._ended: _Reading
+
+    def begin(self) -> None:
+        self._begun = self._read()
+
+    def end(self) -> None:
+        self._ended = self._read()
+
+    def _read(self) -> _Reading:
+        asked_s = time.clock_gettime(_STEADY)
+        server_s = self._ask_server()
+        return _Reading(asked_s, server_s, time.clock_gettime(_STEADY), time.monotonic())
+
+    def checks(self, loops: Sequence[Loop]) -> list[Check]:
+        """The checks that the run fails. Raises RunFailed if it ended before it began by the server's clock.
+
+        Without loops, the server's clock measured nothing, so only this machine is checked.
+        """
+        if not loops:
+            return self._check_suspension()
+        shortest_s = min(loop.finished_s - loop.started_s for loop in loops)
+        elapsed_s = max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops)
+        if shortest_s < 0 or elapsed_s <= 0:
+            how = f"by {-self._step_s:.2f} s during the run" if self._step_s < -self._tolerance_s else "during the run"
+            raise RunFailed(
+                f"the server's clock was set back {how}: by that clock, work ended {abs(shortest_s):.2f} s before it "
+                f"began, while {self._passed_s:.2f} s passed by storagelab's own clock"
+            )
+        return [*self._check_agreement(loops), *self._check_suspension()]
+
+    @property
+    def _passed_s(self) -> float:
+        """Seconds between the two readings, by our clock."""
+        begun, ended = self._begun, self._ended
+        return (ended.asked_s + ended.answered_s - begun.asked_s - begun.answered_s) / 2
+
+    @property
+    def _step_s(self) -> float:
+        """By how much the server's clock was set forward between the two readings; negative if it was set back."""
+        return self._ended.server_s - self._begun.server_s - self._passed_s
+
+    @property
+    def _tolerance_s(self) -> float:
+        begun, ended = self._begun, self._ended
+        unsure_s = (begun.answered_s - begun.asked_s + ended.answered_s - ended.asked_s) / 2
+        return unsure_s + TOLERANCE_S + TOLERANCE_SHARE * self._passed_s
+
+    def _check_agreement(self, loops: Sequence[Loop]) -> list[Check]:
+        step_s, moments_s = self._step_s, [at_s for loop in loops for at_s in (loop.started_s, loop.finished_s)]
+        early_s, late_s = self._begun.server_s - min(moments_s), max(moments_s) - self._ended.server_s
+        if abs(step_s) > self._tolerance_s:
+            way = "forward" if step_s > 0 else "back"
+            got = f"{step_s + self._passed_s:.2f} s: it was set {way} by {abs(step_s):.2f} s in the run"
+        elif max(early_s, late_s) > self._tolerance_s:
+            way, again = ("forward", "back") if late_s > early_s else ("back", "forward")
+            size = f"at least {max(early_s, late_s):.2f} s"
+            got = f"moments outside these: it was set {way} by {size} in the run, and then {again}"
+        else:
+            return []
         return [
             Check(
-                name=THROTTLED, asked="nobody held back", got=got, ok=False, read_from="cpu.stat of the control groups"
+                name=CLOCK, asked=f"the {self._passed_s:.2f} s that passed by storagelab's own clock",
+                got=f"{got}: the elapsed time can't be trusted", ok=False, read_from="both clocks",
             )
-        ]
+        ]  # fmt: skip
+
+    def _check_suspension(self) -> list[Check]:
+        suspended_s = self._ended.answered_s - self._begun.answered_s - (self._ended.running_s - self._begun.running_s)
+        got, read_from = f"suspended for {suspended_s:.1f} s of it", "the kernel's clocks"
+        check = Check(name=AWAKE, asked="awake during the whole run", got=got, ok=False, read_from=read_from)
+        return [] if suspended_s < _SUSPENDED_S else [check]

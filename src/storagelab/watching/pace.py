@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import random
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -231,15 +232,16 @@ class Series:
         pairs = list(zip(self.readings, self.readings[1:], strict=False))
         return TimeSeries(
             at_s=tuple(at_s for at_s, _ in self.readings[1:]),
-            columns={f"{name}_per_s": tuple(_rate(before, after, name) for before, after in pairs) for name in names},
+            columns={
+                f"{name}_per_s": tuple(
+                    (now[name] - then[name]) / (at_s - then_s)
+                    if at_s > then_s and name in then and name in now
+                    else None
+                    for (then_s, then), (at_s, now) in pairs
+                )
+                for name in names
+            },
         )
-
-
-def _rate(before: tuple[float, dict[str, float]], after: tuple[float, dict[str, float]], name: str) -> float | None:
-    length_s = after[0] - before[0]
-    if length_s <= 0 or name not in before[1] or name not in after[1]:
-        return None
-    return (after[1][name] - before[1][name]) / length_s
 
 
 class Moments(Generic[T]):
@@ -267,12 +269,7 @@ class Moments(Generic[T]):
         return tuple(task for moment in self.kept for task in moment)
 
 
-@dataclass
-class _Tally:
-    blocked: int = 0
-    runnable: int = 0
-    unknown: int = 0
-    timeslices: int = 0
+_SEEN_AS = {GONE: "unknown", RUNNABLE: "runnable"}
 
 
 class Tallies:
@@ -281,31 +278,23 @@ class Tallies:
     """
 
     def __init__(self) -> None:
-        self._of_type: dict[str, _Tally] = {}
+        self._of_type: dict[str, Counter[str]] = defaultdict(Counter)
 
     def count(self, wait_type: str, state: str, timeslices: int = 0) -> None:
         """Counts one session at one look. `timeslices`: how often it has been put on a CPU since the last look."""
-        tally = self._of_type.get(wait_type)
-        if tally is None:
-            tally = self._of_type[wait_type] = _Tally()
-        if state == GONE:
-            tally.unknown += 1
-        elif state == RUNNABLE:
-            tally.runnable += 1
-        else:
-            tally.blocked += 1
-        tally.timeslices += timeslices
+        tally = self._of_type[wait_type]
+        tally[_SEEN_AS.get(state, "blocked")] += 1
+        tally["timeslices"] += timeslices
 
     def frozen(self, meaning_of: Callable[[str], Event]) -> tuple[EventTicks, ...]:
-        events = []
-        for wait_type, tally in sorted(self._of_type.items()):
-            known = meaning_of(wait_type)
-            event = EventTicks(
-                wait_type=wait_type, analogue=known.analogue, category=known.category, in_io=known.in_io,
-                blocked=tally.blocked, runnable=tally.runnable, unknown=tally.unknown, timeslices=tally.timeslices,
-            )  # fmt: skip
-            events.append(event)
-        return tuple(events)
+        return tuple(
+            EventTicks(
+                wait_type=wait_type, analogue=event.analogue, category=event.category, in_io=event.in_io,
+                blocked=tally["blocked"], runnable=tally["runnable"], unknown=tally["unknown"],
+                timeslices=tally["timeslices"],
+            )
+            for wait_type, tally in sorted(self._of_type.items()) for event in (meaning_of(wait_type),)
+        )  # fmt: skip
 
 
 # --- watched and unwatched stretches ---------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from storagelab.machine.host import usable_cpus
-from storagelab.machine.processes import GONE, SchedStat, Switches, TaskView
+from storagelab.machine.processes import GONE, Switches, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
 from storagelab.model.waits import NS, CountedWaits, EventTicks, SampledWaits
@@ -30,7 +30,7 @@ class Totals(NamedTuple):
     switches: Switches
 
 
-_Reading = tuple[SchedStat, Switches]
+_Reading = tuple[int, int, int, int]
 
 
 class Accounts:
@@ -72,23 +72,25 @@ class Accounts:
         self._ended = self._read()
 
     def _read(self) -> list[_Reading | None]:
+        """Of each session its CPU time and its wait for a CPU in ns, and its switches; None if it has ended."""
         readings = ((view.sched(), view.switches()) for view in self._views.values())
-        return [None if sched is None or switches is None else (sched, switches) for sched, switches in readings]
+        return [
+            None if sched is None or switches is None
+            else (sched.cpu_ns, sched.runqueue_ns, switches.voluntary, switches.involuntary)
+            for sched, switches in readings
+        ]  # fmt: skip
 
     def totals(self) -> Totals | None:
         """The totals of all sessions together; None, with the reason noted, if those of one session are missing."""
         if not self._views:
             return None
-        cpu_ns = runqueue_ns = voluntary = involuntary = 0
+        total = [0, 0, 0, 0]
         for began, ended in zip(self._began or [None], self._ended, strict=False):
             if began is None or ended is None:
                 self.reason = "a session ended before its totals could be read from the kernel"
                 return None
-            cpu_ns += ended[0].cpu_ns - began[0].cpu_ns
-            runqueue_ns += ended[0].runqueue_ns - began[0].runqueue_ns
-            voluntary += ended[1].voluntary - began[1].voluntary
-            involuntary += ended[1].involuntary - began[1].involuntary
-        self.reason = ""
+            total = [so_far + now - then for so_far, now, then in zip(total, ended, began, strict=True)]
+        self.reason, (cpu_ns, runqueue_ns, voluntary, involuntary) = "", total
         return Totals(cpu_ns * NS, runqueue_ns * NS, Switches(voluntary, involuntary))
 
     def close(self) -> None:
@@ -180,12 +182,12 @@ MOMENT_INTERVAL_S = 0.5
 MOST_TASKS = 400
 
 
-RawWaitsOf = Callable[["Seen", float, float, int], SampledWaits | CountedWaits]
+RawWaitsOf = Callable[["Observation", float, float, int], SampledWaits | CountedWaits]
 """Makes an engine's raw waits from what was seen, `elapsed_s`, `busy_s` and the number of connections."""
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """What was seen of one run. `totals` come from the kernel; `error` is empty unless sampling stopped before the
     end.
     """
@@ -225,7 +227,7 @@ class SessionSampler(Watch, ABC):
     """Watches the sessions of one run through its own connection: waits, a series once a second, and a few moments.
 
     Call in order: `prepare`, `baseline` while all sessions wait at the gate, `start` as it opens, `stop` when the last
-    session is done but all are still connected. Errors while watching are not raised; `Seen.error` has them.
+    session is done but all are still connected. Errors while watching are not raised; `Observation.error` has them.
     """
 
     event_of: ClassVar[WaitEvents]
@@ -250,7 +252,9 @@ class SessionSampler(Watch, ABC):
         self.passes = 0
         self._tallies = Tallies()
         self._rows_done: dict[int, int] = {}
-        looks = Looks(self._take_series, self._look_or_rest, self._last_look)
+        looks = Looks(
+            self._take_series, lambda: self._take_series() if self.pace.resting else self._tick(), self._last_look
+        )
         super().__init__(self.pace, looks, words, self.accounts.own_cpu_s)
 
     @abstractmethod
@@ -262,12 +266,6 @@ class SessionSampler(Watch, ABC):
         self.accounts.begin()
 
     # All methods from here to `progress` run in the sampler's thread.
-
-    def _look_or_rest(self) -> None:
-        if self.pace.resting:
-            self._take_series()
-        else:
-            self._tick()
 
     @abstractmethod
     def _tick(self) -> None:
@@ -298,7 +296,7 @@ class SessionSampler(Watch, ABC):
         """Rows that all sessions together have reported as done."""
         return sum(self._rows_done.values())
 
-    def stop(self) -> Seen:
+    def stop(self) -> Observation:
         """Reads the kernel's totals, ends the thread and the connection, and returns what was seen. Never raises."""
         self.accounts.end()
         self.end(self.stop_timeout_s)
@@ -308,7 +306,7 @@ class SessionSampler(Watch, ABC):
                 self._disconnect()
         totals = self.accounts.totals()
         self.accounts.close()
-        return Seen(
+        return Observation(
             events=self._tallies.frozen(self.event_of), passes=self.passes, totals=totals,
             no_split_reason=self.accounts.reason, waiting_tasks=self._waiting_tasks(), series=self.series.frozen(),
             observer=self.pace.cost(), rows_done=self.progress(), raw_waits=raw_waits if self.sample_waits else None,

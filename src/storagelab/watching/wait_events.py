@@ -97,7 +97,7 @@ class WaitEvents:
 # What an engine's module `known` provides: facts that need no driver.
 
 
-class Known(NamedTuple):
+class Knowledge(NamedTuple):
     """What is known of an engine without its driver. `judge` gives the verdict on durability, from the server's
     settings and version.
     """

@@ -9,9 +9,9 @@ from storagelab.model.loads.trickle import ROWS, Trickle
 
 from storagelab.engines.postgres.connect import Connection
 from storagelab.engines.postgres.loads.generated import PostgresTables, find, version_text
-from storagelab.loads.clients import Clients, by_pgbench
-from storagelab.loads.generator import Program
-from storagelab.loads.pgbench import Source
+from storagelab.loads.generator import Clients, Program
+from storagelab.loads.own_files import Source
+from storagelab.loads.pgbench import by_pgbench
 from storagelab.model.loads.pgbench import Script
 from storagelab.volumes.folders import Site
 

@@ -1,11 +1,283 @@
-"""The interface to raw I/O on real drives."""
+"""Raw I/O on real drives, in blocks of runs. On each volume, the runs of a block share one file, which is written full
+before the first run and removed after the last. A device is only read.
+"""
 
 from __future__ import annotations
 
-from storagelab.engines.fio import block, preflight
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from storagelab.engines.fio import preflight
+from storagelab.engines.fio.sending import Sender, sender_of
+from storagelab.errors import RunFailed
 from storagelab.loads import fio
+from storagelab.loads.fio import Direction, Fio, Outcome, Place, device_bytes, sector_bytes
+from storagelab.machine import host
+from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.doctor import Ability, ability
+from storagelab.model.config import Config
+from storagelab.model.measurement import LOAD, RAW_IO, RAW_IO_AT_DRIVE, Check, Measurement, TimeSeries
+from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
+from storagelab.model.target import Progress, State, Target
 from storagelab.run.engine import Engine
+from storagelab.stopping import uninterrupted
+from storagelab.version import __version__
+from storagelab.volumes import for_runs
+from storagelab.volumes.folders import Folders, Site
+from storagelab.volumes.for_runs import BlockVolumes
+from storagelab.watching.counters import MachineCounters
+from storagelab.watching.pace import check_watching
+
+LEAST_AT_DRIVE = 0.98
+"""If the drive itself saw less than this share of fio's bytes, something else answered some requests."""
+_FILE = "raw-io"
+_PERCENTILES = (50.0, 95.0, 99.0, 99.9)
+
+
+class RawBlock:
+    """All runs of one block. They don't depend on each other, except through the state of the drive."""
+
+    def __init__(self, block: PlannedBlock, site: Site, volumes: BlockVolumes) -> None:
+        self._block, self._site, self._volumes = block, site, volumes
+        self._fio = fio.find()
+        self._folders: dict[Path, Folders] = {}
+        self._io_engines: dict[tuple[Path, str], str] = {}
+        """The I/O engine that works on each prepared file."""
+
+    def needed(self, wanted: Collection[int]) -> Sequence[int]:
+        return sorted(wanted)
+
+    @contextmanager
+    def open(self, planned: PlannedRun) -> Iterator[Target]:
+        """Writes the file before the first run on a volume. Raises RunFailed."""
+        cell = self._block.cell_of(planned)
+        opening = self._alone if for_runs.wanted(cell.config) else self._shared
+        with for_runs.opened(cell, self._site, opening, self._volumes) as target:
+            yield target
+
+    @contextmanager
+    def _alone(self, config: Config, _site: Site) -> Iterator[Target]:
+        """The target of a run whose volume was made for it, and so has a file of its own."""
+        block = RawBlock(self._block, self._site, self._volumes)
+        try:
+            with block._shared(config, self._site) as target:
+                yield target
+        finally:
+            with uninterrupted():
+                block.close()
+
+    @contextmanager
+    def _shared(self, config: Config, _site: Site) -> Iterator[Target]:
+        began = time.perf_counter()
+        sender = sender_of(config, self._site)
+        place = self._place(config)._replace(direct=sender.direct)
+        key = (place.folder, place.name)
+        if key not in self._io_engines:
+            self._io_engines[key] = self._laid_out(place, sender)
+        yield _RawTarget(self._fio, config, place, sender, self._io_engines[key], time.perf_counter() - began)
+
+    def _place(self, config: Config) -> Place:
+        name = config.data_volumes[0]
+        device = config.volumes[name].device
+        if device is not None:
+            return Place(Path("/"), device, config.layout.data_size_bytes or device_bytes(Path(device)), read_only=True)
+        path = self._site.volume_paths(config)[name]
+        folders = self._folders.get(path) or Folders(self._site, {name: path})
+        if path not in self._folders:
+            folders.make()
+            self._folders[path] = folders
+        (folder,) = folders.paths
+        size = config.layout.data_size_bytes
+        assert size is not None
+        return Place(folder, f"{_FILE}-{size}", size)
+
+    def _laid_out(self, place: Place, sender: Sender) -> str:
+        if not place.read_only:
+            for name in [name for folder, name in self._io_engines if folder == place.folder]:
+                (place.folder / name).unlink(missing_ok=True)  # of another size: the volume may lack space for both
+                del self._io_engines[place.folder, name]
+        try:
+            return fio.lay_out(self._fio, place, sender.block_bytes)
+        except BaseException:
+            if not place.read_only:
+                (place.folder / place.name).unlink(missing_ok=True)
+            raise
+
+    def close(self) -> None:
+        """Removes what was made. Raises RunFailed if some of it could not be removed."""
+        problems = []
+        for folders in self._folders.values():
+            try:
+                folders.remove()
+            except RunFailed as error:
+                problems.append(str(error))
+        if problems:
+            raise RunFailed("; ".join(problems))
+
+
+@contextmanager
+def opened(block: PlannedBlock, site: Site, state: State) -> Iterator[RawBlock]:
+    """Leaves no file behind, whatever happens."""
+    with for_runs.kept(block, site, state) as volumes:
+        raw = RawBlock(block, site, volumes)
+        try:
+            yield raw
+        finally:
+            with uninterrupted():
+                raw.close()
+
+
+class _RawTarget:
+    """One run."""
+
+    def __init__(
+        self, program: Fio, config: Config, place: Place, sender: Sender, io_engine: str, setup_s: float
+    ) -> None:
+        self._fio, self._config, self._at, self._io_engine = program, config, place, io_engine
+        self._sender = sender
+        self._setup_s = setup_s
+        self._volume = config.data_volumes[0]
+
+    @property
+    def _path(self) -> Path:
+        """The path by which the drive is found: the folder of the file, or the device."""
+        return Path(self._at.name) if self._at.read_only else self._at.folder
+
+    def describe(self) -> dict[str, object]:
+        facts = host.describe_volume(self._path)
+        if self._at.read_only:
+            facts |= {"size_bytes": device_bytes(self._path), "free_bytes": None}
+        return {
+            "host": host.describe_host(),
+            "volumes": {self._volume: {**facts, "power_loss_protection": "not known"}},
+            "server": {
+                **self._sender.facts(self._fio, self._io_engine),
+                "direct": self._at.direct,
+                "file_bytes": self._at.size_bytes,
+                "sector_bytes": sector_bytes(self._path),
+                "prepared": "read as it is" if self._at.read_only else "written full, once, before the first run",
+            },
+            "storagelab": {"version": __version__},
+        }
+
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
+        environment = self.describe()
+        time.sleep(self._config.between_runs.pause_s)
+        progress(0)
+        began_s, amount = time.monotonic(), self._config.workload.work.amount
+
+        def tell() -> None:  # progress is in milliseconds
+            progress(min(amount, round((time.monotonic() - began_s) * 1000)))
+
+        self._sender.warm_up(self._fio, self._at, self._io_engine, seed, tell)
+        with DeviceCounters({self._volume: self._path}) as devices:
+            machine = MachineCounters(devices, None)
+
+            def meanwhile() -> None:
+                tell()
+                machine.look()
+
+            counts_s = time.monotonic()
+            outcome = self._sender.send(self._fio, self._at, self._io_engine, seed, meanwhile)
+            counts_s = max(counts_s, time.monotonic() - outcome.elapsed_s)  # what sends takes a moment to start
+            machine.end()
+            counters = machine.counted(with_checkpoint=False)
+        at_drive, cpu = _at_drive(counters.get("volumes", {}), self._volume, outcome), counters.get("cpu", {})
+        if "busy_s" in cpu:  # fio's CPU time belongs to the load; what is neither fio's nor storagelab's, to others
+            others_s = cpu["busy_s"] - cpu.get("storagelab_s", 0.0) - outcome.cpu_s
+            cpu = {**cpu, "server_s": outcome.cpu_s, "others_s": max(0.0, others_s)}
+        return Measurement(
+            provenance="measured",
+            elapsed_s=outcome.elapsed_s,
+            requests=outcome.requests,
+            latency=outcome.latency,
+            counters={
+                RAW_IO: {**figures(outcome), **outcome.figures},
+                **({RAW_IO_AT_DRIVE: at_drive} if at_drive else {}),
+                LOAD: {"counts_after_s": counts_s - began_s},
+                **counters,
+                "cpu": cpu,
+            },
+            series=_series(outcome, self._volume),
+            environment=environment,
+            checks=(
+                *_checks(at_drive, outcome, self._io_engine),
+                *machine.checks(outcome.elapsed_s),
+                *check_watching("", None, outcome.elapsed_s, stood_s=machine.standstill.seconds),
+            ),
+            setup_s=self._setup_s,
+        )
+
+
+def figures(outcome: Outcome) -> dict[str, float]:
+    """The results of a run, under the names that simulated drives use, too."""
+    latency = outcome.latency
+    found = {
+        "ios_per_s": outcome.requests / outcome.elapsed_s,
+        "bytes_per_s": outcome.bytes / outcome.elapsed_s,
+        "cpu_per_io_s": outcome.cpu_s / outcome.requests,
+    }
+    if len(outcome.done) > 1:
+        found |= {f"{direction}s_per_s": one.requests / outcome.elapsed_s for direction, one in outcome.done.items()}
+    if outcome.standstill_s:
+        found["standstill_s"] = float(outcome.standstill_s)
+    return found if latency is None else found | {
+        "latency_mean_s": latency.mean_s,
+        "latency_least_s": latency.least_ns / 1e9,
+        **{f"latency_p{per_cent:g}_s": latency.percentile_s(per_cent) for per_cent in _PERCENTILES},
+        "latency_longest_s": latency.longest_ns / 1e9,
+    }  # fmt: skip
+
+
+# --- what the kernel saw ---------------------------------------------------------------------------------------------
+
+
+def _at_drive(counted: Mapping[str, float], volume: str, outcome: Outcome) -> dict[str, float]:
+    """The same requests as fio and as the kernel counted them, at the device below the file system."""
+    found: dict[str, float] = {}
+    for direction, done in outcome.done.items():
+        for what, by_fio in ((f"{direction}s", done.requests), (f"{direction}_bytes", done.bytes)):
+            own, whole = counted.get(f"volume.{volume}.file_system_{what}"), counted.get(f"volume.{volume}.{what}")
+            by_kernel = whole if own is None else own
+            if by_kernel is not None:
+                found |= {f"{what}_by_fio": float(by_fio), f"{what}_by_kernel": by_kernel}
+    return found
+
+
+def _checks(at_drive: Mapping[str, float], outcome: Outcome, io_engine: str) -> Iterator[Check]:
+    """If the drive saw more bytes than fio sent, others may have used it; if fewer, something in between answered
+    requests.
+    """
+    directions: tuple[Direction, ...] = ("read", "write")
+    for direction in directions:
+        by_fio, by_kernel = (at_drive.get(f"{direction}_bytes_by_{whose}") for whose in ("fio", "kernel"))
+        if by_fio and by_kernel is not None:
+            yield Check(
+                name=f"bytes at the drive, {direction}", asked=f"{by_fio:.0f}", got=f"{by_kernel:.0f}",
+                ok=by_kernel >= LEAST_AT_DRIVE * by_fio, read_from="the kernel's counters of the device",
+            )  # fmt: skip
+
+    if (got := outcome.io_engine) is not None:
+        yield Check(name="I/O engine", asked=io_engine, got=got, ok=io_engine == got, read_from="fio's report")
+
+
+def _series(outcome: Outcome, volume: str) -> TimeSeries:
+    seconds = max((len(rates) for rates in outcome.per_s.values()), default=0)
+    if not seconds:
+        return TimeSeries()
+    columns: dict[str, tuple[float | None, ...]] = {
+        **{f"volume.{volume}.{direction}_bytes_per_s":
+           tuple(rate * outcome.done[direction].block_bytes for rate in rates)
+           for direction, rates in outcome.per_s.items()},
+        **{f"{direction}_latency_mean_s": means_s for direction, means_s in outcome.mean_s.items()},
+    }  # fmt: skip
+    whole = tuple(sum(rates) for rates in zip(*outcome.per_s.values(), strict=True))
+    return TimeSeries(
+        at_s=tuple(float(second) for second in range(1, seconds + 1)), columns={"requests_per_s": whole, **columns}
+    )
+
 
 # --- doctor ----------------------------------------------------------------------------------------------------------
 #
@@ -16,4 +288,4 @@ def abilities() -> tuple[Ability, ...]:
     return (ability("raw I/O on drives", fio.find, lambda found: f"fio {found.version} ({found.program})"),)
 
 
-ENGINE = Engine(check=preflight.check, open_block=block.opened, abilities=abilities)
+ENGINE = Engine(check=preflight.check, open_block=opened, abilities=abilities)

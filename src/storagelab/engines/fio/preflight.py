@@ -8,7 +8,7 @@ from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.loads import fio
-from storagelab.loads.raw_outcome import check_direct, device_bytes, sector_bytes
+from storagelab.loads.fio import check_direct, device_bytes, sector_bytes
 from storagelab.loads.traces import read
 from storagelab.machine import host
 from storagelab.model.config import Config

@@ -16,8 +16,7 @@ from typing import Any, Protocol
 
 from storagelab.errors import RunFailed
 from storagelab.loads import fio
-from storagelab.loads.fio import Fio, Job
-from storagelab.loads.raw_outcome import Direction, Done, Outcome, Place
+from storagelab.loads.fio import Direction, Fio, Job, Outcome, Place, Requests
 from storagelab.loads.traces import Trace, late_figures, read, replay_figures
 from storagelab.machine import temporary
 from storagelab.machine.rights import end_with_parent
@@ -59,7 +58,7 @@ def sender_of(config: Config, site: Site) -> Sender:
     return _SENDERS[type(config.workload)](config, site)
 
 
-class Drawn:
+class FioSender:
     """Requests of one size."""
 
     def __init__(self, load: RawIo) -> None:
@@ -93,7 +92,7 @@ class Drawn:
         )  # fmt: skip
 
 
-class Traced:
+class TraceSender:
     """The requests of a trace."""
 
     direct = True
@@ -117,11 +116,11 @@ class Traced:
 
 def _traced(config: Config, site: Site) -> Sender:
     load = of_class(config.workload, Replay)
-    return Traced(load, read(site.spec_folder / Path(load.trace).expanduser()))
+    return TraceSender(load, read(site.spec_folder / Path(load.trace).expanduser()))
 
 
 _SENDERS: Mapping[type[Load], Callable[[Config, Site], Sender]] = {
-    RawIo: lambda config, _: Drawn(config.raw_load), Replay: _traced,
+    RawIo: lambda config, _: FioSender(config.raw_load), Replay: _traced,
 }  # fmt: skip
 
 
@@ -180,7 +179,7 @@ def _outcome(sent: Mapping[str, Any], trace: Trace, load: Replay) -> Outcome:
     return Outcome(
         elapsed_s=elapsed_s,
         done={
-            way: Done(one["latency"]["count"], one["bytes"], latency_of_table(one["latency"]))
+            way: Requests(one["latency"]["count"], one["bytes"], latency_of_table(one["latency"]))
             for way, one in done.items()
         },
         cpu_s=sent["cpu_s"],

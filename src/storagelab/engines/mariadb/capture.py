@@ -31,8 +31,7 @@ from storagelab.errors import PreflightError
 from storagelab.machine.disks import read_text
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Scalar
-from storagelab.servers.attached import RunningServer as Found
-from storagelab.servers.attached import key_of
+from storagelab.servers.attached import RunningServer, key_of
 
 _OF_STORAGE = (
     "innodb_buffer_pool_size", "innodb_change_buffering", "innodb_doublewrite", "innodb_file_per_table",
@@ -44,7 +43,7 @@ _QUOTED = ", ".join(f"'{name.upper()}'" for name in _OF_STORAGE)
 _NOT_CHOSEN = "('COMPILE-TIME', 'AUTO')"
 
 
-def found(target: TargetConfig) -> Found:
+def found(target: TargetConfig) -> RunningServer:
     """What the server shows. Raises PreflightError if it can't be reached."""
     with connect(target) as connection:
         facts = read_facts(connection)
@@ -53,7 +52,7 @@ def found(target: TargetConfig) -> Found:
             connection, "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables"
         )
         folder = Path(data)
-        return Found(
+        return RunningServer(
             title=facts.name,
             settings=dict(_settings(connection)),
             places={"data": folder, "log": folder / log, **_elsewhere(connection)},

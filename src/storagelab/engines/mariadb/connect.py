@@ -1,5 +1,5 @@
 """Connections to one MariaDB or MySQL, private or attached: its address, its form as a DSN, PyMySQL's errors in plain
-words; its sessions and client programs, and their settings.
+words; its sessions and client generator, and their settings.
 
     mysql://USER[:PASSWORD]@HOST[:PORT][/DATABASE][?unix_socket=PATH][&ssl=required]
 
@@ -24,8 +24,8 @@ import pymysql
 from pymysql.connections import Connection as PyMySQLConnection
 
 from storagelab.errors import PreflightError
-from storagelab.loads import clients as programs
-from storagelab.loads.clients import Clients
+from storagelab.loads import generator
+from storagelab.loads.generator import Clients
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Frozen, Scalar
@@ -388,7 +388,7 @@ class PrivateReach(MariaDBReach):
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
         socket, options = Path(self.address.unix_socket or ""), self._options(self.site.prefix, settings)
-        clients = programs.of_private(self._environment(), options, self._server.programs.server.parent, socket.parent)
+        clients = generator.of_private(self._environment(), options, self._server.programs.server.parent, socket.parent)
         return replace(clients, first=settings.get("init_command", ""))
 
     def folder(self, own: Connection) -> Path:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from storagelab.model.durability import Deciding, Durability
 from storagelab.watching import wait_events as v
-from storagelab.watching.wait_events import Event, Known, WaitEvents, io
+from storagelab.watching.wait_events import Event, Knowledge, WaitEvents, io
 
 IDLE = "idle"
 """The session waits for its client: it has not begun, or it has finished."""
@@ -102,4 +102,4 @@ def _deciding(settings: Mapping[str, str]) -> Iterator[Deciding]:
         yield Deciding(name="sync_binlog", value=value, loses=None if value == "1" else "commits not in the binary log")
 
 
-KNOWN = Known(judge)
+KNOWN = Knowledge(judge)

@@ -32,15 +32,14 @@ from storagelab.engines.mariadb.loads.generated import log_room
 from storagelab.engines.mariadb.meanings import DECIDING, judge
 from storagelab.engines.mariadb.server import OLDEST, STARTER, private_settings
 from storagelab.errors import PreflightError
-from storagelab.loads.cycles import FULL, concerns
+from storagelab.loads.settling import FULL, concerns
 from storagelab.machine.disks import read_text
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.model.target import Preflight
 from storagelab.model.values import Frozen, Scalar
-from storagelab.servers import checks, places
-from storagelab.servers import space as checking
+from storagelab.servers import checks, places, space
 from storagelab.servers.attached import (
     holds_other_end,
     is_near,
@@ -328,7 +327,7 @@ def _bytes_on(config: Config, volume: str) -> int:
     volumes, files, private = config.data_volumes, config.layout.data_files, not config.target.attached
     total, known = 0, None
     if config.generated:  # what the user's own files make is unknown before the run
-        table_bytes: float = checking.data_bytes(config.generated_load, tables_of(config).unit_bytes) or 0
+        table_bytes: float = space.data_bytes(config.generated_load, tables_of(config).unit_bytes) or 0
         known = tables_of(config)(config, "", None).known_objects
     elif config.insert_load.page_a_row:
         table_bytes = config.insert_load.rows * _size(config, "innodb_page_size", _DEFAULT_PAGE_BYTES) * 1.1

@@ -20,7 +20,7 @@ from storagelab.machine.processes import GONE, RUNNABLE, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import Resource, WaitingTask
 from storagelab.model.waits import NO_EVENT, UNINSTRUMENTED, CountedWait, CountedWaits
-from storagelab.watching.sampler import RawWaitsOf, Seen, SessionSampler
+from storagelab.watching.sampler import Observation, RawWaitsOf, SessionSampler
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
@@ -89,7 +89,7 @@ class Timers(dict[str, tuple[int, int]]):
         return Timers((name, (one[0] - before[name][0], one[1] - before[name][1])) for name, one in self.items())
 
 
-def _raw_waits(timers: Timers, seen: Seen, elapsed_s: float, busy_s: float, connections: int) -> CountedWaits:
+def _raw_waits(timers: Timers, seen: Observation, elapsed_s: float, busy_s: float, connections: int) -> CountedWaits:
     totals = seen.totals
     return CountedWaits(
         connections=connections, elapsed_s=elapsed_s, busy_s=busy_s, rows=tuple(_rows(timers)),

@@ -31,8 +31,7 @@ from storagelab.errors import PreflightError
 from storagelab.machine.disks import read_text
 from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
-from storagelab.servers.attached import RunningServer as Found
-from storagelab.servers.attached import key_of, volume_name
+from storagelab.servers.attached import RunningServer, key_of, volume_name
 
 _OF_STORAGE = [
     "bgwriter_delay", "bgwriter_lru_maxpages", "checkpoint_completion_target", "checkpoint_timeout", "commit_delay",
@@ -44,7 +43,7 @@ _OF_STORAGE = [
 ]  # fmt: skip
 
 
-def found(target: TargetConfig) -> Found:
+def found(target: TargetConfig) -> RunningServer:
     """What the server shows. Raises PreflightError if it can't be reached."""
     with connected(target) as connection:
         facts = read_facts(connection)
@@ -64,7 +63,7 @@ def found(target: TargetConfig) -> Found:
         plain = volume_name(name)
         merges = plain in ("data", "log", *places)
         places[f"{plain[:20]}-{oid}" if merges else plain] = Path(location)
-    return Found(
+    return RunningServer(
         title=f"PostgreSQL {facts.version}",
         settings={name: {"on": True, "off": False}.get(text, text) for name, text in rows},
         places=places,

@@ -20,8 +20,8 @@ from psycopg import sql
 from psycopg.pq import Conninfo
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.loads import clients as programs
-from storagelab.loads.clients import Clients
+from storagelab.loads import generator
+from storagelab.loads.generator import Clients
 from storagelab.machine.processes import TaskView
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Check
@@ -370,7 +370,7 @@ class PrivateReach(PostgresReach):
         folder = self._server.programs.folder
         socket = Path(str(psycopg.conninfo.conninfo_to_dict(self.conninfo)["host"]))
         known = client_environment(self.conninfo, settings, private=True)
-        return programs.of_private(known, _options(known), folder, *installation(folder / "postgres"), socket)
+        return generator.of_private(known, _options(known), folder, *installation(folder / "postgres"), socket)
 
     def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
         asked = {name: settings_text(value) for name, value in self._server.settings.items()}

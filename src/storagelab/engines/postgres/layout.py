@@ -22,7 +22,7 @@ from storagelab.servers.attached import OWNERSHIP, foreign
 from storagelab.servers.interfaces import System
 from storagelab.servers.places import Places, remote_name
 from storagelab.servers.server import Attached
-from storagelab.servers.templates import Restoration as Restored
+from storagelab.servers.templates import Restoration
 from storagelab.volumes.folders import Folders, Site
 
 
@@ -82,7 +82,7 @@ class TemplateDatabase:
         execute(connection, "ALTER DATABASE {} ALLOW_CONNECTIONS false", self._run_name)
         execute(connection, "ALTER DATABASE {} RENAME TO {}", self._run_name, self.prefix)
 
-    def restore(self, connection: Connection) -> Restored:
+    def restore(self, connection: Connection) -> Restoration:
         """Make the run's database from the template. Raises psycopg.Error."""
         # Written through the log (WAL_LOG, the default since 15), the data would fill the log and the buffers just
         # before the run. Older servers always copy files.
@@ -93,7 +93,7 @@ class TemplateDatabase:
             f"{value(connection, 'SELECT pg_database_size(%s::name)', [name]):,} bytes"
             for name in (self.prefix, self._run_name)
         )
-        return Restored(asked, got, "copied by the server", "pg_database_size")
+        return Restoration(asked, got, "copied by the server", "pg_database_size")
 
     def remove_unfinished(self, connection: Connection) -> None:
         """Remove the folders of a template that could not be made; its tablespaces were dropped already."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from storagelab.model.durability import Deciding, Durability, Loss
 from storagelab.watching import wait_events as v
-from storagelab.watching.wait_events import Event, Known, WaitEvents, io
+from storagelab.watching.wait_events import Event, Knowledge, WaitEvents, io
 
 IDLE = "Client:ClientRead"
 """The session waits for its client: it has not begun, or it has finished."""
@@ -90,4 +90,4 @@ def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
     )
 
 
-KNOWN = Known(judge)
+KNOWN = Knowledge(judge)

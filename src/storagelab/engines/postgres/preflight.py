@@ -28,13 +28,12 @@ from storagelab.engines.postgres.layout import Layout, needs_database
 from storagelab.engines.postgres.meanings import DECIDING, judge
 from storagelab.engines.postgres.server import OLDEST_MAJOR, STARTER
 from storagelab.errors import PreflightError
-from storagelab.loads.cycles import concerns
+from storagelab.loads.settling import concerns
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.model.target import CheckpointCycle, Preflight
-from storagelab.servers import checks
-from storagelab.servers import space as checking
+from storagelab.servers import checks, space
 from storagelab.servers.attached import kept_by_load, owner_of, process_age_s, require, where
 from storagelab.servers.checks import AttachedFacts, needs_of_every_engine
 from storagelab.servers.places import Places, remote_name, share_on, tables_of
@@ -276,7 +275,7 @@ def _bytes_on(config: Config, volume: str) -> int:
 
 
 def _data_bytes(config: Config) -> int:
-    return checking.data_bytes(config.generated_load, tables_of(config).unit_bytes) or 0
+    return space.data_bytes(config.generated_load, tables_of(config).unit_bytes) or 0
 
 
 def _copied_bytes_on(config: Config, volume: str) -> int:

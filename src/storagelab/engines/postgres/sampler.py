@@ -22,7 +22,7 @@ from storagelab.machine.processes import STOPPED, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import Resource, WaitingTask
 from storagelab.model.waits import NO_EVENT, SampledWaits
-from storagelab.watching.sampler import RawWaitsOf, Seen, SessionSampler
+from storagelab.watching.sampler import Observation, RawWaitsOf, SessionSampler
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
@@ -129,7 +129,7 @@ _LAST_INTEGER = re.compile(rb"(\d+)\s*$")
 _NOT_WORK = frozenset({IDLE, BARRIER})
 
 
-def _raw_waits(seen: Seen, elapsed_s: float, busy_s: float, connections: int) -> SampledWaits:
+def _raw_waits(seen: Observation, elapsed_s: float, busy_s: float, connections: int) -> SampledWaits:
     totals = seen.totals
     return SampledWaits(
         connections=connections, elapsed_s=elapsed_s, busy_s=busy_s, passes=seen.passes, events=seen.events,

@@ -118,12 +118,8 @@ def _data_file(page: Page) -> int:
 
 def _counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, dict[str, float]]:
     table = outcome["counters"]
-    groups: dict[str, dict[str, float]] = {
-        "engine": {
-            (f"{name.removesuffix('_ns')}_s" if name.endswith("_ns") else name): _life_size(name, value, scale)
-            for name, value in table.items()
-            if name not in _OF_THE_SIMULATION
-        },
+    return {
+        "engine": _counted({name: value for name, value in table.items() if name not in _OF_THE_SIMULATION}, scale),
         "background": {
             "cpu_s": outcome["background_cpu_ns"] * scale * NS,
             **{
@@ -133,8 +129,8 @@ def _counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, d
             **{f"{row['wait_type']}_count": row["count"] * scale for row in outcome["background_waits"]},
         },
         "simulation": {"events": table["events"]},
+        **device_counters(outcome, scale, cell),
     }
-    return {**groups, **device_counters(outcome, scale, cell)}
 
 
 def device_counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, dict[str, float]]:
@@ -185,16 +181,13 @@ def _of_devices(outcome: Mapping[str, Any], scale: int) -> dict[str, dict[str, f
 
 def _counted(counts: Mapping[str, float], scale: int) -> dict[str, float]:
     """Sums over the scaled world, life-size; times in seconds."""
+    life_size = {name: value if name in _NOT_COUNTS else value * scale for name, value in counts.items()}
     return {
-        (f"{name.removesuffix('_ns')}_s" if name.endswith("_ns") else name): _life_size(name, value, scale)
-        for name, value in counts.items()
+        (f"{name.removesuffix('_ns')}_s" if name.endswith("_ns") else name): value * NS
+        if name.endswith("_ns")
+        else value
+        for name, value in life_size.items()
     }
-
-
-def _life_size(name: str, value: float, scale: int) -> float:
-    if name in _NOT_COUNTS:
-        return value * NS if name.endswith("_ns") else value
-    return value * scale * NS if name.endswith("_ns") else value * scale
 
 
 def _series(series: Mapping[str, list[float]], scale: int, cell: Cell) -> TimeSeries:
@@ -202,19 +195,15 @@ def _series(series: Mapping[str, list[float]], scale: int, cell: Cell) -> TimeSe
     volumes = cell.config.data_volumes
     data = f"volume.{volumes[0] if len(volumes) == 1 else 'data'}"
     log = f"volume.{cell.config.log_volume}"
-    beside = log == data
-    written = series["written_bytes_per_s"]
-    log_written = series["log_bytes_per_s"]
+    beside, written, log_written = log == data, series["written_bytes_per_s"], series["log_bytes_per_s"]
     columns: dict[str, list[float]] = {
         "rows_per_s": series["rows_per_s"],
         f"{data}.read_bytes_per_s": series["read_bytes_per_s"],
         f"{data}.write_bytes_per_s": [a + b for a, b in zip(written, log_written, strict=True)] if beside else written,
         "log_bytes_per_s": log_written,
-        "write_amplification": series["write_amplification"],
-        "utilisation": series["utilisation"],
+        **{name: series[name] for name in ("write_amplification", "utilisation")},
         "dirty_pages": [pages * scale for pages in series["dirty_pages"]],
-        "runnable": series["runnable"],
-        "io_in_progress": series["io_in_progress"],
+        **{name: series[name] for name in ("runnable", "io_in_progress")},
     }
     if not beside:
         columns[f"{log}.write_bytes_per_s"] = log_written

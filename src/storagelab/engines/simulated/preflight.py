@@ -101,17 +101,14 @@ def _listed(values: Iterable[object]) -> str:
 def memory_bytes(content: Mapping[str, Any]) -> int:
     """How much of this machine's memory the world of a scenario takes, roughly."""
     drives = [drive for drive in content["drives"].values() if drive["profile"]["kind"] == "flash"]
-    flash = sum(_value(drive, "raw_bytes") // _value(drive, "flash_page_bytes") for drive in drives)
+    geometries = [drive["profile"]["geometry"] for drive in drives]
+    flash = sum(int(one["raw_bytes"]["value"]) // int(one["flash_page_bytes"]["value"]) for one in geometries)
     if "tests" in content:
         return flash * _BYTES_PER_FLASH_PAGE // int(content["scale"]) + _BYTES_ANYWAY
     rows = max(run["workload"]["rows_per_connection"] * run["workload"]["connections"] for run in content["runs"])
     frames = content["server"]["memory_bytes"] // 8192
     world = flash * _BYTES_PER_FLASH_PAGE + rows // _ROWS_PER_LEAF * _BYTES_PER_LEAF + frames * _BYTES_PER_FRAME
     return int(world // content["scale"]) + _BYTES_ANYWAY
-
-
-def _value(drive: Mapping[str, Any], name: str) -> int:
-    return int(drive["profile"]["geometry"][name]["value"])
 
 
 def _check_memory(needed_bytes: int, free_bytes: int | None, scale: int, contents: Sequence[Mapping[str, Any]]) -> None:
@@ -209,40 +206,27 @@ def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float
                 here = sum(config.volume_of_data_file(number) == name for number in range(files))
                 rows_per_page = 1 if work.page_a_row else _ROWS_PER_FULL_LEAF
                 data_bytes = work.rows / rows_per_page * _PAGE_BYTES * here / files  # rows spread evenly over files
-                data_bytes += _log_bytes(content, config) if name == config.log_volume else 0.0
+                if name == config.log_volume:  # the records of its rows, but at most its size
+                    cost = "log_page_row_bytes" if work.page_a_row else "log_row_bytes"
+                    written = work.rows * content["server"]["costs"][cost]["value"]
+                    data_bytes += min(written, config.layout.log_size_bytes or _LOG_BYTES)
                 mapped[drive] = data_bytes * _drive_share(volume)
             elif config.target.prepared != "formatted":
                 mapped[drive] = _usable_bytes(content["drives"][drive])
-    for drive in mapped:
-        if content["drives"][drive].get("history", "formatted") != "formatted" and not _trims(content["drives"][drive]):
-            mapped[drive] = _usable_bytes(content["drives"][drive])
+    for name in mapped:
+        drive = content["drives"][name]
+        if drive.get("history", "formatted") != "formatted":
+            # A file system that is made frees all space of a drive that trims.
+            trims = drive["profile"]["trim"]["value"] if drive["trim"] is None else drive["trim"]
+            mapped[name] = mapped[name] if trims else _usable_bytes(drive)
     return mapped
-
-
-def _trims(drive: Mapping[str, Any]) -> bool:
-    """Whether making a file system on the drive frees all its space."""
-    return bool(drive["profile"]["trim"]["value"] if drive["trim"] is None else drive["trim"])
-
-
-def _log_bytes(content: Mapping[str, Any], config: Config) -> float:
-    """The least number of bytes that the log takes: its rows' records, but at most its size."""
-    cost = "log_page_row_bytes" if config.workload.page_a_row else "log_row_bytes"
-    written = config.insert_load.rows * content["server"]["costs"][cost]["value"]
-    return float(min(written, config.layout.log_size_bytes or _LOG_BYTES))
 
 
 def _drive_share(volume: Mapping[str, Any]) -> float:
     """The share of a volume's data on one of its drives."""
     count = len(volume["drives"])
-    match volume.get("raid", "0"):
-        case "1":
-            return 1.0
-        case "5":
-            return 1 / (count - 1)
-        case "10" | "100":
-            return 2 / count
-        case _:
-            return 1 / count
+    copies = {"1": 1.0, "5": 1 / max(1, count - 1), "10": 2 / count, "100": 2 / count}
+    return copies.get(volume.get("raid", "0"), 1 / count)
 
 
 def _usable_bytes(drive: Mapping[str, Any]) -> float:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from storagelab import _sim, profiles
 from storagelab.engines.simulated.measurement import device_counters, measurement
 from storagelab.errors import PreflightError
-from storagelab.loads.traces import Trace, late_figures, read, replay_figures
+from storagelab.loads.traces import late_figures, read, replay_figures
 from storagelab.model.config import OPERATING_SYSTEM, Config, DriveConfig, ServerConfig, VolumeConfig
 from storagelab.model.latency import latency_of_table
 from storagelab.model.loads.base import of_class
@@ -127,9 +127,7 @@ def drives_of(config: Config, volume: VolumeConfig) -> tuple[str, ...]:
 def _volume(config: Config, volume: VolumeConfig) -> dict[str, object]:
     """Leaves keys that are not set to the core, so that defaults are in one place."""
     declared: dict[str, object] = {"drives": list(drives_of(config, volume))}
-    for name in ("raid", "stripe_bytes", "arrays"):
-        if getattr(volume, name) is not None:
-            declared[name] = getattr(volume, name)
+    declared |= volume.model_dump(include={"raid", "stripe_bytes", "arrays"}, exclude_none=True)
     if volume.offset_bytes:
         declared["offset_bytes"] = volume.offset_bytes
     if volume.cache is not None and volume.cache.size_bytes:
@@ -240,8 +238,13 @@ def _drawn(config: Config, folder: Shelf) -> dict[str, object]:  # noqa: ARG001 
 
 def _replay(config: Config, folder: Shelf) -> dict[str, object]:
     """The same, of a trace."""
+    if not isinstance(folder, Path):
+        raise PreflightError(
+            "a trace is read on this machine only", key="workload.trace", hint="run it without --executor"
+        )
     load = of_class(config.workload, Replay)
-    file, trace = _trace_of(load, folder)
+    file = folder / Path(load.trace).expanduser()
+    trace = read(file)
     if (size := config.layout.data_size_bytes) is not None:
         trace.check_fits(file, size, 512)
     return {
@@ -254,15 +257,6 @@ def _replay(config: Config, folder: Shelf) -> dict[str, object]:
 
 
 _TESTS = {RawIo: _drawn, Replay: _replay}
-
-
-def _trace_of(load: Replay, folder: Shelf) -> tuple[Path, Trace]:
-    """Raises PreflightError that names the key."""
-    if not isinstance(folder, Path):
-        hint = "run it without --executor"
-        raise PreflightError("a trace is read on this machine only", key="workload.trace", hint=hint)
-    file = folder / Path(load.trace).expanduser()
-    return file, read(file)
 
 
 def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping[str, object]) -> Measurement:
@@ -314,13 +308,11 @@ def _replayed(outcome: Mapping[str, Any]) -> dict[str, float]:
 
 def _figures(outcome: Mapping[str, Any]) -> dict[str, float]:
     latency = outcome["latency"]
-    percentiles = {f"latency_p{per_mille / 10:g}_s": ns * NS for per_mille, ns in latency["per_mille_ns"]}
     return {
-        "ios_per_s": outcome["ios_per_s"],
-        "bytes_per_s": outcome["bytes_per_s"],
+        **{name: outcome[name] for name in ("ios_per_s", "bytes_per_s")},
         "latency_mean_s": latency["mean_ns"] * NS,
         "latency_least_s": latency["least_ns"] * NS,
-        **percentiles,
+        **{f"latency_p{per_mille / 10:g}_s": ns * NS for per_mille, ns in latency["per_mille_ns"]},
         "latency_longest_s": latency["longest_ns"] * NS,
     }
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from storagelab.engines.sqlserver.meanings import judge
-from storagelab.engines.sqlserver.settings import DATABASE_OPTIONS, database_options
+from storagelab.engines.sqlserver.meanings import DATABASE_OPTIONS, database_options, judge
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
@@ -44,7 +43,7 @@ def durability(config: Config) -> Durability:
 
 
 ENGINE = Engine(
-    check=_in("preflight", "check"), open=_in("target", "opened"), drop_leftovers=_in("target", "drop_leftovers"),
-    abilities=abilities, durability=durability, probe=_in("target", "SqlServerProbe"),
-    watched=_in("captured", "watched"),
+    check=_in("preflight", "check"), open=_in("server", "opened"), drop_leftovers=_in("server", "drop_leftovers"),
+    abilities=abilities, durability=durability, probe=_in("server", "SqlServerProbe"),
+    watched=_in("capture", "watched"),
 )  # fmt: skip

@@ -9,19 +9,198 @@ length, are made before the clock starts, and grow together if they must. The fi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from storagelab.engines.sqlserver import connecting
-from storagelab.engines.sqlserver.connecting import ServerFacts, Session, connect
-from storagelab.engines.sqlserver.settings import DATABASE_OPTIONS, database_options, file_mb, table_options
-from storagelab.engines.sqlserver.workload import TABLE, Workers, procedure
+from storagelab.engines.sqlserver.connect import (
+    DriverError,
+    ServerFacts,
+    Session,
+    connect,
+    identifier,
+    integers,
+    text,
+    words_of,
+)
+from storagelab.engines.sqlserver.meanings import DATABASE_OPTIONS, database_options, file_mb, table_options
+from storagelab.errors import RunFailed
+from storagelab.loads.inserting import ThreadedSessions
 from storagelab.model.config import Config
+from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.model.objects import Object
-from storagelab.servers.attached import OWNERSHIP, foreign
-from storagelab.servers.interfaces import Reach
+from storagelab.servers.attached import OWNERSHIP
+from storagelab.servers.interfaces import GATE_TIMEOUT_S, Reach, rows_per_report
 from storagelab.servers.places import check_same
+from storagelab.watching.counters import Loop
+
+# --- inserts ---------------------------------------------------------------------------------------------------------
+#
+# The loop of inserts as a stored procedure, and the connections that run it: all are opened first, then start together.
+
+
+TABLE = "MyBigTable"
+
+# A worker's key number n is a digest of the worker and n. To the server it is as random as any key, and storagelab can
+# compute an existing key again for a point read.
+_DIGEST = "HASHBYTES('SHA2_256', CONCAT(@seed, N'/', @worker, N'/', {number}))"
+_KEY = f"CAST(CAST({_DIGEST} AS binary(16)) AS uniqueidentifier)"
+_ANY_OF_THOSE = "CAST(FLOOR(RAND() * (@done + 1)) AS bigint)"
+_INSERT = f"INSERT INTO dbo.{TABLE} DEFAULT VALUES;"
+_INSERT_KNOWN_KEY = f"INSERT INTO dbo.{TABLE} (c1) VALUES ({_KEY.format(number='@done')});"
+_READS = f"""
+        SET @reads_due += @reads_per_row;
+        WHILE @reads_due >= 1
+        BEGIN
+            SET @found = NULL;
+            SET @wanted = {_KEY.format(number=_ANY_OF_THOSE)};
+            SELECT @found = c6 FROM dbo.{TABLE} WHERE c1 = @wanted;
+            SET @reads_due -= 1;
+            SET @reads_done += 1;
+            SET @reads_found += CASE WHEN @found = 42 THEN 1 ELSE 0 END;
+        END;"""
+
+# The gate is a lock in a mode in which no insert ever waits, so that waits at the gate are distinct from the run's. A
+# session publishes its progress in its context, which other sessions can read while it works.
+_PROCEDURE = f"""
+CREATE PROCEDURE dbo.insert_rows
+    @row_count bigint, @rows_per_transaction bigint, @rows_per_report bigint, @gate nvarchar(255),
+    @seed bigint, @worker bigint, @reads_per_row float
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET XACT_ABORT ON;
+    DECLARE @done bigint = 0, @answer int, @started datetime2(7), @finished datetime2(7), @progress varbinary(128);
+    DECLARE @reads_due float = 0, @reads_done bigint = 0, @reads_found bigint = 0, @found bigint;
+    DECLARE @wanted uniqueidentifier;
+    EXEC @answer = sys.sp_getapplock @Resource = @gate, @LockMode = N'IntentShared', @LockOwner = N'Session',
+        @LockTimeout = {int(GATE_TIMEOUT_S * 2000)};
+    IF @answer < 0
+    BEGIN
+        THROW 50000, N'the start gate did not open', 1;
+    END;
+    EXEC sys.sp_releaseapplock @Resource = @gate, @LockOwner = N'Session';
+    SET @started = SYSUTCDATETIME();
+    WHILE @done < @row_count
+    BEGIN
+        IF @done % @rows_per_transaction = 0
+            BEGIN TRANSACTION;
+        <insert><reads>
+        SET @done += 1;
+        IF @done % @rows_per_transaction = 0
+        BEGIN
+            COMMIT TRANSACTION;
+            IF @done % @rows_per_report = 0
+            BEGIN
+                SET @progress = CAST(@done AS binary(8));
+                SET CONTEXT_INFO @progress;
+            END;
+        END;
+    END;
+    IF @@TRANCOUNT > 0
+        COMMIT TRANSACTION;
+    SET @finished = SYSUTCDATETIME();
+    SET @progress = CAST(@done AS binary(8));
+    SET CONTEXT_INFO @progress;
+    SELECT DATEDIFF_BIG(microsecond, '19700101', @started) AS started_us,
+           DATEDIFF_BIG(microsecond, '19700101', @finished) AS finished_us,
+           @reads_done AS reads_done, @reads_found AS reads_found;
+END"""
+
+
+def procedure(workload: InsertLoad) -> str:
+    """The statement that creates the procedure."""
+    insert, reads = (_INSERT_KNOWN_KEY, _READS) if workload.with_reads else (_INSERT, "")
+    return _PROCEDURE.replace("<insert>", insert).replace("<reads>", reads)
+
+
+NOW_US = "SELECT DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())"
+"""The clock that the loops use for their times."""
+
+_CLOSE_GATE = """
+DECLARE @answer int;
+EXEC @answer = sys.sp_getapplock @Resource = {gate}, @LockMode = N'Exclusive', @LockOwner = N'Session',
+    @LockTimeout = 0;
+SELECT @answer"""
+_OPEN_GATE = "EXEC sys.sp_releaseapplock @Resource = {gate}, @LockOwner = N'Session'"
+_AT_GATE = """
+SELECT COUNT(DISTINCT session_id) FROM sys.dm_os_waiting_tasks
+WHERE resource_description LIKE N'applicationlock%' AND session_id IN ({sessions})"""
+_CALL = """
+EXEC dbo.insert_rows @row_count = {rows}, @rows_per_transaction = {per_transaction}, @rows_per_report = {per_report},
+    @gate = {gate}, @seed = {seed}, @worker = {worker}, @reads_per_row = {reads_per_row!r}"""
+
+
+def call(workload: InsertLoad, gate: str, seed: int, worker: int) -> str:
+    """The call sent to each connection; `worker` is its number."""
+    return _CALL.format(
+        rows=workload.rows_per_connection, per_transaction=workload.rows_per_transaction,
+        per_report=rows_per_report(workload), gate=text(gate), seed=int(seed), worker=worker,
+        reads_per_row=workload.reads_per_row,
+    )  # fmt: skip
+
+
+class Workers(ThreadedSessions[Session]):
+    """The connections of one run. `gate` names an application lock of storagelab's own database, which `gatekeeper`
+    holds. `stop` ends what still runs on the server.
+    """
+
+    driver_error = DriverError
+    close_timeout_s = 30.0
+
+    def __init__(
+        self,
+        connect: Callable[[], Session],
+        workload: InsertLoad,
+        gate: str,
+        gatekeeper: Session,
+        stop: Callable[[], None],
+        count_rows: Callable[[], int],
+        seed: int,
+    ) -> None:
+        super().__init__(connect, workload, count_rows, seed)
+        self.gate, self._gatekeeper, self._stop_all = gate, gatekeeper, stop
+
+    @property
+    def ids(self) -> list[int]:
+        """Ids of the server's sessions, one per connection."""
+        return [worker.connection.spid for worker in self._workers]
+
+    def _words(self, error: BaseException) -> str:
+        return words_of(error)
+
+    def _close_gate(self) -> None:
+        answer = self._gatekeeper.value(_CLOSE_GATE.format(gate=text(self.gate)))
+        if answer is None or answer < 0:
+            raise RunFailed(f"can't close the start gate: sp_getapplock answers {answer}")
+
+    def _all_at_gate(self) -> bool:
+        question = _AT_GATE.format(sessions=integers(self.ids))
+        return bool(self._gatekeeper.value(question) == len(self._workers))
+
+    def release(self) -> None:
+        """Open the gate: the server wakes all connections at once."""
+        self._gatekeeper.execute(_OPEN_GATE.format(gate=text(self.gate)))
+
+    def _loop(self, connection: Session, number: int) -> Loop:
+        started_us, finished_us, done, found = connection.rows(call(self.workload, self.gate, self.seed, number))[0]
+        return Loop(
+            started_s=started_us / 1e6, finished_s=finished_us / 1e6, reads_done=int(done), reads_found=int(found)
+        )
+
+    def _failed(self, error: Exception) -> str:
+        reason = words_of(error) if isinstance(error, DriverError) else f"{type(error).__name__}: {error}"
+        return f"a connection failed: {reason}"
+
+    def _stop(self, working: Sequence[Session]) -> None:
+        self._stop_all()
+
+    def _disconnect(self, connection: Session) -> None:
+        connection.close()
+
+
+# --- layout ----------------------------------------------------------------------------------------------------------
+
 
 FILEGROUP = "storagelab_data"
 TABLE_OBJECT = Object((TABLE,), "table", "dbo")
@@ -39,13 +218,6 @@ _RANDOM_LOG_BYTES, _SEQUENTIAL_LOG_BYTES = 700, 9000
 _HEADROOM = 1.25
 
 _END_ALL = "ALTER DATABASE {name} SET SINGLE_USER WITH ROLLBACK IMMEDIATE"
-_DROP = """
-IF DB_ID({literal}) IS NOT NULL
-BEGIN
-    ALTER DATABASE {name} SET SINGLE_USER WITH ROLLBACK IMMEDIATE;
-    DROP DATABASE {name};
-END"""
-_FILES = "SELECT physical_name FROM sys.master_files WHERE database_id = DB_ID({literal})"
 _TABLE = """
 CREATE TABLE dbo.{table} (
     c1 {key},
@@ -71,7 +243,6 @@ WHERE p.object_id = OBJECT_ID(N'dbo.{TABLE}')"""
 PAGES = f"SELECT SUM(used_page_count) FROM sys.dm_db_partition_stats WHERE object_id = OBJECT_ID(N'dbo.{TABLE}')"
 COUNT = f"SELECT COUNT_BIG(*) FROM dbo.{TABLE}"
 _MARK = "EXEC sys.sp_addextendedproperty @name = N'storagelab', @value = {ownership}"
-_FILE_OF_OURS = re.compile(r"_(?:primary\.mdf|data_\d{4}\.ndf|log\.ldf)")
 
 
 Records = Sequence[Mapping[str, Any]]
@@ -93,22 +264,20 @@ class Layout:
 
     def __init__(self, config: Config, prefix: str, facts: ServerFacts) -> None:
         self.config, self.prefix, self.facts = config, prefix, facts
-        self.name = connecting.identifier(prefix)
+        self.name = identifier(prefix)
 
     # --- files -------------------------------------------------------------------------------------------------------
 
     @property
     def data_files(self) -> list[DataFile]:
+        # Their filegroup holds the one table, so a place of its own for the table is theirs.
+        of_table, config = self.config.placement.volume_of(TABLE_OBJECT), self.config
         return [
-            self._file(number, f"{self.prefix}_data_{number:04d}", "ndf", self._volume_of(number))
-            for number in range(1, self.config.layout.data_files + 1)
+            self._file(
+                number, f"{self.prefix}_data_{number:04d}", "ndf", of_table or config.volume_of_data_file(number - 1)
+            )
+            for number in range(1, config.layout.data_files + 1)
         ]
-
-    def _volume_of(self, number: int) -> str | None:
-        """The volume of a data file. Their filegroup holds the one table, so a place of its own for the table is
-        theirs.
-        """
-        return self.config.placement.volume_of(TABLE_OBJECT) or self.config.volume_of_data_file(number - 1)
 
     @property
     def primary_file(self) -> DataFile:
@@ -127,21 +296,17 @@ class Layout:
     @property
     def data_file_mb(self) -> int:
         """The initial length of each data file, enough for all rows, so that no file has to grow."""
-        asked = file_mb(self.config.target.settings, "data_file_mb")
-        if asked is not None:
-            return asked
-        sequential = self.config.insert_load.page_a_row
-        row_bytes = _SEQUENTIAL_ROW_BYTES if sequential else _RANDOM_ROW_BYTES
-        needed = self.config.insert_load.rows * row_bytes * _HEADROOM / self.config.layout.data_files
-        return max(_LEAST_DATA_MB, -int(-needed // _MIB))
+        asked, load = file_mb(self.config.target.settings, "data_file_mb"), self.config.insert_load
+        row_bytes = _SEQUENTIAL_ROW_BYTES if load.page_a_row else _RANDOM_ROW_BYTES
+        needed = load.rows * row_bytes * _HEADROOM / self.config.layout.data_files
+        return max(_LEAST_DATA_MB, -int(-needed // _MIB)) if asked is None else asked
 
     @property
     def log_file_mb(self) -> int:
-        asked = file_mb(self.config.target.settings, "log_file_mb")
+        asked, load = file_mb(self.config.target.settings, "log_file_mb"), self.config.insert_load
         if asked is not None:
             return asked
-        sequential = self.config.insert_load.page_a_row
-        needed = self.config.insert_load.rows * (_SEQUENTIAL_LOG_BYTES if sequential else _RANDOM_LOG_BYTES) * _HEADROOM
+        needed = load.rows * (_SEQUENTIAL_LOG_BYTES if load.page_a_row else _RANDOM_LOG_BYTES) * _HEADROOM
         wanted = max(_LEAST_LOG_MB, -int(-needed // _MIB))
         # In simple recovery the log is reused without backups; otherwise it holds the whole run.
         simple = database_options(self.config.target.settings)["recovery"] == "SIMPLE"
@@ -162,15 +327,13 @@ class Layout:
         self._at_first = own.records(FILES)
 
     def sessions(self, own: Session, reach: Reach[Session], seed: int) -> Workers:
-        name = self.prefix  # the gate's name, too
-        return Workers(
-            reach.connect_worker, self.config.insert_load, name, own, self._end_all, lambda: self.count_rows(own), seed
-        )
+        def end_all() -> None:
+            """End everything that works in storagelab's database: sessions of this run that did not finish."""
+            with connect(self.config.target, database="master") as session:
+                session.execute(_END_ALL.format(name=self.name))
 
-    def _end_all(self) -> None:
-        """End everything that works in storagelab's database: sessions of this run that did not finish."""
-        with connect(self.config.target, database="master") as session:
-            session.execute(_END_ALL.format(name=self.name))
+        load, gate = self.config.insert_load, self.prefix
+        return Workers(reach.connect_worker, load, gate, own, end_all, lambda: self.count_rows(own), seed)
 
     # --- statements --------------------------------------------------------------------------------------------------
 
@@ -180,7 +343,7 @@ class Layout:
         for statement in self.alter_database():
             session.execute(statement)
         session.execute(f"USE {self.name}")
-        session.execute(_MARK.format(ownership=connecting.text(OWNERSHIP)))
+        session.execute(_MARK.format(ownership=text(OWNERSHIP)))
         session.execute(self.create_table())
         session.execute(procedure(self.config.insert_load))
 
@@ -189,7 +352,7 @@ class Layout:
         return (
             f"CREATE DATABASE {self.name}\n"
             f"ON PRIMARY\n    {_file_text(self.primary_file, None, GROWTH_MB)},\n"
-            f"FILEGROUP {connecting.identifier(FILEGROUP)}\n    {data}\n"
+            f"FILEGROUP {identifier(FILEGROUP)}\n    {data}\n"
             f"LOG ON\n    {_file_text(self.log_file, self.log_file_mb, LOG_GROWTH_MB)}"
         )
 
@@ -198,7 +361,7 @@ class Layout:
         set_texts = [DATABASE_OPTIONS[name].statement.format(value) for name, value in options.items()]
         changes = [
             "SET AUTO_CLOSE OFF", "SET AUTO_SHRINK OFF", *set_texts,
-            f"MODIFY FILEGROUP {connecting.identifier(FILEGROUP)} AUTOGROW_ALL_FILES",
+            f"MODIFY FILEGROUP {identifier(FILEGROUP)} AUTOGROW_ALL_FILES",
         ]  # fmt: skip
         statements = [f"ALTER DATABASE {self.name} {change}" for change in changes]
         if options["recovery"] != "SIMPLE":
@@ -207,32 +370,32 @@ class Layout:
         return statements
 
     def create_table(self) -> str:
-        sequential = self.config.insert_load.page_a_row
+        sequential, options = self.config.insert_load.page_a_row, table_options(self.config.target.settings)
+        asked = ", ".join(f"{name.upper()} = {value}" for name, value in options.items())
         return _TABLE.format(
             table=TABLE, key=_SEQUENTIAL_KEY if sequential else _RANDOM_KEY, filler=8000 if sequential else 111,
-            options=self._index_options(), filegroup=connecting.identifier(FILEGROUP),
+            options=f" WITH ({asked})" if asked else "", filegroup=identifier(FILEGROUP),
         )  # fmt: skip
-
-    def _index_options(self) -> str:
-        options = table_options(self.config.target.settings)
-        asked = ", ".join(f"{name.upper()} = {value}" for name, value in options.items())
-        return f" WITH ({asked})" if asked else ""
 
     # --- read back ---------------------------------------------------------------------------------------------------
 
     def check_after(self, session: Session) -> list[Check]:
-        """Checks that each row took a page, if that is promised, and that no file grew."""
-        pages = [self._check_pages(session)] if self.config.insert_load.page_a_row else []
-        return [*pages, check_growth(self._at_first, session.records(FILES))]
-
-    def _check_pages(self, session: Session) -> Check:
-        """Checks that the sequential workload has one row per page; the tree's upper levels have few pages."""
-        rows, pages = self.config.insert_load.rows, int(session.value(PAGES) or 0)
-        ok = rows <= pages <= rows * 1.1 + 64
-        return Check(
-            name="one row a page", asked=f"{rows} rows", got=f"{pages} pages", ok=ok,
-            read_from="sys.dm_db_partition_stats",
-        )  # fmt: skip
+        """Checks that each row took a page, if that is promised, and that no file grew: growth would be measured, and
+        lengths would no longer be equal.
+        """
+        sizes = {str(file["name"]): int(file["size_bytes"]) for file in self._at_first}
+        files = {str(file["name"]): int(file["size_bytes"]) for file in session.records(FILES)}
+        grown = [name for name, size in files.items() if size != sizes.get(name)]
+        got = f"{len(grown)} grew: {', '.join(grown[:3])}; set target.settings.data_file_mb or log_file_mb"
+        checks = [check_same("files that grew", "none", got if grown else "none", _CATALOGUE)]
+        if self.config.insert_load.page_a_row:
+            rows, pages = self.config.insert_load.rows, int(session.value(PAGES) or 0)
+            ok = rows <= pages <= rows * 1.1 + 64  # the tree's upper levels have few pages
+            of_rows, read_from = f"{rows} rows", "sys.dm_db_partition_stats"
+            checks.insert(
+                0, Check(name="one row a page", asked=of_rows, got=f"{pages} pages", ok=ok, read_from=read_from)
+            )
+        return checks
 
     def count_rows(self, session: Session) -> int:
         return int(session.value(COUNT))
@@ -242,24 +405,26 @@ class Layout:
         files = session.records(FILES)
         found = {str(file["name"]): file for file in files}
         asked, log = self.data_files, self.log_file
-        data = [file for file in files if file["filegroup_name"] == FILEGROUP]
+        data, facts = (
+            [file for file in files if file["filegroup_name"] == FILEGROUP],
+            record_of(session.records(TABLE_FACTS)),
+        )
+        table = f"{facts.get('type_desc', 'absent')} in {facts.get('filegroup_name', 'no filegroup')}"
         return [
             check_same("data files", str(len(asked)), str(len(data)), _CATALOGUE),
             _check_place("place of the data files", [self.primary_file, *asked], found),
             _check_place("place of the log", [log], found),
             _check_lengths("length of the data files", asked, found, self.data_file_mb),
             _check_lengths("length of the log", [log], found, self.log_file_mb),
-            _check_table(session),
+            # The table is clustered by its key and lies in the filegroup of the data files.
+            check_same("table", f"CLUSTERED in {FILEGROUP}", table, "sys.indexes"),
         ]
 
 
 def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
     """Without a size, the server uses that of its model database, the least that it allows for a primary file."""
     size = "" if size_mb is None else f"SIZE = {size_mb}MB, "
-    return (
-        f"(NAME = {connecting.text(file.name)}, FILENAME = {connecting.text(file.path)}, "
-        f"{size}FILEGROWTH = {growth_mb}MB)"
-    )
+    return f"(NAME = {text(file.name)}, FILENAME = {text(file.path)}, {size}FILEGROWTH = {growth_mb}MB)"
 
 
 def in_folder(folder: str, name: str) -> str:
@@ -272,64 +437,18 @@ def is_windows_path(path: str) -> bool:
     return not path.startswith("/") and ("\\" in path or re.match(r"[A-Za-z]:", path) is not None)
 
 
-def drop(session: Session, prefix: str, key: str) -> list[str]:
-    """Drop the database of this name if storagelab made it, even if others use it; returns what was dropped.
-
-    If others made it, raises PreflightError and drops nothing.
-    """
-    if not exists(session, prefix):
-        return []
-    check_nothing_in_the_way(session, prefix, key)
-    session.execute("USE master")
-    session.execute(_DROP.format(literal=connecting.text(prefix), name=connecting.identifier(prefix)))
-    return [f"database {prefix}"]
-
-
-def exists(session: Session, prefix: str) -> bool:
-    return session.value(f"SELECT DB_ID({connecting.text(prefix)})") is not None
-
-
-def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
-    """Refuses a database that has the name that storagelab needs, but that others made. Raises PreflightError.
-
-    storagelab's is recognised by its files: there is at least one, and all are named as `Layout` names them.
-    """
-    if not exists(session, prefix):
-        return
-    paths = [str(path) for (path,) in session.rows(_FILES.format(literal=connecting.text(prefix)))]
-    if not paths or not all(_is_ours(path, prefix) for path in paths):
-        raise foreign(f"database {prefix}", key)
-
-
-def _is_ours(path: str, prefix: str) -> bool:
-    name = re.split(r"[\\/]", path)[-1]
-    return name.startswith(prefix) and _FILE_OF_OURS.fullmatch(name.removeprefix(prefix)) is not None
-
-
 # --- read back -------------------------------------------------------------------------------------------------------
-
-
-def check_growth(before: Records, after: Records) -> Check:
-    """Checks that no file grew during the run: growth would be measured, and lengths would no longer be equal."""
-    sizes = {str(file["name"]): int(file["size_bytes"]) for file in before}
-    grown = [str(file["name"]) for file in after if int(file["size_bytes"]) != sizes.get(str(file["name"]))]
-    got = (
-        f"{len(grown)} grew: {', '.join(grown[:3])}; set target.settings.data_file_mb or log_file_mb"
-        if grown
-        else "none"
-    )
-    return check_same("files that grew", "none", got, _CATALOGUE)
 
 
 def _check_place(name: str, asked: Sequence[DataFile], found: Mapping[str, Mapping[str, Any]]) -> Check:
     """One check over all files: their folders, or the first file that lies elsewhere."""
     there = {file.name: str(found.get(file.name, {}).get("physical_name", "absent")) for file in asked}
-    wrong = [f"{file.name}: {there[file.name]}" for file in asked if not same_path(file.path, there[file.name])]
-    folders = ", ".join(dict.fromkeys(_folder(file.path) for file in asked))
+    wrong = [f"{file.name}: {there[file.name]}" for file in asked if not _same_path(file.path, there[file.name])]
+    folders = ", ".join(dict.fromkeys(re.sub(r"[\\/][^\\/]*$", "", file.path) for file in asked))
     return Check(name=name, asked=folders, got=wrong[0] if wrong else folders, ok=not wrong, read_from=_CATALOGUE)
 
 
-def same_path(asked: str, got: str) -> bool:
+def _same_path(asked: str, got: str) -> bool:
     """Windows treats upper and lower case as equal, and doubled separators as single ones."""
     if is_windows_path(asked):
         return plain(asked).casefold() == plain(got).casefold()
@@ -340,23 +459,12 @@ def plain(path: str) -> str:
     return re.sub(r"(?<!^)[\\/]+", r"\\", path)
 
 
-def _folder(path: str) -> str:
-    return re.sub(r"[\\/][^\\/]*$", "", path)
-
-
 def _check_lengths(
     name: str, asked: Sequence[DataFile], found: Mapping[str, Mapping[str, Any]], wanted_mb: int
 ) -> Check:
     sizes = sorted({int(found.get(file.name, {}).get("size_bytes", 0)) for file in asked})
     got = " and ".join(f"{size / 2**20:g} MB" for size in sizes) + " each"
     return check_same(name, f"{wanted_mb} MB each", got, _CATALOGUE)
-
-
-def _check_table(session: Session) -> Check:
-    """Checks that the table is clustered by its key and lies in the filegroup of the data files."""
-    facts = record_of(session.records(TABLE_FACTS))
-    got = f"{facts.get('type_desc', 'absent')} in {facts.get('filegroup_name', 'no filegroup')}"
-    return check_same("table", f"CLUSTERED in {FILEGROUP}", got, "sys.indexes")
 
 
 def record_of(records: Records) -> Mapping[str, Any]:

@@ -1,12 +1,64 @@
-"""What is known of SQL Server without its driver, above all what survives a crash under its settings."""
+"""What is known of SQL Server without its driver: its waits, its settings, and what survives a crash."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
+from storagelab.errors import PreflightError
 from storagelab.model.durability import Deciding, Durability, Loss
-from storagelab.model.waits import BenignList
-from storagelab.watching.wait_events import Known
+from storagelab.model.values import Scalar
+from storagelab.model.waits import BenignList, Category
+from storagelab.watching.wait_events import Event, Kind, Knowledge, WaitEvents
+
+# --- waits -----------------------------------------------------------------------------------------------------------
+#
+# What each wait type of SQL Server means. To add one, add one line to `LISTED`.
+#
+# Names are the server's (Microsoft's page of sys.dm_os_wait_stats). The groups follow Microsoft's own categories in the
+# documentation of sys.query_store_wait_stats, limited to what a storage layout can change. A SQL Server DBA knows these
+# names, so none has an analogue.
+
+
+SCHEDULER_YIELD = "SOS_SCHEDULER_YIELD"
+GATE = "LCK_M_IS"
+"""At the start gate, workers wait for an application lock in a mode that no insert asks for. A run's waits don't
+include it.
+"""
+
+
+def _about(category: Category) -> Event:
+    return Event(Kind("", category))
+
+
+LISTED = {
+    "WRITELOG": _about("commit"),
+    "HADR_SYNC_COMMIT": _about("commit"),
+    "LOGBUFFER": _about("log-buffer"),
+    SCHEDULER_YIELD: _about("cpu-queue"),
+    "THREADPOOL": _about("cpu-queue"),
+    "ASYNC_NETWORK_IO": _about("network"),
+    # Update latches are requested on pages that hold maps of the file (PFS, GAM, SGAM), not on pages of rows.
+    "PAGELATCH_UP": _about("allocation"),
+    "PREEMPTIVE_OS_WRITEFILEGATHER": _about("file-growth"),
+    "PREEMPTIVE_OS_SETFILEVALIDDATA": _about("file-growth"),
+    "PREEMPTIVE_OS_SETENDOFFILE": _about("file-growth"),
+    "CHKPT": _about("data-write"),
+    "SLEEP_BPOOL_FLUSH": _about("data-write"),
+    "WRITE_COMPLETION": _about("data-write"),
+    "PREEMPTIVE_OS_FLUSHFILEBUFFERS": _about("data-write"),
+    "SLEEP_BPOOL_STEAL": _about("data-write"),
+}
+RULES = {
+    "^PAGEIOLATCH_": _about("data-read"),
+    "^PAGELATCH_": _about("page-latch"),
+    "^LATCH_": _about("latch"),
+    "^LCK_": _about("lock"),
+    "^LOGMGR": _about("log-buffer"),
+}
+event_of = WaitEvents(LISTED, RULES)
+
 
 # --- facts -----------------------------------------------------------------------------------------------------------
 #
@@ -89,4 +141,182 @@ def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
     )
 
 
-KNOWN = Known(judge, BENIGN, latch_note)
+KNOWN = Knowledge(judge, BENIGN, latch_note)
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+#
+# What a spec may ask for under [target.settings], and how storagelab sets each.
+#
+# storagelab sets options of the database that it makes. Options of the server affect everyone, so it only compares
+# them; if they differ, it refuses the spec and shows the statement that the server's operator can run.
+
+
+ON_OFF = ("ON", "OFF")
+
+
+class Option(NamedTuple):
+    """An option of a database: `statement` follows ALTER DATABASE ..., `column` of sys.databases shows its value."""
+
+    statement: str
+    column: str
+    allowed: tuple[str, ...] = ()
+    """Empty = a whole number."""
+    since: int = 13
+
+
+DATABASE_OPTIONS: dict[str, Option] = {
+    "recovery": Option("SET RECOVERY {}", "recovery_model_desc", ("SIMPLE", "FULL", "BULK_LOGGED")),
+    "delayed_durability": Option(
+        "SET DELAYED_DURABILITY = {}", "delayed_durability_desc", ("DISABLED", "ALLOWED", "FORCED")
+    ),
+    "page_verify": Option("SET PAGE_VERIFY {}", "page_verify_option_desc", ("CHECKSUM", "TORN_PAGE_DETECTION", "NONE")),
+    "target_recovery_time_s": Option("SET TARGET_RECOVERY_TIME = {} SECONDS", "target_recovery_time_in_seconds"),
+    "compatibility_level": Option("SET COMPATIBILITY_LEVEL = {}", "compatibility_level"),
+    "read_committed_snapshot": Option("SET READ_COMMITTED_SNAPSHOT {}", "is_read_committed_snapshot_on", ON_OFF),
+    "allow_snapshot_isolation": Option("SET ALLOW_SNAPSHOT_ISOLATION {}", "snapshot_isolation_state_desc", ON_OFF),
+    "auto_update_statistics": Option("SET AUTO_UPDATE_STATISTICS {}", "is_auto_update_stats_on", ON_OFF),
+    "query_store": Option("SET QUERY_STORE = {}", "is_query_store_on", ON_OFF),
+    "accelerated_database_recovery": Option(
+        "SET ACCELERATED_DATABASE_RECOVERY = {}", "is_accelerated_database_recovery_on", ON_OFF, MAJOR_2019
+    ),
+}
+TABLE_OPTIONS: dict[str, tuple[str, ...]] = {
+    "data_compression": ("NONE", "ROW", "PAGE"),
+    "optimize_for_sequential_key": ON_OFF,
+}
+FILE_SIZES = ("data_file_mb", "log_file_mb")
+TRACE_FLAGS = "trace_flags"
+FILE_INITIALISATION = "instant_file_initialization"
+
+ALWAYS = {"recovery": "SIMPLE", "page_verify": "CHECKSUM", "delayed_durability": "DISABLED"}
+"""Defaults for storagelab's database if the spec says nothing. Otherwise they would depend on the server's model
+database.
+"""
+
+
+def text_of(value: Scalar) -> str:
+    """A value in the server's form: true is ON, words are in capitals."""
+    if isinstance(value, bool):
+        return "ON" if value else "OFF"
+    return str(value).strip().upper()
+
+
+class ServerState(NamedTuple):
+    """An operator's settings for the whole server. `file_initialisation` is None if the server does not report it."""
+
+    configurations: dict[str, int]
+    trace_flags: tuple[int, ...]
+    file_initialisation: bool | None
+
+
+def database_options(settings: Mapping[str, Scalar]) -> dict[str, str]:
+    """Every option that storagelab's database gets, in the order of setting.
+
+    Raises PreflightError for an invalid value; the check is here because the value becomes part of a statement.
+    """
+    allowed = {name: option.allowed for name, option in DATABASE_OPTIONS.items()}
+    return {**ALWAYS, **_values(settings, allowed)}
+
+
+def table_options(settings: Mapping[str, Scalar]) -> dict[str, str]:
+    """The options that the spec asks for on the table's index. Raises PreflightError as `database_options` does."""
+    return _values(settings, TABLE_OPTIONS)
+
+
+def file_mb(settings: Mapping[str, Scalar], name: str) -> int | None:
+    """A length that the spec asks for. Raises PreflightError as `database_options` does."""
+    if name not in settings:
+        return None
+    _check_value(name, settings[name], ())
+    return int(settings[name])
+
+
+def _values(settings: Mapping[str, Scalar], allowed: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    asked = {name: value for name, value in settings.items() if name in allowed}
+    for name, value in asked.items():
+        _check_value(name, value, allowed[name])
+    return {name: text_of(value) for name, value in asked.items()}
+
+
+def check_settings(settings: Mapping[str, Scalar], major: int, state: ServerState) -> None:
+    """Refuses settings that the server lacks, can't take, or has with another value. Raises PreflightError."""
+    for name, value in settings.items():
+        _check_one(name, value, major, state)
+
+
+def _check_one(name: str, value: Scalar, major: int, state: ServerState) -> None:
+    if name in DATABASE_OPTIONS:
+        option = DATABASE_OPTIONS[name]
+        _check_version(name, option.since, major)
+        _check_value(name, value, option.allowed)
+    elif name in TABLE_OPTIONS:
+        _check_version(name, MAJOR_2019 if name == "optimize_for_sequential_key" else 13, major)
+        _check_value(name, value, TABLE_OPTIONS[name])
+    elif name in FILE_SIZES:
+        _check_value(name, value, ())
+    elif name == TRACE_FLAGS:
+        try:
+            wanted = trace_flags_of(value)
+        except ValueError:
+            hint = 'write their numbers: trace_flags = "1117, 1118"'
+            raise PreflightError("is not a list of trace flags", key=_key(TRACE_FLAGS), hint=hint) from None
+        _refuse_difference(
+            TRACE_FLAGS, [f"trace flag {flag} is off" for flag in wanted if flag not in state.trace_flags],
+            lambda: f"DBCC TRACEON ({', '.join(str(flag) for flag in wanted)}, -1)",
+        )  # fmt: skip
+    elif name == FILE_INITIALISATION:
+        _check_value(name, value, ON_OFF)
+        wants_on, is_on = text_of(value) == "ON", state.file_initialisation
+        shown = {True: "on", False: "off", None: "not reported by this server"}[is_on]
+        _refuse_difference(
+            name, [] if is_on is wants_on else [f"instant file initialisation is {shown}"],
+            lambda: "(as administrator of its machine: the right SE_MANAGE_VOLUME_NAME for the server's account)",
+        )  # fmt: skip
+    elif name in state.configurations:
+        found = state.configurations[name]
+        _refuse_difference(
+            name, [] if str(int(value) if isinstance(value, bool) else value) == str(found) else [f"it is {found}"],
+            lambda: f"EXEC sp_configure N'{name}', {value}; RECONFIGURE; (the old value back afterwards: {found})",
+        )  # fmt: skip
+    else:
+        raise PreflightError("the server has no such setting", key=_key(name), hint=_nearest(name, state))
+
+
+def _check_version(name: str, since: int, major: int) -> None:
+    if major < since:
+        raise PreflightError("this version has no such option", key=_key(name), hint="it came with SQL Server 2019")
+
+
+def _check_value(name: str, value: Scalar, allowed: tuple[str, ...]) -> None:
+    if allowed and text_of(value) not in allowed:
+        raise PreflightError(f"must be one of {', '.join(allowed)}", key=_key(name))
+    if not allowed and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31):
+        raise PreflightError("must be a whole number", key=_key(name))
+
+
+def trace_flags_of(value: Scalar) -> tuple[int, ...]:
+    """Raises ValueError."""
+    return tuple(sorted({int(part) for part in str(value).replace(",", " ").split()}))
+
+
+def _refuse_difference(name: str, differences: Iterable[str], way: Callable[[], str]) -> None:
+    found = "; ".join(differences)
+    if found:
+        raise PreflightError(
+            f"on the server {found}, and storagelab changes nothing that other users share",
+            key=_key(name),
+            hint=f"its operator may run: {way()} - or leave this setting out",
+        )
+
+
+def _nearest(name: str, state: ServerState) -> str:
+    known = [*DATABASE_OPTIONS, *TABLE_OPTIONS, *FILE_SIZES, TRACE_FLAGS, FILE_INITIALISATION]
+    near = difflib.get_close_matches(name, [*known, *state.configurations], 1)
+    return (
+        f"did you mean {near[0]}? " if near else ""
+    ) + f"known are {', '.join(known)}, and those of sys.configurations"
+
+
+def _key(name: str) -> str:
+    return f"target.settings.{name}"

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from storagelab.engines.sqlserver import connecting, settings
-from storagelab.engines.sqlserver.connecting import DriverError, ServerFacts, Session, connect, words_of
-from storagelab.engines.sqlserver.layout import TABLE_OBJECT, Layout, check_nothing_in_the_way, is_windows_path
-from storagelab.engines.sqlserver.meanings import MAJOR_2017, latch_note
+from storagelab.engines.sqlserver.connect import (
+    DriverError,
+    ServerFacts,
+    Session,
+    check_connections,
+    check_rights,
+    connect,
+    identifier,
+    read_facts,
+    read_state,
+    text,
+    words_of,
+)
+from storagelab.engines.sqlserver.layout import TABLE_OBJECT, Layout, is_windows_path
+from storagelab.engines.sqlserver.meanings import MAJOR_2017, check_settings, latch_note
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.objects import KEY, TABLES
 from storagelab.model.plan import Plan
 from storagelab.model.target import Preflight, VolumeNeed
 from storagelab.servers import places
-from storagelab.servers.attached import key_of, quoting
+from storagelab.servers.attached import foreign, key_of, quoting
 from storagelab.servers.interfaces import by_server
 from storagelab.volumes.folders import Site
 
@@ -52,13 +64,13 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 
 def _check_server(session: Session, configs: Sequence[Config], site: Site) -> ServerFacts:
-    facts = connecting.read_facts(session)
+    facts = read_facts(session)
     target = configs[0].target
-    connecting.check_rights(target, facts)
-    connecting.check_connections(target, facts, session, max(config.database_load.connections for config in configs))
-    state = connecting.read_state(session)
+    check_rights(target, facts)
+    check_connections(target, facts, session, max(config.database_load.connections for config in configs))
+    state = read_state(session)
     for config in configs:
-        settings.check(config.target.settings, facts.major, state)
+        check_settings(config.target.settings, facts.major, state)
         if config.between_runs.drop_page_cache:
             raise PreflightError(
                 "storagelab can't drop the page cache of another machine, and SQL Server bypasses that cache",
@@ -85,7 +97,7 @@ def _check_paths(config: Config, facts: ServerFacts) -> None:
     """Checks that T-SQL can express the names of files and folders, and that every file has a place."""
     for name, volume in config.volumes.items():
         try:
-            connecting.text(volume.path or "")
+            text(volume.path or "")
         except ValueError as error:
             raise PreflightError(f"its path {error}", key=f"volumes.{name}.path", hint="name another folder") from None
     if not config.data_volumes and not (facts.data_path and facts.log_path):
@@ -102,9 +114,12 @@ def _check_paths(config: Config, facts: ServerFacts) -> None:
 def _volume_needs(session: Session, facts: ServerFacts, configs: Sequence[Config]) -> list[VolumeNeed]:
     """Each volume with the most that any cell needs there, and what the server knows of its drive."""
     paths = {
-        (name, volume.path or ""): max(_bytes_on(other, name, facts) for other in configs if name in other.volumes)
-        for config in configs for name, volume in config.volumes.items()
-    }  # fmt: skip
+        (name, volume.path or ""): max(
+            Layout(other, "storagelab", facts).bytes_on(name) for other in configs if name in other.volumes
+        )
+        for config in configs
+        for name, volume in config.volumes.items()
+    }
     drives = _drives(session) if facts.major >= MAJOR_2017 and paths else []
     needs = []
     for (name, path), needed_bytes in paths.items():
@@ -119,10 +134,6 @@ def _volume_needs(session: Session, facts: ServerFacts, configs: Sequence[Config
         )  # fmt: skip
     _check_space(needs, drives)
     return needs
-
-
-def _bytes_on(config: Config, volume: str, facts: ServerFacts) -> int:
-    return Layout(config, "storagelab", facts).bytes_on(volume)
 
 
 def _drives(session: Session) -> list[_Drive]:
@@ -147,7 +158,7 @@ def _check_folder(session: Session, name: str, path: str) -> None:
     notice a missing one.
     """
     try:
-        found = session.value(FOLDER.format(path=connecting.text(path)))
+        found = session.value(FOLDER.format(path=text(path)))
     except DriverError:
         return  # the server does not say; CREATE DATABASE will notice
     if found is not None and not found:
@@ -186,3 +197,43 @@ def _notes(facts: ServerFacts, configs: Sequence[Config]) -> list[str]:
     if len({config.layout.data_files for config in configs}) > 1:
         notes.append(latch_note(facts.major))
     return notes
+
+
+# --- what storagelab made --------------------------------------------------------------------------------------------
+_DROP = """
+IF DB_ID({literal}) IS NOT NULL
+BEGIN
+    ALTER DATABASE {name} SET SINGLE_USER WITH ROLLBACK IMMEDIATE;
+    DROP DATABASE {name};
+END"""
+_FILES = "SELECT physical_name FROM sys.master_files WHERE database_id = DB_ID({literal})"
+
+
+def drop(session: Session, prefix: str, key: str) -> list[str]:
+    """Drop the database of this name if storagelab made it, even if others use it; returns what was dropped.
+
+    If others made it, raises PreflightError and drops nothing.
+    """
+    if not exists(session, prefix):
+        return []
+    check_nothing_in_the_way(session, prefix, key)
+    session.execute("USE master")
+    session.execute(_DROP.format(literal=text(prefix), name=identifier(prefix)))
+    return [f"database {prefix}"]
+
+
+def exists(session: Session, prefix: str) -> bool:
+    return session.value(f"SELECT DB_ID({text(prefix)})") is not None
+
+
+def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
+    """Refuses a database that has the name that storagelab needs, but that others made. Raises PreflightError.
+
+    storagelab's is recognised by its files: there is at least one, and all are named as `Layout` names them.
+    """
+    if not exists(session, prefix):
+        return
+    ours = re.compile(re.escape(prefix) + r"_(?:primary\.mdf|data_\d{4}\.ndf|log\.ldf)")
+    names = [re.split(r"[\\/]", str(path))[-1] for (path,) in session.rows(_FILES.format(literal=text(prefix)))]
+    if not names or not all(map(ours.fullmatch, names)):
+        raise foreign(f"database {prefix}", key)

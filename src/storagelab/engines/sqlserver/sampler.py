@@ -11,18 +11,18 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import chain
+from operator import add
 from typing import NamedTuple
 
-from storagelab.engines.sqlserver import connecting
-from storagelab.engines.sqlserver.connecting import DriverError, Row, Session, words_of
-from storagelab.engines.sqlserver.events import GATE, SCHEDULER_YIELD, event_of
+from storagelab.engines.sqlserver.connect import DriverError, Row, Session, integers, text, words_of
 from storagelab.engines.sqlserver.layout import Layout
+from storagelab.engines.sqlserver.meanings import GATE, SCHEDULER_YIELD, event_of
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import PFS_PAGE, Page, Resource, WaitingTask
 from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.watching.counters import Counters
-from storagelab.watching.sampler import MOST_TASKS, RawWaitsOf, Seen, SessionSampler
+from storagelab.watching.sampler import MOST_TASKS, RawWaitsOf, SessionSampler
 
 # --- counters --------------------------------------------------------------------------------------------------------
 #
@@ -71,6 +71,7 @@ class WaitCount(NamedTuple):
 
 
 Waits = dict[str, WaitCount]
+_NONE = WaitCount(0, 0, 0)
 
 
 @dataclass
@@ -83,7 +84,7 @@ class SessionCounts:
 
 def read_session_waits(session: Session, sessions: list[int]) -> Waits:
     """What these sessions have waited for since they logged in, including waits in progress."""
-    ids = connecting.integers(sessions)
+    ids = integers(sessions)
     counted = session.rows(SESSION_WAITS.format(sessions=ids))
     return summed(counted, session.rows(IN_PROGRESS.format(which=f"AND session_id IN ({ids})")))
 
@@ -95,12 +96,8 @@ def read_server_waits(session: Session) -> Waits:
 
 def summed(*readings: Iterable[Row]) -> Waits:
     total: Waits = {}
-    for reading in readings:
-        for name, waits, wait_ms, signal_ms in reading:
-            before = total.get(name, WaitCount(0, 0, 0))
-            total[name] = WaitCount(
-                before.waits + int(waits), before.wait_ms + int(wait_ms), before.signal_ms + int(signal_ms)
-            )
+    for name, *counts in chain.from_iterable(readings):
+        total[name] = WaitCount(*map(add, total.get(name, _NONE), map(int, counts)))
     return total
 
 
@@ -109,9 +106,8 @@ def waits_between(before: Waits, after: Waits) -> Waits:
 
     A wait in progress may end while it is read, so that a difference seems negative; it then counts as 0.
     """
-    none = WaitCount(0, 0, 0)
     moved = {
-        name: WaitCount(*(max(0, now - then) for now, then in zip(count, before.get(name, none), strict=True)))
+        name: WaitCount(*(max(0, now - then) for now, then in zip(count, before.get(name, _NONE), strict=True)))
         for name, count in after.items()
     }
     return {name: count for name, count in sorted(moved.items()) if count.waits or count.wait_ms}
@@ -132,21 +128,18 @@ def server_waits_group(waits: Mapping[str, WaitCount]) -> dict[str, float]:
     """The whole server's waits as counters, `TYPE.waits`, `TYPE.wait_ms` and `TYPE.signal_ms`, without those at the
     start gate.
     """
-    group: dict[str, float] = {}
-    for name, count in waits.items():
-        if name != GATE:
-            group |= {f"{name}.{field}": float(value) for field, value in count._asdict().items()}
-    return group
+    counted = {name: count._asdict() for name, count in waits.items() if name != GATE}
+    return {f"{name}.{field}": float(value) for name, fields in counted.items() for field, value in fields.items()}
 
 
 def read_cpu_s(session: Session, sessions: list[int]) -> float:
     """CPU seconds of these sessions so far. The server adds them when a request ends, so ask between requests."""
-    return int(session.value(CPU_TIME.format(sessions=connecting.integers(sessions))) or 0) / 1000
+    return int(session.value(CPU_TIME.format(sessions=integers(sessions))) or 0) / 1000
 
 
 def read_files(session: Session, database: str) -> Counters:
     """Reads and writes of each file of the database so far, by the file's name."""
-    rows = session.rows(FILE_STATS.format(database=connecting.text(database)))
+    rows = session.rows(FILE_STATS.format(database=text(database)))
     return {
         f"file {name}": dict(zip(_FILE_COLUMNS, map(float, values), strict=True)) for name, *values in rows
     }  # fmt: skip
@@ -156,7 +149,7 @@ def read_rates(session: Session, database: str) -> Counters:
     """The server's performance counters that grow with a load's work. They are counts here, so their names lack
     "/sec".
     """
-    rows = session.rows(RATES.format(database=connecting.text(database)))
+    rows = session.rows(RATES.format(database=text(database)))
     return {"performance counters": {str(name).removesuffix("/sec"): float(value) for name, value in rows}}
 
 
@@ -205,7 +198,7 @@ def task_of(row: Row) -> Task:
 
 
 def look(session: Session, sessions: list[int], at_s: float) -> Moment:
-    rows = session.rows(WAITING_TASKS.format(sessions=connecting.integers(sessions)))
+    rows = session.rows(WAITING_TASKS.format(sessions=integers(sessions)))
     return Moment(at_s, tuple(task_of(row) for row in rows))
 
 
@@ -219,8 +212,11 @@ class Decoder:
 
     def waiting_tasks(self, moment: Moment) -> list[WaitingTask]:
         """One moment. Sessions that wait for the same thing are one task; the task with most sessions comes first."""
-        doing = {task.session: task.wait_type for task in moment.tasks}
-        groups = Counter((task.wait_type, *self._resource(task), _holder(task.held_by, doing)) for task in moment.tasks)
+        doing: dict[int | None, str] = {None: "", **{task.session: task.wait_type for task in moment.tasks}}
+        groups = Counter(
+            (task.wait_type, *self._resource(task), doing.get(task.held_by, "not seen waiting"))
+            for task in moment.tasks
+        )
         return [
             WaitingTask(
                 at_s=moment.at_s, wait_type=wait_type, resource=resource, sessions=sessions, data_file=data_file,
@@ -243,12 +239,6 @@ class Decoder:
         return Resource(kind=named[1] if named else task.resource.strip()[:60]), None
 
 
-def _holder(holder: int | None, doing: Mapping[int, str]) -> str:
-    if holder is None:
-        return ""
-    return doing.get(holder, "not seen waiting")
-
-
 def pages_to_ask(moments: Iterable[Moment], database_id: int) -> list[Page]:
     """Pages of rows in our database, the most frequent first. For pages that are maps, the number says everything."""
     seen = Counter(
@@ -265,7 +255,7 @@ def ask_pages(session: Session, database: str, pages: list[Page]) -> dict[Page, 
     if not pages:
         return {}
     values = ", ".join(f"({int(page.file_id)}, {int(page.page_id)})" for page in pages)
-    rows = session.rows(PAGE_INFO.format(pages=values, database=connecting.text(database)))
+    rows = session.rows(PAGE_INFO.format(pages=values, database=text(database)))
     return {
         Page(pages[0].database_id, int(file_id), int(page_id)): PageInfo(
             int(page_type), None if index_id is None else int(index_id), None if level is None else int(level)
@@ -395,20 +385,24 @@ class Sampler(SessionSampler):
 
     def _last_look(self) -> None:
         self._take_series(last=True)
-        self._decoder = self._make_decoder()
+        name = text(self._database)
+        rows = self._own.rows(FILE_IDS.format(database=name))
+        database_id, pages = int(self._own.value(f"SELECT DB_ID({name})")), dict[Page, PageInfo]()
+        with contextlib.suppress(DriverError):  # the server may not say; the page numbers alone tell most
+            pages = ask_pages(
+                self._own, self._database, pages_to_ask(self._kept, database_id) if self._page_info else []
+            )
+        files = {int(file_id): self._numbers.get(str(name), 0) for name, file_id in rows}
+        self._decoder = Decoder(database_id, files, pages)
 
     def _tick(self) -> None:
         if self.sample_waits:
-            self._keep(look(self._own, self._ids, self.at_s))
+            self._kept.append(look(self._own, self._ids, self.at_s))
+            self._tasks_seen += len(self._kept[-1].tasks)
+            while len(self._kept) > 1 and self._tasks_seen > MOST_TASKS * 8:  # too many: every second one goes
+                self._kept = self._kept[::2]
+                self._tasks_seen = sum(len(kept.tasks) for kept in self._kept)
         self._take_series()
-
-    def _keep(self, moment: Moment) -> None:
-        """Keeps moments few: when there are too many, it drops every second one."""
-        self._kept.append(moment)
-        self._tasks_seen += len(moment.tasks)
-        while len(self._kept) > 1 and self._tasks_seen > MOST_TASKS * 8:
-            self._kept = self._kept[::2]
-            self._tasks_seen = sum(len(kept.tasks) for kept in self._kept)
 
     def _columns(self) -> dict[str, float]:
         self._read_progress()
@@ -421,21 +415,8 @@ class Sampler(SessionSampler):
         return columns
 
     def _read_progress(self) -> None:
-        for session, context in self._own.rows(PROGRESS.format(sessions=connecting.integers(self._ids))):
+        for session, context in self._own.rows(PROGRESS.format(sessions=integers(self._ids))):
             self._rows_done[int(session)] = rows_in(context)
-
-    def _make_decoder(self) -> Decoder:
-        rows = self._own.rows(FILE_IDS.format(database=connecting.text(self._database)))
-        database_id = int(self._own.value(f"SELECT DB_ID({connecting.text(self._database)})"))
-        files = {int(file_id): self._numbers.get(str(name), 0) for name, file_id in rows}
-        return Decoder(database_id, files, self._pages(database_id))
-
-    def _pages(self, database_id: int) -> dict[Page, PageInfo]:
-        """Empty if the server does not say; the page numbers alone tell most."""
-        asked = pages_to_ask(self._kept, database_id) if self._page_info else []
-        with contextlib.suppress(DriverError):
-            return ask_pages(self._own, self._database, asked)
-        return {}
 
     @property
     def _own(self) -> Session:
@@ -449,7 +430,11 @@ class Sampler(SessionSampler):
             self._session.close()
 
     def _raw_waits(self) -> RawWaitsOf:
-        return partial(_raw_waits, self._counts)
+        counts = self._counts
+        return lambda _, elapsed_s, busy_s, connections: CountedWaits(
+            connections=connections, elapsed_s=elapsed_s, busy_s=busy_s, rows=counted_waits(counts.waits),
+            cpu_s=counts.cpu_s,
+        )  # fmt: skip
 
     def _waiting_tasks(self) -> tuple[WaitingTask, ...]:
         if self._decoder is None:
@@ -458,16 +443,6 @@ class Sampler(SessionSampler):
         while len(moments) > 1 and sum(map(len, moments)) > MOST_TASKS:
             moments = moments[::2]
         return tuple(task for moment in moments for task in moment)
-
-
-def _raw_waits(counts: SessionCounts, _: Seen, elapsed_s: float, busy_s: float, connections: int) -> CountedWaits:
-    return CountedWaits(
-        connections=connections,
-        elapsed_s=elapsed_s,
-        busy_s=busy_s,
-        rows=counted_waits(counts.waits),
-        cpu_s=counts.cpu_s,
-    )
 
 
 def rows_in(context: object) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from storagelab.model.durability import Deciding, Durability
-from storagelab.watching.wait_events import Known
+from storagelab.watching.wait_events import Knowledge
 
 
 def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
@@ -13,4 +13,4 @@ def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
     return Durability(engine="Ledger", settings=(decides,), whole_pages=True)
 
 
-KNOWN = Known(judge)
+KNOWN = Knowledge(judge)

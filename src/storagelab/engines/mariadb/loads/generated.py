@@ -18,8 +18,9 @@ from pathlib import Path
 from storagelab.engines.mariadb.connect import Connection, MariaDBReach, ask, close, identifier, quoted
 from storagelab.engines.mariadb.layout import DataFile, Layout
 from storagelab.errors import DataRefused, RunFailed
-from storagelab.loads.clients import Clients, ask_by_sysbench
+from storagelab.loads.generator import Clients
 from storagelab.loads.running import Generator
+from storagelab.loads.sysbench import ask_by_sysbench
 from storagelab.loads.tables import GeneratedTables, L
 from storagelab.machine.rights import make_folder
 from storagelab.model.config import Config

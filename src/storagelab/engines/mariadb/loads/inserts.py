@@ -19,7 +19,7 @@ from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.servers.attached import OWNERSHIP
 from storagelab.servers.interfaces import rows_per_report
-from storagelab.watching.clocks import Loop
+from storagelab.watching.counters import Loop
 
 # --- workload --------------------------------------------------------------------------------------------------------
 #

@@ -12,16 +12,19 @@ from storagelab.engines.mariadb.connect import Connection
 from storagelab.engines.mariadb.layout import ALL_MARK
 from storagelab.engines.mariadb.loads.generated import WHERE, MariaDBTables
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.loads import in_lua, sysbench
-from storagelab.loads.clients import (
-    Clients,
+from storagelab.loads import sysbench
+from storagelab.loads import sysbench as in_lua
+from storagelab.loads.generator import Clients, Program
+from storagelab.loads.own_files import (
+    changed,
     check_stays_inside,
+    failure,
+    newer_words,
     own_files,
     own_transactions,
-    own_transactions_by_sysbench,
+    version_in,
 )
-from storagelab.loads.generator import Program
-from storagelab.loads.restoring import changed, failure, newer_words, version_in
+from storagelab.loads.sysbench import own_transactions_by_sysbench
 from storagelab.model.loads.sql import Sql
 from storagelab.servers.programs import first_program, installation
 from storagelab.spec.given_files import begin_of

@@ -22,7 +22,8 @@ from storagelab.engines.postgres.layout import Layout, Relation, relations_like
 from storagelab.engines.postgres.server import OLDEST_MAJOR, system_folders
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import pgbench
-from storagelab.loads.clients import Clients, log_in_by_pgbench
+from storagelab.loads.generator import Clients
+from storagelab.loads.pgbench import log_in_by_pgbench
 from storagelab.loads.running import Generator
 from storagelab.loads.tables import GeneratedTables, L
 from storagelab.machine.rights import make_folder

@@ -23,7 +23,7 @@ from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.servers.interfaces import rows_per_report
 from storagelab.servers.places import check_places, check_same
-from storagelab.watching.clocks import Loop
+from storagelab.watching.counters import Loop
 
 # --- workload --------------------------------------------------------------------------------------------------------
 #

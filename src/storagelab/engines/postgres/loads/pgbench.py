@@ -8,8 +8,9 @@ from storagelab.engines.postgres.connect import Connection
 from storagelab.engines.postgres.loads.generated import PostgresTables, find, version_text
 from storagelab.errors import RunFailed
 from storagelab.loads import pgbench
-from storagelab.loads.clients import Clients, by_pgbench, pgbench_scripts
-from storagelab.loads.generator import Program
+from storagelab.loads.generator import Clients, Program
+from storagelab.loads.own_files import pgbench_scripts
+from storagelab.loads.pgbench import by_pgbench
 from storagelab.model.loads.pgbench import SPREAD, Pgbench
 from storagelab.model.objects import Object
 from storagelab.volumes.folders import Site

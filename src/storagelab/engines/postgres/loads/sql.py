@@ -11,9 +11,19 @@ from typing import NamedTuple
 from storagelab.engines.postgres.connect import Connection
 from storagelab.engines.postgres.loads.generated import PostgresTables, find, version_text
 from storagelab.errors import PreflightError
-from storagelab.loads.clients import Clients, by_pgbench, check_stays_inside, own_files, own_transactions
-from storagelab.loads.generator import Program
-from storagelab.loads.restoring import Change, changed, failure, form_of, newer_words, version_in
+from storagelab.loads.generator import Clients, Program
+from storagelab.loads.own_files import (
+    Change,
+    changed,
+    check_stays_inside,
+    failure,
+    form_of,
+    newer_words,
+    own_files,
+    own_transactions,
+    version_in,
+)
+from storagelab.loads.pgbench import by_pgbench
 from storagelab.machine.rights import as_server
 from storagelab.model.loads.sql import Sql
 from storagelab.model.objects import KEY, Object

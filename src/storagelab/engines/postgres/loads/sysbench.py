@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from storagelab.engines.postgres.connect import Connection
 from storagelab.engines.postgres.loads.generated import PostgresTables
-from storagelab.loads.clients import Clients, ask_by_sysbench
+from storagelab.loads.generator import Clients
+from storagelab.loads.sysbench import ask_by_sysbench
 from storagelab.loads.tables import SysbenchTables
 from storagelab.model.loads.sysbench import Sysbench
 from storagelab.model.objects import Object

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from storagelab.capture.folder import LOG, Count, Counters, CountKey, Thing, label_of
-from storagelab.engines.sqlserver import connecting
+from storagelab.engines.sqlserver.connect import connect, read_facts
 from storagelab.engines.sqlserver.meanings import MAJOR_2022
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
@@ -32,8 +32,8 @@ class WatchedSqlServer:
 
     def __init__(self, target: TargetConfig) -> None:
         """Raises PreflightError if the server can't be reached, or if the login may not read its counters."""
-        self._session = connecting.connect(target)
-        facts = connecting.read_facts(self._session)
+        self._session = connect(target)
+        facts = read_facts(self._session)
         self.version = facts.version
         if not facts.may_view_state:
             self.close()
@@ -93,6 +93,4 @@ class WatchedSqlServer:
         self._session.close()
 
 
-def watched(target: TargetConfig) -> WatchedSqlServer:
-    """The server, for a capture. Raises PreflightError."""
-    return WatchedSqlServer(target)
+watched = WatchedSqlServer

@@ -5,14 +5,16 @@ module.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NoReturn, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from storagelab.engines.sqlserver.meanings import MAJOR_2022, NAMES
-from storagelab.engines.sqlserver.settings import ServerState
+from storagelab.engines.sqlserver.meanings import MAJOR_2022, NAMES, ServerState
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Frozen
@@ -59,7 +61,6 @@ def integers(numbers: list[int]) -> str:
 try:
     import pymssql
 
-    from storagelab.engines.sqlserver.login import try_in_fresh_process
 except ImportError as absent:
     raise PreflightError(
         "the driver for SQL Server, pymssql, is not installed",
@@ -219,11 +220,15 @@ def words_of(error: BaseException) -> str:
 
 
 def _number_and_text(error: BaseException) -> tuple[int | None, str]:
-    arguments = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], tuple) else error.args
+    arguments = _arguments_of(error)
     number = next((value for value in arguments if isinstance(value, int)), None)
-    texts = (value for value in arguments if isinstance(value, str | bytes))
-    text_of_error = next((value.decode(errors="replace") if isinstance(value, bytes) else value for value in texts), "")
-    return number, text_of_error or str(error)
+    return number, next((value for value in arguments if isinstance(value, str)), "") or str(error)
+
+
+def _arguments_of(error: BaseException) -> list[Any]:
+    """The driver's arguments of an error; texts that it gives as bytes are decoded."""
+    arguments = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], tuple) else error.args
+    return [value.decode(errors="replace") if isinstance(value, bytes) else value for value in arguments]
 
 
 def allow_sessions(count: int) -> None:
@@ -307,29 +312,25 @@ def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
     """Checks the server and the login. Raises a PreflightError that names what they lack."""
     login = "as its administrator: "
     state = "VIEW SERVER PERFORMANCE STATE" if facts.major >= MAJOR_2022 else "VIEW SERVER STATE"
+    edition = _WITHOUT_FILES.get(facts.engine_edition)
+    rights = [
+        (facts.may_create, "CREATE ANY DATABASE", "for storagelab's own database"),
+        (facts.may_view_state, state, "to read what sessions wait for"),
+    ]
     needs = [
         (
-            facts.engine_edition not in _WITHOUT_FILES,
-            f"the server is {_WITHOUT_FILES.get(facts.engine_edition)}, where users can't "
-            "choose the place of data files",
+            edition is None, f"the server is {edition}, where users can't choose the place of data files",
             "use a SQL Server of your own",
         ),
         (
-            facts.major >= OLDEST_MAJOR,
-            f"the server is {facts.name}, which is too old",
+            facts.major >= OLDEST_MAJOR, f"the server is {facts.name}, which is too old",
             "storagelab measures SQL Server 2016 and later: older ones keep no wait statistics by session",
         ),
-        (
-            facts.may_create,
-            "the login lacks the right CREATE ANY DATABASE, needed for storagelab's own database",
-            f"{login}GRANT CREATE ANY DATABASE TO [the login]",
+        *(
+            (has, f"the login lacks the right {right}, needed {why}", f"{login}GRANT {right} TO [the login]")
+            for has, right, why in rights
         ),
-        (
-            facts.may_view_state,
-            f"the login lacks the right {state}, needed to read what sessions wait for",
-            f"{login}GRANT {state} TO [the login]",
-        ),
-    ]
+    ]  # fmt: skip
     require(target, needs)
 
 
@@ -361,11 +362,46 @@ def _file_initialisation(session: Session) -> bool | None:
 
     2016 without a service pack does not show it; from 2022 on this view requires a separate right.
     """
-    services = list[dict[str, Any]]()
     with contextlib.suppress(DriverError):
-        services = session.records(SERVICES)
-    for service in services:
-        text_of_error = service.get("instant_file_initialization_enabled")
-        if str(service.get("servicename", "")).startswith("SQL Server (") and text_of_error in ("Y", "N"):
-            return bool(text_of_error == "Y")
+        for service in session.records(SERVICES):
+            enabled = service.get("instant_file_initialization_enabled")
+            if str(service.get("servicename", "")).startswith("SQL Server (") and enabled in ("Y", "N"):
+                return bool(enabled == "Y")
     return None
+
+
+# --- a login in a process of its own ---------------------------------------------------------------------------------
+#
+# A program that tries to log in once, in its own process, and writes the driver's message (JSON).
+#
+# pymssql remembers a process's first failed login: for later ones it reports the first one's number without the
+# server's message. A login in a fresh process gets both. The login data comes through standard input, since other users
+# of the machine can see arguments and some variables.
+
+
+_PATIENCE_S = 60
+
+
+def try_in_fresh_process(arguments: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of the driver's error; empty if there is none or the process failed."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __name__], input=json.dumps(arguments), capture_output=True, text=True, check=False,
+            timeout=_PATIENCE_S,
+        )  # fmt: skip
+        return tuple(json.loads(done.stdout))
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return ()
+
+
+def main() -> None:
+    try:
+        pymssql.connect(**json.load(sys.stdin)).close()
+        arguments_of_error = list[Any]()
+    except pymssql.Error as error:
+        arguments_of_error = _arguments_of(error)
+    sys.stdout.write(json.dumps(arguments_of_error, default=str))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,5 @@
-"""The checkpoints of a measured server: when they began, and until when a run has to count to hold whole cycles.
+"""When a warm-up is over and when a counted part ends: the checkpoints of a measured server, the room in its redo log,
+and the trend of throughput.
 
 Throughput falls when a checkpoint begins and recovers until the next one. A part of a cycle that counts alone tells as
 much about its place in the cycle as about the layout.
@@ -7,8 +8,13 @@ much about its place in the cycle as about the layout.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from storagelab.model.loads.base import Load
 from storagelab.model.measurement import CYCLES, LOG_ROOM
@@ -184,3 +190,83 @@ class LogRoom:
         full_s = next((at_s - began_s for at_s, share in self._seen if share >= FULL and at_s <= end_s), None)
         found = {"all_bytes": float(self._all), "begin_share": counted[0], "end_share": counted[-1]}
         return {LOG_ROOM: found if full_s is None else {**found, "full_after_s": full_s}}
+
+
+# --- settling --------------------------------------------------------------------------------------------------------
+#
+# Decides whether a load's throughput has settled: it has no trend left that would change it during the part of a run
+# that counts. Pure. Lines are fitted through the last seconds, over windows of several lengths: a short window sees
+# that a steep climb is over; only a long one averages out noise. Throughput has settled if, in one window, the line is
+# almost surely so flat that it would change by less than 2 % over the counted part. docs/records/monte-carlo.md has the
+# reasons, and the results on simulated loads.
+
+
+Numbers = NDArray[np.float64]
+
+LEAST_S = 10
+"""The shortest window, and so the shortest warm-up."""
+_LONGER = 1.3
+"""Each window is longer than the one before it by this factor."""
+_CONFIDENCE = 0.9
+_NOTHING = 1e-9
+_MOST_AUTOCORRELATION = 0.95
+
+
+class Trend(NamedTuple):
+    """How much throughput would change over the counted part, as a share of its mean, and the half-width of its
+    interval, from the window that bounds the change best.
+    """
+
+    change: Numbers
+    half: Numbers
+
+    @property
+    def bound(self) -> Numbers:
+        return np.abs(self.change) + self.half
+
+    @property
+    def settled(self) -> NDArray[np.bool_]:
+        return self.bound < BAND
+
+
+def trend(rates: Numbers, counted_s: float) -> Trend | None:
+    """The trend at the end of one or several series, whose last axis is throughput second by second; None if they
+    are too short.
+    """
+    best: Trend | None = None
+    for length in _lengths(rates.shape[-1]):
+        here = _line(rates[..., -length:], counted_s)
+        if best is None:
+            best = here
+        else:
+            nearer = here.bound < best.bound
+            best = Trend(*(np.where(nearer, new, old) for new, old in zip(here, best, strict=True)))
+    return best
+
+
+def _lengths(seconds: int) -> Iterator[int]:
+    length = float(LEAST_S)
+    while round(length) <= seconds:
+        yield round(length)
+        length *= _LONGER
+
+
+def _line(window: Numbers, counted_s: float) -> Trend:
+    """The least-squares line through one window. Neighbouring seconds are correlated, so the line is less certain
+    than its residuals suggest: their autocorrelation widens its interval and reduces its degrees of freedom.
+    """
+    number = window.shape[-1]
+    at = np.arange(number) - (number - 1) / 2
+    mean = window.mean(-1)
+    slope = window @ at / (at @ at)
+    residuals = window - mean[..., None] - slope[..., None] * at
+    squares = np.einsum("...i,...i", residuals, residuals) + np.finfo(float).tiny
+    alike = np.einsum("...i,...i", residuals[..., 1:], residuals[..., :-1]) / squares
+    alike += (2 + 3 * np.maximum(alike, 0)) / number  # residuals of a fitted line are less correlated than the errors
+    alike = np.clip(alike, 0, _MOST_AUTOCORRELATION)
+    wider = (1 + alike) / (1 - alike)
+    freedom = np.maximum(number / wider - 2, 1)
+    error = np.sqrt(squares / (number - 2) / (at @ at) * wider)
+    share = counted_s / np.maximum(mean, _NOTHING)
+    standstill = np.where(mean > _NOTHING, 0.0, np.inf)  # without any work, nothing has settled
+    return Trend(slope * share, stdtrit(freedom, _CONFIDENCE) * error * share + standstill)

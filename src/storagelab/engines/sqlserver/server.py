@@ -9,44 +9,47 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from storagelab.engines.sqlserver import connecting, sampler
-from storagelab.engines.sqlserver.connecting import (
+from storagelab.engines.sqlserver import sampler
+from storagelab.engines.sqlserver.connect import (
     DriverError,
     ServerFacts,
     Session,
     address_of,
     allow_sessions,
     connect,
+    identifier,
+    read_facts,
     read_state,
+    text,
     words_of,
 )
 from storagelab.engines.sqlserver.layout import (
+    NOW_US,
+    TABLE,
     TABLE_FACTS,
     Layout,
     Records,
-    drop,
-    exists,
     is_windows_path,
     plain,
     record_of,
 )
-from storagelab.engines.sqlserver.meanings import MAJOR_2019
-from storagelab.engines.sqlserver.sampler import Sampler
-from storagelab.engines.sqlserver.settings import (
+from storagelab.engines.sqlserver.meanings import (
     DATABASE_OPTIONS,
     FILE_INITIALISATION,
     FILE_SIZES,
+    MAJOR_2019,
     TABLE_OPTIONS,
     TRACE_FLAGS,
     ServerState,
     text_of,
     trace_flags_of,
 )
-from storagelab.engines.sqlserver.workload import NOW_US, TABLE
+from storagelab.engines.sqlserver.preflight import drop, exists
+from storagelab.engines.sqlserver.sampler import Sampler
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
-from storagelab.run.one_run import OneRun as Composed
+from storagelab.run.one_run import OneRun
 from storagelab.servers.attached import dropping_leftovers, key_of, quoting
 from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Reach, Sessions, System
 from storagelab.volumes.folders import Site
@@ -77,7 +80,7 @@ def server_facts(session: Session, facts: ServerFacts, database: str) -> dict[st
     """The version, the operator's settings, and the state of storagelab's database."""
     state = read_state(session)
     shown = {name: value for name, value in state.configurations.items() if name in _SHOWN_CONFIGURATIONS}
-    of_database = record_of(session.records(DATABASE.format(name=connecting.text(database))))
+    of_database = record_of(session.records(DATABASE.format(name=text(database))))
     file_initialisation = {True: "on", False: "off", None: "unknown"}[state.file_initialisation]
     return {
         "version": facts.version,
@@ -133,7 +136,7 @@ def settings(session: Session, config: Config, database: str) -> list[Check]:
     if not asked:
         return []
     state = read_state(session)
-    of_database = record_of(session.records(DATABASE.format(name=connecting.text(database))))
+    of_database = record_of(session.records(DATABASE.format(name=text(database))))
     of_table = {**record_of(session.records(INDEX)), **record_of(session.records(TABLE_FACTS))}
     return [
         _setting_check(name, text_of(value), state, of_database, of_table)
@@ -171,7 +174,7 @@ def _setting_check(
 # How sessions get to a SQL Server that already runs.
 
 
-class Reaching(Reach[Session]):
+class AttachedReach(Reach[Session]):
     """Sessions of a load work in storagelab's own database."""
 
     def connect(self) -> Session:
@@ -198,13 +201,13 @@ class SqlServer(System[Session]):
     counts_this_machine = False
     layout: Layout
 
-    def reach_attached(self) -> Reaching:
-        return Reaching(self.config, self.site)
+    def reach_attached(self) -> AttachedReach:
+        return AttachedReach(self.config, self.site)
 
     def meet(self) -> None:
         allow_sessions(self.config.database_load.connections + _OWN_SESSIONS)
         with connect(self.config.target) as session:
-            self.facts = connecting.read_facts(session)
+            self.facts = read_facts(session)
             self.layout = Layout(self.config, self.site.prefix, self.facts)
             drop(session, self.site.prefix, key_of(self.config.target))
 
@@ -252,14 +255,14 @@ class SqlServer(System[Session]):
 
     # --- watched -----------------------------------------------------------------------------------------------------
 
-    def sampler(self, own: Session, reach: Reaching, sessions: Sessions[Session], columns: Columns) -> Sampler:
+    def sampler(self, own: Session, reach: AttachedReach, sessions: Sessions[Session], columns: Columns) -> Sampler:
         self._counts = sampler.SessionCounts()
         return Sampler(
             lambda: reach.connect_to_own("storagelab sampler"), sessions.ids, self.config.measure, layout=self.layout,
             counts=self._counts, page_info=self.facts.major >= MAJOR_2019,
         )  # fmt: skip
 
-    def count(self, own: Session, reach: Reaching, sessions: Sessions[Session]) -> Callable[[], Counters]:
+    def count(self, own: Session, reach: AttachedReach, sessions: Sessions[Session]) -> Callable[[], Counters]:
         prefix, ids = self.site.prefix, sessions.ids
 
         def read() -> tuple[sampler.Waits, sampler.Waits, float, Counters]:
@@ -288,9 +291,9 @@ def _volume_records(session: Session) -> list[dict[str, Any]]:
         return []
 
 
-def opened(config: Config, site: Site) -> Composed[Session]:
+def opened(config: Config, site: Site) -> OneRun[Session]:
     """The run of a cell."""
-    return Composed(SqlServer(config, site))
+    return OneRun(SqlServer(config, site))
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
@@ -326,10 +329,10 @@ class SqlServerProbe:
         return contextlib.nullcontext()
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
-        self._execute(target, f"CREATE DATABASE {connecting.identifier(name)}", name, there=False)
+        self._execute(target, f"CREATE DATABASE {identifier(name)}", name, there=False)
 
     def clear(self, target: TargetConfig, name: str) -> None:
-        self._execute(target, f"DROP DATABASE {connecting.identifier(name)}", name, there=True)
+        self._execute(target, f"DROP DATABASE {identifier(name)}", name, there=True)
 
     def _execute(self, target: TargetConfig, statement: str, name: str, *, there: bool) -> None:
         """Runs it if the database exists, or does not, as required: making it twice or dropping nothing is an error."""
