@@ -34,6 +34,7 @@ TESTS_OF_A_PART = {
     "postgres_workload": "inserts", "racing": "raced", "remote": "places", "resolution": "basis",
     "settling": "counting", "sqlserver_facts": "known", "throttle_slices": "short_runs", "throttling": "procfs",
     "unlike_copies": "unlike_hosts", "watching_cost": "watching",
+    "capture_requests": "tracing", "states": "scheduling",
 }  # fmt: skip
 
 # Spelt in pieces, so that this file does not hold what it looks for.
