@@ -10,7 +10,7 @@ from fabricated_findings import golden
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Caution
-from storagelab.model.measurement import BEHIND_RATE, SETTLED, Check, ObserverCost, Run
+from storagelab.model.measurement import BEHIND_RATE, LOAD, SETTLED, Check, ObserverCost, Run
 from storagelab.model.plan import Factor, Level
 from storagelab.model.waits import NO_EVENT, EventTicks
 from storagelab.servers.durability import judged
@@ -292,3 +292,15 @@ def test_a_drift_of_the_first_runs_is_not_drawn_out_over_ten_thousand_repetition
     runs = make_runs(experiment, first, elapsed=lambda levels, repetition: 10 * 1.2**repetition, waits=None)
     (drift,) = [caution for caution in analyse(experiment, plan, runs).cautions if caution.kind == "drift"]
     assert drift.change == pytest.approx(1.2 ** (made / 2 - 1) - 1, rel=0.5)
+
+
+@pytest.mark.parametrize(("empty_after_s", "told"), [([4.5], []), ([4.5, 6.5], [0.5]), (4.5, []), (6.5, [0.5])])
+def test_credits_that_refill_before_a_run_counts_and_run_out_again_are_told(empty_after_s, told):
+    made = {"made": {"burst": {"credits_left": 0, "empty_after_s": empty_after_s}}}
+    found = cautions_of(
+        environment=environment(volumes={"a": {**SDA, **made}}),
+        change=each(
+            lambda run: with_measurement(run, counters={**run.measurement.counters, LOAD: {"counts_after_s": 6}})
+        ),
+    )
+    assert [one.after_s for one in found if one.kind == "burst-credits"] == told

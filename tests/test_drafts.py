@@ -15,17 +15,19 @@ from storagelab.servers.found import Found
 from storagelab.verbs.init import of_server
 
 MEMORY = Path("/dev/shm")
+SPACES = ("fast one", "log", "жж", "щщ")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not MEMORY.is_dir(), reason="no second file system")
 def test_a_running_postgresql_gives_its_settings_tablespaces_and_volumes(typed, home, attached, monkeypatch, tmp_path):
-    place = MEMORY / f"storagelab-test-{tmp_path.name}"
-    place.mkdir()
-    give_to_server(place)
+    places = {name: MEMORY / f"storagelab-test-{tmp_path.name}-{number}" for number, name in enumerate(SPACES)}
     try:
         with connect(attached) as connection:
-            connection.execute(f"CREATE TABLESPACE \"fast one\" LOCATION '{place}'")
+            for name, place in places.items():
+                place.mkdir()
+                give_to_server(place)
+                connection.execute(f"CREATE TABLESPACE \"{name}\" LOCATION '{place}'")
         monkeypatch.setenv("MINE", attached.conninfo)
         assert typed("init", "--from-server", "MINE", "--output", "my.toml")[0] == 0
         spec = tomllib.loads((home / "my.toml").read_text("utf-8"))
@@ -37,14 +39,18 @@ def test_a_running_postgresql_gives_its_settings_tablespaces_and_volumes(typed, 
             "all on fast-one",
             "log on fast-one",
         ]
-        assert "PASSWORD" not in (home / "my.toml").read_text("utf-8")
+        assert spec["factors"]["layout"][0]["layout.log"] == "data"
+        text = (home / "my.toml").read_text("utf-8")
+        assert "PASSWORD" not in text
+        assert all(str(place) in text for place in places.values()), "each tablespace, whatever its name"
         code, out, _ = typed("plan", "my.toml")
         assert code == 0
         assert "3 cells x 3 repetitions" in out
     finally:
         with connect(attached) as connection:
-            connection.execute('DROP TABLESPACE IF EXISTS "fast one"')
-        place.rmdir()
+            for name, place in places.items():
+                connection.execute(f'DROP TABLESPACE IF EXISTS "{name}"')
+                place.rmdir()
 
 
 @pytest.mark.slow

@@ -282,7 +282,7 @@ def test_what_somebody_put_on_a_drive_since_the_kill_is_wiped_only_if_its_serial
     put(stand_in.id)
     before = content(stand_in)
     with pytest.raises(
-        RunFailed, match=r"may hold what storagelab did not make.*\n.*first bytes: .*\n.*--yes-wipe S1\n"
+        RunFailed, match=r"may hold what storagelab did not make.*\n.*begins with .*\n.*--yes-wipe S1\n"
     ):
         preparing.put_back(left)
     assert content(stand_in) == before

@@ -59,7 +59,7 @@ def test_a_campaign_ends_in_one_sentence_keeps_what_is_stored_and_goes_on_when_t
     assert len(rows) == 8
 
 
-def test_a_report_on_a_full_disk_is_the_old_one_or_none(typed, disk):
+def test_a_report_on_a_full_disk_is_the_old_one_or_none_and_the_hint_names_what_the_verb_has(typed, disk):
     assert typed("run", "small.toml", "--results", disk, "--jobs", 1)[0] == 0
     fill(disk)
     before = files(disk)
@@ -70,6 +70,11 @@ def test_a_report_on_a_full_disk_is_the_old_one_or_none(typed, disk):
         assert code == 2, words
         assert "can't be written: No space left on device\n  make room, or name another place" in err
         assert files(disk) == before
+    ways = {"run small.toml": f": storagelab report {disk}/small --output FILE", "demo": " with --results"}
+    for words, way in ways.items():
+        code, _, err = typed(*words.split(), "--results", disk)
+        assert code == 2, words
+        assert err.endswith(f"No space left on device\n  make room, or name another place{way}\n")
     (disk / FILLER).unlink()
     assert typed("report", "small", "--results", disk)[0] == 0
 

@@ -32,6 +32,8 @@ def test_a_device_and_a_fifo_are_refused_before_they_are_read(tmp_path: Path) ->
             reading.load(place)
         with pytest.raises(PreflightError, match="is not a regular file"):
             profiles.load(str(place), Path())
+        with pytest.raises(PreflightError, match=f"^{place}: is not a regular file\n"):
+            MeasuredDrive.read(place)
 
 
 def test_a_file_of_a_mebibyte_is_read_and_a_larger_one_is_not(tmp_path: Path) -> None:

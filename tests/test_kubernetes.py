@@ -170,6 +170,7 @@ def test_only_files_that_a_key_takes_get_into_the_configmap_and_each_is_listed(t
     said = typed(tmp_path, "k8s", str(spec), "--class", "gp3", "--class", "io2", "-o", str(file))
     assert said.returncode == 0, said.stderr
     assert "order's.sql" in said.stderr
+    assert "its findings: kubectl logs -f job/scripted;" in said.stderr
     assert "secret" not in file.read_text()
 
 

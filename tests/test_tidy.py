@@ -25,7 +25,7 @@ TESTS_OF_THE_WHOLE = {
 
 # Test modules that test one part of a module, which has others: part -> module.
 TESTS_OF_A_PART = {
-    "against_memory": "checking", "carry_over": "basis", "dark": "palette", "drafts": "init",
+    "against_memory": "cell_checks", "carry_over": "basis", "dark": "palette", "drafts": "init",
     "drive_states": "drive_trends", "gathering": "run", "hardware": "scenario", "holders": "processes",
     "host_ram": "preflight", "interactions": "statements", "kept": "layout", "mariadb_attached": "connecting",
     "mariadb_binaries": "settings", "mariadb_clients": "reaching", "mariadb_probe": "engine",

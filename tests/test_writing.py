@@ -100,7 +100,7 @@ def test_what_was_half_written_when_somebody_was_killed_is_removed_by_the_next_o
 
 def test_a_file_where_a_folder_should_be_is_an_error_with_a_way_out(inputs, tmp_path):
     (tmp_path / "here").write_text("")
-    with pytest.raises(StoragelabError, match=r"another place with --output"):
+    with pytest.raises(StoragelabError, match=r"another place: storagelab report .*/here --output FILE"):
         writing.write_report(tmp_path / "here", *inputs)
 
 

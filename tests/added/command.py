@@ -34,10 +34,10 @@ def main() -> None:
 
     loads.__path__.append(str(HERE / "loads"))
     _with_one_line_more("storagelab.model.engines")
-    from storagelab import targets
+    from storagelab import engines
     from storagelab.engines.postgres import loads as of_postgres
 
-    targets.__path__.append(str(HERE / "engines"))
+    engines.__path__.append(str(HERE / "engines"))
     of_postgres.__path__.append(str(HERE / "of_postgres"))
     if sys.argv[1:] == ["keys"]:
         sys.path.append(str(HERE.parent.parent / "tools"))

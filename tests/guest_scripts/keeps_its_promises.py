@@ -81,14 +81,14 @@ def survives_kills() -> None:
 
 def tells_its_own_from_what_others_made() -> None:
     """A kill leaves something half made. The next call gives it back, with the queue's settings, but not if somebody
-    has made a file system there since.
+    has made a file system there since, or has written to a partition of storagelab's own.
     """
     asked = {"scheduler": "none", "read_ahead_bytes": 2**18}
     before = queues.now(ONE.name, asked)
     assert not set(asked.items()) & set(before.items()), before
     for number, (devices, keys) in enumerate(
         ((IDS[:1], asked), (IDS[:1], {"encryption": "luks2"}), (IDS[:2], {"raid_level": "striped"}),
-         (IDS[:2], {"raid_level": "raid0"}))
+         (IDS[:2], {"raid_level": "raid0"}), (IDS[:1], {"capacity": "60%"}))
     ):  # fmt: skip
         volume, results, place = of(*devices, **keys), RESULTS / f"of-{number}", PLACE / f"others-{number}"
         place.mkdir(parents=True)
@@ -97,15 +97,27 @@ def tells_its_own_from_what_others_made() -> None:
         assert not keys.keys() & asked or queues.now(ONE.name, asked) == asked
         if number == 0:
             sh("mkfs.ext4", "-q", "-F", NODES[0])
-            try:
-                raise AssertionError(volumes.put_back(results))
-            except StoragelabError as error:
-                expect("may hold what storagelab did not make", str(error))
+            expect("may hold what storagelab did not make", refusal_to_put_back(results))
             blank(NODES[0])
+        if keys.keys() & {"capacity"}:
+            part = Path(f"/dev/{preparing.only_one(ONE.name)}")
+            with part.open("r+b") as opened:
+                opened.write(b"a raw database")
+            expect(f"{part.name} begins with 61 20 72 61 77 20 64 61", refusal_to_put_back(results))
+            expect("a raw database", part.open("rb").read(16).decode("latin-1"))
+            assert len(volumes.put_back(results, [ONE.serial])) == 1
+            print("killed at", killed_at(1, volume, place, results, begins="mkfs"))
         volumes.remove_left([place])
         assert len(volumes.put_back(results)) == len(devices)
         assert (drives.look(IDS[0], "key").holds, claims()) == ((), [])
         assert queues.now(ONE.name, asked) == before
+
+
+def refusal_to_put_back(results: Path) -> str:
+    try:
+        raise AssertionError(volumes.put_back(results))
+    except StoragelabError as error:
+        return str(error)
 
 
 def waits_for_what_a_kill_left() -> None:

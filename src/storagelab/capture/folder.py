@@ -339,7 +339,10 @@ def _rows(file: Path, kind: type[_Row], row_of: Callable[[list[str]], _Row], *, 
         except (ValueError, IndexError) as error:
             if not complete and number == len(rest) + 1:
                 break
-            raise StoreError(f"{file}: line {number}: can't be read: {error}\n  {_AGAIN}") from None
+            why = str(error)
+            if isinstance(error, ValidationError):
+                why = f"{error.errors()[0]['msg']}, not {str(error.errors()[0]['input'])[:60]!r}"
+            raise StoreError(f"{file}: line {number}: can't be read: {why}\n  {_AGAIN}") from None
     return tuple(found)
 
 

@@ -186,7 +186,9 @@ class MeasuredDrive(Frozen):
             return cls.from_toml(text_of(file))
         except (OSError, ValueError) as error:
             raise PreflightError(
-                str(error), file=file, hint="write it with `storagelab drives fit NAME --volume PATH`"
+                getattr(error, "strerror", None) or str(error),
+                file=file,
+                hint="write it with `storagelab drives fit NAME --volume PATH`",
             ) from None
 
 

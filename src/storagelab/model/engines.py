@@ -31,6 +31,17 @@ class Engine(NamedTuple):
     """Any process can continue a block where another stopped: the results folder has everything that is needed."""
     raw_io: bool = False
     """The engine sends requests to a volume, without a database."""
+    generators: tuple[str, ...] = ()
+    """The programs that can send it transactions, the usual one first."""
+    memory_setting: str = ""
+    """The setting that gives it most of its memory, with a value."""
+    page_bytes: int = 8192
+    copies_databases: bool = False
+    """A command of the server copies a database, so a running server can keep a template."""
+    indexes_apart: bool = False
+    """An index may lie elsewhere than its table."""
+    temporary_fixed: bool = False
+    """The folder of temporary files can't be changed while the server runs."""
     default_scale: int = 1
     """How many times smaller the world is."""
     setup_s: float = 2.0
@@ -47,8 +58,22 @@ _SIMULATED = Engine(
 )  # fmt: skip
 
 ENGINES = {
-    "postgres": Engine("PostgreSQL", "postgres"),
-    "mariadb": Engine("MariaDB", "mariadb"),
+    "postgres": Engine(
+        "PostgreSQL",
+        "postgres",
+        generators=("pgbench", "sysbench"),
+        memory_setting='shared_buffers = "8GB"',
+        copies_databases=True,
+        indexes_apart=True,
+    ),
+    "mariadb": Engine(
+        "MariaDB",
+        "mariadb",
+        generators=("sysbench",),
+        memory_setting='innodb_buffer_pool_size = "8G"',
+        page_bytes=16384,
+        temporary_fixed=True,
+    ),
     "sqlserver": Engine("SQL Server", "sqlserver", starts_server=False, log_per_database=True),
     "simulated": _SIMULATED,
     "raw-io": _SIMULATED._replace(title="raw I/O on simulated drives", raw_io=True, work_per_s=20_000.0),
@@ -60,6 +85,13 @@ ON_PATHS = {
 """The engine that replaces this one if its volumes have paths: it uses this machine's drives instead of simulated
 ones.
 """
+
+
+def taking(generator: str) -> tuple[str, ...]:
+    """The names of the engines to which this program can send transactions."""
+    return tuple(name for name, engine in ENGINES.items() if generator in engine.generators)
+
+
 KINDS_OF_ENGINE = (*ENGINES.values(), *ON_PATHS.values())
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from storagelab.capture.folder import IDLE, Capture, CapturedObject, IoRow
 from storagelab.errors import StoreError
+from storagelab.model.engines import ENGINES
 
 Way = Literal["read", "write", "log", "evicted", "background_reads", "background_writes"]
 """Reads and writes that a session waits for, log writes that commits share, writes in the background that make room for
@@ -29,7 +30,6 @@ _CROWDED, _MOSTLY_FOREIGN = 2.0, 0.5
 MUCH_MORE = 1.5
 """Devices have somewhat more bytes than a server's processes: those of file systems."""
 _LEAST_BYTES = 4096
-_PAGE_BYTES = {"postgres": 8192, "mariadb": 16384, "sqlserver": 8192}
 
 
 class Amount(NamedTuple):
@@ -157,7 +157,7 @@ def _needs(
             amount = Amount(row.requests, row.bytes, row.sequential_requests or 0)
             key = row.object, _way(row, objects[row.object])
             sums[key] = sums[key].plus(amount)
-    page_bytes = _PAGE_BYTES[capture.manifest.engine]
+    page_bytes = ENGINES[capture.manifest.engine].page_bytes
     for (name, way), amount in _with_evictions(sums):
         one = objects[name]
         share = shares[one.volume, SHARE_OF.get(way, way)]

@@ -90,7 +90,8 @@ def write_report(
 ) -> Path:
     """Write report.html into `folder` and return its path. A concurrent reader sees the old page or the new one."""
     file = folder / REPORT_FILE
-    write(file, render("html", experiment, plan, runs, findings, how=how), within=folder)
+    page = render("html", experiment, plan, runs, findings, how=how)
+    write(file, page, within=folder, elsewhere=f": storagelab report {folder} --output FILE")
     return file
 
 
@@ -161,12 +162,12 @@ def tell(file: Path) -> None:
     screen.say(str(file), stdout=True)
 
 
-def write(file: Path, content: str | bytes, *, within: Path | None = None) -> bool:
+def write(file: Path, content: str | bytes, *, within: Path | None = None, elsewhere: str = " with --output") -> bool:
     """Write a file completely or not at all; to stdout for "-", and to devices and pipes. Returns whether the data
     went elsewhere than to stdout or stderr, so that a message about it can be printed.
 
-    Links in the folder `within` must not lead out of it, as somebody else may have made them. Raises StoragelabError if
-    it can't be written.
+    Links in the folder `within` must not lead out of it, as somebody else may have made them. `elsewhere` says how the
+    user of this verb names another place. Raises StoragelabError if it can't be written.
     """
     data = escaped(content).encode() if isinstance(content, str) else content
     number = 1 if file == STDOUT else descriptor_of(file)
@@ -183,7 +184,7 @@ def write(file: Path, content: str | bytes, *, within: Path | None = None) -> bo
         raise  # the reader has had enough
     except OSError as error:
         reason = error.strerror or str(error)
-        hint = "make room, or name another place with --output"
+        hint = f"make room, or name another place{elsewhere}"
         raise StoragelabError(f"{file} can't be written: {reason}\n  {hint}") from None
     return number not in (1, 2)
 

@@ -37,7 +37,7 @@ LOADS = {
     "inserts": 'kind = "random-insert"\nrows_per_connection = 20_000\nrows_per_transaction = 1_000',
 }
 _TIMED = 'duration = "8s"\nwarm_up = "2s"'
-LOAD_OF = {"postgres": "pgbench", "mariadb": "sysbench"}
+PRIVATE = tuple(name for name, engine in ENGINES.items() if engine.generators)
 """The load of an engine unless another is asked for."""
 
 
@@ -121,7 +121,7 @@ def of_server(engine: str, found: Found, variable: str) -> str:
         )
         target: dict[str, object] = {"engine": engine, "dsn_env": variable}
         question = "How many connections does my running server serve best?"
-        return Draft(elsewhere, question, target, (), LOAD_OF[engine]).text()
+        return Draft(elsewhere, question, target, (), ENGINES[engine].generators[0]).text()
     volumes, names = _volumes(found.places)
     head = (
         f"{found.title}, as it runs on this machine: a private server with the same settings, on the same volumes.",
@@ -137,7 +137,12 @@ def of_server(engine: str, found: Found, variable: str) -> str:
     target = {"engine": engine, **programs, "settings": found.settings}
     now = (names["data"], names["log"]) if "data" in names else None
     return Draft(
-        head, "Which of this server's volumes suit its data and its log?", target, volumes, LOAD_OF[engine], now
+        head,
+        "Which of this server's volumes suit its data and its log?",
+        target,
+        volumes,
+        ENGINES[engine].generators[0],
+        now,
     ).text()
 
 
@@ -171,10 +176,8 @@ def of_answers(engine: str, paths: Sequence[str], load: str) -> str:
     head = (
         f"A private {ENGINES[engine].title}: storagelab starts it for each run, and removes it afterwards.",
         "",
-        'Change: the settings, to those of your server, such as settings = { shared_buffers = "8GB" }; the size of '
-        "the load."
-        if engine == "postgres"
-        else "Change: the settings, to those of your server; the size of the load.",
+        f"Change: the settings, to those of your server, such as {{ {ENGINES[engine].memory_setting} }}; the size of "
+        "the load.",
         _DECIDE,
     )
     return Draft(head, "Which of these volumes suit data and log?", {"engine": engine}, volumes, load).text()
@@ -206,13 +209,13 @@ def from_server(server: str, output: Path | None) -> None:
 
 def ask(output: Path | None) -> None:
     """Asks three questions, and writes the draft."""
-    server = _answer("Server: postgres, mariadb, or the DSN of a running one", "postgres")
-    if server not in LOAD_OF:
+    server = _answer(f"Server: {', '.join(PRIVATE)}, or the DSN of a running one", "postgres")
+    if server not in PRIVATE:
         _deliver(_draft_of(server), output)
         return
     paths = [path.strip() for path in _answer("Folders on the drives to compare, with commas between", ".").split(",")]
-    load = _answer(f"Load: {', '.join(LOADS)}", LOAD_OF[server])
-    if load not in LOADS or (server, load) == ("mariadb", "pgbench"):
+    load = _answer(f"Load: {', '.join(LOADS)}", ENGINES[server].generators[0])
+    if load not in LOADS or (load == "pgbench" and load not in ENGINES[server].generators):
         raise SpecError(
             f"{ENGINES[server].title} has no load of that name", key=load, hint=f"One of {', '.join(LOADS)}."
         )
@@ -258,7 +261,7 @@ def demo(results: Path) -> bool:
     file, text = results / f"{DEMO}.toml", experiments.text_of(DEMO)
     if not file.exists():
         results.mkdir(parents=True, exist_ok=True)
-        writing.write(file, text)
+        writing.write(file, text, elsewhere=" with --results")
     elif file.read_text("utf-8").partition("\n")[2] != text.partition("\n")[2]:
         raise SpecError("is not the quick start", file=file, hint=f"Run it (storagelab run {file}), or remove it.")
     return run.run(file, results, run.Asked())

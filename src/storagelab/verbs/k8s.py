@@ -42,8 +42,8 @@ def write(
     specs = [on_claims(experiment, classes, host) for host in range(max(1, len(nodes)))]
     objects = manifests(name, nodes, specs, wanted)
     writing.deliver(documents(objects), output)
-    for name in specs[0].files:
-        screen.say(f"goes into the ConfigMap, where others may read it: {name}")
+    for file_name in specs[0].files:
+        screen.say(f"goes into the ConfigMap, where others may read it: {file_name}")
     file = output if output is not None and output != writing.STDOUT else "FILE"
     job = object_name(name, *nodes[:1])
     screen.say(f"start it: kubectl apply -n {wanted.namespace} -f {file}")

@@ -223,37 +223,41 @@ def table_uuid(drive: Drive) -> set[str]:
 
 def contents(drive: Drive) -> str:
     """What lies on the drive, for somebody who must say whether it may be destroyed."""
-    with open(f"/dev/{drive.name}", "rb") as opened:
-        first = opened.read(16)
-    return f"{drive.text}; its first bytes: {first.hex(' ')}"
+    begins = [f"{one} begins with {_first(one, 16).hex(' ')}" for one in (drive.name, *partitions_of(drive.name))]
+    return "; ".join([drive.text, *begins])
 
 
 # --- the mark --------------------------------------------------------------------------------------------------------
 #
-# While a drive holds nothing of storagelab's with a UUID, its first MiB is full of the claim's token. Whoever uses the
-# drive writes there: a file system, a partition table, a database or an archive.
+# While a drive holds nothing of storagelab's with a UUID, its first MiB is full of the claim's token, and so is the
+# second, where a partition will begin. Whoever uses the drive or the partition writes there: a file system, a partition
+# table, a database or an archive.
 
 
 def mark(name: str, token: str) -> None:
-    """Fills the first MiB of a drive or a partition. Raises RunFailed."""
-    _write_first(name, _mark_of(token))
+    """Fills the first two MiB of a drive or a partition. Raises RunFailed."""
+    _write_first(name, 2 * _mark_of(token))
 
 
 def is_marked(name: str, token: str) -> bool:
-    with open(f"/dev/{name}", "rb") as drive:
-        first = drive.read(_LOOKED_AT_BYTES)
+    first = _first(name, _LOOKED_AT_BYTES)
     return bool(token and first) and _mark_of(token).startswith(first)
 
 
 def unmark(name: str, token: str) -> None:
     """Removes the mark, if it is still there. Raises RunFailed."""
     if is_marked(name, token):
-        _write_first(name, bytes(_LOOKED_AT_BYTES))
+        _write_first(name, bytes(2 * _LOOKED_AT_BYTES))
 
 
 def _mark_of(token: str) -> bytes:
     line = f"storagelab {token}".ljust(63).encode() + b"\n"
     return line * (_LOOKED_AT_BYTES // len(line))
+
+
+def _first(name: str, size: int) -> bytes:
+    with open(f"/dev/{name}", "rb") as drive:
+        return drive.read(size)
 
 
 def _write_first(name: str, content: bytes) -> None:

@@ -169,8 +169,10 @@ class Bucket:
         self._bursting = {**rates, "read_iops": burst.iops, "write_iops": burst.iops}
         self._refill_per_s = max(effective(key, rates.get(key, 0)) for key in ("read_iops", "write_iops"))
         self.credits = float(burst.credits if burst.start == "full" else 0)
-        self.emptied_after_s: float | None = None
-        """When it first ran empty, in seconds since the load began."""
+        self.emptied_after_s: list[float] = []
+        """Each time that it ran empty, in seconds since the load began: it fills again while little is sent, such as
+        between a warm-up and what counts.
+        """
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="storagelab burst credits", daemon=True)
 
@@ -210,5 +212,5 @@ class Bucket:
             if may_burst != bursts:
                 bursts = may_burst
                 self._drive.set(self._bursting if bursts else self._limited)
-                if not bursts and self.emptied_after_s is None:
-                    self.emptied_after_s = now_s - began
+                if not bursts:
+                    self.emptied_after_s.append(now_s - began)

@@ -421,9 +421,15 @@ def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
         return "" if formatted else None
     if drive.holds == claim.drive.holds and not _known({*uuids, *table}, claim):
         return None  # as it was when it was claimed, so nothing was done to it
-    own = _known(uuids, claim) or (_known(table, claim) and _known(uuids, claim, or_none=True))
+    own = _known(uuids, claim, or_none=_known(table, claim)) and all(_is_own(part, claim) for part in parts)
     without = [one for one in drives.without_uuid(drive.name) if not (_known(table, claim) and one in ("gpt", "PMBR"))]
     return "" if own and not without else found
+
+
+def _is_own(part: str, claim: Claim) -> bool:
+    """Whether nothing lies on the partition but what the claim knows: a table of ours says nothing about it."""
+    by_uuid = _known(drives.uuids_of(part), claim)
+    return by_uuid or drives.is_marked(part, claim.token) or drives.is_blank(f"/dev/{part}", whole=True)
 
 
 def _known(uuids: Collection[str], claim: Claim, *, or_none: bool = False) -> bool:

@@ -33,16 +33,20 @@ def found(target: TargetConfig) -> Found:
             [_OF_STORAGE],
         ).fetchall()
         spaces = connection.execute(
-            "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace"
+            "SELECT spcname, oid, pg_tablespace_location(oid) FROM pg_tablespace"
             " WHERE pg_tablespace_location(oid) <> '' AND NOT starts_with(spcname, 'storagelab_') ORDER BY spcname"
         ).fetchall()
         data_bytes = int(connecting.value(connection, "SELECT sum(pg_database_size(oid))::bigint FROM pg_database"))
         data = _data_directory(connection)
     places = {} if data is None else {"data": data, "log": Path(os.path.realpath(data / "pg_wal"))}
+    for name, oid, location in spaces:
+        plain = volume_name(name)
+        merges = plain in ("data", "log", *places)
+        places[f"{plain[:20]}-{oid}" if merges else plain] = Path(location)
     return Found(
         title=f"PostgreSQL {facts.version}",
         settings={name: _value(text) for name, text in rows},
-        places={**places, **{volume_name(name): Path(location) for name, location in spaces}},
+        places=places,
         here=facts.on_this_machine,
         data_bytes=data_bytes,
         bin_dir=_programs(data) if facts.on_this_machine else None,

@@ -64,17 +64,18 @@ def check_burst_credits(evidence: Evidence) -> Iterator[BurstCredits]:
 
 
 def _emptied_while_counted(measurement: Measurement, burst: Mapping[str, object]) -> float | None:
-    """How many seconds after the run began to count the bucket was empty; None if it wasn't, or hardly within the part
-    that counts, or if an earlier version made the run, which did not keep when.
+    """How many seconds after the run began to count the bucket first ran empty; None if it didn't, or hardly within the
+    part that counts, or if an earlier version made the run, which did not keep when, or only the first time.
 
-    Both times begin with the load.
+    All times begin with the load.
     """
-    empty_s, counts_s = burst.get("empty_after_s"), measurement.counters.get(LOAD, {}).get("counts_after_s")
-    if not isinstance(empty_s, int | float) or counts_s is None:
+    found, counts_s = burst.get("empty_after_s"), measurement.counters.get(LOAD, {}).get("counts_after_s")
+    times_s = found if isinstance(found, list) else [found]
+    if counts_s is None:
         return None
-    after_s = empty_s - counts_s
-    within = SHARE_LEAST * measurement.elapsed_s < after_s < (1 - SHARE_LEAST) * measurement.elapsed_s
-    return after_s if within else None
+    edge_s = SHARE_LEAST * measurement.elapsed_s
+    after_s = [one - counts_s for one in times_s if isinstance(one, int | float)]
+    return next((one for one in after_s if edge_s < one < measurement.elapsed_s - edge_s), None)
 
 
 PLACES = {"layout.data", "layout.log", "layout.indexes", "layout.tables", "layout.temp"}

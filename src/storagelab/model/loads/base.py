@@ -291,8 +291,8 @@ _OF_GENERATORS = (
          "{load.threads} threads can't share {load.connections} connections",
          "Set threads to at most {load.connections}, or raise connections."),
     # a server that already runs can't keep a template: its files can't be copied by others while it runs
-    Rule("between_runs.data", lambda config: _keeps_template(config) and config.target.engine != "postgres",
-         "is not possible here: unlike PostgreSQL, MariaDB has no command that copies a database, and a server that "
+    Rule("between_runs.data", lambda config: _keeps_template(config) and not config.kind.copies_databases,
+         "is not possible here: the server has no command that copies a database, and a server that "
          "already runs can't be shut down to copy its files",
          "Leave it out, and the tables are made again for each run; or leave the DSN out, for a private server."),
     Rule("between_runs.data",
@@ -308,14 +308,13 @@ def _layout_conflicts(config: Config) -> Iterator[SpecError]:
     for key, what, volume in config.placed_keys:
         if not what.strip():
             yield SpecError("names no object", key=key, hint='Write a name: objects = { "public.orders" = "fast" }.')
-        if config.target.engine == "mariadb" and what == INDEXES:
-            hint = "Leave it out: InnoDB keeps indexes in the table's own files; place the table."
-            yield SpecError("is for PostgreSQL, and target.engine is mariadb", key=key, hint=hint)
-        if config.target.engine == "mariadb" and what == TEMPORARY and config.target.attached:
+        if what == INDEXES and not config.kind.indexes_apart:
+            hint = f"Leave it out: {config.kind.title} keeps indexes in the table's own files; place the table."
+            yield SpecError(f"is not for {config.kind.title}", key=key, hint=hint)
+        if what == TEMPORARY and config.kind.temporary_fixed and config.target.attached:
             hint = "Leave it out, or leave the DSN out, for a private server."
-            yield SpecError(
-                "can't be changed on a MariaDB that already runs: it sets tmpdir when it starts", key=key, hint=hint
-            )
+            problem = f"can't be changed on a {config.kind.title} that already runs: it sets tmpdir when it starts"
+            yield SpecError(problem, key=key, hint=hint)
         if volume in config.volumes and config.volumes[volume].remote:
             problem = "is a volume of another machine, where only data files can be put"
             yield SpecError(problem, key=key, hint="Name a volume of this machine, or leave it out.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from storagelab.errors import SpecError
+from storagelab.model.engines import taking
 from storagelab.model.hints import choices, shown
 from storagelab.model.loads.base import Data, GeneratedLoad, Rule, as_tuple
 from storagelab.model.values import LeftOut
@@ -51,7 +52,7 @@ def script_of(text: str) -> Script:
 class Pgbench(GeneratedLoad):
     """PostgreSQL's own load generator: its TPC-B-like transactions, or scripts of your own on its tables."""
 
-    module, engines = "pgbench", ("postgres",)
+    module, engines = "pgbench", taking("pgbench")
     rules = (
         Rule("workload.latency_limit_s",
              lambda config: config.workload.latency_limit_s is not None and config.workload.rate is None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from storagelab.errors import SpecError
+from storagelab.model.engines import taking
 from storagelab.model.loads.base import Data, GeneratedLoad, Rule, as_tuple, broken
 from storagelab.model.loads.sysbench import whole_seconds
 from storagelab.model.values import Described, LeftOut
@@ -30,7 +31,7 @@ class WeightedFile(Described):
 class Sql(GeneratedLoad):
     """Your own database and your own transactions: on PostgreSQL run by pgbench, on MariaDB by sysbench."""
 
-    module, engines = "sql", ("postgres", "mariadb")
+    module, engines = "sql", taking("sysbench")
     rules = (
         Rule("workload.setup", lambda config: not config.workload.setup and config.workload.restore is None,
              "is missing: nothing makes the tables", 'setup = ["schema.sql"], or restore.'),
@@ -66,17 +67,17 @@ class Sql(GeneratedLoad):
         return Data(None, "your files make")
 
     def _own_conflicts(self, config: Config) -> Iterator[SpecError]:
-        if config.target.engine == "mariadb":
+        if "pgbench" not in config.kind.generators:
             yield from whole_seconds(self)
-            yield from broken(config, _ON_MARIADB)
+            yield from broken(config, _BY_SYSBENCH)
         yield from broken(config, _OF_FILES)
 
 
 _SPREAD = 'Name the big tables: spread = ["orders"] in [layout]'
-_ON_MARIADB = (
+_BY_SYSBENCH = (
     *(
         Rule(f"workload.{name}", lambda config, name=name: name in config.workload.model_fields_set,
-             "is for pgbench, which knows postgres only", "Leave it out: on mariadb sysbench runs the transactions.")
+             "is for pgbench, which knows postgres only", "Leave it out: sysbench runs the transactions.")
         for name in ("protocol", "latency_limit_s")
     ),
     Rule("layout.spread",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from storagelab.errors import SpecError
+from storagelab.model.engines import taking
 from storagelab.model.loads.base import Data, GeneratedLoad
 from storagelab.model.values import Scalar
 
@@ -39,7 +40,7 @@ READ_ONLY = ("oltp_read_only", "oltp_point_select", "select_random_points", "sel
 class Sysbench(GeneratedLoad):
     """sysbench: its OLTP transactions, or a Lua script of your own, on PostgreSQL or MariaDB."""
 
-    module, engines = "sysbench", ("postgres", "mariadb")
+    module, engines = "sysbench", taking("sysbench")
     less_data = "lower workload.tables or workload.table_size"
     rows_made_per_s = 30_000  # measured on two slow cores: 200,000 in 7 s
     kind: Literal["sysbench"] = "sysbench"

@@ -13,7 +13,7 @@ import pytest
 import shortcuts
 from raw_io_specs import needs_fio, parsed, runs_of
 from shell import typed
-from test_made_volumes import as_root, left_of
+from test_for_run import as_root, left_of
 
 from storagelab.findings import basis, irregular
 from storagelab.findings.analysis import analyse
