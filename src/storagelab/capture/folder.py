@@ -446,37 +446,29 @@ class Watched(Protocol):
 
     def things(self) -> dict[str, Thing]:
         """Its objects now."""
-        ...
 
     def thing_of(self, path: str) -> Thing | None:
         """Whose file this is, by what `things` last saw; None for others' files, and for those of an object that it did
         not see.
         """
-        ...
 
     def place_in(self, path: str) -> tuple[str, int]:
         """Which of an object's files this is: an ending for its name, and the offset at which it begins."""
-        ...
 
     def folders(self) -> Mapping[str, Path]:
         """Its folders by names for volumes: data, log, tablespaces."""
-        ...
 
     def has(self, thread: int) -> bool:
         """Whether this is a thread of it, and not of another server; one that has ended is if it was seen before."""
-        ...
 
     def by(self, thread: int) -> str:
         """What a thread of it does: session, checkpoint, log or background."""
-        ...
 
     def counters(self, *, objects: bool) -> Counters:
         """Its counters now; without those of single objects if they are not wanted."""
-        ...
 
     def processes(self) -> list[int]:
         """Its processes, the one that began the others first; none if they can't be seen."""
-        ...
 
     def close(self) -> None: ...
 

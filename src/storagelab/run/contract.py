@@ -42,21 +42,17 @@ class Probe(Protocol):
 
     def inventory(self, target: TargetConfig) -> frozenset[str]:
         """Lists what a user could have made where storagelab makes things: kind, name and the server's own id."""
-        ...
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
         """Make something with the name `name` that is not storagelab's, as another user would."""
-        ...
 
     def clear(self, target: TargetConfig, name: str) -> None:
         """Remove what `obstruct` made."""
-        ...
 
     def decoys(self, target: TargetConfig, name: str) -> contextlib.AbstractContextManager[Decoys | None]:
         """A database of this name for as long as it is needed; None if no load has a program of its own. Raises
         PreflightError if it can't be made.
         """
-        ...
 
 
 def engine_of(dsn: str) -> str:

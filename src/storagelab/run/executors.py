@@ -48,32 +48,26 @@ class Jobs(Protocol[Task, Reported]):
 
     def assign(self) -> Task | None:
         """A task to begin now; None if there is none at present."""
-        ...
 
     def reported(self, *reports: Reported) -> None:
         """Reports that came together, in order."""
-        ...
 
     def ended(self, task: Task) -> None:
         """The work on this task has ended. A part that it has not reported was not begun."""
-        ...
 
     def lost(self, task: Task, why: str) -> None:
         """The process that did this task is gone. The part that it did not report may be scheduled again."""
-        ...
 
 
 class Executor(Protocol[Task, Told]):
     @property
     def at_once(self) -> int:
         """How many tasks the executor can do side by side at present."""
-        ...
 
     def execute(self, jobs: Jobs[Task, Told]) -> None:
         """Do all tasks, and return when none is left. If `work` raises, everything stops and the error is raised
         here.
         """
-        ...
 
 
 class Here(Generic[Task, Report]):

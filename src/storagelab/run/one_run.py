@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Generic, Self
 
 from storagelab.errors import RunFailed
@@ -68,9 +67,7 @@ class Watcher(Generic[C]):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self.clocks.end()
@@ -152,9 +149,7 @@ class OneRun(Generic[C]):
                     raise
                 raise full from error
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Raises RunFailed if something could not be removed. If another error is under way, the failure goes to the
         log instead.
         """
