@@ -18,6 +18,8 @@ from storagelab import cli
 from storagelab.engines.postgres.server import Server
 from storagelab.machine import temporary
 from storagelab.machine.host import usable_cpus
+from storagelab.model.target import Progress
+from storagelab.run.one_run import OneRun
 
 # No deadline: the machine is shared, and a slow example is not a wrong one. A failure prints the line that repeats it.
 settings.register_profile("ci", deadline=None, print_blob=True)
@@ -138,6 +140,25 @@ def quick_guest(tmp_path) -> Callable[..., Finished]:
         return user_mode.run(GUEST_SCRIPTS / f"{name}.py", drives, drive_mib, tmp_path / "guest", **options)
 
     return run_script
+
+
+@pytest.fixture
+def during(monkeypatch) -> Callable[[Callable[[OneRun], object]], None]:
+    """Does something once, as soon as rows of a run are in: `during(lambda target: ...)`."""
+    on_poll = OneRun._on_poll
+
+    def arrange(trouble: Callable[[OneRun], object]) -> None:
+        done: list[int] = []
+
+        def with_trouble(self: OneRun, progress: Progress, rows: int) -> None:
+            if rows and not done:
+                done.append(rows)
+                trouble(self)
+            on_poll(self, progress, rows)
+
+        monkeypatch.setattr(OneRun, "_on_poll", with_trouble)
+
+    return arrange
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 
 import pytest
 from real_mariadb import DATABASE, mariadb, needs_mariadb, running
@@ -13,33 +12,9 @@ from storagelab.engines.mariadb.engine import opened
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import temporary
 from storagelab.run.engine import preflight, sweep, try_starting
-from storagelab.run.one_run import OneRun
 
 pytestmark = needs_mariadb
 needs_another_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-
-
-@pytest.fixture
-def during(monkeypatch):
-    """Makes something happen while the load runs."""
-
-    def happens(what) -> None:
-        release = OneRun._run
-
-        def with_trouble(self, seed, progress):
-            done = threading.Event()
-
-            def on_progress(rows):
-                if rows and not done.is_set():  # before the first row, no session works yet
-                    done.set()
-                    what(self)
-                progress(rows)
-
-            return release(self, seed, on_progress)
-
-        monkeypatch.setattr(OneRun, "_run", with_trouble)
-
-    return happens
 
 
 def test_a_server_that_is_killed_mid_run_fails_the_run_and_leaves_nothing(scratch, during):
