@@ -6,14 +6,13 @@ import threading
 
 import pytest
 from real_mariadb import DATABASE, mariadb, needs_mariadb, running
-from real_servers import cell_of, left_behind, measure, plan_of, server_processes, site_at, started_elsewhere, until
+from real_servers import cell_of, left_behind, measure, plan_of, server_processes, site_at, until
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import preflight, sweep, temporary, try_starting
 from storagelab.targets.composed import Composed
 from storagelab.targets.mariadb.connecting import ask
 from storagelab.targets.mariadb.engine import opened
-from storagelab.targets.mariadb.server import Server
 
 pytestmark = needs_mariadb
 needs_another_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -116,13 +115,6 @@ def test_after_kill_9_the_next_run_stops_the_server_that_was_left(scratch, monke
     assert [place for place in left_behind(scratch) if place != str(own)] == []
 
 
-def test_a_server_dies_with_the_process_that_started_it(scratch):
-    with started_elsewhere("mariadb", scratch) as starter:
-        assert server_processes(scratch) != []
-        starter.kill()
-    until(lambda: server_processes(scratch) == [])
-
-
 def test_a_folder_that_the_server_can_not_write_fails_the_set_up_in_its_words(scratch):
     with running(scratch / "s") as server:
         config = mariadb(scratch, dsn=server.socket_dsn, volumes=["a"])
@@ -157,16 +149,3 @@ def test_a_server_that_does_not_start_is_found_out_before_anything_is_stored(scr
     assert caught.value.key == "target.settings"
     assert left_behind(scratch) == []
     assert os.listdir(scratch / "tmp") == []
-
-
-def test_an_interruption_amid_the_set_up_leaves_nothing_behind(scratch, monkeypatch):
-    start = Server.start
-
-    def interrupted(self):
-        start(self)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Server, "start", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        measure(mariadb(scratch), site_at(scratch))
-    assert left_behind(scratch) == []

@@ -1,11 +1,8 @@
-"""MariaDB as a target: one cell set up, loaded, measured, read back, removed."""
-
-import json
-import os
+"""What MariaDB alone does as a target; `test_postgres_target` has what both engines do."""
 
 import pytest
 from real_mariadb import DATABASE, mariadb, needs_mariadb
-from real_servers import ROWS, cell_of, got, left_behind, measure, run_in, run_of, site_at
+from real_servers import got, left_behind, measure, run_in, run_of, site_at
 
 from storagelab.errors import RunFailed
 from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, conservation, normalise, wait_table
@@ -13,51 +10,8 @@ from storagelab.targets.composed import Composed
 from storagelab.targets.mariadb.connecting import ask
 from storagelab.targets.mariadb.engine import opened
 from storagelab.targets.mariadb.events import GATE
-from storagelab.targets.mariadb.known import DECIDING
 
 pytestmark = needs_mariadb
-
-
-def test_a_cell_is_set_up_measured_verified_and_removed(scratch):
-    config = mariadb(
-        scratch, volumes=["a", "b"], data_files=3, rows_per_connection=5_000, log="b",
-        settings={"innodb_buffer_pool_size": "32M", "innodb_adaptive_hash_index": True, "innodb-io-capacity": 500},
-    )  # fmt: skip
-    with opened(config, site_at(scratch)) as target:
-        assert sorted(path.parent.parent.name for path in (scratch / "a").rglob("my_big_table#*.ibd")) == [
-            "data-file-0001",
-            "data-file-0003",
-        ]
-        assert len(list((scratch / "b").rglob("data-file-0002/*/my_big_table#*.ibd"))) == 1
-        assert (target.system.folders["b"] / "log" / "ib_logfile0").exists()
-        seen: list[int] = []
-        measured = target.run(cell_of(config), 1, 1, seen.append)
-    assert left_behind(scratch) == []
-    assert os.listdir(scratch / "a") == os.listdir(scratch / "b") == os.listdir(scratch / "tmp") == []
-
-    assert measured.rows == 20_000
-    assert seen == sorted(seen)
-    assert seen[-1] <= 20_000
-    assert len(measured.connection_s) == 4
-    assert measured.elapsed_s >= max(measured.connection_s) > 0
-    assert measured.checkpoint_s > 0
-    assert measured.unverified == ()
-    found = got(measured)
-    assert found["data files"] == ("3", True)
-    assert found["place of the log"] == (str(scratch / "b" / "storagelab-tested-0badcafe" / "log"), True)
-    assert found["target.settings.innodb_buffer_pool_size"] == (str(32 * 2**20), True)
-    assert found["target.settings.innodb_adaptive_hash_index"] == ("ON", True)
-    assert found["target.settings.innodb_io_capacity"] == ("500", True)
-
-    settings = measured.environment["server"]["settings"]
-    assert settings["innodb_flush_log_at_trx_commit"] == "1"
-    assert set(DECIDING) <= set(settings)
-    assert set(measured.environment["volumes"]) == {"a", "b"}
-    assert json.loads(json.dumps(measured.environment)) == measured.environment
-    assert measured.counters["log"]["innodb_os_log_written"] > 20_000 * 100
-    assert any(name.startswith("data_file_") for name in measured.counters["data files"])
-    assert any(name.startswith("volume.a.") for name in measured.counters["volumes"])
-    assert measured.observer.ticks > 0
 
 
 def test_waits_and_cpu_and_what_has_no_timer_make_up_the_connections_time(scratch):
@@ -80,13 +34,6 @@ def test_a_commit_for_each_row_shows_waits_for_the_log_though_no_timer_knows_of_
     commits = [row for row in normalise(measured.waits) if row.wait_type == "state/Commit"]
     assert [(row.category, row.method, row.analogue) for row in commits] == [("commit", "sampled", "WRITELOG")]
     assert commits[0].wait_s > 0
-
-
-def test_each_row_of_a_sequential_insert_asks_for_a_page(scratch):
-    measured = measure(mariadb(scratch, kind="sequential-insert", data_files=2), site_at(scratch))
-    pages, ok = got(measured)["one page a row"]
-    assert ok, pages
-    assert int(pages.split()[0]) >= ROWS
 
 
 @pytest.mark.parametrize("page_size", ["4k", "16k", "64k"])

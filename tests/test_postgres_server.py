@@ -10,7 +10,18 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from real_servers import ask, connect, free_port, left_behind, postgres_processes, running, started_elsewhere, until
+from real_mariadb import needs_mariadb
+from real_servers import (
+    ask,
+    connect,
+    free_port,
+    left_behind,
+    postgres_processes,
+    running,
+    server_processes,
+    started_elsewhere,
+    until,
+)
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import temporary
@@ -140,12 +151,13 @@ def test_sessions_of_a_server_that_was_killed_do_not_outlive_it(scratch):
         assert postgres_processes(scratch) == []
 
 
-def test_a_server_dies_with_the_process_that_started_it_however_that_dies(scratch):
-    with started_elsewhere("postgres", scratch) as starter:
-        assert postgres_processes(scratch) != []
+@pytest.mark.parametrize("engine", ["postgres", pytest.param("mariadb", marks=needs_mariadb)])
+def test_a_server_dies_with_the_process_that_started_it_however_that_dies(scratch, engine):
+    with started_elsewhere(engine, scratch) as starter:
+        assert server_processes(scratch) != []
         starter.kill()
-    until(lambda: postgres_processes(scratch) == [], timeout_s=10)
-    assert not stop_orphan(scratch / "server")
+    until(lambda: server_processes(scratch) == [], timeout_s=10)
+    assert engine == "mariadb" or not stop_orphan(scratch / "server")
     assert temporary.left_behind() == list((scratch / "tmp").iterdir()) != []  # the socket's folder, for the next run
 
 
