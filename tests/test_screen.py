@@ -74,7 +74,10 @@ def test_a_terminal_of_no_width_is_none(old, columns):
     assert free_space.sub("", of_no_width) == free_space.sub("", of_any)
 
 
-@pytest.mark.parametrize("redirect", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+@pytest.mark.parametrize(
+    "redirect",
+    [*(pytest.param(one, marks=pytest.mark.campaign) for one in ("2>&-", ">&- 2>&-")), "<&- >&- 2>&-", "2>/dev/full"],
+)
 def test_a_stderr_that_takes_nothing_stops_no_run(tmp_path, redirect):
     (tmp_path / "small.toml").write_text(FEW)
     assert typed(tmp_path, "run", "small.toml", redirect=redirect).returncode == 0
