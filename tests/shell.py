@@ -7,6 +7,7 @@ process is a fork of this one, which has loaded everything already.
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import shortcuts
@@ -19,7 +20,9 @@ def typed(
 ) -> subprocess.CompletedProcess[str]:
     """`storagelab WORDS` in `folder`; never with a traceback."""
     if not (before or redirect or environment):
-        forked = in_process(words, folder)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12 and later, as xdist has a thread
+            forked = in_process(words, folder)
         assert "Traceback" not in forked.out + forked.err
         return subprocess.CompletedProcess(words, forked.code, forked.out, forked.err)
     line = f'{before} "$@" {redirect}'

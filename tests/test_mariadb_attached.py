@@ -33,6 +33,14 @@ def shared() -> Iterator[Elsewhere]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def blind() -> Iterator[Elsewhere]:
+    """Without performance_schema, as a server runs by default; with a user who may do everything."""
+    with open_folder() as folder, running(folder / "s", "--performance-schema=OFF") as server:
+        server.said("CREATE USER far@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far@'%'")
+        yield server
+
+
 @pytest.fixture
 def elsewhere(shared) -> Iterator[Elsewhere]:
     """The shared server, with a check that the test left nothing of storagelab's on it."""
@@ -122,24 +130,21 @@ def test_a_server_on_another_machine_has_no_resource_and_signal_and_says_why(els
 
 
 @pytest.mark.parametrize("line", ["socket", "loopback", "loopback as another user", "pid file"])
-def test_a_server_that_names_none_of_its_threads_is_found_on_this_machine(scratch, monkeypatch, line):
-    """It runs without performance_schema, as it does by default."""
+def test_a_server_that_names_none_of_its_threads_is_found_on_this_machine(scratch, blind, monkeypatch, line):
     age_s = connecting.process_age_s
     if line == "loopback as another user":
         monkeypatch.setattr(os, "readlink", barred)
     elif line == "pid file":  # another process has opened the socket, as systemd does
         monkeypatch.setattr(connecting, "holds_other_end", lambda *_: False)
-    with running(scratch / "plain", "--performance-schema=OFF") as server:
-        server.said("CREATE USER far@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far@'%'")
-        dsn = server.dsn("far", "x") if line.startswith("loopback") else server.socket_dsn
-        # One of the same user that other tests started within these seconds could as well be it.
-        monkeypatch.setattr(
-            connecting, "process_age_s", lambda one, names: age_s(one, names) if one.name == str(server.pid) else None
-        )
-        config = mariadb(scratch, dsn=dsn, waits=False)
-        assert check(plan_of(config), site_at(scratch)).server.endswith("attached, on this machine")
-        with connect(config.target) as connection:
-            assert connecting.read_facts(connection).pid == server.pid
+    dsn = blind.dsn("far", "x") if line.startswith("loopback") else blind.socket_dsn
+    # One of the same user that other tests started within these seconds could as well be it.
+    monkeypatch.setattr(
+        connecting, "process_age_s", lambda one, names: age_s(one, names) if one.name == str(blind.pid) else None
+    )
+    config = mariadb(scratch, dsn=dsn, waits=False)
+    assert check(plan_of(config), site_at(scratch)).server.endswith("attached, on this machine")
+    with connect(config.target) as connection:
+        assert connecting.read_facts(connection).pid == blind.pid
 
 
 def barred(*_):
@@ -297,13 +302,12 @@ def test_a_server_that_is_too_old_is_refused_with_its_version(scratch):
     assert "MariaDB 10.11 and later" in error.hint
 
 
-def test_a_server_that_times_no_waits_is_refused_with_the_operators_step(scratch):
-    with running(scratch / "blind", "--performance-schema=OFF") as blind:
-        error = refused(mariadb(scratch, dsn=blind.socket_dsn), scratch)
-        assert "performance_schema = ON" in error.hint
-        unwatched = mariadb(scratch, dsn=blind.socket_dsn, waits=False)
-        check(plan_of(unwatched), site_at(scratch))
-        assert measure(unwatched, site_at(scratch)).rows == ROWS
+def test_a_server_that_times_no_waits_is_refused_with_the_operators_step(scratch, blind):
+    error = refused(mariadb(scratch, dsn=blind.socket_dsn), scratch)
+    assert "performance_schema = ON" in error.hint
+    unwatched = mariadb(scratch, dsn=blind.socket_dsn, waits=False)
+    check(plan_of(unwatched), site_at(scratch))
+    assert measure(unwatched, site_at(scratch)).rows == ROWS
     with running(scratch / "half", waits=False) as half:
         error = refused(mariadb(scratch, dsn=half.socket_dsn), scratch)
         step = error.hint.split("run: ")[1].split("; or set")[0]

@@ -228,7 +228,9 @@ def _append_forever(folder, started) -> None:
             started.set()
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.01, 0.05, 0.2])
+@pytest.mark.parametrize(
+    "after_s", [0.0, 0.05, *(pytest.param(one, marks=pytest.mark.campaign) for one in (0.01, 0.2))]
+)
 def test_a_kill_at_any_moment_loses_nothing_that_was_stored_and_leaves_no_half_run(tmp_path, after_s):
     context = multiprocessing.get_context("spawn")
     started = context.Event()
