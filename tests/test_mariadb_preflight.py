@@ -4,11 +4,10 @@ import os
 
 import pytest
 from real_mariadb import mariadb, needs_mariadb, running
-from real_servers import counted_starts, plan_of, site_at, small
+from real_servers import plan_of, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.targets import preflight
-from storagelab.targets.mariadb import settings
 
 pytestmark = needs_mariadb
 
@@ -84,27 +83,3 @@ def test_too_few_connections_are_refused_by_key(scratch):
     with pytest.raises(PreflightError) as caught:
         found(scratch, mariadb(scratch, settings={"max_connections": 11}))
     assert caught.value.key == "target.settings.max_connections"
-
-
-def test_a_volume_without_room_is_refused_by_key(scratch):
-    with pytest.raises(PreflightError, match="lacks space") as caught:
-        found(scratch, mariadb(scratch, rows_per_connection=10**10))
-    assert caught.value.key == "volumes.a.path"
-
-
-def test_many_levels_of_a_number_are_checked_with_a_few_starts_of_the_program(scratch, monkeypatch):
-    starts = counted_starts(settings, monkeypatch)
-    sizes = [{"innodb_buffer_pool_size": f"{size}M"} for size in range(16, 66)]
-    found(scratch, *(mariadb(scratch, connections=1 + n, settings=asked) for n, asked in enumerate(sizes)))
-    assert len(starts) < 12
-
-
-@pytest.mark.parametrize(
-    ("name", "wrong"), [("innodb_buffer_pool_size", "lots"), ("innodb_buffer_pool_size", 1), ("innodb_nothing", 1)]
-)
-def test_one_wrong_level_among_many_is_refused_by_key_with_the_servers_words(scratch, name, wrong):
-    sizes = [{"innodb_buffer_pool_size": f"{size}M"} for size in range(16, 36)]
-    sizes.insert(13, {name: wrong})
-    with pytest.raises(PreflightError, match="the server refuses it") as caught:
-        found(scratch, *(mariadb(scratch, settings=asked) for asked in sizes))
-    assert caught.value.key == f"target.settings.{name}"

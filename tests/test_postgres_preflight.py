@@ -5,8 +5,10 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from real_mariadb import needs_mariadb
 from real_servers import counted_starts, left_behind, plan_of, run_in, site_at, small
 
 from storagelab.errors import PreflightError
@@ -15,14 +17,20 @@ from storagelab.model.plan import Cell
 from storagelab.targets import Preflight, open_target, unprivileged
 from storagelab.targets.engines import check as every_engine_check
 from storagelab.targets.folders import Folders
+from storagelab.targets.mariadb import settings as mariadb_settings
 from storagelab.targets.postgres import preflight, settings
 from storagelab.targets.postgres.preflight import check
 
+each_engine = pytest.mark.parametrize("engine", ["postgres", pytest.param("mariadb", marks=needs_mariadb)])
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems and give folders away")
 
 
 def found(scratch: Path, *configs: Config) -> Preflight:
     return check(plan_of(*configs), site_at(scratch))
+
+
+def of_all(scratch: Path, *configs: Config) -> Preflight:
+    return every_engine_check(plan_of(*configs), site_at(scratch), allow_commands=False)
 
 
 def refused(scratch: Path, *configs: Config) -> PreflightError:
@@ -31,6 +39,12 @@ def refused(scratch: Path, *configs: Config) -> PreflightError:
         found(scratch, *configs)
     assert sorted(scratch.rglob("*")) == before, "something was touched"
     return caught.value
+
+
+def sizes(engine: str, count: int) -> list[dict[str, Any]]:
+    """So many levels of one setting."""
+    name, unit = {"postgres": ("shared_buffers", "MB"), "mariadb": ("innodb_buffer_pool_size", "M")}[engine]
+    return [{name: f"{size}{unit}"} for size in range(16, 16 + count)]
 
 
 @contextlib.contextmanager
@@ -139,8 +153,11 @@ def test_a_volume_that_the_server_may_not_enter_is_refused_by_key(scratch, monke
     assert f"chmod o+x {scratch / 'home'}" in error.hint
 
 
-def test_a_load_that_does_not_fit_is_refused_with_figures(scratch):
-    error = refused(scratch, small(scratch, rows_per_connection=10**10))
+@each_engine
+def test_a_load_that_does_not_fit_is_refused_with_figures(scratch, engine):
+    with pytest.raises(PreflightError) as caught:
+        of_all(scratch, small(scratch, engine=engine, rows_per_connection=10**10))
+    error = caught.value
     assert error.key == "volumes.a.path"
     assert "lacks space: about " in str(error)
     assert "GiB needed, " in str(error)
@@ -165,21 +182,31 @@ def test_a_folder_without_a_server_is_refused_by_key(scratch, bin_dir):
     assert refused(scratch, small(scratch, bin_dir=bin_dir)).key == "target.bin_dir"
 
 
-def test_many_levels_of_a_number_are_checked_with_a_few_starts_of_the_program(scratch, monkeypatch):
-    starts = counted_starts(settings, monkeypatch)
-    sizes = [{"shared_buffers": f"{size}MB"} for size in range(16, 66)]
-    found(scratch, *(small(scratch, connections=1 + n, data_files=1 + n, settings=s) for n, s in enumerate(sizes)))
-    assert len(starts) < 20
+@each_engine
+def test_many_levels_of_a_number_are_checked_with_a_few_starts_of_the_program(scratch, monkeypatch, engine):
+    of_engine, most = {"postgres": (settings, 20), "mariadb": (mariadb_settings, 12)}[engine]
+    starts = counted_starts(of_engine, monkeypatch)
+    levels = enumerate(sizes(engine, 50), start=1)
+    of_all(scratch, *(small(scratch, engine=engine, connections=n, data_files=n, settings=one) for n, one in levels))
+    assert len(starts) < most
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong"), [("shared_buffers", "lots"), ("shared_buffers", "1kB"), ("shared_bufers", 1)]
-)
-def test_one_wrong_level_among_many_is_refused_by_key(scratch, name, wrong):
-    sizes = [{"shared_buffers": f"{size}MB"} for size in range(16, 36)]
-    sizes.insert(13, {name: wrong})
-    error = refused(scratch, *(small(scratch, settings=asked) for asked in sizes))
-    assert error.key == f"target.settings.{name}"
+    ("engine", "name", "wrong"),
+    [
+        ("postgres", "shared_buffers", "lots"), ("postgres", "shared_buffers", "1kB"), ("postgres", "shared_bufers", 1),
+        *(
+            pytest.param("mariadb", *each, marks=needs_mariadb)
+            for each in [("innodb_buffer_pool_size", "lots"), ("innodb_buffer_pool_size", 1), ("innodb_nothing", 1)]
+        ),
+    ],
+)  # fmt: skip
+def test_one_wrong_level_among_many_is_refused_by_key_with_the_servers_words(scratch, engine, name, wrong):
+    levels = sizes(engine, 20)
+    levels.insert(13, {name: wrong})
+    with pytest.raises(PreflightError, match="the server refuses it") as caught:
+        of_all(scratch, *(small(scratch, engine=engine, settings=asked) for asked in levels))
+    assert caught.value.key == f"target.settings.{name}"
 
 
 def test_of_cells_that_share_their_settings_the_one_with_the_most_connections_counts(scratch):
