@@ -16,7 +16,8 @@ from recorded_machine import RecordedMachine
 from bench.guest import Drive, Finished, absent, run, user_mode
 from storagelab import cli
 from storagelab.machine.host import usable_cpus
-from storagelab.targets import marks
+from storagelab.targets import Progress, marks
+from storagelab.targets.composed import Composed
 from storagelab.targets.postgres.server import Server
 
 # No deadline: the machine is shared, and a slow example is not a wrong one. A failure prints the line that repeats it.
@@ -138,6 +139,25 @@ def quick_guest(tmp_path) -> Callable[..., Finished]:
         return user_mode.run(GUEST_SCRIPTS / f"{name}.py", drives, drive_mib, tmp_path / "guest", **options)
 
     return run_script
+
+
+@pytest.fixture
+def during(monkeypatch) -> Callable[[Callable[[Composed], object]], None]:
+    """Does something once, as soon as rows of a run are in: `during(lambda target: ...)`."""
+    on_poll = Composed._on_poll
+
+    def arrange(trouble: Callable[[Composed], object]) -> None:
+        done: list[int] = []
+
+        def with_trouble(self: Composed, progress: Progress, rows: int) -> None:
+            if rows and not done:
+                done.append(rows)
+                trouble(self)
+            on_poll(self, progress, rows)
+
+        monkeypatch.setattr(Composed, "_on_poll", with_trouble)
+
+    return arrange
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 
 import pytest
 from real_mariadb import DATABASE, mariadb, needs_mariadb, running
@@ -10,35 +9,11 @@ from real_servers import cell_of, left_behind, measure, plan_of, server_processe
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import preflight, sweep, temporary, try_starting
-from storagelab.targets.composed import Composed
 from storagelab.targets.mariadb.connecting import ask
 from storagelab.targets.mariadb.engine import opened
 
 pytestmark = needs_mariadb
 needs_another_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-
-
-@pytest.fixture
-def during(monkeypatch):
-    """Makes something happen while the load runs."""
-
-    def happens(what) -> None:
-        release = Composed._run
-
-        def with_trouble(self, seed, progress):
-            done = threading.Event()
-
-            def on_progress(rows):
-                if rows and not done.is_set():  # before the first row, no session works yet
-                    done.set()
-                    what(self)
-                progress(rows)
-
-            return release(self, seed, on_progress)
-
-        monkeypatch.setattr(Composed, "_run", with_trouble)
-
-    return happens
 
 
 def test_a_server_that_is_killed_mid_run_fails_the_run_and_leaves_nothing(scratch, during):

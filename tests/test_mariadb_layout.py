@@ -67,39 +67,30 @@ def test_data_files_lie_where_they_were_asked_to_whatever_the_folder_is_called(s
         folders.remove()
 
 
-@pytest.mark.parametrize("data_files", [1, 2, 3, 7, 16, 64])
-def test_keys_are_divided_evenly_over_any_number_of_data_files(server, scratch, data_files):
-    layout = Tables(small(scratch, engine="mariadb", data_files=data_files, volumes=[]), DATABASE, None)
+def filled(server, scratch, **changes) -> list[int]:
+    """How many rows lie in each data file, of 400 for each."""
+    layout = Tables(small(scratch, engine="mariadb", volumes=[], **changes), DATABASE, None)
     connection = server.connect()
     try:
         layout.create(connection)
-        ask(connection, f"INSERT INTO {layout.table} (c4) SELECT seq FROM mysql.seq_1_to_{400 * data_files}")
-        counts = [
-            ask(connection, f"SELECT count(*) FROM {layout.table} PARTITION ({layout.partition(number)})")[0][0]
-            for number in layout.data_files
-        ]
+        rows = 400 * changes["data_files"]
+        ask(connection, f"INSERT INTO {layout.table} (c4) SELECT seq FROM mysql.seq_1_to_{rows}")
+        counts = f"SELECT count(*) FROM {layout.table} PARTITION ({{}})"
+        return [ask(connection, counts.format(layout.partition(n)))[0][0] for n in layout.data_files]
     finally:
         layout.drop(connection)
         connection.close()
+
+
+@pytest.mark.parametrize("data_files", [1, 2, 3, 7, 16, 64])
+def test_keys_are_divided_evenly_over_any_number_of_data_files(server, scratch, data_files):
+    counts = filled(server, scratch, data_files=data_files)
     assert max(counts) < 1.4 * 400
     assert min(counts) > 0.6 * 400
 
 
 def test_ascending_keys_go_round_the_data_files(server, scratch):
-    config = small(scratch, engine="mariadb", data_files=4, volumes=[], kind="sequential-insert")
-    layout = Tables(config, DATABASE, None)
-    connection = server.connect()
-    try:
-        layout.create(connection)
-        ask(connection, f"INSERT INTO {layout.table} (c4) SELECT seq FROM mysql.seq_1_to_100")
-        counts = [
-            ask(connection, f"SELECT count(*) FROM {layout.table} PARTITION ({layout.partition(number)})")[0][0]
-            for number in layout.data_files
-        ]
-    finally:
-        layout.drop(connection)
-        connection.close()
-    assert counts == [25, 25, 25, 25]
+    assert filled(server, scratch, data_files=4, kind="sequential-insert") == [400, 400, 400, 400]
 
 
 def test_the_largest_number_of_data_files_is_one_that_the_engine_can_have(server, scratch):

@@ -77,9 +77,3 @@ def test_a_folder_whose_name_the_server_would_change_is_refused_by_key(scratch):
     with pytest.raises(PreflightError, match="has a letter in it") as caught:
         found(scratch, mariadb(scratch, volumes=["a", "𐀀"]))
     assert caught.value.key == "volumes.𐀀.path"
-
-
-def test_too_few_connections_are_refused_by_key(scratch):
-    with pytest.raises(PreflightError) as caught:
-        found(scratch, mariadb(scratch, settings={"max_connections": 11}))
-    assert caught.value.key == "target.settings.max_connections"

@@ -26,7 +26,6 @@ from real_servers import (
 from storagelab.errors import PreflightError
 from storagelab.model.waits import normalise
 from storagelab.targets import sweep
-from storagelab.targets.composed import Composed
 from storagelab.targets.postgres import connecting as attaching
 from storagelab.targets.postgres.connecting import connect as connect_to
 from storagelab.targets.postgres.engine import opened
@@ -338,29 +337,10 @@ def test_what_another_cell_left_is_swept_as_well(attached, scratch):
 # --- trouble mid-run -------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def during(monkeypatch):
-    """Does something to the server once the load has begun."""
-
-    def arrange(trouble) -> None:
-        release = Composed._on_poll
-        done = []
-
-        def on_poll(self, progress, rows):
-            if rows and not done:
-                done.append(rows)
-                trouble()
-            release(self, progress, rows)
-
-        monkeypatch.setattr(Composed, "_on_poll", on_poll)
-
-    return arrange
-
-
 def test_a_connection_that_is_ended_fails_that_run_and_the_next_one_is_well(attached, scratch, during):
     config = small(scratch, dsn=attached.conninfo, rows_per_connection=30_000, volumes=["a"])
 
-    def end_one() -> None:
+    def end_one(_) -> None:
         with connect(attached) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CALL %' LIMIT 1"
@@ -377,7 +357,7 @@ def test_a_connection_that_is_ended_fails_that_run_and_the_next_one_is_well(atta
 
 
 def test_when_all_connections_are_ended_what_was_made_is_dropped_all_the_same(attached, scratch, during):
-    def end_all() -> None:
+    def end_all(_) -> None:
         with connect(attached) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'storagelab%'"
@@ -394,7 +374,7 @@ def test_a_crash_of_the_server_fails_that_run_and_the_next_one_is_well(scratch, 
     with running(scratch / "other") as server:
         config = small(scratch, dsn=server.conninfo, rows_per_connection=30_000, volumes=["a"])
 
-        def crash() -> None:
+        def crash(_) -> None:
             with connect(server) as connection:
                 pid = ask(connection, "SELECT pid FROM pg_stat_activity WHERE query LIKE 'CALL %' LIMIT 1")
             os.kill(pid, 9)
@@ -418,7 +398,7 @@ def test_folders_stay_while_an_unreachable_server_may_still_use_them_and_go_late
         rules = server.data_folder / "pg_hba.conf"
         open_to_all = rules.read_text()
 
-        def shut_out() -> None:
+        def shut_out(_) -> None:
             with connect(server) as connection:
                 rules.write_text("local all all reject\n")
                 connection.execute("SELECT pg_reload_conf()")
@@ -432,7 +412,7 @@ def test_folders_stay_while_an_unreachable_server_may_still_use_them_and_go_late
         assert run.status == "failed"
         assert "can't drop what was made on the server" in run.reason.splitlines()[-1]
         assert os.listdir(scratch / "a") == ["storagelab-tested-0badcafe"]
-        during(lambda: None)
+        during(lambda _: None)
         shut = run_of(config, scratch)
         assert shut.status == "failed"
         assert "can't connect" in shut.reason

@@ -11,29 +11,9 @@ from real_servers import ROWS, ask, connect, left_behind, measure, run_of, site_
 from test_postgres_preflight import mounted, needs_root
 
 from storagelab.errors import RunFailed
-from storagelab.targets.composed import Composed
 
 SCHEMA = "storagelab_0badcafe"
 LONG = {"rows_per_connection": 200_000, "rows_per_transaction": 1_000}
-
-
-@pytest.fixture
-def during(monkeypatch):
-    """Does something to the private server once the load has begun."""
-
-    def arrange(trouble) -> None:
-        on_poll = Composed._on_poll
-        done: list[int] = []
-
-        def with_trouble(self, progress, rows):
-            if rows and not done:
-                done.append(rows)
-                trouble(getattr(self.server, "process", None))
-            on_poll(self, progress, rows)
-
-        monkeypatch.setattr(Composed, "_on_poll", with_trouble)
-
-    return arrange
 
 
 def worker_of(server) -> int:
@@ -42,7 +22,7 @@ def worker_of(server) -> int:
 
 
 def test_a_server_killed_amid_a_run_fails_that_run_and_the_next_one_is_well(scratch, during):
-    during(lambda server: os.kill(server.pid, signal.SIGKILL))
+    during(lambda target: os.kill(target.server.process.pid, signal.SIGKILL))
     run = run_of(small(scratch, **LONG), scratch)
     assert run.status == "failed"
     assert run.reason.startswith("the server died: it was killed by signal 9 (SIGKILL)")
@@ -54,7 +34,7 @@ def test_a_server_killed_amid_a_run_fails_that_run_and_the_next_one_is_well(scra
 
 
 def test_a_session_killed_amid_a_run_is_told_by_the_servers_log(scratch, during):
-    during(lambda server: os.kill(worker_of(server), signal.SIGKILL))
+    during(lambda target: os.kill(worker_of(target.server.process), signal.SIGKILL))
     run = run_of(small(scratch, **LONG), scratch)
     assert run.status == "failed"
     assert "connection" in run.reason.splitlines()[0]
@@ -63,10 +43,9 @@ def test_a_session_killed_amid_a_run_is_told_by_the_servers_log(scratch, during)
 
 
 def test_a_session_ended_amid_a_run_is_told_in_the_servers_words(scratch, during):
-    def end(server) -> None:
-        pid = worker_of(server)
-        with connect(server) as connection:
-            connection.execute("SELECT pg_terminate_backend(%s)", [pid])
+    def end(target) -> None:
+        with connect(target.server.process) as connection:
+            connection.execute("SELECT pg_terminate_backend(%s)", [worker_of(target.server.process)])
 
     during(end)
     run = run_of(small(scratch, **LONG), scratch)
@@ -76,7 +55,7 @@ def test_a_session_ended_amid_a_run_is_told_in_the_servers_words(scratch, during
 
 
 def test_a_server_shut_down_amid_a_run_says_so(scratch, during):
-    during(lambda server: os.kill(server.pid, signal.SIGINT))
+    during(lambda target: os.kill(target.server.process.pid, signal.SIGINT))
     run = run_of(small(scratch, **LONG), scratch)
     assert run.status == "failed"
     assert "terminating connection due to administrator command" in run.reason
@@ -86,7 +65,7 @@ def test_a_server_shut_down_amid_a_run_says_so(scratch, during):
 @needs_root
 @pytest.mark.parametrize("full", ["data", "log"])
 def test_a_disk_that_fills_up_fails_that_run_and_is_empty_afterwards(scratch, full, fresh_databases):
-    sizes = {"data": "size=110m", "log": "size=36m"}
+    sizes = {"data": "size=72m", "log": "size=36m"}
     with mounted(scratch / ("a" if full == "data" else "b"), "-o", sizes[full]) as drive:
         os.chmod(drive, 0o755)
         settings = {"max_wal_size": "32MB" if full == "data" else "2GB", "min_wal_size": "32MB"}

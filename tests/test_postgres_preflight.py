@@ -227,11 +227,13 @@ def test_settings_that_do_not_go_together_are_left_to_a_trial_start(scratch):
     assert found(scratch, small(scratch, settings={"wal_level": "minimal", "max_wal_senders": 10}))
 
 
-def test_too_few_connections_are_refused_with_the_number_needed(scratch):
-    error = refused(scratch, small(scratch, connections=16, settings={"max_connections": 20}))
-    assert error.key == "target.settings.max_connections"
-    assert "20 is too few: 16 connections and 8 spare ones are needed" in str(error)
-    assert "at least 24" in error.hint
+@each_engine
+def test_too_few_connections_are_refused_with_the_number_needed(scratch, engine):
+    with pytest.raises(PreflightError) as caught:
+        of_all(scratch, small(scratch, engine=engine, connections=16, settings={"max_connections": 20}))
+    assert caught.value.key == "target.settings.max_connections"
+    assert "20 is too few: 16 connections and 8 spare ones are needed" in str(caught.value)
+    assert "at least 24" in caught.value.hint
 
 
 def test_dropping_the_page_cache_without_the_right_to_is_refused_by_key(scratch, monkeypatch):

@@ -229,20 +229,14 @@ def test_settings_are_compared_by_what_they_mean(scratch):
     assert found["target.settings.fsync"] == ("on", True)
 
 
-def test_watching_that_broke_off_makes_the_run_unverified(scratch, monkeypatch):
-    release = Composed._on_poll
-    ended = []
+def test_watching_that_broke_off_makes_the_run_unverified(scratch, during):
+    sampler = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'storagelab sampler'"
 
-    def end_the_sampler(self, progress, rows):
-        if not ended:
-            sampler = (
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'storagelab sampler'"
-            )
-            with connect(self.server.process) as other:
-                ended.append(ask(other, sampler))
-        release(self, progress, rows)
+    def end_the_sampler(target) -> None:
+        with connect(target.server.process) as other:
+            ask(other, sampler)
 
-    monkeypatch.setattr(Composed, "_on_poll", end_the_sampler)
+    during(end_the_sampler)
     run = run_of(small(scratch, rows_per_connection=20_000), scratch)
     assert run.status == "unverified"
     assert run.reason.startswith("watching: asked the whole run, got sampling stopped early: ")
