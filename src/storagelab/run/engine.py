@@ -28,8 +28,7 @@ from storagelab.servers.attached import RunningServer as Found
 from storagelab.servers.durability import compared
 from storagelab.servers.interfaces import by_server, places_of
 from storagelab.servers.starting import Kind, try_kinds
-from storagelab.volumes import for_runs as for_block
-from storagelab.volumes import for_runs as for_run
+from storagelab.volumes import for_runs
 from storagelab.volumes.folders import Folders, Site
 from storagelab.volumes.for_runs import BlockVolumes as KeptVolumes
 
@@ -44,13 +43,13 @@ class _Independent:
         return sorted(wanted)
 
     def open(self, planned: PlannedRun) -> AbstractContextManager[Target]:
-        return for_block.opened(self._block.cell_of(planned), self._site, open_target, self._volumes)
+        return for_runs.opened(self._block.cell_of(planned), self._site, open_target, self._volumes)
 
 
 @contextmanager
 def independent(block: PlannedBlock, site: Site, state: State) -> Iterator[Block]:
     """Opens a block that keeps nothing but volumes that are made for blocks."""
-    with for_block.kept(block, site, state) as volumes:
+    with for_runs.kept(block, site, state) as volumes:
         yield _Independent(block, site, volumes)
 
 
@@ -125,7 +124,7 @@ def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
     Raises PreflightError with the server's own message for one that does not start.
     """
     with reporting_to(tell):
-        for_run.try_making(plan, site)
+        for_runs.try_making(plan, site)
         try_kinds(kind for engine, part in _by_engine(plan) for kind in engine.kinds(part, site))
 
 
@@ -142,7 +141,7 @@ def remove_templates(plan: Plan, site: Site) -> None:
 
 def server_abilities() -> tuple[Ability, ...]:
     """The servers that this machine could start and the volumes that it could make, for the doctor."""
-    return (*(ability for engine in every_engine() for ability in engine.abilities()), *for_run.abilities())
+    return (*(ability for engine in every_engine() for ability in engine.abilities()), *for_runs.abilities())
 
 
 def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
@@ -162,10 +161,10 @@ def _checked(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
         hint = "Write two specs: one series never mixes measured and simulated runs."
         raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
     raw_beside.check(plan, site)
-    beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *for_run.commands(plan))
+    beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *for_runs.commands(plan))
     if not allow_commands:
         refuse_privileged(beyond)
-    making = for_run.check(plan, site)
+    making = for_runs.check(plan, site)
     found = [engine.check(part, site) for engine, part in _by_engine(plan)]
     needs = [need for one in found for need in one.volumes]
     # Each volume once, with the most that any cell needs: cells run one after the other.
@@ -232,7 +231,7 @@ def sweep(plan: Plan, site: Site) -> list[str]:
     """
     removed = sweep_temporary()
     for config in {places_of(cell.config, site): cell.config for cell in plan.cells}.values():
-        removed += for_run.sweep(config, site, _stop_orphan)
+        removed += for_runs.sweep(config, site, _stop_orphan)
         volumes = site.volume_paths(config)
         folders, kept = Folders(site, volumes), templates.folders_of(site, volumes)
         left = [*folders.leftovers(), *kept.leftovers()]
