@@ -108,7 +108,7 @@ def test_a_program_that_has_ended_is_not_waited_for_because_of_one_that_keeps_it
 
 STARTS = """
 import sys, time
-from storagelab.machine import marks
+from storagelab.machine import temporary
 from storagelab.servers import programs
 temporary.MARK_VARIABLE = sys.argv[2]
 programs.run(["sh", "-c", sys.argv[1]], None, environment=programs.environment())

@@ -121,13 +121,10 @@ def table_at(answer: Answer, *names: str) -> Answer:
 def _asked(ask: Ask | None, path: str, what: str, unknown: list[str]) -> Answer:
     """The server's answer; {} if there is none, which is noted."""
     try:
-        found = (ask or _answer_to)(path)
+        return (ask or _ask)(path)
     except (OSError, ValueError) as error:
-        found = error
-    if isinstance(found, Exception):
-        unknown.append(f"{what}: {_reason(found, path)}")
+        unknown.append(f"{what}: {_reason(error, path)}")
         return {}
-    return found
 
 
 def _reason(error: Exception, path: str) -> str:
@@ -137,6 +134,13 @@ def _reason(error: Exception, path: str) -> str:
         known = {401: refused, 403: refused, 404: f"there is no such object among {kind}"}
         return known.get(error.code, f"the server answers {error.code}")
     return f"the server does not answer: {error.reason}" if isinstance(error, urllib.error.URLError) else str(error)
+
+
+def _ask(path: str) -> Answer:
+    found = _answer_to(path)
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 @cache
