@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import interpolate, optimize, special
+from scipy import special
 
 Vector = NDArray[np.float64]
 
@@ -94,6 +95,8 @@ def _point(family: Family, df: float, alpha: float) -> float:
 
 
 def _root(of: Callable[[float], float], low: float, high: float) -> float:
+    from scipy import optimize  # when it is needed, as it takes half a second: every command loads this module
+
     return float(optimize.brentq(of, 0.999 * low, 1.001 * high, xtol=1e-6))
 
 
@@ -110,7 +113,7 @@ def range_tail(q: float, cells: int, df: float) -> float:
     smooth bump; the inner one comes from a spline (`_range_tail_known_sd`).
     """
     log_s, weights = _log_sd_density(df)
-    return float(min(1.0, weights @ _range_tail_known_sd(cells)(np.minimum(q * np.exp(log_s), 40.0))))
+    return min(1.0, float(weights @ _range_tail_known_sd(cells)(np.minimum(q * np.exp(log_s), 40.0))))
 
 
 @lru_cache(maxsize=4096)
@@ -126,14 +129,20 @@ def _log_sd_density(df: float) -> tuple[Vector, Vector]:
 
 
 @lru_cache(maxsize=64)
-def _range_tail_known_sd(cells: int) -> interpolate.CubicSpline:
+def _range_tail_known_sd(cells: int) -> Callable[[Vector], Vector]:
     """1 - W(w), W = distribution of the range of `cells` standard normals = cells * integral of
     phi(z) (Phi(z) - Phi(z - w))^(cells - 1) over the largest, z (Tukey 1953)."""
     z = np.linspace(-8.5, 8.5, 341)
     w = np.linspace(0, 40, 1201)
     inner = special.ndtr(z) - special.ndtr(z - w[:, None])
     weights = cells * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
-    return interpolate.CubicSpline(w, np.clip(1 - inner ** (cells - 1) @ weights, 0.0, 1.0))
+    return _spline(w, np.clip(1 - inner ** (cells - 1) @ weights, 0.0, 1.0))
+
+
+def _spline(x: Vector, y: Vector) -> Callable[[Vector], Vector]:
+    from scipy import interpolate  # when it is needed, likewise
+
+    return cast("Callable[[Vector], Vector]", interpolate.CubicSpline(x, y))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -145,7 +154,7 @@ def maximum_tail(t: float, others: int, df: float) -> float:
     """P(any of `others` means lies more than t standardised differences below one and the same mean): Dunnett 1955,
     one-sided, all means equally exact."""
     log_s, weights = _log_sd_density(df)
-    return float(min(1.0, weights @ _maximum_tail_known_sd(others)(np.minimum(t * np.exp(log_s), 20.0))))
+    return min(1.0, float(weights @ _maximum_tail_known_sd(others)(np.minimum(t * np.exp(log_s), 20.0))))
 
 
 @lru_cache(maxsize=4096)
@@ -157,10 +166,10 @@ def maximum_point(others: int, df: float, alpha: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def _maximum_tail_known_sd(others: int) -> interpolate.CubicSpline:
+def _maximum_tail_known_sd(others: int) -> Callable[[Vector], Vector]:
     """1 - integral of phi(z) Phi(z + t sqrt 2)^others over the one mean, z."""
     z = np.linspace(-8.5, 8.5, 341)
     t = np.linspace(0, 20, 801)
     inner = special.ndtr(z + t[:, None] * math.sqrt(2))
     weights = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
-    return interpolate.CubicSpline(t, np.clip(1 - inner**others @ weights, 0.0, 1.0))
+    return _spline(t, np.clip(1 - inner**others @ weights, 0.0, 1.0))

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
 from pydantic import Field
-from scipy import stats
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Finding, Findings
@@ -136,6 +135,8 @@ def _waiting_by_second(run: Measurement) -> dict[int, dict[str, float]]:
 
 def _along(slow: Sequence[Mapping[str, float]], others: Sequence[Mapping[str, float]]) -> list[Along]:
     """What surely differed (Mann-Whitney's test over seconds, corrected for how much is looked at), and by much."""
+    from scipy import stats  # when it is needed, as it takes a second: every command loads this module
+
     names = sorted({name for one in (*slow, *others) for name in one})
     found = []
     for name in names:
