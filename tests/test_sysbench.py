@@ -154,6 +154,12 @@ def test_options_of_a_script_are_factors():
     assert ["--point_selects=1" in commands[0], "--point_selects=10" in commands[1]] == [True, True]
 
 
+@pytest.mark.parametrize(("named", "told"), [("", []), ("tables = 2\n", ["--tables=2"])])
+def test_a_script_of_ones_own_is_told_of_tables_if_the_spec_names_them(named, told):
+    (cell,) = expand(parse(f"{SPEC}script = 'mine.lua'\n{named}options = {{ cows = 7 }}\n", "x.toml")).cells
+    assert sysbench.on_tables([], cell.config.workload)[1:] == [*told, "--cows=7"]
+
+
 @pytest.mark.slow
 @needs_sysbench
 def test_a_table_that_is_not_there_cannot_be_spread(scratch):

@@ -133,10 +133,15 @@ def counts(load: GeneratedLoad) -> bytes:
 def on_tables(server: Sequence[str], load: Sysbench) -> list[str]:
     """sysbench's script and the tables that it works on. `server` holds the options that lead to the server."""
     script = f"./{OWN_SCRIPT}" if load.is_own else load.script
-    own = [
-        f"--{name}={('off', 'on')[value] if isinstance(value, bool) else value}" for name, value in load.options.items()
-    ]
-    return [script, *server, f"--tables={load.tables}", f"--table-size={load.table_size}", *own]
+    # A script of the user's own need not have these options.
+    sizes = {
+        name: getattr(load, name)
+        for name in ("tables", "table_size")
+        if name in load.model_fields_set or not load.is_own
+    }
+    own = {name.replace("_", "-"): value for name, value in sizes.items()} | load.options
+    given = (f"--{name}={('off', 'on')[value] if isinstance(value, bool) else value}" for name, value in own.items())
+    return [script, *server, *given]
 
 
 def command(script: Sequence[str], load: GeneratedLoad, *, seed: int) -> list[str]:

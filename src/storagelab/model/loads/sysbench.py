@@ -50,7 +50,7 @@ class Sysbench(GeneratedLoad):
     go with it, so it may `require` them.
     """
     tables: int = Field(1, ge=1, le=1024)
-    """Number of tables."""
+    """Number of tables. A script of your own is told this and `table_size` if the spec names them."""
     table_size: int = Field(10_000, ge=1, le=10**10)
     """Rows of each table."""
     options: dict[str, Scalar] = Field(default_factory=dict)
