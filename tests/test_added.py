@@ -90,3 +90,12 @@ def test_an_engine_is_planned_run_reported_and_exported(typed, scratch):
     cells = exported(typed, scratch)["cells"]
     assert {cell["config"]["target"]["engine"] for cell in cells} == {"ledger"}
     assert all(run["rows"] == 100 for cell in cells for run in cell["runs"])
+
+
+def test_a_flavour_of_an_engine_is_planned_and_politely_refused_where_its_server_is_not(typed, scratch):
+    assert '"mysql"' in typed(scratch, "keys")
+    (scratch / "added.toml").write_text(SPEC.format(engine="mysql", kind="sysbench"))
+    said = typed(scratch, "plan", "added.toml", code=2)
+    assert "target.engine: no server program of MySQL is on this machine\n  install MySQL 8" in said
+    (scratch / "added.toml").write_text(SPEC.format(engine="mysql", kind="pgbench"))
+    assert "pgbench loads postgres, and target.engine is mysql" in typed(scratch, "plan", "added.toml", code=2)

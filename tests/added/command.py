@@ -18,17 +18,19 @@ from pathlib import Path
 from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
-LINE = '    "ledger": Engine("Ledger", "ledger"),\n'
+LINES = """    "ledger": Engine("Ledger", "ledger"),
+    "mysql": Engine("MySQL", "mysql", generators=("sysbench",), page_bytes=16384, temporary_fixed=True),
+"""
 
 
-def _with_one_line_more(name: str) -> ModuleType:
-    """The module that lists engines, with one more."""
+def _with_lines(name: str) -> ModuleType:
+    """The module that lists engines, with a line more for each engine."""
     found = importlib.util.find_spec(name)
     assert isinstance(found.loader, importlib.abc.InspectLoader)
     before, after = (found.loader.get_source(name) or "").split("ENGINES = {\n")
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module
-    exec(compile(f"{before}ENGINES = {{\n{LINE}{after}", found.origin or name, "exec"), module.__dict__)
+    exec(compile(f"{before}ENGINES = {{\n{LINES}{after}", found.origin or name, "exec"), module.__dict__)
     return module
 
 
@@ -36,7 +38,7 @@ def main() -> None:
     from storagelab.model import loads
 
     loads.__path__.append(str(HERE / "loads"))
-    _with_one_line_more("storagelab.model.engines")
+    _with_lines("storagelab.model.engines")
     from storagelab import engines
     from storagelab.engines.postgres import loads as of_postgres
 

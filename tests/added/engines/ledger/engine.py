@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from storagelab.engines.ledger.known import judge
+from storagelab.engines.ledger.meanings import judge
 
 from storagelab.machine import host
 from storagelab.model.config import Config

@@ -1,0 +1,1 @@
+"""MySQL 8, a flavour of MariaDB."""
