@@ -284,7 +284,7 @@ def test_what_an_earlier_run_could_not_remove_is_removed_before_the_next(scratch
     assert left_behind(scratch) == []
 
 
-def test_what_was_measured_is_kept_when_the_teardown_fails(scratch, monkeypatch):
+def teardown_fails(monkeypatch) -> None:
     remove = Folders.remove
 
     def remove_with_trouble(self):
@@ -292,6 +292,10 @@ def test_what_was_measured_is_kept_when_the_teardown_fails(scratch, monkeypatch)
         raise RunFailed("can't remove a folder: Device or resource busy")
 
     monkeypatch.setattr(Folders, "remove", remove_with_trouble)
+
+
+def test_what_was_measured_is_kept_when_the_teardown_fails(scratch, monkeypatch):
+    teardown_fails(monkeypatch)
     run = run_of(small(scratch), scratch)
     assert (run.status, run.reason) == ("unverified", "can't remove a folder: Device or resource busy")
     assert run.measurement.rows == ROWS
@@ -299,13 +303,7 @@ def test_what_was_measured_is_kept_when_the_teardown_fails(scratch, monkeypatch)
 
 def test_the_first_reason_is_said_first_when_the_teardown_fails_as_well(scratch, meddle, monkeypatch):
     meddle("DROP PROCEDURE storagelab_0badcafe.insert_rows")
-    remove = Folders.remove
-
-    def remove_with_trouble(self):
-        remove(self)
-        raise RunFailed("can't remove a folder: Device or resource busy")
-
-    monkeypatch.setattr(Folders, "remove", remove_with_trouble)
+    teardown_fails(monkeypatch)
     run = run_of(small(scratch), scratch)
     assert run.status == "failed"
     first, last = run.reason.splitlines()[0], run.reason.splitlines()[-1]

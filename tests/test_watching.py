@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from builders import make_experiment, make_plan, make_runs
 from hypothesis import given
 from hypothesis import strategies as st
 from raw_io_specs import SPEC, needs_fio, parsed, runs_of
@@ -14,7 +15,7 @@ from raw_io_specs import SPEC, needs_fio, parsed, runs_of
 from storagelab.findings.analysis import analyse
 from storagelab.loads.fio import Outcome
 from storagelab.machine.processes import until
-from storagelab.model.measurement import WATCHED, WaitingTask
+from storagelab.model.measurement import WATCHED, ObserverCost, Turns, WaitingTask
 from storagelab.spec.matrix import expand
 from storagelab.watching import pace as watching
 from storagelab.watching.pace import Moments, Pace, Series
@@ -244,3 +245,18 @@ def test_a_trace_that_rests_does_not_stand_still():
     assert Outcome(5.0, {}, 0.0, ended, {}, due=(5, 5, 5, 5, 6)).standstill_s == 0
     assert Outcome(5.0, {}, 0.0, ended, {}, due=(6, 6, 6, 6, 6)).standstill_s == 3
     assert Outcome(5.0, {}, 0.0, ended, {}).standstill_s == 3
+
+
+def test_a_load_that_is_surely_slower_while_watched_is_noted_with_the_interval():
+    experiment = make_experiment({"layout.data_files": [1, 2, 4, 8]}, 5)
+    plan, runs = make_plan(experiment), []
+    for run in make_runs(experiment, make_plan(experiment)):
+        watched = 9_500 + 10 * run.repetition
+        turns = Turns(unwatched_s=10, unwatched_transactions=10_000, watched_s=10, watched_transactions=watched)
+        dear = ObserverCost(sampler_cpu_s=1.0, session_cpu_s=0.4, ticks=500)
+        measured = run.measurement.model_copy(update={"turns": turns, "observer": dear})
+        runs.append(run.model_copy(update={"measurement": measured}))
+    (caution,) = analyse(experiment, plan, runs).cautions
+    assert (caution.kind, caution.severity, caution.p99) == ("watched-slower", "note", None)
+    assert caution.throughput.value == pytest.approx(0.953, abs=0.001)
+    assert 0.95 < caution.throughput.low < caution.throughput.high < 0.955
