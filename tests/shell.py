@@ -1,7 +1,7 @@
 """Runs commands as a shell does: in a process of their own, with the streams and environment that a test gives them.
 
-It takes the same shortcuts as other tests: charts stay blank. Where a test gives neither streams nor environment, the
-process is a fork of this one, which has loaded everything already.
+It takes the same shortcuts as other tests: charts stay blank. Where a test gives neither streams nor environment, and
+draws nothing, the process is a fork of this one, which has loaded everything already.
 """
 
 import os
@@ -19,7 +19,7 @@ def typed(
     folder: Path, *words: str, before: str = "", redirect: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """`storagelab WORDS` in `folder`; never with a traceback."""
-    if not (before or redirect or environment):
+    if not (before or redirect or environment or "svg" in words):  # threads that draw do not outlive a fork
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12 and later, as xdist has a thread
             forked = in_process(words, folder)

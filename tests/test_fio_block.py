@@ -97,7 +97,7 @@ def test_a_kill_of_storagelab_ends_fio_and_the_next_sweep_removes_the_file_and_t
 import sys
 sys.path[:0] = {sys.path!r}
 from raw_io_specs import *
-from storagelab.engines.fio import block
+from storagelab.engines.fio import engine
 whole = engine.fio.make
 def make(*given, **more):
     print("running", flush=True)

@@ -85,7 +85,7 @@ def test_sql_and_scripts_see_few_of_the_callers_variables(scratch):
     told.mkdir(mode=0o777)
     told.chmod(0o777)
     (scratch / "schema.sql").write_text(
-        f"{SCHEMA}\nCOPY (SELECT 1) TO PROGRAM 'env > {told}/server';\n\\! env > {told}/psql\n"
+        f"{SCHEMA}\nCOPY (SELECT 1) TO PROGRAM 'cat > /dev/null; env > {told}/server';\n\\! env > {told}/psql\n"
     )
     (scratch / "order.sql").write_text(f"\\setshell nothing sh -c 'env > {told}/pgbench; echo 1'\nSELECT 1;\n")
     measure(config, site_at(scratch))
