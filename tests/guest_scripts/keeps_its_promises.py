@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import glob
 import itertools
-import json
 import os
 import signal
 import struct
@@ -298,9 +297,7 @@ def runs_a_spec() -> None:
     print(ran)
     expect("exit 0", ran)
     exported = storagelab("export", "drive")
-    runs = [run for cell in json.loads(exported[exported.index("{") :])["cells"] for run in cell["runs"]]
-    # On a busy host a guest stands still for a second, and a run rightly says so.
-    assert [run["status"] == "ok" or "stood still" in run["reason"] for run in runs] == [True, True], exported
+    assert exported.count('"status":"ok"') == 2, exported
     expect("no drive is in use", storagelab("volumes"))
     expect("no drive is left", storagelab("volumes", "undo", "results/drive"))
 
