@@ -309,7 +309,7 @@ def check_the_lines_of(drawn: Drawn) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(drawn_findings())
 def test_what_a_pattern_means_is_tied(drawn):
     for choice in answer(drawn.findings).choices:

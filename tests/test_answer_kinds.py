@@ -170,7 +170,7 @@ def test_no_figure_of_a_drawn_campaign_contradicts_another(shape: Shape) -> None
 
 @pytest.mark.campaign
 @pytest.mark.timeout(900)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(shapes(most_runs=120))
 def test_nor_does_any_of_many_more(shape: Shape) -> None:
     check(drawn(shape))
