@@ -106,6 +106,25 @@ def test_what_a_volumes_command_calls_is_hashed_with_its_neighbours_but_no_folde
     assert named_files.differences(before, named_files.hashes(found)) == ["volumes.a.prepare: zfs: its content changed"]
 
 
+def test_so_is_a_script_above_the_specs_folder_but_no_program_of_the_system(tmp_path):
+    files(tmp_path, "prepare.sh", "spec/x")
+    found = named_in(tmp_path / "spec", 'kind = "random-insert"', volume='prepare = "/bin/sh ../prepare.sh"')
+    assert set(found) == {"volumes.a.prepare: ../prepare.sh"}
+
+
+def test_what_a_file_of_sql_includes_or_loads_is_hashed(tmp_path):
+    files(tmp_path, "own/more.sql", "own/rows.csv", "last.sql", "order.sql")
+    files(
+        tmp_path,
+        "own/tables.sql",
+        content="\\ir more.sql\n\\copy t from 'rows.csv'\nSOURCE last.sql\n\\ir tables.sql\n",
+    )
+    files(tmp_path, "last.sql", content="LOAD DATA LOCAL INFILE 'own/rows.csv' INTO TABLE t;\n\\i gone.sql\n")
+    workload = 'kind = "sql"\nsetup = ["own/tables.sql"]\ntransactions = [{ file = "order.sql" }]'
+    names = {name.partition(": ")[2] for name in named_in(tmp_path, workload)}
+    assert names == {"own/tables.sql", "own/more.sql", "own/rows.csv", "last.sql", "order.sql"}
+
+
 def test_neighbours_of_equal_names_in_two_folders_are_two_files(tmp_path):
     files(tmp_path, "a/order.lua", "a/common.lua", "b/order.lua", "b/common.lua")
     varied = 'kind = "sysbench"\n[factors]\n"workload.script" = ["a/order.lua", "b/order.lua"]'

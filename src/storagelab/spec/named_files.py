@@ -6,6 +6,8 @@ Traces, scripts, SQL, dumps, profiles of drives, and what a volume's own command
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +16,12 @@ from storagelab.model.config import BY_HAND, Config
 from storagelab.spec import given_files
 
 _CHUNK_BYTES = 2**20
+_INCLUDED = re.compile(
+    rb"^\s*(?:\\(?:i|ir|include|include_relative|\.)|source)\s+'?([^\s';]+)|\\copy\s[^\n]*\sfrom\s+'([^'\n]+)'|"
+    rb"\binfile\s+'([^'\n]+)'",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What a file of SQL makes its client read, as psql and mariadb know it."""
 
 
 def named(configs: Iterable[Config], folder: Path) -> dict[str, Path]:
@@ -26,6 +34,8 @@ def named(configs: Iterable[Config], folder: Path) -> dict[str, Path]:
             path = (folder / Path(text).expanduser()).resolve()
             if path.is_file() or path.is_dir():
                 found[f"{key}: {text}"] = path
+            if key == "workload.setup":
+                found |= {f"{key}: {os.path.relpath(one, folder)}": one for one in _included(path, folder, {path})}
             if path.suffix == ".lua":  # a script may require its neighbours
                 beside = Path(text).parent
                 found |= {f"{key}: {beside / one.name}": one for one in path.parent.glob("*.lua") if one != path}
@@ -36,6 +46,17 @@ def named(configs: Iterable[Config], folder: Path) -> dict[str, Path]:
     return found
 
 
+def _included(path: Path, folder: Path, known: set[Path]) -> set[Path]:
+    """The files that a file of SQL includes or loads, and those that these include. Names start beside it, or at
+    `folder`.
+    """
+    text = given_files.begin_of(path, given_files.MOST_BYTES, "workload.setup") if path.is_file() else b""
+    names = [os.fsdecode(b"".join(found)) for found in _INCLUDED.findall(text)]
+    new = {(above / name).resolve() for name in names for above in (path.parent, folder)} - known
+    new = {one for one in new if one.is_file()}
+    return new.union(*(_included(one, folder, known | new) for one in new))
+
+
 def _texts(config: Config) -> Iterator[tuple[str, str]]:
     yield from config.workload.own_files
     for name, drive in config.drives.items():
@@ -44,8 +65,9 @@ def _texts(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _called(key: str, command: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """The files that a command names below the spec's folder. Of a file in a folder of its own, the whole folder: a
-    script may call its neighbours. A folder that it names is left out: it may be where the volume is mounted.
+    """The files that a command names below the spec's folder, or from there. Of a file in a folder of its own below it,
+    the whole folder: a script may call its neighbours. A folder that it names is left out: it may be where the volume
+    is mounted.
     """
     try:
         words = shlex.split(command, comments=True)
@@ -56,9 +78,10 @@ def _called(key: str, command: str, folder: Path) -> Iterator[tuple[str, Path]]:
         if not name or len(name) > 4096 or "\0" in name:
             continue
         path = (folder / name).resolve()
-        if path.is_relative_to(folder) and path.is_file():
-            whole = path if path.parent == folder else path.parent
-            yield f"{key}: {whole.relative_to(folder)}", whole
+        inside = path.is_relative_to(folder)
+        if path.is_file() and (inside or not Path(name).is_absolute()):
+            whole = path.parent if inside and path.parent != folder else path
+            yield f"{key}: {os.path.relpath(whole, folder)}", whole
 
 
 def hashes(files: Mapping[str, Path]) -> dict[str, str]:
