@@ -70,6 +70,7 @@ def test_a_server_that_demands_tls_is_given_it(scratch, monkeypatch):
     keys = key_and_certificate(scratch)
     port = free_port()
     settings = {"ssl": "on", "ssl_key_file": keys[0], "ssl_cert_file": keys[1], "listen_addresses": "127.0.0.1"}
+    settings["ssl_ca_file"] = keys[1]
     with running(scratch / "tls", bin_dir=str(WITH_TLS[0]), port=port, **settings) as server:
         rules = server.data_folder / "pg_hba.conf"
         rules.write_text("local all all trust\nhostssl all all 127.0.0.1/32 trust\n")
@@ -94,6 +95,11 @@ def test_a_server_that_demands_tls_is_given_it(scratch, monkeypatch):
                                                "layout": {}, "workload": load}), scratch)  # fmt: skip
         assert error.problem.startswith("the load can't begin: pgbench can't log in: ")
         assert "cert.pem" in error.problem
+        rules.write_text("local all all trust\nhostssl all all 127.0.0.1/32 trust clientcert=verify-ca\n")
+        with connect(server) as connection:
+            connection.execute("SELECT pg_reload_conf()")
+        until(lambda: not _answers(dsn))
+        assert "sslcert=" in refused(small(scratch, dsn=dsn), scratch).hint
 
 
 def _answers(dsn: str) -> bool:

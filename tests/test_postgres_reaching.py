@@ -100,6 +100,20 @@ def test_a_roles_defaults_hinder_no_set_up_and_are_the_loads_own(attached, login
         assert ask(worker, "SHOW idle_session_timeout") == "0"
 
 
+@pytest.mark.parametrize("load", [None, Pgbench(scale=1, connections=2, duration_s=1.0)], ids=["inserts", "pgbench"])
+def test_what_a_role_sets_that_could_only_end_a_load_does_not_hold(attached, login, scratch, load):
+    sets = {
+        "statement_timeout": "1ms", "lock_timeout": "1ms", "idle_session_timeout": "1ms",
+        "default_transaction_read_only": "on", "default_tablespace": "pg_global",
+    }  # fmt: skip
+    dsn = login(CREATE, CHECKPOINT, *(f"ALTER ROLE plain SET {name} = '{text}'" for name, text in sets.items()))
+    config = small(scratch, dsn=dsn)
+    config = config if load is None else config.model_copy(update={"workload": load})
+    (kept,) = [note for note in check(plan_of(config), site_at(scratch)).notes if "the load keeps" in note]
+    assert kept.endswith("the load keeps: default_tablespace")
+    assert measure(config, site_at(scratch)).unverified == ()
+
+
 def test_a_hot_standby_is_refused_in_words_whatever_its_defaults(scratch):
     with running(scratch, default_transaction_isolation="serializable") as server:
         server.shut_down()

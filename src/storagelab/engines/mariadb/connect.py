@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 import ssl
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -57,11 +56,30 @@ def settings_text(value: Scalar) -> str:
 # --- sessions --------------------------------------------------------------------------------------------------------
 #
 # What our own sessions, and programs that make and restore tables, rely on: a server, a login or init_connect may set
-# each of it to something else. The sessions of a load keep what is set for their login.
+# each of it to something else. The sessions of a load keep what is set for their login, but for what could only end
+# their work.
 
 
-LOOKS_ON = "wait_timeout = 31536000, sql_select_limit = 18446744073709551615"
-"""A session that looks on a load until its end is not ended meanwhile, and reads all that it asks for."""
+def _listed(settings: Mapping[str, str], but: Collection[str] = ()) -> str:
+    return "".join(f"{name} = {text}, " for name, text in settings.items() if name not in but)
+
+
+def _on_either(mariadb: Mapping[str, str], mysql: Mapping[str, str], but: Collection[str] = ()) -> str:
+    """Settings of MariaDB or of MySQL, each of which skips what is the other's."""
+    return f"/*M!101100 {_listed(mariadb, but)}*/ /*!80000 {_listed(mysql, but)}*/ "
+
+
+_UNENDED_ON_MARIADB = {
+    "tx_read_only": "0", "max_statement_time": "0", "idle_transaction_timeout": "0", "lock_wait_timeout": "86400",
+    "idle_write_transaction_timeout": "0", "idle_readonly_transaction_timeout": "0",
+}  # fmt: skip
+_UNENDED_ON_MYSQL = {"transaction_read_only": "0", "max_execution_time": "0", "lock_wait_timeout": "31536000"}
+UNENDED = (
+    f"SET SESSION {_on_either(_UNENDED_ON_MARIADB, _UNENDED_ON_MYSQL)}wait_timeout = 31536000, "
+    "sql_select_limit = 18446744073709551615"
+)
+"""The statement with which no session is ended, and each reads all that it asks for; only a spec sets that to something
+else for a load."""
 _STRICT = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,{}NO_ENGINE_SUBSTITUTION"
 _SESSION = {
     "autocommit": "1", "completion_type": "0", "foreign_key_checks": "1", "unique_checks": "1", "sql_safe_updates": "0",
@@ -70,43 +88,25 @@ _SESSION = {
     "net_write_timeout": "60", "default_storage_engine": "InnoDB", "time_zone": "'SYSTEM'",
 }  # fmt: skip
 _ON_MARIADB = {
-    "sql_mode": f"'{_STRICT.format('NO_AUTO_CREATE_USER,')}'", "tx_isolation": "'REPEATABLE-READ'", "tx_read_only": "0",
-    "max_statement_time": "0", "idle_transaction_timeout": "0", "idle_write_transaction_timeout": "0",
-    "idle_readonly_transaction_timeout": "0", "lock_wait_timeout": "86400", "alter_algorithm": "'DEFAULT'",
-    "check_constraint_checks": "1", "auto_increment_increment": "1", "auto_increment_offset": "1",
-    "explicit_defaults_for_timestamp": "1", "innodb_strict_mode": "1",
+    "sql_mode": f"'{_STRICT.format('NO_AUTO_CREATE_USER,')}'", "tx_isolation": "'REPEATABLE-READ'",
+    "alter_algorithm": "'DEFAULT'", "check_constraint_checks": "1", "auto_increment_increment": "1",
+    "auto_increment_offset": "1", "explicit_defaults_for_timestamp": "1", "innodb_strict_mode": "1",
 }  # fmt: skip
-_ON_MYSQL = {
-    "sql_mode": f"'{_STRICT.format('')}'", "transaction_isolation": "'REPEATABLE-READ'", "transaction_read_only": "0",
-    "max_execution_time": "0", "lock_wait_timeout": "31536000",
-}  # fmt: skip
+_ON_MYSQL = {"sql_mode": f"'{_STRICT.format('')}'", "transaction_isolation": "'REPEATABLE-READ'"}
 GUARDED = frozenset({*_SESSION, *_ON_MARIADB, *_ON_MYSQL})
 
 
 def guarding(*but: str) -> str:
-    """The statement that sets all of it, `but` some, on MariaDB or on MySQL, each of which skips what is the
-    other's.
-    """
-
-    def listed(settings: dict[str, str]) -> str:
-        return ", ".join(f"{name} = {text}" for name, text in settings.items() if name not in but)
-
-    own = f"/*M!101100 {listed(_ON_MARIADB)}, */ /*!80000 {listed(_ON_MYSQL)}, */"
+    """The statement that sets all of it, `but` some."""
     names = "character_set_client = utf8mb4, character_set_connection = utf8mb4, character_set_results = utf8mb4"
-    return f"SET SESSION {own} {listed(_SESSION)}, {names}, {LOOKS_ON}"
+    return f"{UNENDED}, {_on_either(_ON_MARIADB, _ON_MYSQL, but)}{_listed(_SESSION, but)}{names}"
 
 
-def setting(settings: Mapping[str, Scalar]) -> str:
-    """The statement by which a client sets them for its session; "" for none."""
-    texts = {setting_name(name): settings_text(value) for name, value in settings.items()}
-    # The server would refuse a quoted number; and unquoted text might be anything.
-    parts = [
-        f"{identifier(name)} = {text if _NUMBER.fullmatch(text) else quoted(text)}" for name, text in texts.items()
-    ]
-    return f"SET SESSION {', '.join(parts)}" if parts else ""
-
-
-_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+def _of_load(settings: Mapping[str, Scalar]) -> str:
+    """The statement with which a session of a load begins that has these settings."""
+    # Text is quoted, also that of a number, which the server refuses where it wants a number.
+    texts = {name: quoted(one) if isinstance(one, str) else settings_text(one) for name, one in settings.items()}
+    return ", ".join([UNENDED, *(f"{identifier(setting_name(name))} = {text}" for name, text in texts.items())])
 
 
 # --- address ---------------------------------------------------------------------------------------------------------
@@ -195,9 +195,8 @@ def _opened(address: Address) -> socket.socket | None:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.connect(address.unix_socket)
     except (OSError, ValueError) as error:  # ValueError: an impossible host
-        place = address.unix_socket or "its host and port"
         reason = getattr(error, "strerror", None) or "that is not an address"
-        raise pymysql.OperationalError(2003, f"nobody answers at {place}: {reason}") from error
+        raise pymysql.OperationalError(2003, f"nobody answers: {reason}") from error
     return None
 
 
@@ -224,7 +223,8 @@ def connect(target: TargetConfig) -> Iterator[Connection]:
         hint = "check host, port, database, user and password, for example with the client mariadb"
         if "secure transport" in words:
             hint = "the server demands TLS: add ?ssl=required (or ssl=verified) to the DSN"
-        raise PreflightError(f"can't connect: {words}", key=key, hint=hint) from error
+        to = f"to {address.unix_socket or f'{address.host}, port {address.port}'} as {address.user}"
+        raise PreflightError(f"can't connect {hidden(to, target)}: {words}", key=key, hint=hint) from error
     try:
         with quoting(target, pymysql.MySQLError, words_of):
             yield connection
@@ -273,8 +273,7 @@ def data_folder(connection: Connection) -> Path | None:
 
 def set_for_session(connection: Connection, settings: Mapping[str, Scalar]) -> None:
     """Set settings for this session alone; each must exist on the server. Raises pymysql.MySQLError."""
-    if statement := setting(settings):
-        ask(connection, statement)
+    ask(connection, _of_load(settings))
 
 
 def variables(connection: Connection) -> dict[str, str]:
@@ -423,9 +422,7 @@ class AttachedReach(MariaDBReach):
         return address_of(self.config.target)
 
     def connect_worker(self) -> Connection:
-        connection = connect_to(self.address, f"SET SESSION {LOOKS_ON}")
-        set_for_session(connection, self.config.target.settings)
-        return connection
+        return connect_to(self.address, _of_load(self.config.target.settings))
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
         clients = self._clients(self.site.prefix, settings)
@@ -436,7 +433,7 @@ class AttachedReach(MariaDBReach):
         tables_of(self.config)(self.config, self.site.prefix, None).refuse_elsewhere(clients, database)
 
     def _clients(self, database: str, settings: Mapping[str, str]) -> Clients:
-        first = settings.get("init_command", "") or setting(self.config.target.settings)
+        first = settings.get("init_command") or _of_load(self.config.target.settings)
         return Clients(self._environment(), options=self._options(database, settings), first=first)
 
     def check_login(self) -> None:

@@ -14,6 +14,7 @@ import pymysql
 
 from storagelab.engines.mariadb.connect import (
     GUARDED,
+    UNENDED,
     AttachedReach,
     Connection,
     Rows,
@@ -288,10 +289,11 @@ def check_session_settings(connection: Connection, facts: ServerFacts, settings:
         try:
             set_for_session(connection, {name: value})
         except pymysql.MySQLError as error:
+            quotes = "write a number without quotes, " if isinstance(value, str) else ""
             raise PreflightError(
                 f"it can't be set for a session: {words_of(error)}", key=key,
-                hint=f"{facts.name} was asked; set it on the server yourself, or let storagelab start a private server "
-                "(leave target.dsn out)",
+                hint=f"{facts.name} was asked; {quotes}set it on the server yourself, or let storagelab start a "
+                "private server (leave target.dsn out)",
             ) from error  # fmt: skip
 
 
@@ -314,7 +316,7 @@ def _set_for_load(target: TargetConfig, own: Connection) -> list[str]:
     """
     names = sorted(GUARDED & variables(own).keys())
     asking = f"SELECT {', '.join(f'@@session.{name}' for name in names)}"  # one row, as many may be barred
-    with contextlib.closing(connect_to(address_of(target), "", autocommit=None)) as raw:
+    with contextlib.closing(connect_to(address_of(target), UNENDED, autocommit=None)) as raw:
         pairs = zip(names, ask(raw, asking)[0], ask(own, asking)[0], strict=True)
         return [name for name, theirs, ours in pairs if theirs != ours]
 

@@ -44,21 +44,27 @@ _CONNECT_TIMEOUT_S = 10
 _OWN_PORT = "give the server's own port, not a pooler's"
 _TLS = "the server may demand TLS: leave sslmode out of the DSN, or write sslmode=require"
 _REFUSALS = {
+    "client certificate": "add sslcert=... and sslkey=... to the DSN, or put both files into ~/.postgresql",
     "unsupported startup parameter": f"a pooler answers there: {_OWN_PORT}", "no encryption": _TLS, "SSL off": _TLS,
 }  # fmt: skip
 """The way out, by words of a refused login."""
-FOR_SET_UP = {
-    "default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
-    "default_transaction_deferrable": "off", "statement_timeout": "0", "lock_timeout": "0",
-    "idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0", "row_security": "off",
-    "standard_conforming_strings": "on", "default_table_access_method": "heap", "check_function_bodies": "off",
+_UNENDED = {
+    "default_transaction_read_only": "off", "statement_timeout": "0", "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0",
 }  # fmt: skip
-"""What our own sessions, and programs that make and restore tables, rely on: a server, a database or a role may set
-each of them to something else. The sessions of a load keep what is set for its role."""
+"""What could only end a session's work: a server, a database or a role may set each of them to something else, but
+only a spec sets it for a load."""
 _SINCE = {17: {"transaction_timeout": "0"}}
 """The same, by the first version that knows it; older ones refuse a login with a setting that they don't know."""
+_FOR_SET_UP = {
+    "default_transaction_isolation": "read committed", "default_transaction_deferrable": "off", "row_security": "off",
+    "standard_conforming_strings": "on", "default_table_access_method": "heap", "check_function_bodies": "off",
+    "default_tablespace": "",
+}  # fmt: skip
+"""What else our own sessions, and programs that make and restore tables, rely on. The sessions of a load keep what is
+set for its role."""
 _OWN_SESSIONS = {
-    "search_path": "pg_catalog", "default_tablespace": "", "datestyle": "ISO, MDY", "intervalstyle": "postgres",
+    "search_path": "pg_catalog", "datestyle": "ISO, MDY", "intervalstyle": "postgres",
     "bytea_output": "hex", "extra_float_digits": "1", "client_encoding": "UTF8", "quote_all_identifiers": "off",
     "array_nulls": "on",
 }  # fmt: skip
@@ -84,7 +90,7 @@ def connect(target: TargetConfig) -> Connection:
     except psycopg.OperationalError as error:
         hints = (hint for words, hint in _REFUSALS.items() if words in str(error))
         raise PreflightError(
-            f"can't connect{hidden(_to(text), target)}: {hidden(str(error).strip(), target)}", key=key,
+            f"can't connect {hidden(_to(text), target)}: {hidden(str(error).strip(), target)}", key=key,
             hint=next(hints, "check host, port, database, user and password, for example with psql"),
         ) from error  # fmt: skip
 
@@ -101,7 +107,7 @@ def _to(conninfo: str) -> str:
     known = {**os.environ, **_variables_of(conninfo)}
     place = known.get("PGHOST") or known.get("PGHOSTADDR") or "the local socket"
     user = f" as {known['PGUSER']}" if known.get("PGUSER") else ""
-    return f" to {place}, port {known.get('PGPORT', '5432')}{user}"
+    return f"to {place}, port {known.get('PGPORT', '5432')}{user}"
 
 
 def _variables_of(conninfo: str) -> dict[str, str]:
@@ -128,17 +134,25 @@ def own_session(conninfo: str, **more: Any) -> Connection:
     Its settings come with the login, so that they hold before the first query, which fails on a hot standby whose
     default is serializable; and so that no pooler keeps them in a session that others get next.
     """
-    given = psycopg.conninfo.conninfo_to_dict(conninfo).get("options") or os.environ.get("PGOPTIONS", "")
-    options = f"{given} {options_text({**FOR_SET_UP, **_OWN_SESSIONS})}"
+    options = _with_options(conninfo, {**_UNENDED, **_FOR_SET_UP, **_OWN_SESSIONS})
     connection: Connection = psycopg.connect(conninfo, options=options, autocommit=True, **more)
-    for name, text in since(connection.info.server_version // 10_000).items():
+    for name, text in _since(connection.info.server_version // 10_000).items():
         connection.execute("SELECT set_config(%s, %s, false)", [name, text])
     return connection
 
 
-def since(major: int) -> dict[str, str]:
-    """What only later versions know of `FOR_SET_UP`."""
+def unended(major: int) -> dict[str, str]:
+    """The settings of a load's sessions on a server of this version, unless the spec has others."""
+    return _UNENDED | _since(major)
+
+
+def _since(major: int) -> dict[str, str]:
     return {name: text for first, settings in _SINCE.items() if major >= first for name, text in settings.items()}
+
+
+def _with_options(conninfo: str, settings: Mapping[str, str]) -> str:
+    given = psycopg.conninfo.conninfo_to_dict(conninfo).get("options") or os.environ.get("PGOPTIONS", "")
+    return f"{given} {options_text(settings)}"
 
 
 def options_text(settings: Mapping[str, str]) -> str:
@@ -314,6 +328,9 @@ def _options(environment: Mapping[str, str]) -> dict[str, list[str]]:
     return {"sysbench": ["--db-driver=pgsql", *nothing, f"--pgsql-port={environment.get('PGPORT', '5432')}"]}
 
 
+_WORKER: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0", "prepare_threshold": None}
+
+
 class PostgresReach(Reach[Connection]):
     """How to get to one server. `kernel_view`: whether this machine's kernel can be asked about its sessions."""
 
@@ -328,16 +345,15 @@ class PostgresReach(Reach[Connection]):
 
     @property
     def for_set_up(self) -> Mapping[str, str]:
-        return FOR_SET_UP | since(self.major)
+        return unended(self.major) | _FOR_SET_UP
 
     def connect(self, application_name: str = "storagelab") -> Connection:
         with self.apart():
             return own_session(self.conninfo, application_name=application_name, prepare_threshold=None)
 
     def connect_worker(self) -> Connection:
-        options: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0", "prepare_threshold": None}
         with self.apart():
-            return psycopg.connect(self.conninfo, **options)
+            return psycopg.connect(self.conninfo, **_WORKER)
 
     @abstractmethod
     def clients(self, settings: Mapping[str, str]) -> Clients:
@@ -396,9 +412,10 @@ class AttachedReach(PostgresReach):
         return psycopg.conninfo.make_conninfo(text, dbname=self.database) if self.database else text
 
     def connect_worker(self) -> Connection:
-        connection = super().connect_worker()
-        # What watches a load is idle until its end.
-        for name, value in {"idle_session_timeout": "0", **self._asked}.items():
+        # With the login, as an idle session may be ended at once.
+        options = _with_options(self.conninfo, unended(self.major))
+        connection: Connection = psycopg.connect(self.conninfo, options=options, **_WORKER)
+        for name, value in self._asked.items():
             connection.execute("SELECT set_config(%s, %s, false)", [name, value])
         return connection
 
@@ -413,7 +430,7 @@ class AttachedReach(PostgresReach):
         return clients
 
     def _clients(self, settings: Mapping[str, str]) -> Clients:
-        known = client_environment(self.conninfo, {**self._asked, **settings}, private=False)
+        known = client_environment(self.conninfo, {**unended(self.major), **self._asked, **settings}, private=False)
         return Clients(known, options=_options(known))
 
     def check_login(self) -> None:

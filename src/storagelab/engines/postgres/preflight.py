@@ -22,6 +22,7 @@ from storagelab.engines.postgres.connect import (
     check_direct,
     connected,
     settings_text,
+    unended,
     words_of,
 )
 from storagelab.engines.postgres.layout import Layout, needs_database
@@ -163,7 +164,8 @@ def _check_server(connection: Connection, configs: Sequence[Config], site: Site)
             check_folder_for_server(facts.process_owner, volume, path)
     _check_folders(connection, layouts)
     most = max(map(_locks_at_once, configs))
-    notes = kept_by_load(one.partition("=")[0] for one in facts.set_for_load)
+    kept = (one.partition("=")[0] for one in facts.set_for_load)
+    notes = kept_by_load(name for name in kept if name.lower() not in unended(facts.major))
     return facts, notes + ([_LOCKS_NOTE.format(needed=most, room=facts.locks)] if most > facts.locks else [])
 
 
