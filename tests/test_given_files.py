@@ -21,6 +21,7 @@ from storagelab.errors import PreflightError, SpecError, StoragelabError
 from storagelab.loads import traces
 from storagelab.predicting import prediction, volumes_file
 from storagelab.run import measuring
+from storagelab.servers.attached import pid_in
 from storagelab.spec import given_files, reading
 
 
@@ -34,6 +35,13 @@ def test_a_device_and_a_fifo_are_refused_before_they_are_read(tmp_path: Path) ->
             profiles.load(str(place), Path())
         with pytest.raises(PreflightError, match=f"^{place}: is not a regular file\n"):
             MeasuredDrive.read(place)
+
+
+def test_a_servers_file_of_its_process_may_be_anything(tmp_path: Path) -> None:
+    fifo, file = tmp_path / "postmaster.pid", tmp_path / "mariadb.pid"
+    os.mkfifo(fifo)
+    file.write_text("4711\n/var/lib\n")
+    assert [pid_in(one) for one in (fifo, Path("/dev/zero"), tmp_path / "gone", file)] == ["", "", "", "4711"]
 
 
 def test_a_file_of_a_mebibyte_is_read_and_a_larger_one_is_not(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import JsonValue, Scalar
 from storagelab.servers.redact import hidden
+from storagelab.spec.given_files import text_of
 
 SPARE_CONNECTIONS = 4
 """Connections that storagelab needs in addition to the workload's."""
@@ -124,6 +125,13 @@ def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
         return None
     machine_up_s = float(read_text(HERE.proc / "uptime").split()[0])
     return machine_up_s - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def pid_in(file: Path) -> str:
+    """The number in a server's file of its process; "" if there is none. The server may have put anything there."""
+    with contextlib.suppress(OSError, ValueError):
+        return text_of(file).partition("\n")[0]
+    return ""
 
 
 def owner_of(process: Path) -> tuple[int, int] | None:

@@ -31,7 +31,7 @@ from storagelab.errors import PreflightError
 from storagelab.machine.disks import read_text
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Scalar
-from storagelab.servers.attached import RunningServer, key_of
+from storagelab.servers.attached import RunningServer, key_of, pid_in
 
 _OF_STORAGE = (
     "innodb_buffer_pool_size", "innodb_change_buffering", "innodb_doublewrite", "innodb_file_per_table",
@@ -345,7 +345,7 @@ def _kind(name: str) -> str:
 
 def _process(data: Path, pid_file: Path) -> int | None:
     """The server's process, if it is on this machine and this user may see its folder."""
-    pid = read_text(pid_file)
+    pid = pid_in(pid_file)
     with contextlib.suppress(OSError):
         return int(pid) if pid.isdigit() and os.path.samefile(f"/proc/{pid}/cwd", data) else None
     return None

@@ -46,6 +46,7 @@ from storagelab.servers.attached import (
     is_near,
     kept_by_load,
     owner_of,
+    pid_in,
     process_age_s,
     require,
     where,
@@ -218,7 +219,7 @@ def _pid_on_this_machine(connection: Connection, uptime_s: int, *, watching: boo
         fitting = [one for one in fitting if not _NESTED.search(read_text(one / "status"))]
         found = [one for one in fitting if holds_other_end(one, line)]
         data, name = ask(connection, "SELECT @@datadir, @@pid_file")[0]
-        found = found or [one for one in fitting if is_near(line) and one.name == read_text(Path(data) / name)]
+        found = found or [one for one in fitting if is_near(line) and one.name == pid_in(Path(data) / name)]
     return int(found[0].name) if len(found) == 1 else None
 
 

@@ -31,7 +31,7 @@ from storagelab.errors import PreflightError
 from storagelab.machine.disks import read_text
 from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
-from storagelab.servers.attached import RunningServer, key_of, volume_name
+from storagelab.servers.attached import RunningServer, key_of, pid_in, volume_name
 
 _OF_STORAGE = [
     "bgwriter_delay", "bgwriter_lru_maxpages", "checkpoint_completion_target", "checkpoint_timeout", "commit_delay",
@@ -75,7 +75,7 @@ def found(target: TargetConfig) -> RunningServer:
 
 def _programs(data: Path | None) -> Path | None:
     """The folder of the server's programs, by the process that its data folder names."""
-    pid = "" if data is None else read_text(data / "postmaster.pid").partition("\n")[0]
+    pid = "" if data is None else pid_in(data / "postmaster.pid")
     with contextlib.suppress(OSError):
         return Path(f"/proc/{int(pid)}/exe").readlink().parent if pid.isdigit() else None
     return None
