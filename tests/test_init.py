@@ -77,6 +77,10 @@ def test_a_quick_start_that_was_changed_is_not_taken_for_the_demo(typed, home):
     code, _, err = typed("demo")
     assert code == 2
     assert "results/quickstart.toml: is not the quick start" in err
+    (home / "results" / "quickstart.toml").unlink()
+    os.mkfifo(home / "results" / "quickstart.toml")
+    code, _, err = typed("demo")
+    assert (code, "results/quickstart.toml can't be read: is not a regular file" in err) == (2, True)
 
 
 def test_every_spec_names_the_schema_in_its_first_line_and_keeps_it():

@@ -104,7 +104,7 @@ def test_a_roles_defaults_hinder_no_set_up_and_are_the_loads_own(attached, login
 def test_what_a_role_sets_that_could_only_end_a_load_does_not_hold(attached, login, scratch, load):
     sets = {
         "statement_timeout": "1ms", "lock_timeout": "1ms", "idle_session_timeout": "1ms",
-        "default_transaction_read_only": "on", "default_tablespace": "pg_global",
+        "default_transaction_read_only": "on", "default_tablespace": "pg_global", "role": "pg_checkpoint",
     }  # fmt: skip
     dsn = login(CREATE, CHECKPOINT, *(f"ALTER ROLE plain SET {name} = '{text}'" for name, text in sets.items()))
     config = small(scratch, dsn=dsn)

@@ -50,10 +50,10 @@ _REFUSALS = {
 """The way out, by words of a refused login."""
 _UNENDED = {
     "default_transaction_read_only": "off", "statement_timeout": "0", "lock_timeout": "0",
-    "idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0",
+    "idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0", "role": "none",
 }  # fmt: skip
-"""What could only end a session's work: a server, a database or a role may set each of them to something else, but
-only a spec sets it for a load."""
+"""What could only end a session's work, or hide it from our other sessions: a server, a database or a role may set each
+of them to something else, but only a spec sets it for a load."""
 _SINCE = {17: {"transaction_timeout": "0"}}
 """The same, by the first version that knows it; older ones refuse a login with a setting that they don't know."""
 _FOR_SET_UP = {
