@@ -29,6 +29,11 @@ def test_a_capture_is_read_as_it_was_written(tmp_path):
     assert folder.read(tmp_path) == some_capture()
 
 
+@pytest.mark.parametrize("first", "=+-@")
+def test_no_spreadsheet_takes_a_name_for_a_formula(first):
+    assert folder.label_of(f"{first}cmd", "t") == f'"{first}cmd".t'
+
+
 def test_one_that_was_cut_off_says_so_and_keeps_what_it_has(tmp_path):
     capture = some_capture(seconds=0)
     folder.begin(tmp_path, capture.manifest)

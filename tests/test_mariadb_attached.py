@@ -266,6 +266,12 @@ def test_a_database_that_there_is_not_is_refused_in_the_servers_words(elsewhere,
     assert "Unknown database 'nowhere'" in error.problem
 
 
+def test_a_certificate_that_never_ends_is_not_waited_for(scratch):
+    os.mkfifo(scratch / "ca.pem")
+    error = refused(mariadb(scratch, dsn=f"mysql://root@127.0.0.1:1/?ssl_ca={scratch}/ca.pem"), scratch)
+    assert "is not a regular file" in error.problem
+
+
 def test_nobody_at_the_address_is_said_plainly(scratch):
     error = refused(mariadb(scratch, dsn="mysql://root@127.0.0.1:1/"), scratch)
     to = "127.0.0.1, port 1 as root"

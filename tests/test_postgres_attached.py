@@ -203,6 +203,12 @@ def test_a_server_that_is_not_there_is_said_with_what_to_check(scratch):
     assert "check host, port" in error.hint
 
 
+def test_a_file_of_passwords_that_never_ends_is_not_waited_for(scratch):
+    os.mkfifo(scratch / "pass")
+    error = refused(small(scratch, dsn=f"host={scratch} user=lab dbname=postgres passfile={scratch}/pass"), scratch)
+    assert error.problem == "its passfile is a FIFO"
+
+
 # --- rights and limits -----------------------------------------------------------------------------------------------
 
 

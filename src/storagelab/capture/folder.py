@@ -382,7 +382,8 @@ ALL_TABLES = "all tables"
 """The tables and indexes together, where the server does not count them singly."""
 
 
-_PLAIN = re.compile(r'[^".\s#]+')
+_PLAIN = re.compile(r'[^"=+@.\s#-][^".\s#]*')
+"""A name that is not quoted: not one that a spreadsheet takes for the beginning of a formula, either."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 

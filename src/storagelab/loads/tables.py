@@ -49,6 +49,12 @@ class GeneratedTables(Places, Generic[C, L]):
         return ()
 
     @property
+    def spread(self) -> tuple[str, ...]:
+        """The tables that are spread over data files."""
+        given = self.config.layout.spread
+        return given if given is not None else self.default_spread
+
+    @property
     def known_objects(self) -> list[Object] | None:
         """The tables and indexes that the load makes, with their sizes; None if the user's own files make them."""
         return None

@@ -35,6 +35,7 @@ from storagelab.servers.places import tables_of
 from storagelab.servers.private import PrivateServer
 from storagelab.servers.programs import environment
 from storagelab.servers.redact import hidden
+from storagelab.spec.given_files import text_of
 from storagelab.volumes.folders import Site
 
 Connection: TypeAlias = PyMySQLConnection
@@ -203,7 +204,7 @@ def _opened(address: Address) -> socket.socket | None:
 def _tls(address: Address) -> ssl.SSLContext | None:
     if not address.ssl:
         return None
-    context = ssl.create_default_context(cafile=address.ssl_ca)
+    context = ssl.create_default_context(cadata=text_of(Path(address.ssl_ca)) if address.ssl_ca else None)
     if address.ssl == "required":
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

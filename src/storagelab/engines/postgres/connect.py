@@ -43,6 +43,7 @@ _ENVIRONMENT = threading.Lock()
 _CONNECT_TIMEOUT_S = 10
 _OWN_PORT = "give the server's own port, not a pooler's"
 _TLS = "the server may demand TLS: leave sslmode out of the DSN, or write sslmode=require"
+_FILES = ("passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl")
 _REFUSALS = {
     "client certificate": "add sslcert=... and sslkey=... to the DSN, or put both files into ~/.postgresql",
     "unsupported startup parameter": f"a pooler answers there: {_OWN_PORT}", "no encryption": _TLS, "SSL off": _TLS,
@@ -82,6 +83,9 @@ def connect(target: TargetConfig) -> Connection:
     """
     key, text = key_of(target), conninfo(target)
     try:
+        for name, one in psycopg.conninfo.conninfo_to_dict(text).items():
+            if name in _FILES and Path(str(one)).is_fifo():  # the client library would wait for ever
+                raise PreflightError(f"its {name} is a FIFO", key=key, hint="name a plain file")
         return own_session(text, application_name="storagelab", connect_timeout=_CONNECT_TIMEOUT_S)
     except (psycopg.ProgrammingError, ValueError) as error:  # ValueError: bytes that are not text
         # libpq quotes the string it can't read, and a password may be in it.

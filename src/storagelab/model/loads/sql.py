@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from storagelab.errors import SpecError
 from storagelab.model.engines import taking
 from storagelab.model.loads.base import Data, GeneratedLoad, Rule, as_tuple, broken
-from storagelab.model.loads.sysbench import whole_seconds
+from storagelab.model.loads.sysbench import NOTHING_SPREAD, whole_seconds
 from storagelab.model.values import Described, LeftOut
 
 if TYPE_CHECKING:
@@ -70,23 +70,11 @@ class Sql(GeneratedLoad):
         if "pgbench" not in config.kind.generators:
             yield from whole_seconds(self)
             yield from broken(config, _BY_SYSBENCH)
-        yield from broken(config, _OF_FILES)
+        yield from broken(config, NOTHING_SPREAD)
 
 
-_SPREAD = 'Name the big tables: spread = ["orders"] in [layout]'
-_BY_SYSBENCH = (
-    *(
-        Rule(f"workload.{name}", lambda config, name=name: name in config.workload.model_fields_set,
-             "is for pgbench, which knows postgres only", "Leave it out: sysbench runs the transactions.")
-        for name in ("protocol", "latency_limit_s")
-    ),
-    Rule("layout.spread",
-         lambda config: config.target.attached and bool(config.data_volumes)
-             and not config.layout.spread and not config.placed,
-         "is missing: the server keeps tables that are not spread in a folder of its own, and not on a volume",
-         f"{_SPREAD}; or place them: tables = \"a\" in [layout]; or leave [volumes] out."),
-)  # fmt: skip
-_OF_FILES = (
-    Rule("layout.spread", lambda config: config.layout.data_files > 1 and not config.layout.spread,
-         "is missing: there are several data files", f"{_SPREAD}."),
+_BY_SYSBENCH = tuple(
+    Rule(f"workload.{name}", lambda config, name=name: name in config.workload.model_fields_set,
+         "is for pgbench, which knows postgres only", "Leave it out: sysbench runs the transactions.")
+    for name in ("protocol", "latency_limit_s")
 )  # fmt: skip

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from storagelab.errors import SpecError
 from storagelab.model.engines import taking
-from storagelab.model.loads.base import Data, GeneratedLoad
+from storagelab.model.loads.base import Data, GeneratedLoad, Rule, broken
 from storagelab.model.values import Scalar
 
 if TYPE_CHECKING:
@@ -33,6 +33,16 @@ _NOT_OF_SCRIPTS = frozenset({
 })  # fmt: skip
 _OF_SERVERS = ("db_", "mysql_", "pgsql_")
 """The beginnings of options that lead to a server, or say how to log in."""
+_SPREAD = 'Name the big tables: spread = ["orders"] in [layout]'
+NOTHING_SPREAD = (
+    Rule("layout.spread",
+         lambda config: "pgbench" not in config.kind.generators and config.target.attached
+             and bool(config.data_volumes) and not config.layout.spread and not config.placed,
+         "is missing: the server keeps tables that are not spread in a folder of its own, and not on a volume",
+         f"{_SPREAD}; or place them: tables = \"a\" in [layout]; or leave [volumes] out."),
+    Rule("layout.spread", lambda config: config.layout.data_files > 1 and not config.layout.spread,
+         "is missing: there are several data files", f"{_SPREAD}."),
+)  # fmt: skip
 READ_ONLY = ("oltp_read_only", "oltp_point_select", "select_random_points", "select_random_ranges")
 """Those of sysbench's own scripts that write nothing."""
 
@@ -87,8 +97,10 @@ class Sysbench(GeneratedLoad):
             self.rows_made, f"in {self.tables} table{'s' if self.tables > 1 else ''} of {self.table_size:,} rows"
         )
 
-    def _own_conflicts(self, config: Config) -> Iterator[SpecError]:  # noqa: ARG002 - they are its own
+    def _own_conflicts(self, config: Config) -> Iterator[SpecError]:
         yield from whole_seconds(self)
+        if config.layout.spread is not None:
+            yield from broken(config, NOTHING_SPREAD)
         for name, value in self.options.items():
             key, plain = f"workload.options.{name}", name.replace("-", "_")
             if not _OPTION.fullmatch(name) or "\n" in str(value) or "\0" in str(value):

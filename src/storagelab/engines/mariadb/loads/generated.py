@@ -70,10 +70,6 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
         statement = "SELECT id FROM information_schema.processlist WHERE db = %s AND id <> connection_id()"
         return [number for (number,) in ask(own, statement, [self.prefix])]
 
-    @property
-    def spread(self) -> tuple[str, ...]:
-        return self.config.layout.spread or self.default_spread
-
     # --- made --------------------------------------------------------------------------------------------------------
 
     def _folder_on(self, volume: str) -> Path:
@@ -97,7 +93,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
             if not key:
                 there = table in self.tables(own)
                 why = "has no primary key, by which it could be spread" if there else "is not there to be spread"
-                raise RunFailed(f"the table {table} {why} over data files (layout.spread)")
+                raise RunFailed(f"the table {table} {why} over data files (layout.spread; [] = none)")
             columns = ", ".join(identifier(name) for name, _ in key)
             # The remainder of a number distributes rows evenly; the server's own method for other keys does not.
             method = "HASH" if len(key) == 1 and str(key[0][1]).endswith("int") else "KEY"

@@ -146,11 +146,6 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         """How many hash partitions the load asks for."""
         return None
 
-    @property
-    def spread(self) -> tuple[str, ...]:
-        given = self.config.layout.spread
-        return given if given is not None else self.default_spread
-
     def finish(self, own: Connection) -> None:
         self.spread_out(own)
         self.place(own)
