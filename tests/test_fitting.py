@@ -164,7 +164,7 @@ def test_limits_that_were_edited_in_the_spec_make_another_drive(tmp_path, monkey
     fit_stopped_at_once("a", monkeypatch, spec)
     fit_stopped_at_once("a", monkeypatch, spec)  # on a new drive of the same keys
     spec.write_text(text.replace("500", "300"))
-    with pytest.raises(PreflightError, match="keys was"):
+    with pytest.raises(PreflightError, match=r": volumes\.a\.limit\.write_iops was 500, is 300\n"):
         fit_stopped_at_once("a", monkeypatch, spec)
 
 

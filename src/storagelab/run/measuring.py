@@ -86,11 +86,16 @@ class Kept:
             raise PreflightError(f"it can't be read: {' '.join(str(error).split())}", file=file, hint=hint) from None
         if first != of:
             before = first if isinstance(first, dict) else {}
-            changed = [f"{key} was {before.get(key)}, is {of[key]}" for key in of if before.get(key) != of[key]]
+            keys = [key for key in {**before, **of} if before.get(key) != of.get(key)]
+            changed = [f"{key} was {before.get(key)}, is {of.get(key)}" for key in keys]
             raise PreflightError(
                 f"it keeps what was measured of another volume, or otherwise: {'; '.join(changed)}", file=file,
                 hint="go on with that volume and those options, choose another name, or remove the file",
             )  # fmt: skip
+
+    @property
+    def many(self) -> int:
+        return len(self.results) + len(self.sustained)
 
     def add(self, one: Result | Sustained) -> None:
         content = one._asdict() if isinstance(one, Result) else one.model_dump()

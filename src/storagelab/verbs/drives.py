@@ -29,6 +29,7 @@ from storagelab.run import measuring
 from storagelab.run.engine import sweep
 from storagelab.run.measuring import FULL, QUICK, Effort, Kept
 from storagelab.spec import matrix, reading
+from storagelab.spec.as_toml import leaves
 from storagelab.spec.units import parse_bytes
 from storagelab.stopping import Interruptible
 from storagelab.verbs.planning import saying_how_far, site_of
@@ -64,7 +65,7 @@ def fit(name: str, volume: str, *, spec: Path | None, quick: bool, size: str | N
             drive, usable, sector = _measured(name, found, effort, asked, kept)
         except KeyboardInterrupt:
             if kept.file.exists():
-                many = f"{len(kept.results)} measurements are kept in {kept.file}; the same command goes on"
+                many = f"{kept.many} measurements are kept in {kept.file}; the same command goes on"
                 screen.say(f"interrupted: {many}")
             raise
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -146,8 +147,8 @@ def _volume(volume: str, spec: Path | None) -> Iterator[_Volume]:
         for line in sweep(plan, site):
             screen.say(line)
         with for_runs.made({volume: wanted}, config, site, {}) as (made,):
-            keys = wanted.model_dump(mode="json", exclude={"price_per_month"})
-            of_spec = {"spec": str(spec.resolve()), "volume": volume, "keys": keys}
+            keys = leaves(wanted.model_dump(mode="json", exclude={"price_per_month"}), ("volumes", volume))
+            of_spec = {"spec": str(spec.resolve()), "volume": volume, **{".".join(key): value for key, value in keys}}
             below = _on(site.place(wanted.path or ".", f"volumes.{volume}.path")).identity
             yield _Volume(made.path, made.loaded, {**below, **of_spec})
 
@@ -168,8 +169,8 @@ def _say_what_comes(folder: Path, effort: Effort, points: int, kept: Kept) -> No
         f"Writes a file of {capacity(effort.file_bytes)} in a folder of its own below {folder}, measures there for "
         f"about {duration(effort.about_s(points * effort.passes - len(kept.results)))}, and removes both."
     )
-    if kept.results:
-        screen.say(f"Goes on: {len(kept.results)} measurements of points were kept.")
+    if kept.many:
+        screen.say(f"Goes on: {kept.many} measurements were kept.")
 
 
 def _measured(
