@@ -11,9 +11,8 @@ import pytest
 from raw_io_specs import needs_fio
 
 from storagelab import _sim, profiles
-from storagelab.drives.as_profile import as_toml
 from storagelab.drives.fitting import LEAST_POINTS, Law, Result, fit, planned
-from storagelab.drives.measured import Identity, Measured, MeasuredDrive, OutsideMeasured, Point
+from storagelab.drives.measured import Identity, Measured, MeasuredDrive, OutsideMeasured, Point, as_toml
 from storagelab.errors import PreflightError
 from storagelab.loads.fio import Job
 from storagelab.machine import host

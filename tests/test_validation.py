@@ -19,9 +19,8 @@ from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import load, parse
 from storagelab.validation import table
-from storagelab.validation.articles import Published, articles, spans
+from storagelab.validation.articles import Made, Missing, Published, Simulated, articles, needed, read_off, spans
 from storagelab.validation.making import judge, missing, relative_error, summaries
-from storagelab.validation.quantities import Made, Missing, Simulated, needed, read_off
 from storagelab.validation.table import Parameter, parameters
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -48,8 +48,7 @@ from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.spec import matrix, reading
 from storagelab.spec.keys import dotted
 from storagelab.validation import making
-from storagelab.validation.articles import Levels, Published, articles, spans
-from storagelab.validation.quantities import Made, Missing, needed, read_off
+from storagelab.validation.articles import Levels, Made, Missing, Published, articles, needed, read_off, spans
 
 ROOT = Path(__file__).resolve().parents[1]
 WRONG = 10.0

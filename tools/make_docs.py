@@ -35,8 +35,7 @@ from storagelab.findings.cautions import kinds
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment
 from storagelab.model.values import LeftOut, LeftToCore
-from storagelab.profiles import declared
-from storagelab.profiles.declared import default_of
+from storagelab.profiles import declared, default_of
 from storagelab.report.export import document
 from storagelab.report.words.glossary import GLOSSARY
 from storagelab.spec import keys

@@ -23,7 +23,7 @@ from storagelab.capture.folder import Change, Counters, IoRow, Manifest, Thing, 
 from storagelab.capture.tracing import TRACED, FileSystems, NoTracing, OwnWrites, Tracer
 from storagelab.errors import StoragelabError
 from storagelab.machine import processes
-from storagelab.machine.devices import DeviceCounters, difference
+from storagelab.machine.counts import DeviceCounters, difference
 from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
 from storagelab.version import __version__
 from storagelab.words import numbers

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.machine import disks
-from storagelab.machine.control_groups import control_groups, throttle
+from storagelab.machine.counts import control_groups, throttle
 from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import HERE, Kernel, integer_in, read_text
 from storagelab.machine.kubernetes import describe_claim, describe_pod

@@ -14,19 +14,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from storagelab.capture.folder import Capture, CapturedObject
 from storagelab.drives.measured import OutsideMeasured
 from storagelab.model.values import Estimate
 from storagelab.predicting.capability import Asked, Fitted, Offered, Volume
 from storagelab.predicting.demands import BY_SECOND, Demands, grown
 from storagelab.predicting.network import Solved, Station, bound, solve
 from storagelab.predicting.prediction import Errors, LayoutPrediction, VolumeLoad
-from storagelab.predicting.volumes_file import Layout
 
 CPU, SESSIONS = "the CPUs", "the sessions"
 _ROUNDS = 40
 _BUSY = 0.9
 """A station that is used less than this limits nothing."""
 _ALLOWANCE_MOST = 200.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The volume of each captured object, by its id."""
+
+    places: Mapping[str, str]
+    named: frozenset[str] = frozenset()
+    """The objects that were asked for by name, pattern or word."""
+
+    def volume_of(self, one: CapturedObject) -> str:
+        return self.places[one.id]
+
+
+def present(capture: Capture) -> Layout:
+    """The captured layout."""
+    return Layout({one.id: one.volume for one in capture.manifest.objects})
 
 
 class Expected(NamedTuple):

@@ -32,8 +32,7 @@ from storagelab.run.engine import preflight
 from storagelab.run.progress import RunProgress
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
-from storagelab.validation.articles import Article, Published
-from storagelab.validation.quantities import Made, Missing, Simulated, needed, read_off
+from storagelab.validation.articles import Article, Made, Missing, Published, Simulated, needed, read_off
 from storagelab.volumes.folders import Site
 
 # --- judging ----------------------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from storagelab import profiles
 from storagelab.errors import StoragelabError
 from storagelab.findings.model import Estimate
 from storagelab.model.values import Frozen, JsonValue, Scalar
-from storagelab.profiles import Figure
-from storagelab.profiles.declared import Label, constants
+from storagelab.profiles import Figure, Label, constants
 from storagelab.report.text.columns import Column, print_paragraph, print_table
 from storagelab.validation.articles import Article, Published, spans
 from storagelab.validation.making import Row, Simulations, Summary, summaries

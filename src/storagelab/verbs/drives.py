@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storagelab import profiles, screen
-from storagelab.drives.as_profile import as_toml
 from storagelab.drives.fitting import Asked, Law, Result, planned
 from storagelab.drives.fitting import fit as fitted
-from storagelab.drives.measured import Identity, Measured, MeasuredDrive, Point
+from storagelab.drives.measured import Identity, Measured, MeasuredDrive, Point, as_toml
 from storagelab.drives.sizing import sizing
 from storagelab.errors import PreflightError
 from storagelab.loads import fio

@@ -27,8 +27,7 @@ from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
 from storagelab.volumes import programs
-from storagelab.volumes.block_devices import compared
-from storagelab.volumes.file_systems import unmount
+from storagelab.volumes.file_systems import compared, unmount
 from storagelab.volumes.programs import patiently, said
 from storagelab.words.numbers import bytes_
 

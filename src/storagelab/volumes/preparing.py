@@ -20,8 +20,8 @@ from storagelab.machine.processes import holders_text, until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
 from storagelab.volumes import drives, layers, programs, refusals
-from storagelab.volumes.block_devices import compared, sector_bytes, set_queue
 from storagelab.volumes.drives import Drive, partitions_of
+from storagelab.volumes.file_systems import compared, sector_bytes, set_queue
 from storagelab.volumes.journal import REGISTRY, Claim, Journal, locked
 from storagelab.volumes.programs import path_of, said
 from storagelab.volumes.refusals import Background

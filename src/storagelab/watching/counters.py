@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from storagelab.errors import RunFailed
 from storagelab.machine import processes
-from storagelab.machine.control_groups import Throttling
-from storagelab.machine.devices import DeviceCounters
-from storagelab.machine.devices import difference as difference_of_devices
+from storagelab.machine.counts import DeviceCounters, Throttling
+from storagelab.machine.counts import difference as difference_of_devices
 from storagelab.model.measurement import AWAKE, CLOCK, HELD_BACK, THROTTLED, Check, held_back
 from storagelab.model.values import Frozen
 from storagelab.watching.pace import Standstill
