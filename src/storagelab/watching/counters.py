@@ -95,7 +95,7 @@ TOLERANCE_S = 0.01
 TOLERANCE_SHARE = 0.001
 """The most that two honest clocks differ by: a time service changes the speed of each by half a thousandth at most."""
 _SUSPENDED_S = 0.1
-_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_STEADY = time.CLOCK_BOOTTIME
 """This clock keeps running while the machine is suspended, as a server's clock does."""
 
 
