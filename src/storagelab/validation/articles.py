@@ -1,5 +1,5 @@
 """Published figures as data: one file for each article, in the folder published. A figure names the cell to reproduce
-it.
+it, and its quantity says how it is read from the runs of that cell.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Quantity = Literal[
     "mean_elapsed_s", "mean_elapsed_ratio", "counter_ratio", "falling_steps", "best_level", "order", "gone_from_top_95",
     "elapsed_spread_s",
 ]  # fmt: skip
-"""The quantities that are read from the runs; `quantities` defines how."""
+"""The quantities that are read from the runs; `read_off` defines how."""
 Use = Literal["calibration", "judged", "fact"]
 """Calibration: a fit may use it. Judged: no fit does. Fact: it follows from the workload, regardless of any fit."""
 Levels = dict[str, JsonValue]
@@ -176,14 +176,8 @@ def articles(only: Sequence[str] = ()) -> tuple[Article, ...]:
     if unknown := [name for name in only if name not in known]:
         hint = "The articles are " + ", ".join(article.id for article in every) + " and figures such as A1."
         raise SpecError(f"no figure or article is named {unknown[0]!r}", key="--only", hint=hint)
-    return tuple(_picked(every, set(only)))
-
-
-def _picked(every: Sequence[Article], only: set[str]) -> Iterator[Article]:
-    for article in every:
-        figures = tuple(figure for figure in article.figures if article.id in only or figure.id in only)
-        if figures:
-            yield article.model_copy(update={"figures": figures})
+    picked = [(article, [one for one in article.figures if {article.id, one.id} & {*only}]) for article in every]
+    return tuple(article.model_copy(update={"figures": tuple(some)}) for article, some in picked if some)
 
 
 def spans(ids: Iterable[str]) -> list[str]:
@@ -227,12 +221,9 @@ class Simulated(NamedTuple):
 def matching(cells: Sequence[Cell], levels: Levels) -> list[Cell]:
     """Cells that have all of `levels`."""
     return [
-        cell for cell in cells if all(_same(cell.levels.get(name), level) for name, level in levels.items())
+        cell for cell in cells
+        if all((type(got := cell.levels.get(name)), got) == (type(level), level) for name, level in levels.items())
     ]  # fmt: skip
-
-
-def _same(one: object, other: object) -> bool:
-    return type(one) is type(other) and one == other
 
 
 def needed(figure: Published, levels: Levels, cells: Sequence[Cell]) -> list[list[Cell]]:
@@ -240,7 +231,8 @@ def needed(figure: Published, levels: Levels, cells: Sequence[Cell]) -> list[lis
     if figure.quantity == "mean_elapsed_s":
         return [_some(cells, levels)]
     if figure.along is not None:
-        found = [cell for cell in _some(cells, levels) if _among(cell.levels.get(figure.along), figure)]
+        wanted = figure.levels or figure.order
+        found = [cell for cell in _some(cells, levels) if wanted is None or cell.levels.get(figure.along) in wanted]
         if len({str(cell.levels.get(figure.along)) for cell in found}) != len(found) or len(found) < 2:
             raise Missing(f"{len(found)} cells of the spec differ in {figure.along} there, but each level takes one")
         return [found]
@@ -248,11 +240,6 @@ def needed(figure: Published, levels: Levels, cells: Sequence[Cell]) -> list[lis
     if figure.quantity == "mean_elapsed_ratio":
         return [_some(cells, part) for part in parts]
     return [[_one(cells, part)] for part in parts]
-
-
-def _among(level: JsonValue | None, figure: Published) -> bool:
-    wanted = figure.levels or figure.order
-    return wanted is None or level in wanted
 
 
 def _some(cells: Sequence[Cell], levels: Levels) -> list[Cell]:
@@ -447,17 +434,14 @@ def _falling(figure: Published, group: Sequence[Made]) -> Simulated:
     """The share of steps from level to level in which the wait shrinks, repetition by repetition."""
     wait = figure.model_copy(update={"quantity": "wait_s"})
     rounds = zip(*([_wait(wait, run) for run in made.runs] for made in group), strict=False)
-    return Simulated(values=tuple(sum(b < a for a, b in _steps(waits)) / (len(waits) - 1) for waits in rounds))
+    falls = ([b < a for a, b in itertools.pairwise(waits)] for waits in rounds)
+    return Simulated(values=tuple(sum(steps) / len(steps) for steps in falls))
 
 
 def _spread(_: Published, group: Sequence[Made]) -> Simulated:
     """The mean time of the slowest level minus that of the fastest."""
     means = [_mean_elapsed_s(made) for made in group]
     return Simulated(values=(max(means) - min(means),))
-
-
-def _steps(values: Sequence[float]) -> list[tuple[float, float]]:
-    return list(itertools.pairwise(values))
 
 
 _OF_LEVELS: Mapping[str, Callable[[Published, Sequence[Made]], Simulated]] = {

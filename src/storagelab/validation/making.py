@@ -216,7 +216,8 @@ def simulate(
         runs = _runs(one, asked, console, check) if one.plan.runs else {}
         rows += [_row(one, figure, runs) for figure in one.article.figures]
         if one.plan.runs:
-            made.append(_said(one, asked))
+            spec, repetitions = one.article.spec, one.experiment.repetitions
+            made.append(Simulations(spec=spec, runs=len(one.plan.runs), repetitions=repetitions, scale=asked.scale))
     return rows, made
 
 
@@ -321,9 +322,3 @@ def _row(one: Planned, figure: Published, runs: dict[str, list[Measurement]]) ->
         return judge(one.article, figure, read_off(figure, groups))
     except Missing as reason:
         return missing(one.article, figure, str(reason))
-
-
-def _said(one: Planned, asked: Asked) -> Simulations:
-    return Simulations(
-        spec=one.article.spec, runs=len(one.plan.runs), repetitions=one.experiment.repetitions, scale=asked.scale
-    )
