@@ -245,7 +245,7 @@ def test_what_a_file_system_or_a_limit_can_not_be_is_said_before_anything_is_mad
 def test_a_missing_program_is_named_with_its_package(monkeypatch):
     monkeypatch.setattr(programs, "path_of", lambda _: None)
     with pytest.raises(PreflightError, match=r"needs mkfs\.xfs and losetup.*\n.*apt-get install xfsprogs mount"):
-        programs.check(("mkfs.xfs", "losetup"), "volumes.a")
+        programs.check({"mkfs.xfs": "xfsprogs", "losetup": "mount"}, "volumes.a")
 
 
 def test_only_root_may_make_a_drive_and_a_plan_says_which_steps_need_it(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
 from storagelab.errors import PreflightError, RunFailed
@@ -18,17 +19,26 @@ from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
 from storagelab.volumes.programs import patiently, said
 
-PROGRAMS = ("mount", "umount")
 DEFAULT = "ext4"
-_MAKING = {
+
+
+class _Kind(NamedTuple):
+    """A file system: the package of its mkfs, the options of that, also for a UUID, and the smallest drive that it
+    takes (xfsprogs 6.1, btrfs-progs 6.2).
+    """
+
+    package: str
+    options: tuple[str, ...]
+    with_uuid: tuple[str, ...]
+    least_bytes: int
+
+
+_KINDS = {
     # Everything is written at once, so that no kernel thread goes on writing during a run.
-    "ext4": ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
-    "xfs": ["-q", "-f"],
-    "btrfs": ["-q", "-f"],
+    "ext4": _Kind("e2fsprogs", ("-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"), ("-U", "{}"), 2**24),
+    "xfs": _Kind("xfsprogs", ("-q", "-f"), ("-m", "uuid={}"), 300 * 2**20),
+    "btrfs": _Kind("btrfs-progs", ("-q", "-f"), ("-U", "{}"), 109 * 2**20),
 }
-_WITH_UUID = {"ext4": ["-U", "{}"], "xfs": ["-m", "uuid={}"], "btrfs": ["-U", "{}"]}
-_LEAST_BYTES = {"ext4": 2**24, "xfs": 300 * 2**20, "btrfs": 109 * 2**20}
-"""The smallest drive that each mkfs takes (xfsprogs 6.1, btrfs-progs 6.2)."""
 _NOT_SHOWN = frozenset({"defaults", "rw", "loop"})
 _UNSAFE = {
     "nobarrier": "no write is flushed to the drive", "barrier=0": "no write is flushed to the drive",
@@ -42,6 +52,11 @@ def maker(filesystem: str | None) -> str:
     return f"mkfs.{filesystem or DEFAULT}"
 
 
+def programs_for(filesystem: str) -> dict[str, str]:
+    """The programs that make and mount it, with their packages."""
+    return {"mount": "mount", "umount": "mount", maker(filesystem): _KINDS[filesystem].package}
+
+
 def check(filesystem: str, size_bytes: int, key: str, kernel: Kernel = HERE) -> None:
     """Raises PreflightError if the kernel lacks the file system, or the drive is too small for it. `key` is the one
     that says how large the drive is."""
@@ -50,21 +65,21 @@ def check(filesystem: str, size_bytes: int, key: str, kernel: Kernel = HERE) -> 
     if filesystem not in known and not any(modules.glob(f"*/kernel/fs/{filesystem}/*")):
         raise PreflightError(
             f"this kernel has no {filesystem}", key=f"{key.rpartition('.')[0]}.filesystem",
-            hint=f"it has {', '.join(sorted(known & set(_MAKING))) or 'none of those that storagelab makes'}",
+            hint=f"it has {', '.join(sorted(known & _KINDS.keys())) or 'none of those that storagelab makes'}",
         )  # fmt: skip
-    if size_bytes < _LEAST_BYTES[filesystem]:
-        least = _LEAST_BYTES[filesystem] // 2**20
-        raise PreflightError(f"is too small for {filesystem}", key=key, hint=f'at least "{least}MiB"')
+    least_bytes = _KINDS[filesystem].least_bytes
+    if size_bytes < least_bytes:
+        raise PreflightError(f"is too small for {filesystem}", key=key, hint=f'at least "{least_bytes // 2**20}MiB"')
 
 
 def make(device: str, filesystem: str, options: str | None, uuid: UUID | None = None) -> None:
     """Makes the file system on the device `device`, a path, with this UUID or any. Raises RunFailed with mkfs's
     words.
     """
-    words = shlex.split(options or "")
+    kind, words = _KINDS[filesystem], shlex.split(options or "")
     has_own = any(word == "-U" or "uuid=" in word for word in words)
-    named = [word.format(uuid) for word in _WITH_UUID[filesystem]] if uuid is not None and not has_own else []
-    said(maker(filesystem), *_MAKING[filesystem], *named, *words, device)
+    named = [word.format(uuid) for word in kind.with_uuid] if uuid is not None and not has_own else []
+    said(maker(filesystem), *kind.options, *named, *words, device)
 
 
 @contextlib.contextmanager
@@ -123,7 +138,7 @@ def warnings(name: str, options: str | None) -> Iterator[str]:
 
 # --- the drives below them: made of files, and the scheduler and read-ahead of each -----------------------------------
 
-LOOP_PROGRAMS = ("losetup",)
+LOOP_PROGRAMS = {"losetup": "mount"}
 
 
 @contextlib.contextmanager

@@ -83,7 +83,9 @@ class Volume:
                 self.drive.set(asked)
             else:
                 self.begin = undo.enter_context(bucket).begin
-            self.checks += limits.checks(self.name, asked if bucket is None else bucket.rates, self.drive.read())
+            now, wanted = self.drive.read(), asked if bucket is None else bucket.rates
+            pairs = {key: (value, now.get(key, "no limit")) for key, value in wanted.items()}
+            self.checks += file_systems.compared(self.name, pairs, "the kernel's control groups")
             yield
         if bucket is not None:
             self.facts["burst"] = {"credits_left": round(bucket.credits), "empty_after_s": bucket.emptied_after_s}
@@ -100,8 +102,8 @@ def check(name: str, volume: VolumeConfig, results: Path | None = None) -> tuple
     if not volume.has_own_drive:
         return ()
     filesystem = volume.filesystem or file_systems.DEFAULT
-    own = file_systems.LOOP_PROGRAMS if volume.devices is None else ()
-    programs.check((*own, *file_systems.PROGRAMS, file_systems.maker(filesystem)), key)
+    own = file_systems.LOOP_PROGRAMS if volume.devices is None else {}
+    programs.check(own | file_systems.programs_for(filesystem), key)
     layers.check(volume, key)
     found = preparing.check(name, volume, None if results is None else Journal(results))
     size = volume.file_bytes or _smallest(volume, found)
@@ -270,7 +272,7 @@ def _on_own_drive(
         undo.enter_context(file_systems.queue_set_to(disk, queue))
     base.announce(file_systems.maker(filesystem))
     written = file_systems.written_bytes(device)
-    is_lowest = volume.raid_level is None and volume.encryption is None  # a device that delays shows what lies on it
+    is_lowest = not any(layer.hides for layer in layers.of(volume))
     with _naming(f"volumes.{name}.mkfs_options", volume.mkfs_options):
         file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options, base.uuids[0] if is_lowest else None)
     base.note(lambda journal, drive: journal.made(drive, uuids_on(drive.name)))
