@@ -102,7 +102,7 @@ FORMATS: dict[str, Callable[[], tuple[bytes, Callable[[Path], object]]]] = {
     "drive.toml": lambda: (profile_text().encode(), MeasuredDrive.read),
     "partial": lambda: (b'{"a": 1}\n{"asked": [4096, 0.5, 1, false, false], "requests_per_s": 1.0, "mean_latency_s": '
     b'0.1}\n',
-                        lambda file: measuring.Kept(file, {"a": 1})),
+                        lambda file: measuring.KeptResults(file, {"a": 1})),
     "requests.iolog": lambda: (IOLOG.encode(), traces.read),
     "trace.blktrace": lambda: (BLKTRACE, traces.read),
 }  # fmt: skip

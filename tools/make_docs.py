@@ -35,7 +35,7 @@ from storagelab.findings.cautions import kinds
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment
 from storagelab.model.values import LeftOut, LeftToCore
-from storagelab.profiles import Declared, constants, default_of, figures_of
+from storagelab.profiles import DeclaredFigure, constants, default_of, figures_of
 from storagelab.report.export import document
 from storagelab.report.words.glossary import GLOSSARY
 from storagelab.spec import keys
@@ -347,7 +347,7 @@ def figures_of_kind(kind: str) -> str:
     return table(["figure", "may be", "meaning"], rows)
 
 
-def _may_be(one: Declared) -> str:
+def _may_be(one: DeclaredFigure) -> str:
     if one.kind != "number":
         return {"boolean": "`true` or `false`", "text": "text"}.get(
             one.kind, ", ".join(f"`{word}`" for word in one.words)

@@ -27,7 +27,7 @@ class OutsideMeasured(StoragelabError):
     """What was asked lies outside of what was measured; the message says both."""
 
 
-class Expected(NamedTuple):
+class ExpectedSpeed(NamedTuple):
     """What a drive does under a load."""
 
     requests_per_s: float
@@ -55,7 +55,7 @@ class Point(Frozen):
         return self.fitted_per_s / self.requests_per_s - 1
 
 
-class Sustained(Frozen):
+class LongStretch(Frozen):
     """A long stretch of one load: what the drive did at first, and what it kept up."""
 
     operation: str
@@ -93,7 +93,7 @@ class Measured(Frozen):
     complete: bool
     """Whether every planned point was measured."""
     file_bytes: int
-    sustained: tuple[Sustained, ...]
+    sustained: tuple[LongStretch, ...]
     points: tuple[Point, ...]
 
 
@@ -107,7 +107,7 @@ class MeasuredDrive(Frozen):
 
     def expected(
         self, *, block_bytes: float, read_share: float, depth: float, sequential_share: float = 0.0
-    ) -> Expected:
+    ) -> ExpectedSpeed:
         """What the drive does with `depth` requests in progress on average, over the time that it is asked. A depth
         below 1 means that it is idle for a part of the time, and needs no figure that was not measured. Raises
         OutsideMeasured.
@@ -118,7 +118,7 @@ class MeasuredDrive(Frozen):
                 block_bytes=block_bytes, read_share=read_share, depth=depth, sequential_share=sequential_share
             )
         )
-        return Expected(per_s, depth / per_s, self.relative_error)
+        return ExpectedSpeed(per_s, depth / per_s, self.relative_error)
 
     @property
     def relative_error(self) -> float:

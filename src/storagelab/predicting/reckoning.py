@@ -18,7 +18,7 @@ from storagelab.model.limits import LimitConfig
 from storagelab.model.objects import TEMPORARY, Object, Placement
 from storagelab.model.values import Described, LeftOut
 from storagelab.predicting import model, prediction
-from storagelab.predicting.capability import Fitted, Limited, Volume, tightest
+from storagelab.predicting.capability import LimitedVolume, MeasuredVolume, Volume, tightest
 from storagelab.predicting.demands import MUCH_MORE, Demands, bytes_of_server, demands_of
 from storagelab.predicting.model import Layout, present
 from storagelab.predicting.prediction import PRESENT, Prediction
@@ -56,7 +56,7 @@ def predict(captured: Path, file: Path) -> Prediction:
     )  # fmt: skip
 
 
-def _shows_nothing(capture: Capture, layout: Layout, wanted: LayoutAsked | None) -> str:
+def _shows_nothing(capture: Capture, layout: Layout, wanted: LayoutRequest | None) -> str:
     """Why the capture says nothing of a layout; empty if it does: something that it names has I/O there."""
     if wanted is None or not (wanted.objects or wanted.log) or layout.named & {row.object for row in capture.io}:
         return ""
@@ -66,7 +66,7 @@ def _shows_nothing(capture: Capture, layout: Layout, wanted: LayoutAsked | None)
 
 def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
     if one.profile is not None:
-        return Fitted(name, MeasuredDrive.read(file.parent / Path(one.profile).expanduser()))
+        return MeasuredVolume(name, MeasuredDrive.read(file.parent / Path(one.profile).expanduser()))
     assert one.limit is not None
     try:
         limit = limits.resolved(one.limit, one.size_bytes or _SIZE_BYTES, f"volumes.{name}.limit")
@@ -77,10 +77,10 @@ def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
         hint = "Write read_iops, write_iops, read_bytes_per_s or write_bytes_per_s, or like = a cloud disk's name."
         raise SpecError("limits nothing", file=file, key=f"volumes.{name}.limit", hint=hint)
     shared = one.shared if one.shared is not None else one.limit.like is not None
-    return Limited(name, tightest(rates, shared=shared), shared, one.latency_s)
+    return LimitedVolume(name, tightest(rates, shared=shared), shared, one.latency_s)
 
 
-def _renamed(capture: Capture, asked: Asked) -> Capture:
+def _renamed(capture: Capture, asked: VolumesFile) -> Capture:
     """The capture with the names of its volumes that the file gives them."""
     names = {old: name for name, one in asked.volumes.items() for old in one.captured}
     manifest = capture.manifest
@@ -89,7 +89,7 @@ def _renamed(capture: Capture, asked: Asked) -> Capture:
     return Capture(manifest.model_copy(update={"objects": objects}), capture.io, devices)
 
 
-def _check(capture: Capture, captured: Path, asked: Asked, file: Path) -> None:
+def _check(capture: Capture, captured: Path, asked: VolumesFile, file: Path) -> None:
     used = dict.fromkeys(one.volume for one in capture.manifest.objects)
     for name in used:
         if name not in asked.volumes:
@@ -196,7 +196,7 @@ class VolumeFigures(Described):
     """With a limit: whether reads and writes share it."""
 
 
-class LayoutAsked(Described):
+class LayoutRequest(Described):
     """A layout to predict. What it doesn't name stays where it was captured."""
 
     objects: dict[str, str] = Field(default_factory=dict)
@@ -213,15 +213,15 @@ class ServerFigures(Described):
     """The CPUs that the server has."""
 
 
-class Asked(Described):
+class VolumesFile(Described):
     """The whole file."""
 
     volumes: dict[str, VolumeFigures] = Field(min_length=1)
-    layouts: dict[str, LayoutAsked] = Field(default_factory=dict)
+    layouts: dict[str, LayoutRequest] = Field(default_factory=dict)
     server: ServerFigures = ServerFigures()
 
 
-def load(file: Path) -> Asked:
+def load(file: Path) -> VolumesFile:
     """Reads the file. Raises SpecError that names file, key and way out."""
     try:
         tables: dict[str, Any] = given_files.toml_of(given_files.text_of(file))
@@ -230,7 +230,7 @@ def load(file: Path) -> Asked:
     except (OSError, ValueError) as error:
         raise SpecError(f"can't be read: {getattr(error, 'strerror', error)}", file=file, hint=_HINT) from None
     try:
-        asked = keys.checked(Asked, keys.with_unit_read(tables))
+        asked = keys.checked(VolumesFile, keys.with_unit_read(tables))
     except SpecError as error:
         raise SpecError(error.problem, file=file, key=error.key, hint=error.hint) from None
     for name, one in asked.volumes.items():
@@ -258,7 +258,7 @@ def skeleton(manifest: Manifest) -> str:
 # --- where a layout puts the captured objects -------------------------------------------------------------------------
 
 
-def placed(capture: Capture, asked: LayoutAsked, volumes: Collection[str], file: str, key: str) -> Layout:
+def placed(capture: Capture, asked: LayoutRequest, volumes: Collection[str], file: str, key: str) -> Layout:
     """The layout that is asked for. Raises SpecError for an object or a volume that doesn't exist."""
     wanted = {f"{key}.objects.{name}": volume for name, volume in asked.objects.items()} | {f"{key}.log": asked.log}
     for place, volume in wanted.items():
@@ -279,7 +279,7 @@ def placed(capture: Capture, asked: LayoutAsked, volumes: Collection[str], file:
     )
 
 
-def _wanted(one: CapturedObject, named: Object | None, placement: Placement, asked: LayoutAsked) -> str | None:
+def _wanted(one: CapturedObject, named: Object | None, placement: Placement, asked: LayoutRequest) -> str | None:
     if one.kind == "log":
         return asked.log
     if one.kind == "temporary":

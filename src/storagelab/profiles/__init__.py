@@ -30,7 +30,7 @@ from storagelab.spec.keys import dotted
 Label = Literal["published", "measured", "derived", "fitted", "assumed"]
 
 
-class Declared(Frozen):
+class DeclaredFigure(Frozen):
     """A figure of a profile: its path, with `*` for names that the profile chooses, its meaning, and its limits."""
 
     path: str
@@ -81,15 +81,15 @@ def kinds() -> tuple[str, ...]:
 
 
 @functools.cache
-def figures_of(kind: str) -> tuple[Declared, ...]:
+def figures_of(kind: str) -> tuple[DeclaredFigure, ...]:
     """The figures of a drive of this kind, in order; `server` is a kind, too."""
     groups = [("costs", _all()["costs"])] if kind == "server" else _all()["drives"][kind]
     return tuple(_declared(group, figure) for group, figures in groups for figure in figures)
 
 
-def _declared(group: str, figure: dict[str, Any]) -> Declared:
+def _declared(group: str, figure: dict[str, Any]) -> DeclaredFigure:
     path = ".".join(part for part in (group, figure["name"], "*" if figure["table"] else "") if part)
-    return Declared(path=path, meaning=figure["meaning"], optional=figure["optional"], **figure["wanted"])
+    return DeclaredFigure(path=path, meaning=figure["meaning"], optional=figure["optional"], **figure["wanted"])
 
 
 @functools.cache
@@ -147,7 +147,7 @@ class _Profile(Frozen):
         found = [(_place(self, parts), dotted(parts), figure) for parts, figure in _figures(self, ())]
         yield from ((name, figure) for _, name, figure in sorted(found, key=lambda one: one[0]))
 
-    def declared(self) -> tuple[Declared, ...]:
+    def declared(self) -> tuple[DeclaredFigure, ...]:
         """The declared figures of its kind."""
         return figures_of(str(dict(self)["kind"]))
 
@@ -259,7 +259,7 @@ def _figures(inside: object, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str
                 yield from _figures(value, (*parts, name))
 
 
-def _declared_as(one: Declared, parts: tuple[str, ...]) -> bool:
+def _declared_as(one: DeclaredFigure, parts: tuple[str, ...]) -> bool:
     """Whether this is the figure at `parts`, some of which the profile may choose."""
     wanted = one.path.split(".")
     return len(wanted) == len(parts) and all(a in ("*", b) for a, b in zip(wanted, parts, strict=True))

@@ -33,7 +33,7 @@ Use = Literal["calibration", "judged", "fact"]
 Levels = dict[str, JsonValue]
 
 
-class Published(Frozen):
+class PublishedFigure(Frozen):
     """One figure: a value, a range or an order, and the cells that reproduce it.
 
     `cell` picks cells by their levels, in addition to the article's own `cell`. If `along` names a factor, the levels
@@ -107,7 +107,7 @@ class WaitTable(Frozen):
     """Those of its figures that are for calibration, whatever `use` says."""
     assumed: str = ""
 
-    def figures(self) -> Iterator[Published]:
+    def figures(self) -> Iterator[PublishedFigure]:
         """Its figures. A very small signal time may be off by a hundredth of the wait, not by a share of itself."""
         published = [(name, getattr(self, name)) for name in _COLUMNS]
         given = [(name, value) for name, value in published if value is not None]
@@ -117,7 +117,7 @@ class WaitTable(Frozen):
             tiny = quantity == "signal_s" and value < _TINY * whole_s
             figure = f"{self.first[0]}{number}"
             use: Use = "calibration" if figure in self.fitted else self.use
-            yield Published(
+            yield PublishedFigure(
                 id=figure, what=f"{self.wait_type}, {self.where}: {words}", quantity=quantity,
                 use=use, value=value, unit=unit, tolerance=self.tolerance, cell=self.cell, wait_type=self.wait_type,
                 tolerance_absolute=_TINY * whole_s if tiny else None, assumed=self.assumed,
@@ -146,23 +146,23 @@ class Article(Frozen):
     assumed: tuple[str, ...] = ()
     under_determined: str = ""
     """What the article leaves so open that its figures test little."""
-    figures: tuple[Published, ...]
+    figures: tuple[PublishedFigure, ...]
 
     @model_validator(mode="before")
     @classmethod
     def _with_wait_tables(cls, content: dict[str, Any]) -> dict[str, Any]:
         """Figures alone and those of wait tables, in the order of their numbers."""
         tables = (WaitTable.model_validate(table) for table in content.get("wait_tables", ()))
-        alone = (Published.model_validate(figure) for figure in content["figures"])
+        alone = (PublishedFigure.model_validate(figure) for figure in content["figures"])
         figures = sorted([*alone, *(figure for table in tables for figure in table.figures())], key=_number)
         return {**{key: value for key, value in content.items() if key != "wait_tables"}, "figures": figures}
 
-    def levels_of(self, figure: Published) -> Levels:
+    def levels_of(self, figure: PublishedFigure) -> Levels:
         """The levels that the figure's cell, or cells, must have."""
         return dict(figure.cell) if figure.everywhere else {**self.cell, **figure.cell}
 
 
-def _number(figure: Published) -> int:
+def _number(figure: PublishedFigure) -> int:
     return int(figure.id[1:])
 
 
@@ -201,14 +201,14 @@ class Missing(Exception):
     """The runs lack the quantity; `str()` says why."""
 
 
-class Made(NamedTuple):
+class RunsOfCell(NamedTuple):
     """A cell and its runs, in the order of their repetitions."""
 
     cell: Cell
     runs: Sequence[Measurement]
 
 
-class Simulated(NamedTuple):
+class SimulatedFigure(NamedTuple):
     """A quantity: `values` of the repetitions or, for a quantity over all repetitions, `level` or `order`."""
 
     values: tuple[float, ...] = ()
@@ -226,7 +226,7 @@ def matching(cells: Sequence[Cell], levels: Levels) -> list[Cell]:
     ]  # fmt: skip
 
 
-def needed(figure: Published, levels: Levels, cells: Sequence[Cell]) -> list[list[Cell]]:
+def needed(figure: PublishedFigure, levels: Levels, cells: Sequence[Cell]) -> list[list[Cell]]:
     """The cells that a figure needs: lists to compare with each other, or a single list. Raises Missing."""
     if figure.quantity == "mean_elapsed_s":
         return [_some(cells, levels)]
@@ -260,7 +260,7 @@ def _said(levels: Levels) -> str:
     return ", ".join(f"{name} = {level}" for name, level in levels.items())
 
 
-def read_off(figure: Published, groups: Sequence[Sequence[Made]]) -> Simulated:
+def read_off(figure: PublishedFigure, groups: Sequence[Sequence[RunsOfCell]]) -> SimulatedFigure:
     """Reads a figure from its runs: `groups` are the cells of `needed` with their runs. Raises Missing if they lack
     the quantity.
     """
@@ -269,13 +269,13 @@ def read_off(figure: Published, groups: Sequence[Sequence[Made]]) -> Simulated:
     if figure.quantity in _OF_LEVELS:
         return _OF_LEVELS[figure.quantity](figure, groups[0])
     if figure.quantity == "mean_elapsed_s":
-        return Simulated(values=_means([made.runs for made in groups[0]]))
+        return SimulatedFigure(values=_means([made.runs for made in groups[0]]))
     if figure.quantity == "mean_elapsed_ratio":
         means, others = (_means([made.runs for made in group]) for group in groups)
-        return Simulated(values=tuple(mean / other for mean, other in zip(means, others, strict=False)))
+        return SimulatedFigure(values=tuple(mean / other for mean, other in zip(means, others, strict=False)))
     if figure.quantity in _OF_TWO:
-        return Simulated(values=_compared(figure, groups[0][0].runs, groups[1][0].runs))
-    return Simulated(values=tuple(_OF_RUN[figure.quantity](figure, run) for run in groups[0][0].runs))
+        return SimulatedFigure(values=_compared(figure, groups[0][0].runs, groups[1][0].runs))
+    return SimulatedFigure(values=tuple(_OF_RUN[figure.quantity](figure, run) for run in groups[0][0].runs))
 
 
 # --- one run ---------------------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def _waits(run: Measurement) -> CountedWaits:
     return run.waits
 
 
-def _wait(figure: Published, run: Measurement) -> float:
+def _wait(figure: PublishedFigure, run: Measurement) -> float:
     """The time of a wait; without such a wait, 0."""
     row = next((row for row in _waits(run).rows if row.wait_type == figure.wait_type), None)
     if row is None:
@@ -308,7 +308,7 @@ def _wait(figure: Published, run: Measurement) -> float:
             return wait_ns * NS
 
 
-def _counter(figure: Published, run: Measurement) -> float:
+def _counter(figure: PublishedFigure, run: Measurement) -> float:
     assert figure.counter is not None
     group, _, name = figure.counter.rpartition(".")
     try:
@@ -326,18 +326,18 @@ def _memory_phase(run: Measurement) -> tuple[float, float]:
     return engine["memory_phase_rows"], engine["memory_phase_cpu_s"]
 
 
-def _memory_phase_cpu_per_row_s(_: Published, run: Measurement) -> float:
+def _memory_phase_cpu_per_row_s(_: PublishedFigure, run: Measurement) -> float:
     rows, cpu_s = _memory_phase(run)
     return cpu_s / rows
 
 
-def _yields_over_memory_phase(_: Published, run: Measurement) -> float:
+def _yields_over_memory_phase(_: PublishedFigure, run: Measurement) -> float:
     """How often sessions used up their quantum, over the CPU time spent while all of the table was in memory."""
     yields = sum(row.wait_count or 0 for row in _waits(run).rows if row.wait_type == "SOS_SCHEDULER_YIELD")
     return yields * _QUANTUM_S / _memory_phase(run)[1]
 
 
-def _sessions_on_pfs_page(_: Published, run: Measurement) -> float:
+def _sessions_on_pfs_page(_: PublishedFigure, run: Measurement) -> float:
     """The most sessions on one page at once: the median of the samples that found any, since nobody publishes a
     screen without one.
     """
@@ -348,7 +348,7 @@ def _sessions_on_pfs_page(_: Published, run: Measurement) -> float:
     return float(statistics.median(most.values())) if most else 0.0
 
 
-_OF_RUN: dict[str, Callable[[Published, Measurement], float]] = {
+_OF_RUN: dict[str, Callable[[PublishedFigure, Measurement], float]] = {
     "elapsed_s": lambda _, run: run.elapsed_s,
     "wait_s": _wait,
     "resource_s": _wait,
@@ -368,7 +368,7 @@ _OF_RUN: dict[str, Callable[[Published, Measurement], float]] = {
 _OF_TWO = ("elapsed_ratio", "gain", "counter_ratio")
 
 
-def _compared(figure: Published, runs: Sequence[Measurement], others: Sequence[Measurement]) -> tuple[float, ...]:
+def _compared(figure: PublishedFigure, runs: Sequence[Measurement], others: Sequence[Measurement]) -> tuple[float, ...]:
     """The comparison, repetition by repetition."""
     pairs = list(zip(runs, others, strict=False))
     if figure.quantity == "counter_ratio":
@@ -382,20 +382,20 @@ def _means(cells: Sequence[Sequence[Measurement]]) -> tuple[float, ...]:
     return tuple(sum(run.elapsed_s for run in runs) / len(runs) for runs in zip(*cells, strict=False))
 
 
-def _mean_elapsed_s(made: Made) -> float:
+def _mean_elapsed_s(made: RunsOfCell) -> float:
     return sum(run.elapsed_s for run in made.runs) / len(made.runs)
 
 
-def _level(figure: Published, made: Made) -> JsonValue:
+def _level(figure: PublishedFigure, made: RunsOfCell) -> JsonValue:
     assert figure.along is not None
     return made.cell.levels[figure.along]
 
 
-def _ordered(figure: Published, group: Sequence[Made]) -> Simulated:
-    return Simulated(order=tuple(_level(figure, made) for made in sorted(group, key=_mean_elapsed_s)))
+def _ordered(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
+    return SimulatedFigure(order=tuple(_level(figure, made) for made in sorted(group, key=_mean_elapsed_s)))
 
 
-def _best(figure: Published, group: Sequence[Made]) -> Simulated:
+def _best(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
     """The level with the least mean time, and those that its runs can't be distinguished from, as in any report."""
     best = min(group, key=_mean_elapsed_s)
     rounds = min(len(made.runs) for made in group)
@@ -406,10 +406,10 @@ def _best(figure: Published, group: Sequence[Made]) -> Simulated:
         for made, difference in zip(group, differences, strict=True)
         if difference is not None and difference.p_value is not None and not difference.distinguishable
     ]
-    return Simulated(level=_level(figure, best), tied=tuple(_level(figure, made) for made in tied))
+    return SimulatedFigure(level=_level(figure, best), tied=tuple(_level(figure, made) for made in tied))
 
 
-def _gone(figure: Published, group: Sequence[Made]) -> Simulated:
+def _gone(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
     """The first level from which on no table has the wait among its top 95 %, by the mean tables; and the levels
     that the tables of single repetitions give instead.
     """
@@ -417,10 +417,12 @@ def _gone(figure: Published, group: Sequence[Made]) -> Simulated:
     gone = _gone_from(figure, group, [made.runs for made in group])
     alone = [_gone_from(figure, group, [[made.runs[number]] for made in group]) for number in range(rounds)]
     others = [level for number, level in enumerate(alone) if level not in (gone, *alone[:number])]
-    return Simulated(level=gone, tied=tuple(others))
+    return SimulatedFigure(level=gone, tied=tuple(others))
 
 
-def _gone_from(figure: Published, group: Sequence[Made], runs: Sequence[Sequence[Measurement]]) -> JsonValue:
+def _gone_from(
+    figure: PublishedFigure, group: Sequence[RunsOfCell], runs: Sequence[Sequence[Measurement]]
+) -> JsonValue:
     """`runs`: for each cell of the group, the runs of the mean table."""
     gone: JsonValue | None = None
     for made, of_cell in zip(group, runs, strict=True):
@@ -430,21 +432,21 @@ def _gone_from(figure: Published, group: Sequence[Made], runs: Sequence[Sequence
     return "never" if gone is None else gone
 
 
-def _falling(figure: Published, group: Sequence[Made]) -> Simulated:
+def _falling(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
     """The share of steps from level to level in which the wait shrinks, repetition by repetition."""
     wait = figure.model_copy(update={"quantity": "wait_s"})
     rounds = zip(*([_wait(wait, run) for run in made.runs] for made in group), strict=False)
     falls = ([b < a for a, b in itertools.pairwise(waits)] for waits in rounds)
-    return Simulated(values=tuple(sum(steps) / len(steps) for steps in falls))
+    return SimulatedFigure(values=tuple(sum(steps) / len(steps) for steps in falls))
 
 
-def _spread(_: Published, group: Sequence[Made]) -> Simulated:
+def _spread(_: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
     """The mean time of the slowest level minus that of the fastest."""
     means = [_mean_elapsed_s(made) for made in group]
-    return Simulated(values=(max(means) - min(means),))
+    return SimulatedFigure(values=(max(means) - min(means),))
 
 
-_OF_LEVELS: Mapping[str, Callable[[Published, Sequence[Made]], Simulated]] = {
+_OF_LEVELS: Mapping[str, Callable[[PublishedFigure, Sequence[RunsOfCell]], SimulatedFigure]] = {
     "best_level": _best,
     "order": _ordered,
     "gone_from_top_95": _gone,

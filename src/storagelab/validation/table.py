@@ -18,7 +18,7 @@ from storagelab.findings.model import Estimate
 from storagelab.model.values import Frozen, JsonValue, Scalar
 from storagelab.profiles import Label
 from storagelab.report.text.columns import Column, print_paragraph, print_table
-from storagelab.validation.articles import Article, Published, spans
+from storagelab.validation.articles import Article, PublishedFigure, spans
 from storagelab.validation.making import Row, Simulations, Summary, summaries
 from storagelab.version import __version__
 from storagelab.words import numbers
@@ -325,7 +325,7 @@ def _unit_for(unit: str, value: float) -> tuple[float, str]:
             return 1.0, f" {unit}"
 
 
-def _published_text(figure: Published) -> str:
+def _published_text(figure: PublishedFigure) -> str:
     """A figure as in the article: all digits, a range, or an order."""
     if figure.order is not None:
         return _levels(figure.order)
@@ -377,7 +377,7 @@ def _error_text(row: Row) -> str:
     return f"{points:+,.0f} %" if abs(points) >= 9.95 else f"{points:+.1f} %"
 
 
-def _tolerance_text(figure: Published) -> str:
+def _tolerance_text(figure: PublishedFigure) -> str:
     """How far the model may be off."""
     if figure.tolerance_absolute is not None:
         return f"± {_estimate_text(Estimate(value=figure.tolerance_absolute), figure.unit)}"
