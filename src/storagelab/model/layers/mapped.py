@@ -6,7 +6,7 @@ import contextlib
 import secrets
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from storagelab.model.config import VolumeConfig
 
 
-_RULES: tuple[Rule, ...] = tuple(
+_RULES = tuple(
     Rule(f"volumes.*.{key}", lambda _, volume, key=key: bool(getattr(volume, key)) and volume.encryption is None,
          "is for an encrypted volume", 'Add encryption = "luks2", or leave it out.')
     for key in ("encryption_sector_bytes", "encryption_flags")
@@ -27,7 +27,7 @@ _RULES: tuple[Rule, ...] = tuple(
 
 
 class Keys(LayerKeys):
-    rules = _RULES
+    rules: ClassVar[tuple[Rule, ...]] = _RULES
     encryption: Annotated[Literal["luks2"] | None, LeftOut("none")] = None
     """Volumes that storagelab makes: `luks2` encrypts the volume, with a key that is made for it and forgotten."""
     encryption_sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("that of cryptsetup")] = None

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -27,7 +27,7 @@ _FEWEST_DRIVES = {"raid0": 2, "raid1": 2, "raid5": 3, "raid10": 4, "striped": 2}
 _OF_LVM = ("pvcreate", "vgcreate", "lvcreate", "lvs", "vgremove", "pvremove")
 
 
-_RULES: tuple[Rule, ...] = (
+_RULES = (
     Rule("volumes.*.devices", lambda _, volume: len(volume.devices or ()) > 1 and volume.raid_level is None,
          "names several drives, and nothing says how they become one volume",
          'Add raid_level: one of "raid0", "raid1", "raid5", "raid10" and "striped".'),
@@ -46,7 +46,7 @@ _RULES: tuple[Rule, ...] = (
 
 class Keys(LayerKeys):
     of_drives = True
-    rules = _RULES
+    rules: ClassVar[tuple[Rule, ...]] = _RULES
     raid_level: Annotated[
         Literal["raid0", "raid1", "raid5", "raid10", "striped"] | None, LeftOut("a single drive")
     ] = None  # fmt: skip
