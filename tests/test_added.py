@@ -1,6 +1,7 @@
-"""A load and an engine of the tests' own are found everywhere, and no file of storagelab's is touched for them."""
+"""A load, an engine and a layer of a volume of the tests' own are found, and no file of storagelab's is touched."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -51,7 +52,7 @@ def test_the_files_of_the_test_are_no_files_of_storagelabs():
     import storagelab
 
     names = {path.name for path in Path(storagelab.__file__).parent.rglob("*")}
-    assert not {"trickle.py", "ledger"} & names
+    assert not {"trickle.py", "ledger", "nested.py"} & names
 
 
 def test_a_load_is_in_the_reference_and_in_the_words_of_errors(typed, scratch):
@@ -99,3 +100,27 @@ def test_a_flavour_of_an_engine_is_planned_and_politely_refused_where_its_server
     assert "target.engine: no server program of MySQL is on this machine\n  install MySQL 8" in said
     (scratch / "added.toml").write_text(SPEC.format(engine="mysql", kind="pgbench"))
     assert "pgbench loads postgres, and target.engine is mysql" in typed(scratch, "plan", "added.toml", code=2)
+
+
+NESTED = LEDGER.replace('path = "."', 'path = "."\nfile = "64MiB"\nnested = 2')
+
+
+def test_a_kind_of_volume_is_in_the_reference_and_in_the_words_of_errors(typed, scratch):
+    assert "how many loop devices lie between" in typed(scratch, "keys")
+    spec = scratch / "added.toml"
+    spec.write_text(NESTED.replace("nested = 2", "nested = 2\nsector_bytes = 1024"))
+    said = typed(scratch, "plan", "added.toml", code=2)
+    assert "volumes.a.nested: takes no such sectors" in said
+    spec.write_text(NESTED.replace('file = "64MiB"\n', ""))
+    assert "volumes.a.nested: is for a volume that storagelab makes" in typed(scratch, "plan", "added.toml", code=2)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make drives")
+def test_a_kind_of_volume_is_planned_made_read_back_and_undone(typed, scratch):
+    (scratch / "added.toml").write_text(NESTED)
+    assert "a: losetup: loop device 2 of 2 on the drive" in typed(scratch, "plan", "added.toml")
+    typed(scratch, "run", "added.toml")
+    runs = [run for cell in exported(typed, scratch)["cells"] for run in cell["runs"]]
+    assert [run["status"] for run in runs] == ["ok"] * 2
+    assert all(run["environment"]["volumes"]["a"]["made"]["nested"].startswith("/dev/loop") for run in runs)
+    assert str(scratch) not in subprocess.run(["losetup", "--list"], capture_output=True, text=True, check=True).stdout

@@ -49,7 +49,12 @@ def test_one_that_was_cut_off_says_so_and_keeps_what_it_has(tmp_path):
     [
         ("manifest.json", "capture/1", "capture/9", "schema: is 'storagelab.capture/9', another version's"),
         ("manifest.json", '"seconds": 2', '"seconds": null, "x": 2', "seconds: Input should be a valid number"),
-        ("io.csv", ",read,", ",erase,", "line 2: can't be read: 'erase' by 'session' is unknown"),
+        (
+            "io.csv",
+            ",read,",
+            ",erase,",
+            "line 2: can't be read: Input should be 'read', 'write' or 'sync', not 'erase'",
+        ),
         ("io.csv", ",10,", ",-7,", "can't be read: Input should be greater than or equal to 0, not '-7'\n  Capture"),
         ("io.csv", "public.t", "public.u", "'public.u' is not among the objects of manifest.json"),
         ("devices.csv", "second,volume", "volume,second", "its first line is not second,volume,"),

@@ -7,8 +7,7 @@ import pytest
 from recorded_machine import RecordedMachine, stat
 
 from storagelab.errors import PreflightError
-from storagelab.machine.control_groups import throttle
-from storagelab.machine.devices import DeviceCounters
+from storagelab.machine.counts import DeviceCounters, throttle
 from storagelab.machine.host import describe_volume
 from storagelab.volumes import limits
 

@@ -9,7 +9,7 @@ from simulated_specs import run_once, small
 from storagelab import profiles
 from storagelab.engines.simulated.preflight import check
 from storagelab.errors import PreflightError
-from storagelab.profiles.declared import figures_of, kinds
+from storagelab.profiles import figures_of, kinds
 from storagelab.spec.matrix import expand
 
 ONE_FORMAT = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")

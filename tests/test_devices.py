@@ -19,7 +19,7 @@ from recorded_machine import stat
 from storagelab.findings.analysis import analyse
 from storagelab.findings.cautions.devices import SharedDevice
 from storagelab.findings.model import Findings
-from storagelab.machine.devices import DeviceCounters, difference, parse_stat
+from storagelab.machine.counts import DeviceCounters, difference, parse_stat
 from storagelab.machine.disks import device_numbers_of
 from storagelab.machine.host import describe_volume
 from storagelab.model.plan import Factor, Level

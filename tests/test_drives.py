@@ -20,7 +20,7 @@ from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.target import ClaimedDrive
 from storagelab.verbs.volumes import refuse_unconfirmed
-from storagelab.volumes import block_devices, drives, file_systems, journal, preparing, programs, refusals
+from storagelab.volumes import drives, file_systems, journal, preparing, programs, refusals
 from storagelab.volumes.drives import Drive
 from storagelab.volumes.journal import Journal
 from storagelab.volumes.refusals import Background
@@ -241,7 +241,7 @@ def stand_in(tmp_path, monkeypatch, registry):
     monkeypatch.setattr(drives, "serial_of", lambda _, kernel=None: "S1")
     monkeypatch.setattr(drives, "_NO_DRIVES", re.compile("none"))
     monkeypatch.setattr(refusals, "STABLE_NAMES", "/dev/")
-    with block_devices.made_of_file(tmp_path / "drive", 2**26, None) as name:
+    with file_systems.made_of_file(tmp_path / "drive", 2**26, None) as name:
         yield drives.look(f"/dev/{name}", "devices")
 
 

@@ -163,7 +163,7 @@ def test_a_trace_on_a_simulated_drive_takes_what_arithmetic_says(tmp_path, monke
     from test_fitting import TRUTHS, drive_of
 
     from storagelab import profiles
-    from storagelab.drives.as_profile import as_toml
+    from storagelab.drives.measured import as_toml
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     law = TRUTHS["a cloud disk"]

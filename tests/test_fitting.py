@@ -11,13 +11,12 @@ import pytest
 from raw_io_specs import needs_fio
 
 from storagelab import _sim, profiles
-from storagelab.drives.as_profile import as_toml
 from storagelab.drives.fitting import LEAST_POINTS, Law, Result, fit, planned
-from storagelab.drives.measured import Identity, Measured, MeasuredDrive, OutsideMeasured, Point
+from storagelab.drives.measured import Identity, Measured, MeasuredDrive, OutsideMeasured, Point, as_toml
 from storagelab.errors import PreflightError
 from storagelab.loads.fio import Job
 from storagelab.machine import host
-from storagelab.run.measuring import Kept, file_on, sustained_of
+from storagelab.run.measuring import KeptResults, file_on, sustained_of
 from storagelab.verbs import drives
 
 TRUTHS = {
@@ -177,14 +176,14 @@ def test_a_burst_ends_with_its_last_fast_second():
 
 def test_what_was_kept_can_be_gone_on_with_after_a_line_that_was_cut_off(tmp_path):
     file, points = tmp_path / "x.partial", [Result(asked, 100.0, 0.01) for asked in planned(quick=True, seed=1)[:3]]
-    Kept(file, {"a": 1}).add(points[0])
+    KeptResults(file, {"a": 1}).add(points[0])
     with file.open("a") as cut_off:
         cut_off.write('{"asked": [4096, ')
-    following = Kept(file, {"a": 1})
+    following = KeptResults(file, {"a": 1})
     assert following.results == points[:1]
     for one in points[1:]:
         following.add(one)
-    assert Kept(file, {"a": 1}).results == points
+    assert KeptResults(file, {"a": 1}).results == points
 
 
 @needs_fio

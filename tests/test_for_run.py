@@ -20,7 +20,7 @@ from storagelab.model.limits import BurstConfig, LimitConfig, effective
 from storagelab.model.measurement import RAW_IO
 from storagelab.run.engine import preflight, sweep
 from storagelab.spec.matrix import expand
-from storagelab.volumes import block_devices, by_hand, file_systems, limits, programs
+from storagelab.volumes import file_systems, limits, programs
 from storagelab.volumes import volume as volumes
 from storagelab.volumes.limits import Bucket
 
@@ -39,7 +39,7 @@ def volume(scratch: Path, **keys: object) -> VolumeConfig:
 
 
 def left_of(folder: Path) -> list[object]:
-    return [*file_systems.left_in(folder), *block_devices.loop_devices_in(folder), *folder.rglob("drive")]
+    return [*file_systems.left_in(folder), *file_systems.loop_devices_in(folder), *folder.rglob("drive")]
 
 
 # --- made and read back ----------------------------------------------------------------------------------------------
@@ -212,9 +212,9 @@ def test_a_prepare_that_fails_fails_the_run_and_a_check_that_fails_leaves_it_unv
 
 
 def test_a_command_that_hangs_is_ended_with_what_it_started(tmp_path, monkeypatch):
-    monkeypatch.setattr(by_hand, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(volumes, "_PATIENCE_S", 0.2)
     with pytest.raises(RunFailed, match="has not ended"):
-        by_hand.run("sleep 600 & echo $! > child; wait", tmp_path, {}, "volumes.a.prepare")
+        volumes.run_command("sleep 600 & echo $! > child; wait", tmp_path, {}, "volumes.a.prepare")
     child = int((tmp_path / "child").read_text())
     assert until(lambda: not lives(child), 10)
 
@@ -245,7 +245,7 @@ def test_what_a_file_system_or_a_limit_can_not_be_is_said_before_anything_is_mad
 def test_a_missing_program_is_named_with_its_package(monkeypatch):
     monkeypatch.setattr(programs, "path_of", lambda _: None)
     with pytest.raises(PreflightError, match=r"needs mkfs\.xfs and losetup.*\n.*apt-get install xfsprogs mount"):
-        programs.check(("mkfs.xfs", "losetup"), "volumes.a")
+        programs.check({"mkfs.xfs": "xfsprogs", "losetup": "mount"}, "volumes.a")
 
 
 def test_only_root_may_make_a_drive_and_a_plan_says_which_steps_need_it(tmp_path, monkeypatch):
@@ -273,12 +273,11 @@ def test_a_drive_too_large_for_its_folder_is_refused_in_plain_words(tmp_path):
 
 def test_a_scheduler_that_the_kernel_lacks_is_refused_with_those_that_it_has(tmp_path):
     from storagelab.machine.disks import Kernel
-    from storagelab.volumes import block_devices
 
     queue = tmp_path / "class" / "block" / "loop9" / "queue"
     queue.mkdir(parents=True)
     (queue / "scheduler").write_text("[none] mq-deadline\n")
-    with block_devices.queue_set_to("loop9", {"scheduler": "mq-deadline"}, Kernel(HERE.proc, tmp_path)):
+    with file_systems.queue_set_to("loop9", {"scheduler": "mq-deadline"}, Kernel(HERE.proc, tmp_path)):
         assert (queue / "scheduler").read_text() == "mq-deadline"
     assert (queue / "scheduler").read_text() == "none"
 

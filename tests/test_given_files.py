@@ -15,11 +15,10 @@ from test_fitting import TRUTHS, drive_of, simulated
 
 from storagelab import profiles
 from storagelab.capture import folder
-from storagelab.drives.as_profile import as_toml
-from storagelab.drives.measured import MeasuredDrive
+from storagelab.drives.measured import MeasuredDrive, as_toml
 from storagelab.errors import PreflightError, SpecError, StoragelabError
 from storagelab.loads import traces
-from storagelab.predicting import prediction, volumes_file
+from storagelab.predicting import prediction, reckoning
 from storagelab.run import measuring
 from storagelab.servers.attached import pid_in
 from storagelab.spec import given_files, reading
@@ -107,11 +106,11 @@ FORMATS: dict[str, Callable[[], tuple[bytes, Callable[[Path], object]]]] = {
     "io.csv": lambda: of_capture("io.csv"),
     "devices.csv": lambda: of_capture("devices.csv"),
     "prediction.json": lambda: (prediction_text().encode(), prediction.read),
-    "volumes.toml": lambda: (ASKED.encode(), volumes_file.load),
+    "volumes.toml": lambda: (ASKED.encode(), reckoning.load),
     "drive.toml": lambda: (profile_text().encode(), MeasuredDrive.read),
     "partial": lambda: (b'{"a": 1}\n{"asked": [4096, 0.5, 1, false, false], "requests_per_s": 1.0, "mean_latency_s": '
     b'0.1}\n',
-                        lambda file: measuring.Kept(file, {"a": 1})),
+                        lambda file: measuring.KeptResults(file, {"a": 1})),
     "requests.iolog": lambda: (IOLOG.encode(), traces.read),
     "trace.blktrace": lambda: (BLKTRACE, traces.read),
 }  # fmt: skip

@@ -6,7 +6,7 @@ from pydantic import BaseModel
 from storagelab import profiles
 from storagelab.model.config import CacheConfig, LinkConfig, ServerConfig
 from storagelab.model.values import LeftOut, LeftToCore
-from storagelab.profiles.declared import constants, default_of
+from storagelab.profiles import constants, default_of
 
 
 def said_of(model: type[BaseModel]) -> dict[str, str]:

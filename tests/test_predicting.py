@@ -8,13 +8,12 @@ from test_fitting import drive_of
 
 from storagelab.capture import folder
 from storagelab.capture.folder import Capture, CapturedObject, DeviceRow, IoRow, Machine, Manifest, Volume
-from storagelab.drives.as_profile import as_toml
 from storagelab.drives.fitting import Law, Result, planned
+from storagelab.drives.measured import as_toml
 from storagelab.errors import PreflightError, SpecError, StoreError
 from storagelab.predicting.demands import demands_of, grown
 from storagelab.predicting.prediction import PRESENT, Errors
-from storagelab.predicting.reckoning import predict
-from storagelab.predicting.volumes_file import skeleton
+from storagelab.predicting.reckoning import predict, skeleton
 
 LIMITS = """
 volumes.a.limit = { read_iops = 300, write_iops = 300 }

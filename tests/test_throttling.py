@@ -17,7 +17,7 @@ from raw_io_specs import SPEC, needs_fio, runs_of
 from real_servers import run_of, small
 from recorded_machine import RecordedMachine
 
-from storagelab.machine.control_groups import Throttling, read_group
+from storagelab.machine.counts import Throttling, read_group
 from storagelab.machine.disks import mounts_here
 from storagelab.machine.doctor import cpu_quota
 from storagelab.model.measurement import THROTTLED, held_back

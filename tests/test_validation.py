@@ -19,9 +19,17 @@ from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import load, parse
 from storagelab.validation import table
-from storagelab.validation.articles import Published, articles, spans
+from storagelab.validation.articles import (
+    Missing,
+    PublishedFigure,
+    RunsOfCell,
+    SimulatedFigure,
+    articles,
+    needed,
+    read_off,
+    spans,
+)
 from storagelab.validation.making import judge, missing, relative_error, summaries
-from storagelab.validation.quantities import Made, Missing, Simulated, needed, read_off
 from storagelab.validation.table import Parameter, parameters
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,9 +72,9 @@ def test_the_times_that_were_derived_follow_from_waits_and_cpu(elapsed, wait, sh
 
 def test_a_figure_takes_one_of_value_range_and_order_and_what_its_quantity_asks_for():
     with pytest.raises(ValidationError, match="one of value, between and order"):
-        Published(id="X1", what="x", quantity="elapsed_s", use="judged")
+        PublishedFigure(id="X1", what="x", quantity="elapsed_s", use="judged")
     with pytest.raises(ValidationError, match="wait_s takes wait_type"):
-        Published(id="X1", what="x", quantity="wait_s", use="judged", value=1)
+        PublishedFigure(id="X1", what="x", quantity="wait_s", use="judged", value=1)
 
 
 def test_a_published_wait_table_becomes_numbered_figures_that_add_up():
@@ -116,13 +124,13 @@ def run_of(elapsed_s: float, waits: dict[str, tuple[float, float, int]], **more)
     return Measurement(provenance="simulated", elapsed_s=elapsed_s, rows=1000, waits=counted, **more)
 
 
-def figure(quantity: str, **more) -> Published:
+def figure(quantity: str, **more) -> PublishedFigure:
     more = {"value": 1.0, **more} if not {"between", "order"} & set(more) else more
-    return Published(id="X1", what="a figure", quantity=quantity, use="judged", **more)
+    return PublishedFigure(id="X1", what="a figure", quantity=quantity, use="judged", **more)
 
 
-def read(wanted: Published, *groups: list[tuple[Cell, list[Measurement]]]) -> Simulated:
-    return read_off(wanted, [[Made(cell, runs) for cell, runs in group] for group in groups])
+def read(wanted: PublishedFigure, *groups: list[tuple[Cell, list[Measurement]]]) -> SimulatedFigure:
+    return read_off(wanted, [[RunsOfCell(cell, runs) for cell, runs in group] for group in groups])
 
 
 RUN = run_of(10.0, {"PAGELATCH_UP": (9.0, 1.0, 90), "WRITELOG": (3.0, 0.5, 30)})
@@ -256,8 +264,8 @@ def test_a_cell_that_the_spec_does_not_have_or_has_twice_is_said():
 # --- verdicts --------------------------------------------------------------------------------------------------------
 
 
-def judged(wanted: Published, *values: float, **more):
-    return judge(ARTICLE_A, wanted, Simulated(values=values, **more))
+def judged(wanted: PublishedFigure, *values: float, **more):
+    return judge(ARTICLE_A, wanted, SimulatedFigure(values=values, **more))
 
 
 def test_errors_are_relative_and_held_against_the_tolerance():
@@ -300,7 +308,9 @@ def test_a_large_miss_comes_with_the_mechanism_that_is_suspected():
 
 def test_an_article_that_leaves_the_model_open_says_so_at_every_verdict():
     (article,) = articles(["C"])
-    rows = tuple(judge(article, figure, Simulated(values=(float(figure.value or 1),))) for figure in article.figures)
+    rows = tuple(
+        judge(article, figure, SimulatedFigure(values=(float(figure.value or 1),))) for figure in article.figures
+    )
     text = table.markdown(table.Validation(articles=(article,), simulations=(), rows=rows, parameters=()))
     lines = [line for line in text.splitlines() if line.startswith("| C")]
     assert len(lines) > len(rows)

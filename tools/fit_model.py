@@ -48,8 +48,16 @@ from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.spec import matrix, reading
 from storagelab.spec.keys import dotted
 from storagelab.validation import making
-from storagelab.validation.articles import Levels, Published, articles, spans
-from storagelab.validation.quantities import Made, Missing, needed, read_off
+from storagelab.validation.articles import (
+    Levels,
+    Missing,
+    PublishedFigure,
+    RunsOfCell,
+    articles,
+    needed,
+    read_off,
+    spans,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 WRONG = 10.0
@@ -68,8 +76,8 @@ class Setup:
 
     cells: dict[str, Cell]
     blocks: tuple[Block, ...]
-    fitted: tuple[tuple[Published, Levels], ...]
-    watched: tuple[tuple[Published, Levels], ...]
+    fitted: tuple[tuple[PublishedFigure, Levels], ...]
+    watched: tuple[tuple[PublishedFigure, Levels], ...]
 
 
 @dataclass
@@ -138,7 +146,7 @@ def _planned(runs: tuple[PlannedRun, ...], cells: Mapping[str, Cell]) -> Planned
     return PlannedBlock(runs, {run.cell_id: cells[run.cell_id] for run in runs})
 
 
-def _cells_of(figure: Published, levels: Levels, cells: Sequence[Cell]) -> list[Cell]:
+def _cells_of(figure: PublishedFigure, levels: Levels, cells: Sequence[Cell]) -> list[Cell]:
     return [cell for group in needed(figure, levels, cells) for cell in group]
 
 
@@ -260,11 +268,11 @@ def evaluate(settings: Settings) -> dict[str, Any]:
     return {figure.id: _read(figure, levels, runs) for figure, levels in (*_setup.fitted, *_setup.watched)}
 
 
-def _read(figure: Published, levels: Levels, runs: Mapping[str, list[Measurement]]) -> Any:
+def _read(figure: PublishedFigure, levels: Levels, runs: Mapping[str, list[Measurement]]) -> Any:
     assert _setup is not None
     try:
         groups = needed(figure, levels, list(_setup.cells.values()))
-        made = read_off(figure, [[Made(cell, runs.get(cell.cell_id, [])) for cell in group] for group in groups])
+        made = read_off(figure, [[RunsOfCell(cell, runs.get(cell.cell_id, [])) for cell in group] for group in groups])
     except Missing as missing:
         return str(missing)
     if made.values:
@@ -369,7 +377,7 @@ def ratios(setup: Setup, values: Mapping[str, Any]) -> str:
     return " ".join(f"{figure.id} {_ratio(figure, values.get(figure.id))}" for figure, _ in setup.fitted)
 
 
-def _ratio(figure: Published, value: Any) -> str:
+def _ratio(figure: PublishedFigure, value: Any) -> str:
     return f"{1 + making.relative_error(figure, value):.2f}" if isinstance(value, float | int) else "-"
 
 

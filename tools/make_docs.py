@@ -25,7 +25,7 @@ import typer.main
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from storagelab import cli
+from storagelab import cli, profiles
 from storagelab.capture.folder import capture_schema, capture_schema_text
 from storagelab.engines.mariadb import meanings as mariadb
 from storagelab.engines.postgres import meanings as postgres
@@ -35,8 +35,7 @@ from storagelab.findings.cautions import kinds
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment
 from storagelab.model.values import LeftOut, LeftToCore
-from storagelab.profiles import declared
-from storagelab.profiles.declared import default_of
+from storagelab.profiles import DeclaredFigure, constants, default_of, figures_of
 from storagelab.report.export import document
 from storagelab.report.words.glossary import GLOSSARY
 from storagelab.spec import keys
@@ -343,12 +342,12 @@ def figures_of_kind(kind: str) -> str:
     """The figures of a kind of drive, or of the server, as the simulator's core declares them."""
     rows = [
         [f"`{one.path}`" + (" (optional)" if one.optional else ""), _may_be(one), one.meaning]
-        for one in declared.figures_of(kind)
+        for one in figures_of(kind)
     ]
     return table(["figure", "may be", "meaning"], rows)
 
 
-def _may_be(one: declared.Declared) -> str:
+def _may_be(one: DeclaredFigure) -> str:
     if one.kind != "number":
         return {"boolean": "`true` or `false`", "text": "text"}.get(
             one.kind, ", ".join(f"`{word}`" for word in one.words)
@@ -368,7 +367,7 @@ def constants_of_simulator() -> str:
             one.label,
             one.source,
         ]
-        for one in declared.constants()
+        for one in constants()
     ]
     return table(["of", "figure", "value", "", "label", "source"], rows)
 
@@ -387,7 +386,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "command line": command_line,
     "recipes": recipes,
     "glossary": glossary,
-    **{f"figures of {kind}": lambda kind=kind: figures_of_kind(kind) for kind in (*declared.kinds(), "server")},
+    **{f"figures of {kind}": lambda kind=kind: figures_of_kind(kind) for kind in (*profiles.kinds(), "server")},
     "constants of the simulator": constants_of_simulator,
     **{
         f"export: {name}": lambda part=part: fields_of(part)

@@ -197,12 +197,12 @@ def _k8s(
 
     Nothing is sent to a cluster: kubectl does that.
     """
-    from storagelab.kubernetes.job import Wanted
+    from storagelab.kubernetes.job import JobOptions
     from storagelab.verbs import k8s as verb
 
     if look is not None:
         if not verb.look(spec_file, look):
             raise typer.Exit(1)
         return
-    wanted = Wanted(image, size, results_class, cpu, memory, namespace, ask=not without_rights)
+    wanted = JobOptions(image, size, results_class, cpu, memory, namespace, ask=not without_rights)
     verb.write(spec_file, classes or (), nodes or (), wanted, output, fetch=fetch)

@@ -1,10 +1,10 @@
 """storagelab's command line, with the files beside this one as if they stood in storagelab's own folders.
 
 `command.py TEMPLATES` takes the shortcuts of other tests. It reads a folder and words from lines of JSON, and answers
-with the exit code and what was said: of `storagelab WORDS...`, or for "keys", of the reference of the keys of
-[workload]. Each runs in a process of its own, which has loaded everything already.
+with the exit code and what was said: of `storagelab WORDS...`, or for "keys", of the reference of some tables' keys.
+Each runs in a process of its own, which has loaded everything already.
 
-Files of loads are found by themselves. An engine takes one line where engines are listed.
+Files of loads and of layers of volumes are found by themselves. An engine takes one line where engines are listed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def _with_lines(name: str) -> ModuleType:
 
 
 def main() -> None:
-    from storagelab.model import loads
+    from storagelab.model import layers, loads
 
+    layers.__path__.append(str(HERE / "layers"))
     loads.__path__.append(str(HERE / "loads"))
     _with_lines("storagelab.model.engines")
     from storagelab import engines
@@ -57,7 +58,7 @@ def main() -> None:
     for line in sys.stdin:
         folder, words = json.loads(line)
         if words == ["keys"]:
-            said = Said(0, make_docs.keys_of_table("workload"), make_docs.keys_of_table("target"))
+            said = Said(0, "".join(map(make_docs.keys_of_table, ("workload", "target", "volumes"))), "")
         else:
             said = in_process(words, Path(folder))
         sys.stdout.write(json.dumps([said.code, said.out + said.err]) + "\n")

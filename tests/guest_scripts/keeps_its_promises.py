@@ -23,7 +23,7 @@ from bench.guest import user_mode
 from storagelab.errors import StoragelabError
 from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
-from storagelab.volumes import block_devices, drives, layers, preparing, programs
+from storagelab.volumes import drives, file_systems, layers, preparing, programs
 from storagelab.volumes import volume as volumes
 from storagelab.volumes.journal import claims
 
@@ -84,7 +84,7 @@ def tells_its_own_from_what_others_made() -> None:
     has made a file system there since, or has written to a partition of storagelab's own.
     """
     asked = {"scheduler": "none", "read_ahead_bytes": 2**18}
-    before = block_devices.queue_now(ONE.name, asked)
+    before = file_systems.queue_now(ONE.name, asked)
     assert not set(asked.items()) & set(before.items()), before
     for number, (devices, keys) in enumerate(
         ((IDS[:1], asked), (IDS[:1], {"encryption": "luks2"}), (IDS[:2], {"raid_level": "striped"}),
@@ -94,7 +94,7 @@ def tells_its_own_from_what_others_made() -> None:
         place.mkdir(parents=True)
         volumes.confirm("a", volume, results)
         print("killed at", killed_at(1, volume, place, results, begins="mkfs"), drives.uuids_on(ONE.name))
-        assert not keys.keys() & asked or block_devices.queue_now(ONE.name, asked) == asked
+        assert not keys.keys() & asked or file_systems.queue_now(ONE.name, asked) == asked
         if number == 0:
             sh("mkfs.ext4", "-q", "-F", NODES[0])
             expect("may hold what storagelab did not make", refusal_to_put_back(results))
@@ -110,7 +110,7 @@ def tells_its_own_from_what_others_made() -> None:
         volumes.remove_left([place])
         assert len(volumes.put_back(results)) == len(devices)
         assert (drives.look(IDS[0], "key").holds, claims()) == ((), [])
-        assert block_devices.queue_now(ONE.name, asked) == before
+        assert file_systems.queue_now(ONE.name, asked) == before
 
 
 def refusal_to_put_back(results: Path) -> str:

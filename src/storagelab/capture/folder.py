@@ -15,24 +15,24 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from storagelab.errors import StoragelabError, StoreError
 from storagelab.machine.descriptors import write_whole
 from storagelab.machine.disks import read_text
 from storagelab.machine.processes import stat_fields
+from storagelab.model.engines import ServerName
 from storagelab.model.values import MOST_SECONDS, Amount, Described, Figure, Seconds
 from storagelab.spec.given_files import json_of, opened
 
 SCHEMA: Literal["storagelab.capture/1"] = "storagelab.capture/1"
 
-Engine = Literal["postgres", "mariadb", "sqlserver"]
 Kind = Literal["table", "index", "toast", "log", "temporary", "other"]
 Operation = Literal["read", "write", "sync"]
 By = Literal["session", "checkpoint", "log", "background"]
@@ -137,7 +137,7 @@ class Manifest(Described):
     """The form of the folder."""
     storagelab: str
     """The version that made it."""
-    engine: Engine
+    engine: ServerName
     """The engine."""
     server_version: str
     """The server's version, as it says."""
@@ -179,30 +179,33 @@ class Manifest(Described):
     """The capture ended by itself or by the user. If not, it was cut off, and the figures end where it was."""
 
 
+_EMPTY_IS_NONE = BeforeValidator(lambda cell: None if cell == "" else cell)
+
+
 class IoRow(NamedTuple):
     """What one object did in one interval, in requests to the operating system: a line of `io.csv`."""
 
-    second: float
+    second: Seconds
     object: str
     operation: Operation
     by: By
-    requests: int
-    bytes: int
-    sequential_requests: int | None = None
+    requests: Amount
+    bytes: Amount
+    sequential_requests: Annotated[Amount | None, _EMPTY_IS_NONE] = None
     """Those that began where the last request to the same file ended; none if unknown."""
-    seconds: float | None = None
+    seconds: Annotated[Seconds | None, _EMPTY_IS_NONE] = None
     """Time spent in these requests; none if unknown."""
 
 
 class DeviceRow(NamedTuple):
     """What reached a volume's devices in one interval: a line of `devices.csv`."""
 
-    second: float
+    second: Seconds
     volume: str
     operation: Operation
-    requests: int
-    bytes: int
-    seconds: float | None = None
+    requests: Amount
+    bytes: Amount
+    seconds: Annotated[Seconds | None, _EMPTY_IS_NONE] = None
 
 
 @dataclass(frozen=True)
@@ -228,10 +231,7 @@ def capture_schema_text() -> str:
 
 
 MANIFEST, IO, DEVICES, REQUESTS = "manifest.json", "io.csv", "devices.csv", "requests.iolog"
-_OPERATIONS, _BY = frozenset(get_args(Operation)), frozenset(get_args(By))
 _Row = TypeVar("_Row", IoRow, DeviceRow)
-_figure, _count = TypeAdapter(Seconds).validate_python, TypeAdapter(Amount).validate_python
-"""Of the text of a cell. They raise ValueError."""
 
 
 def is_capture(path: Path) -> bool:
@@ -287,8 +287,8 @@ def read(path: Path) -> Capture:
     If it was cut off, its length is that of its rows.
     """
     manifest = _manifest(path / MANIFEST)
-    rows = _rows(path / IO, IoRow, _io_row, complete=manifest.complete)
-    devices = _rows(path / DEVICES, DeviceRow, _device_row, complete=manifest.complete)
+    rows = _rows(path / IO, IoRow, complete=manifest.complete)
+    devices = _rows(path / DEVICES, DeviceRow, complete=manifest.complete)
     if not manifest.complete:
         begins = [row.second for row in rows] + [row.second for row in devices]
         ends = [second + manifest.interval_seconds for second in begins]
@@ -323,7 +323,7 @@ def _manifest(file: Path) -> Manifest:
         raise StoreError(f"{file}: {key}: {first['msg']}\n  {_AGAIN}") from None
 
 
-def _rows(file: Path, kind: type[_Row], row_of: Callable[[list[str]], _Row], *, complete: bool) -> tuple[_Row, ...]:
+def _rows(file: Path, kind: type[_Row], *, complete: bool) -> tuple[_Row, ...]:
     """The rows of a table. The last line of a capture that was cut off may be half a line: it is left out."""
     try:
         with opened(file, _MOST_BYTES) as content, io.TextIOWrapper(content, encoding="utf-8", newline="") as lines:
@@ -332,49 +332,23 @@ def _rows(file: Path, kind: type[_Row], row_of: Callable[[list[str]], _Row], *, 
         raise StoreError(f"{file}: can't be read: {getattr(error, 'strerror', error)}\n  {_AGAIN}") from None
     if tuple(header) != kind._fields:
         raise StoreError(f"{file}: its first line is not {','.join(kind._fields)}\n  {_AGAIN}")
-    found: list[_Row] = []
+    found, row_of = list[_Row](), TypeAdapter(kind).validate_python
     for number, line in enumerate(rest, 2):
         try:
             found.append(row_of(line))
-        except (ValueError, IndexError) as error:
+        except ValidationError as error:
             if not complete and number == len(rest) + 1:
                 break
-            why = str(error)
-            if isinstance(error, ValidationError):
-                why = f"{error.errors()[0]['msg']}, not {str(error.errors()[0]['input'])[:60]!r}"
+            first = error.errors()[0]
+            why = f"{first['msg']}, not {str(first['input'])[:60]!r}"
             raise StoreError(f"{file}: line {number}: can't be read: {why}\n  {_AGAIN}") from None
     return tuple(found)
-
-
-def _io_row(line: list[str]) -> IoRow:
-    second, name, operation, by, requests, bytes_, sequential, seconds = line
-    if operation not in _OPERATIONS or by not in _BY:
-        raise ValueError(f"{operation!r} by {by!r} is unknown")
-    return IoRow(
-        _figure(second), name, operation, by, _count(requests), _count(bytes_),  # type: ignore[arg-type]
-        _count(sequential) if sequential else None, _figure(seconds) if seconds else None,
-    )  # fmt: skip
-
-
-def _device_row(line: list[str]) -> DeviceRow:
-    second, volume, operation, requests, bytes_, seconds = line
-    if operation not in _OPERATIONS:
-        raise ValueError(f"{operation!r} is unknown")
-    return DeviceRow(
-        _figure(second), volume, operation, _count(requests), _count(bytes_),  # type: ignore[arg-type]
-        _figure(seconds) if seconds else None,
-    )  # fmt: skip
 
 
 # --- the server that a capture watches --------------------------------------------------------------------------------
 
 
 OTHER_FILES = "other files"
-SYSTEM_SCHEMAS: Mapping[str, tuple[str, ...]] = {
-    "postgres": ("pg_catalog", "information_schema"), "mariadb": ("mysql", "sys", "performance_schema"),
-    "sqlserver": (),
-}  # fmt: skip
-"""Schemas of the servers' own tables, by engine."""
 LOG, TEMPORARY = "log", "temporary"
 UNKNOWN_FILES = "unknown files"
 """Files that were gone before they could be named."""

@@ -23,8 +23,9 @@ from storagelab.capture.folder import Change, Counters, IoRow, Manifest, Thing, 
 from storagelab.capture.tracing import TRACED, FileSystems, NoTracing, OwnWrites, Tracer
 from storagelab.errors import StoragelabError
 from storagelab.machine import processes
-from storagelab.machine.devices import DeviceCounters, difference
+from storagelab.machine.counts import DeviceCounters, difference
 from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
+from storagelab.model.engines import ENGINES
 from storagelab.version import __version__
 from storagelab.words import numbers
 
@@ -90,7 +91,7 @@ class Taking:
 
     def __init__(self, watched: Watched, out: Path, window: Window) -> None:
         self.watched, self.out, self.window = watched, out, window
-        self.notes, self.system = list(watched.notes), folder.SYSTEM_SCHEMAS[watched.engine]
+        self.notes, self.system = list(watched.notes), ENGINES[watched.engine].own_schemas
         self.volumes = volumes_of(watched)
         self._places = {Path(volume.path).stat().st_dev: volume.name for volume in self.volumes if volume.device}
         self.tracer = tracer_of(watched, self.notes, self.volumes) if window.trace else None
@@ -295,7 +296,7 @@ class Taking:
             writing = min(writing, transactions)
         now = self.files.things if self.files is not None else self.things_at_start
         return Manifest(
-            storagelab=__version__, engine=self.watched.engine,  # type: ignore[arg-type]
+            storagelab=__version__, engine=self.watched.engine,
             server_version=self.watched.version,
             started_at=self.started_at, seconds=seconds, interval_seconds=self.window.interval_s,
             connections=statistics.fmean(self.working) if self.working else None, transactions=transactions,

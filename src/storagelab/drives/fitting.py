@@ -85,7 +85,7 @@ def _use(limit: str, block_bytes: Any, read_share: Any) -> Any:
 _KIB = 1024
 
 
-class Asked(NamedTuple):
+class LoadPoint(NamedTuple):
     """One load: blocks of one size, a share of reads, and requests in progress."""
 
     block_bytes: int
@@ -95,14 +95,14 @@ class Asked(NamedTuple):
     held_out: bool = False
 
 
-def planned(*, quick: bool, seed: int) -> list[Asked]:
+def planned(*, quick: bool, seed: int) -> list[LoadPoint]:
     """All points, in a random order, so that a drive that slows down does not favour some of them."""
     points = _quick() if quick else _full()
     random.Random(seed).shuffle(points)
     return points
 
 
-def _full() -> list[Asked]:
+def _full() -> list[LoadPoint]:
     return [
         *_grid((4, 16, 64, 256), (1.0, 0.7, 0.3, 0.0), (1, 4, 16, 64), sequential=False),
         *_grid((16, 64, 256, 1024), (1.0, 0.0), (1, 16), sequential=True),
@@ -111,7 +111,7 @@ def _full() -> list[Asked]:
     ]
 
 
-def _quick() -> list[Asked]:
+def _quick() -> list[LoadPoint]:
     return [
         *_grid((4, 16, 256), (1.0, 0.7, 0.3, 0.0), (1, 8, 64), sequential=False),
         *_grid((16, 256), (1.0, 0.0), (1, 16), sequential=True),
@@ -120,16 +120,18 @@ def _quick() -> list[Asked]:
     ]
 
 
-def _grid(kib: tuple[int, ...], shares: tuple[float, ...], depths: tuple[int, ...], *, sequential: bool) -> list[Asked]:
-    return [Asked(size * _KIB, share, depth, sequential) for size, share, depth in product(kib, shares, depths)]
+def _grid(
+    kib: tuple[int, ...], shares: tuple[float, ...], depths: tuple[int, ...], *, sequential: bool
+) -> list[LoadPoint]:
+    return [LoadPoint(size * _KIB, share, depth, sequential) for size, share, depth in product(kib, shares, depths)]
 
 
 def _held_out(
     kib: tuple[int, ...], depths: tuple[int, ...], shares: tuple[float, ...], *, sequential: bool
-) -> list[Asked]:
+) -> list[LoadPoint]:
     """Each size with each depth; the shares take turns, so that each meets each size."""
     return [
-        Asked(size * _KIB, share, depth, sequential, held_out=True)
+        LoadPoint(size * _KIB, share, depth, sequential, held_out=True)
         for row, size in enumerate(kib)
         for column, depth in enumerate(depths)
         for share in ([shares[(row + column) % len(shares)]] if not sequential else shares)
@@ -152,7 +154,7 @@ _FIGURES = [one.name for one in fields(Law)][:-2]
 class Result(NamedTuple):
     """What a drive did at one point."""
 
-    asked: Asked
+    asked: LoadPoint
     requests_per_s: float
     mean_latency_s: float
 

@@ -6,14 +6,16 @@ figures, and `storagelab drives list` lists it. Beside the figures the file has 
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from storagelab.drives.fitting import LIMITS, Law
 from storagelab.errors import PreflightError, StoragelabError
 from storagelab.model.values import Frozen
+from storagelab.spec.as_toml import value_text
 from storagelab.spec.given_files import text_of, toml_of
 
 KIND = "measured"
@@ -25,7 +27,7 @@ class OutsideMeasured(StoragelabError):
     """What was asked lies outside of what was measured; the message says both."""
 
 
-class Expected(NamedTuple):
+class ExpectedSpeed(NamedTuple):
     """What a drive does under a load."""
 
     requests_per_s: float
@@ -53,7 +55,7 @@ class Point(Frozen):
         return self.fitted_per_s / self.requests_per_s - 1
 
 
-class Sustained(Frozen):
+class LongStretch(Frozen):
     """A long stretch of one load: what the drive did at first, and what it kept up."""
 
     operation: str
@@ -91,7 +93,7 @@ class Measured(Frozen):
     complete: bool
     """Whether every planned point was measured."""
     file_bytes: int
-    sustained: tuple[Sustained, ...]
+    sustained: tuple[LongStretch, ...]
     points: tuple[Point, ...]
 
 
@@ -105,7 +107,7 @@ class MeasuredDrive(Frozen):
 
     def expected(
         self, *, block_bytes: float, read_share: float, depth: float, sequential_share: float = 0.0
-    ) -> Expected:
+    ) -> ExpectedSpeed:
         """What the drive does with `depth` requests in progress on average, over the time that it is asked. A depth
         below 1 means that it is idle for a part of the time, and needs no figure that was not measured. Raises
         OutsideMeasured.
@@ -116,7 +118,7 @@ class MeasuredDrive(Frozen):
                 block_bytes=block_bytes, read_share=read_share, depth=depth, sequential_share=sequential_share
             )
         )
-        return Expected(per_s, depth / per_s, self.relative_error)
+        return ExpectedSpeed(per_s, depth / per_s, self.relative_error)
 
     @property
     def relative_error(self) -> float:
@@ -205,3 +207,52 @@ def _range(values: Any) -> tuple[float, float]:
 def _quantile(values: Sequence[float], share: float) -> float:
     """The smallest value that at least this share of the values don't exceed."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+# --- the profile as TOML ----------------------------------------------------------------------------------------------
+
+
+def as_toml(drive: MeasuredDrive, *, usable_bytes: int, sector_bytes: int) -> str:
+    """The whole file; `MeasuredDrive.from_toml` and `profiles.load` read it."""
+    return "\n".join(_lines(drive, usable_bytes, sector_bytes)) + "\n"
+
+
+def _lines(drive: MeasuredDrive, usable_bytes: int, sector_bytes: int) -> Iterator[str]:
+    law, measured = drive.law, drive.measured
+    fitted = sum(not point.held_out for point in measured.points)
+    source = f"Fitted to {fitted} measured points, {measured.measured_at}"
+    yield f"# {drive.title}, measured by `storagelab drives fit`"
+    yield ""
+    yield f"name = {json.dumps(drive.name)}"
+    yield f"title = {json.dumps(drive.title, ensure_ascii=False)}"
+    yield f'kind = "{KIND}"'
+    yield from _figure("host.usable_bytes", usable_bytes, "The size of the file system that was measured")
+    yield from _figure("host.sector_bytes", sector_bytes, "What the kernel says of the device")
+    yield from _figure("host.host_cpu_ns", 0, "The host's time is in the times of requests")
+    for name in ("read_ns", "write_ns", "read_in_order_ns", "write_in_order_ns"):
+        yield from _figure(f"service.{name}", max(1, round(getattr(law, name))), source)
+    for name in ("read_data_bytes_per_s", "write_data_bytes_per_s"):
+        yield from _figure(f"service.{name}", round(getattr(law, name)), source)
+    for name in ("reads_parallel", "writes_parallel", "data_parallel"):
+        yield from _figure(f"service.{name}_per_mille", round(getattr(law, name) * 1000), source)
+    yield from _figure("service.knee", law.knee, source)
+    for name, per_s in law.limits.items():
+        yield from _figure(f"limits.{name}", max(1, round(per_s)), source)
+    yield ""
+    yield "[measurement]"
+    for name in ("measured_at", "seconds", "by", "complete", "file_bytes"):
+        yield f"{name} = {value_text(getattr(measured, name))}"
+    yield f"identity = {value_text(measured.identity.model_dump(exclude_none=True))}"
+    for name in ("sustained", "points"):
+        yield f"{name} = ["
+        for one in getattr(measured, name):
+            yield f"  {value_text(one.model_dump(exclude_none=True))},"
+        yield "]"
+
+
+def _figure(path: str, value: int, source: str) -> Iterator[str]:
+    yield ""
+    yield f"[{path}]"
+    yield f"value = {value}"
+    yield 'label = "measured"'
+    yield f"source = {json.dumps(source)}"

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from storagelab.findings.model import Compared, Estimate, Verdict
-from storagelab.findings.spending import LimitedRate
+from storagelab.findings.time_breakdown import LimitedRate
 from storagelab.model.engines import Provenances
 from storagelab.model.plan import Preference
 from storagelab.model.values import Frozen, JsonValue

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from storagelab.findings.evidence import table_in, volumes_of
 from storagelab.findings.model import CellSummary, Estimate, Findings
 from storagelab.findings.samples import ALPHA, change, estimate, leaves_out_zero, mean
-from storagelab.findings.spending import Bound, LimitedRate
+from storagelab.findings.time_breakdown import Bound, LimitedRate
 from storagelab.model.limits import effective
 from storagelab.model.measurement import Measurement
 

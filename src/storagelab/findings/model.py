@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_serializer, model_validator
 
 from storagelab.findings import FitKind
-from storagelab.findings.spending import Bound, Spent
+from storagelab.findings.time_breakdown import Bound, Spent
 from storagelab.model.engines import Provenance, Provenances
 from storagelab.model.loads.base import Unit
 from storagelab.model.plan import PREFERENCES, Factor, Order, Preference

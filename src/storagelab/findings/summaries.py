@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from storagelab.findings import hosts, latencies, limits, samples, spending, steady
+from storagelab.findings import hosts, latencies, limits, samples, steady, time_breakdown
 from storagelab.findings.basis import Basis
 from storagelab.findings.kinds import drive_trends, found_in_cell
 from storagelab.findings.means import mean_time
 from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByLoad, Point, Sample
-from storagelab.findings.spending import Bound, Spent
+from storagelab.findings.time_breakdown import Bound, Spent
 from storagelab.findings.times import latency_of, measured
 from storagelab.findings.wait_classes import in_classes
 from storagelab.model.config import Config
@@ -100,7 +100,7 @@ def _summary(cell: Cell, basis: Basis, stretch: int, by_class: bool) -> CellSumm
         each_s=_mean([one.available_s / one.transactions for one in waited if one.transactions]),
         explained=_mean([share for one in waited if (share := one.audit.explained) is not None]),
         drive_states=tuple(drive_trends.states([*runs.values()])),
-        spent=over_hosts(spending.spent([(one.shares, one.audit, one.rows) for one in in_verdicts])),
+        spent=over_hosts(time_breakdown.spent([(one.shares, one.audit, one.rows) for one in in_verdicts])),
         bounds=over_hosts(
             limits.bounds([(runs[one.repetition], one.shares / one.raw.connections) for one in in_verdicts])
         ),

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 from storagelab.findings.effects import key
 from storagelab.findings.model import CellSummary, Estimate, Findings
 from storagelab.findings.samples import ALPHA, NONE, Change, change, estimate, leaves_out_zero, mean
-from storagelab.findings.spending import Spent, SpentPart
+from storagelab.findings.time_breakdown import Spent, SpentPart
 from storagelab.findings.wait_classes import CLASS_NAMES
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue

@@ -14,18 +14,18 @@ from storagelab.machine.kubernetes import table_at
 Found = Mapping[str, Any]
 
 
-class Looked(NamedTuple):
+class Notice(NamedTuple):
     """One message, with the way out on a line of its own if something is wrong."""
 
     text: str
     well: bool
 
 
-def held_up(objects: Sequence[Found], campaign: str) -> list[Looked]:
+def held_up(objects: Sequence[Found], campaign: str) -> list[Notice]:
     """One message for each thing that holds the campaign up; else how far it is."""
     seen = _Seen(objects, campaign)
     wrong = [*seen.claims(), *seen.pods(), *seen.jobs()]
-    return [Looked(text, well=False) for text in wrong] or [Looked(text, well=True) for text in seen.how_far()]
+    return [Notice(text, well=False) for text in wrong] or [Notice(text, well=True) for text in seen.how_far()]
 
 
 class _Seen:

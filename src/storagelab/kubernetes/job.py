@@ -176,7 +176,7 @@ _LONGEST_NAME = 40
 _LEAST_SHARED_MEMORY = "1Gi"
 
 
-class Wanted(NamedTuple):
+class JobOptions(NamedTuple):
     """What the user asked for. `results_class` is "" for the cluster's default; `ask` = whether the pod may read
     classes, volumes and its node from the cluster's server."""
 
@@ -195,7 +195,7 @@ def object_name(name: str, *more: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", whole)[:63].strip("-")
 
 
-def objects_of(name: str, node: str, spec: OnClaims, wanted: Wanted) -> list[Object]:
+def objects_of(name: str, node: str, spec: OnClaims, wanted: JobOptions) -> list[Object]:
     """Everything that makes the campaign `name` on a node; on any one node if `node` is ""."""
     own = object_name(name, *(node,) * bool(node))
     claims = {class_: object_name(own, "on", volume) for class_, volume in spec.volumes.items()}
@@ -208,7 +208,7 @@ def objects_of(name: str, node: str, spec: OnClaims, wanted: Wanted) -> list[Obj
     ]
 
 
-def rights(name: str, wanted: Wanted) -> list[Object]:
+def rights(name: str, wanted: JobOptions) -> list[Object]:
     """A service account that may read what a manifest says of claims, classes and nodes, and nothing else."""
     own, whole = object_name(name), object_name("storagelab", wanted.namespace, name)
     subject: Value = [{"kind": "ServiceAccount", "name": own, "namespace": wanted.namespace}]
@@ -231,7 +231,7 @@ def rights(name: str, wanted: Wanted) -> list[Object]:
     ]  # fmt: skip
 
 
-def reader(name: str, node: str, wanted: Wanted) -> Object:
+def reader(name: str, node: str, wanted: JobOptions) -> Object:
     """A pod that does nothing but hold the claim of the results, for `kubectl cp`."""
     own = object_name(name, *(node,) * bool(node))
     container: Value = {
@@ -276,7 +276,7 @@ def _claim(own: str, name: str, class_: str, size: str) -> Object:
     }  # fmt: skip
 
 
-def _job(own: str, name: str, node: str, spec: OnClaims, claims: Mapping[str, str], wanted: Wanted) -> Object:
+def _job(own: str, name: str, node: str, spec: OnClaims, claims: Mapping[str, str], wanted: JobOptions) -> Object:
     meta = _meta(own, name)
     pod: dict[str, Value] = {
         "restartPolicy": "Never",
@@ -309,7 +309,7 @@ def _labels(meta: Value) -> Value:
     return meta["labels"]
 
 
-def _container(name: str, spec: OnClaims, claims: Mapping[str, str], wanted: Wanted) -> Value:
+def _container(name: str, spec: OnClaims, claims: Mapping[str, str], wanted: JobOptions) -> Value:
     limits: Value = {"cpu": wanted.cpu, "memory": wanted.memory}
     file = f"{name}.toml"
     places = [("spec", LAB), ("results", RESULTS), ("temporary", "/tmp"), ("memory", "/dev/shm")]  # noqa: S108
@@ -366,7 +366,7 @@ def _unprivileged() -> Value:
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
-def manifests(name: str, nodes: Sequence[str], specs: Sequence[OnClaims], wanted: Wanted) -> list[Object]:
+def manifests(name: str, nodes: Sequence[str], specs: Sequence[OnClaims], wanted: JobOptions) -> list[Object]:
     """All objects of a campaign: on one node, or on each of several."""
     each = [
         one for node, spec in zip(nodes or ("",), specs, strict=True) for one in objects_of(name, node, spec, wanted)

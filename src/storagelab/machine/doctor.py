@@ -21,8 +21,7 @@ from typing import Literal, TypeVar
 
 from storagelab.errors import PreflightError
 from storagelab.machine import host
-from storagelab.machine.control_groups import control_groups, read_group
-from storagelab.machine.devices import DeviceCounters
+from storagelab.machine.counts import DeviceCounters, control_groups, read_group
 from storagelab.machine.disks import HERE, Kernel, mounts_here, nearest_existing, read_text
 from storagelab.machine.kubernetes import describe_claim
 from storagelab.machine.processes import TaskView, until

@@ -1,6 +1,6 @@
 """This machine and its volumes: what a run's manifest says about them, and what may be done to them.
 
-Functions that describe never fail: what is unknown is None or absent (macOS, a container without /sys). Only functions
+Functions that describe never fail: what is unknown is None or absent (a container without /sys). Only functions
 that act (`drop_page_cache`, `try_writing`) raise errors, with the way out.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.machine import disks
-from storagelab.machine.control_groups import control_groups, throttle
+from storagelab.machine.counts import control_groups, throttle
 from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import HERE, Kernel, integer_in, read_text
 from storagelab.machine.kubernetes import describe_claim, describe_pod
@@ -77,10 +77,7 @@ def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
 
 def usable_cpus(kernel: Kernel = HERE) -> int:
     """CPUs that this process may use at once: its affinity, limited by the control group's quota (rounded up)."""
-    # getattr, since macOS has no affinity and mypy knows it only on Linux.
-    affinity = getattr(os, "sched_getaffinity", None)
-    allowed = len(affinity(0)) if affinity else os.cpu_count() or 1
-    quota = cpu_quota(kernel)
+    allowed, quota = len(os.sched_getaffinity(0)), cpu_quota(kernel)
     return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
 
 
@@ -274,15 +271,9 @@ def try_writing(path: str | Path) -> None:
 
 
 def sync_filesystem(path: str | Path) -> None:
-    """Writes out all dirty data of the file system of `path` (of all file systems, if one can't be chosen). Raises
-    OSError.
-    """
-    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if syncfs is None:
-        os.sync()
-        return
+    """Writes out all dirty data of the file system of `path`. Raises OSError."""
     with opened(path) as file:
-        if syncfs(file) != 0:
+        if ctypes.CDLL(None, use_errno=True).syncfs(file) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(path))
 

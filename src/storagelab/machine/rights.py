@@ -14,7 +14,6 @@ import re
 import signal
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -65,13 +64,13 @@ def covers(reach: Iterable[Path], uid: int, gid: int) -> tuple[Cover, ...]:
 
 def shut_to(folders: Iterable[Path], uid: int, gid: int) -> list[Path]:
     """The folders that a user may not pass. Access control lists count only as far as the mode shows them."""
-    return [folder for folder in folders if folder.exists() and not _may_pass(folder, uid, gid)]
-
-
-def _may_pass(folder: Path, uid: int, gid: int) -> bool:
-    facts = folder.stat()
-    shift = 6 if facts.st_uid == uid else 3 if facts.st_gid == gid else 0
-    return bool(facts.st_mode >> shift & 1)
+    found = []
+    for folder in (one for one in folders if one.exists()):
+        facts = folder.stat()
+        shift = 6 if facts.st_uid == uid else 3 if facts.st_gid == gid else 0
+        if not facts.st_mode >> shift & 1:
+            found.append(folder)
+    return found
 
 
 @cache
@@ -149,16 +148,13 @@ def unprivileged() -> Unprivileged:
     return Unprivileged(owner=owner, how=f"as {_ACCOUNT}")
 
 
-def as_server(*reach: Path) -> Callable[[], None] | None:
+def as_server(*reach: Path) -> Callable[[], None]:
     """The `preexec_fn` of a server program that must reach the folders `reach`.
 
     If only root may enter a folder above one of them, such as /root, the program sees that folder empty except for its
     path. Raises PreflightError that names the folder if that is impossible.
     """
-    if sys.platform != "linux":
-        return None
-    owner = unprivileged().owner
-    if owner is None:
+    if (owner := unprivileged().owner) is None:
         return end_with_parent
     ways = covers(reach, *owner)
     if ways and not may_cover():
@@ -194,20 +190,20 @@ def _closed(folder: Path) -> PreflightError:
 
 def give_to_server(*paths: Path) -> None:
     """Give files and folders to the server; a folder last, since its owner may replace its files by links."""
-    if (owner := unprivileged().owner) is not None:
-        give(owner, *paths)
+    give(unprivileged().owner, *paths)
 
 
-def give(owner: tuple[int, int], *paths: Path) -> None:
-    for path in paths:
-        os.chown(path, *owner, follow_symlinks=False)
+def give(owner: tuple[int, int] | None, *paths: Path) -> None:
+    """To the user and the group `owner`, if there is one."""
+    if owner is not None:
+        for path in paths:
+            os.chown(path, *owner, follow_symlinks=False)
 
 
 def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
     """Make an empty folder for the server, with mode 0700 as PostgreSQL demands, for `owner` (uid, gid) if given."""
     folder.mkdir(mode=0o700, parents=True)
-    if (owner := owner or unprivileged().owner) is not None:
-        give(owner, folder)
+    give(owner or unprivileged().owner, folder)
 
 
 # --- in the child ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import os
 import re
 import secrets
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -195,20 +194,14 @@ def _marked_programs() -> Iterator[tuple[int, str, str]]:
     that has ended has no environment.
     """
     owners = {os.geteuid(), *(owner[:1] if (owner := _servers_owner()) else ())}
+    marked = re.compile(rb"(?:^|\0)%b=([^\0]*)" % MARK_VARIABLE.encode())
     for number in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         with contextlib.suppress(OSError):
             if os.stat(f"/proc/{number}").st_uid not in owners or int(number) == os.getpid():
                 continue
-            mark = _mark_in(_environment_of(number))
-            if mark is not None:
+            if (mark := marked.search(_environment_of(number))) is not None:
                 name = Path(f"/proc/{number}/comm").read_text("utf-8", "replace").strip()
-                yield int(number), name, mark
-
-
-def _mark_in(environment: bytes) -> str | None:
-    begin = f"{MARK_VARIABLE}=".encode()
-    marks = (entry[len(begin) :] for entry in environment.split(b"\0") if entry.startswith(begin))
-    return next((mark.decode("utf-8", "replace") for mark in marks), None) if begin in environment else None
+                yield int(number), name, mark[1].decode("utf-8", "replace")
 
 
 def _environment_of(number: str) -> bytes:
@@ -233,9 +226,6 @@ def _servers_owner() -> tuple[int, int] | None:
 def _eyes_of(owner: tuple[int, int]) -> Iterator[None]:
     """Lets this thread read files as another user."""
     own = os.geteuid(), os.getegid()
-    if sys.platform != "linux":
-        yield
-        return
     _LIBC.setfsgid(owner[1])
     _LIBC.setfsuid(owner[0])
     try:

@@ -5,11 +5,12 @@ Sizes are in bytes and times in seconds; only `report` formats them.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from storagelab.model.engines import ENGINES, LARGEST_SCALE, ON_PATHS, Engine, EngineName
+from storagelab.model.layers.base import files as layer_files
 from storagelab.model.limits import LimitConfig
 from storagelab.model.loads.base import DatabaseLoad, GeneratedLoad, of_class
 from storagelab.model.loads.inserts import InsertLoad, RandomInsert
@@ -17,6 +18,9 @@ from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.objects import INDEXES, TABLES, TEMPORARY, Placement
 from storagelab.model.values import Described, LeftOut, LeftToCore, Scalar
 from storagelab.model.workload import Workload
+
+if TYPE_CHECKING:
+    from storagelab.model.layers import mapped, raid
 
 OPERATING_SYSTEM = "operating-system"
 """The format of a flash drive that its maker's utility never formatted."""
@@ -149,23 +153,23 @@ class LinkConfig(Described):
 
 PRICE = "price_per_month"
 """The key of a volume that affects no run."""
-DRIVE_KEYS = frozenset({"capacity", "raid_level", "raid_chunk_size_bytes", "wipe"})
+LAYERS = layer_files()
+"""The files of the layers that a volume may have, from the drives upward."""
+DRIVE_KEYS = frozenset({"capacity", "wipe"}) | {
+    key for file in LAYERS if file.Keys.of_drives for key in file.Keys.model_fields
+}
 """The keys of volumes that are made of whole drives, and of nothing else."""
-MADE_KEYS = DRIVE_KEYS | {
-    "file_bytes", "devices", "sector_bytes", "encryption", "encryption_sector_bytes", "encryption_flags",
-    "added_latency_ms", "filesystem", "mkfs_options", "mount_options", "trim", "read_ahead_bytes", "scheduler", "limit",
-    "prepare", "prepare_text", "check", "variables", "made_for", "size_bytes",
+MADE_KEYS = DRIVE_KEYS | {key for file in LAYERS for key in file.Keys.model_fields} | {
+    "file_bytes", "devices", "sector_bytes", "filesystem", "mkfs_options", "mount_options", "trim", "read_ahead_bytes",
+    "scheduler", "limit", "prepare", "prepare_text", "check", "variables", "made_for", "size_bytes",
 }  # fmt: skip
 """The keys of volumes that are made or prepared before runs."""
-RaidLevel = Literal["raid0", "raid1", "raid5", "raid10", "striped"]
 BY_HAND = "by-hand"
 """The value of a volume's `prepare` that asks a person to prepare it."""
 
 
-class VolumeConfig(Described):
-    """A place on a file system, where storagelab makes its own folder and removes it later; or simulated drives; or
-    a whole device.
-    """
+class _KeysBelow(Described):
+    """The keys of a volume up to its drives."""
 
     path: str | None = None
     """Real servers: where the volume is mounted. A relative path starts at the spec's folder. For each run, storagelab
@@ -211,23 +215,11 @@ class VolumeConfig(Described):
     sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("512 on a file; as the drive has it")] = None
     """Volumes that storagelab makes: the sector size of the drive. An NVMe drive is formatted to it, which takes the
     LBA formats that the drive has."""
-    raid_level: Annotated[RaidLevel | None, LeftOut("a single drive")] = None
-    """Volumes made of drives: how several drives become one. `raid0` to `raid10` are Linux's own (md); `striped` is a
-    striped logical volume (LVM)."""
-    raid_chunk_size_bytes: Annotated[int | None, LeftOut("that of mdadm or LVM")] = Field(None, ge=4096, le=2**26)
-    """Volumes made of drives: bytes that stay together on one drive of a RAID, a power of two."""
-    encryption: Annotated[Literal["luks2"] | None, LeftOut("none")] = None
-    """Volumes that storagelab makes: `luks2` encrypts the volume, with a key that is made for it and forgotten."""
-    encryption_sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("that of cryptsetup")] = None
-    """Encrypted volumes: bytes that are encrypted at once."""
-    encryption_flags: tuple[
-        Literal["no-read-workqueue", "no-write-workqueue", "same-cpu-crypt", "submit-from-crypt-cpus"], ...
-    ] = ()
-    """Encrypted volumes: how the kernel's dm-crypt works, in its own words, such as `["no-read-workqueue",
-    "no-write-workqueue"]`."""
-    added_latency_ms: Annotated[int | None, LeftOut("none")] = Field(None, ge=1, le=10_000)
-    """Volumes that storagelab makes: every read and write takes so much longer, by the kernel's dm-delay, as if the
-    drive were at the other end of a network."""
+
+
+class _KeysAbove(Described):
+    """The keys of a volume from its file system on."""
+
     size_bytes: Annotated[int | None, LeftOut("any")] = Field(None, ge=2**24, lt=2**63)
     """Volumes prepared by hand: the size of the drive or partition, checked to 1 %."""
     filesystem: Annotated[Literal["ext4", "xfs", "btrfs"] | None, LeftOut("ext4")] = None
@@ -266,6 +258,20 @@ class VolumeConfig(Described):
     variables: dict[str, Scalar] = Field(default_factory=dict)
     """Values for `prepare` and `check`, each in a variable of the environment: `recordsize = "16K"` is
     STORAGELAB_RECORDSIZE. Each can be a factor."""
+
+
+if TYPE_CHECKING:
+
+    class _AllKeys(_KeysAbove, mapped.Keys, raid.Keys, _KeysBelow): ...
+else:
+    _AllKeys = create_model(
+        "_AllKeys", __base__=(_KeysAbove, *(file.Keys for file in reversed(LAYERS)), _KeysBelow)
+    )  # fmt: skip
+
+
+class VolumeConfig(_AllKeys):
+    """A place on a file system, where storagelab makes its own folder and removes it later; or simulated drives; or
+    a whole device."""
 
     @property
     def made(self) -> bool:

@@ -36,6 +36,12 @@ class Engine(NamedTuple):
     memory_setting: str = ""
     """The setting that gives it most of its memory, with a value."""
     page_bytes: int = 8192
+    schemes: tuple[str, ...] = ()
+    """What the DSN of a running server begins with, before `://`."""
+    dsn_of_words: bool = False
+    """A DSN may have no scheme, but words such as `host=... dbname=...` (libpq)."""
+    own_schemas: tuple[str, ...] = ()
+    """The schemas of the server's own tables."""
     copies_databases: bool = False
     """A command of the server copies a database, so a running server can keep a template."""
     indexes_apart: bool = False
@@ -62,6 +68,9 @@ ENGINES = {
         "PostgreSQL",
         "postgres",
         generators=("pgbench", "sysbench"),
+        schemes=("postgres", "postgresql"),
+        dsn_of_words=True,
+        own_schemas=("pg_catalog", "information_schema"),
         memory_setting='shared_buffers = "8GB"',
         copies_databases=True,
         indexes_apart=True,
@@ -70,11 +79,15 @@ ENGINES = {
         "MariaDB",
         "mariadb",
         generators=("sysbench",),
+        schemes=("mysql", "mariadb"),
+        own_schemas=("mysql", "sys", "performance_schema"),
         memory_setting='innodb_buffer_pool_size = "8G"',
         page_bytes=16384,
         temporary_fixed=True,
     ),
-    "sqlserver": Engine("SQL Server", "sqlserver", starts_server=False, log_per_database=True),
+    "sqlserver": Engine(
+        "SQL Server", "sqlserver", starts_server=False, log_per_database=True, schemes=("mssql", "sqlserver")
+    ),
     "simulated": _SIMULATED,
     "raw-io": _SIMULATED._replace(title="raw I/O on simulated drives", raw_io=True, work_per_s=20_000.0),
 }
@@ -96,5 +109,7 @@ KINDS_OF_ENGINE = (*ENGINES.values(), *ON_PATHS.values())
 
 if TYPE_CHECKING:
     EngineName = str
+    ServerName = str
 else:
     EngineName = Literal[*ENGINES]
+    ServerName = Literal[*(name for name, engine in ENGINES.items() if engine.provenance == "measured")]

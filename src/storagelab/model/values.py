@@ -72,6 +72,6 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class LeftToCore:
-    """A missing key gets the core's default with this name, from `owner` (`storagelab.profiles.declared`)."""
+    """A missing key gets the core's default with this name, from `owner` (`storagelab.profiles`)."""
 
     owner: str

@@ -20,7 +20,7 @@ _LEFT_LEAST = 0.05
 """The least share of a volume that the background leaves to sessions: it then falls behind."""
 
 
-class Asked(NamedTuple):
+class VolumeDemand(NamedTuple):
     """What a volume is asked: of one transaction, and each second by nobody's session."""
 
     read: Amount = Amount()
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
         return self.read.plus(self.write).plus(self.log).plus(self.evicted)
 
 
-class Offered(NamedTuple):
+class Offer(NamedTuple):
     """The stations of a volume. `allowances`: the requests that each station which is a limit lets through at once.
     `delay_s`: the time of a transaction at it that no queue makes longer.
     """
@@ -54,7 +54,7 @@ class Offered(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Limited:
+class LimitedVolume:
     """A volume of known limits, by the names of `LIMITS`."""
 
     name: str
@@ -63,7 +63,7 @@ class Limited:
     latency_s: float = 0.0
     relative_error: float = field(default=0.0, init=False)
 
-    def offers(self, asked: Asked, sessions: float, per_s: float) -> Offered:
+    def offers(self, asked: VolumeDemand, sessions: float, per_s: float) -> Offer:
         """What it offers at `per_s` transactions a second."""
         stations, allowances = [], {}
         asked = asked._replace(log=_least(asked, sessions, per_s))
@@ -82,9 +82,9 @@ class Limited:
                 stations.append(Station(name, path.requests, (most_per_s * path.requests,)))
                 allowances[name] = most_per_s * path.requests * SLICE_S
         waited_for = asked.read.plus(asked.write).plus(asked.log)
-        return Offered(tuple(stations), allowances, waited_for.requests * self.latency_s)
+        return Offer(tuple(stations), allowances, waited_for.requests * self.latency_s)
 
-    def shared(self, asked: Asked, per_s: float, sessions: float) -> Asked:
+    def shared(self, asked: VolumeDemand, per_s: float, sessions: float) -> VolumeDemand:
         """What it is asked at this many transactions a second, when as few log writes as fit serve the commits."""
         key = "read_iops" if self.shares_limit else "write_iops"
         if per_s <= 0 or key not in self.rates or asked.log.requests <= 0:
@@ -96,7 +96,7 @@ class Limited:
         fits = max(_least(asked, sessions, per_s).requests, room)
         return asked._replace(log=asked.log._replace(requests=min(asked.log.requests, fits)))
 
-    def used_share(self, asked: Asked, per_s: float, _sessions: float) -> float | None:
+    def used_share(self, asked: VolumeDemand, per_s: float, _sessions: float) -> float | None:
         """What is asked at this many transactions a second, as a share of the tightest limit."""
         return max(
             (
@@ -108,7 +108,7 @@ class Limited:
             default=None,
         )
 
-    def _parts(self, asked: Asked) -> list[tuple[str, bool, Amount, Amount]]:
+    def _parts(self, asked: VolumeDemand) -> list[tuple[str, bool, Amount, Amount]]:
         """(name of the station, whether its limits are those of reads, a transaction's amount, the background's)."""
         writes = asked.write.plus(asked.log).plus(asked.evicted)
         if self.shares_limit:
@@ -119,7 +119,7 @@ class Limited:
         ]
 
 
-def _least(asked: Asked, sessions: float, per_s: float) -> Amount:
+def _least(asked: VolumeDemand, sessions: float, per_s: float) -> Amount:
     """The log's requests of a transaction on a limit that is used up.
 
     While a limit lets through what is asked, a log write serves some commits, `one`. When a slice is used up, its last
@@ -152,7 +152,7 @@ def _amount(key: str, amount: Amount) -> float:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class MeasuredVolume:
     """A volume on a measured drive. Commits share log writes: the more sessions wait, the more of them does one
     serve.
     """
@@ -164,7 +164,7 @@ class Fitted:
     def relative_error(self) -> float:
         return self.drive.relative_error
 
-    def offers(self, asked: Asked, sessions: float, per_s: float) -> Offered:
+    def offers(self, asked: VolumeDemand, sessions: float, per_s: float) -> Offer:
         """What it offers beside the log writes and background writes of `per_s` transactions a second. Raises
         OutsideMeasured if not even one request of this kind was measured.
         """
@@ -184,13 +184,13 @@ class Fitted:
             sharing = range(1, max(1, math.ceil(sessions)) + 1) if together > 1 else (1,)
             visits = asked.log.requests * together
             stations.append(Station(f"log on {self.name}", visits, tuple(alone * (n + 1) / 2 for n in sharing)))
-        return Offered(tuple(stations))
+        return Offer(tuple(stations))
 
-    def shared(self, asked: Asked, _per_s: float, _sessions: float) -> Asked:
+    def shared(self, asked: VolumeDemand, _per_s: float, _sessions: float) -> VolumeDemand:
         """What it is asked: log writes as captured."""
         return asked
 
-    def used_share(self, asked: Asked, per_s: float, sessions: float) -> float | None:
+    def used_share(self, asked: VolumeDemand, per_s: float, sessions: float) -> float | None:
         whole = asked.of_transaction
         requests_per_s = per_s * whole.requests + asked.background.requests
         if requests_per_s <= 0:
@@ -216,7 +216,7 @@ class Fitted:
         )  # fmt: skip
 
 
-Volume = Limited | Fitted
+Volume = LimitedVolume | MeasuredVolume
 
 
 def tightest(rates: Mapping[str, int], *, shared: bool) -> Mapping[str, int]:

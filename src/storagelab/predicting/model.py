@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from storagelab.capture.folder import Capture, CapturedObject
 from storagelab.drives.measured import OutsideMeasured
 from storagelab.model.values import Estimate
-from storagelab.predicting.capability import Asked, Fitted, Offered, Volume
+from storagelab.predicting.capability import MeasuredVolume, Offer, Volume, VolumeDemand
 from storagelab.predicting.demands import BY_SECOND, Demands, grown
-from storagelab.predicting.network import Solved, Station, bound, solve
+from storagelab.predicting.network import Solution, Station, bound, solve
 from storagelab.predicting.prediction import Errors, LayoutPrediction, VolumeLoad
-from storagelab.predicting.volumes_file import Layout
 
 CPU, SESSIONS = "the CPUs", "the sessions"
 _ROUNDS = 40
@@ -29,13 +29,30 @@ _BUSY = 0.9
 _ALLOWANCE_MOST = 200.0
 
 
-class Expected(NamedTuple):
+@dataclass(frozen=True)
+class Layout:
+    """The volume of each captured object, by its id."""
+
+    places: Mapping[str, str]
+    named: frozenset[str] = frozenset()
+    """The objects that were asked for by name, pattern or word."""
+
+    def volume_of(self, one: CapturedObject) -> str:
+        return self.places[one.id]
+
+
+def present(capture: Capture) -> Layout:
+    """The captured layout."""
+    return Layout({one.id: one.volume for one in capture.manifest.objects})
+
+
+class ModelledRate(NamedTuple):
     """What the model says of a layout, before it is scaled."""
 
     per_s: float
     at_most_per_s: float
     limited_by: str
-    asked: Mapping[str, Asked]
+    asked: Mapping[str, VolumeDemand]
 
 
 @dataclass(frozen=True)
@@ -46,7 +63,7 @@ class Server:
     volumes: Mapping[str, Volume]
     cpus: int | None = None
 
-    def expected(self, layout: Layout) -> Expected:
+    def expected(self, layout: Layout) -> ModelledRate:
         """Raises OutsideMeasured if a volume is asked what was not measured."""
         # More transactions a second leave less of a volume to each, so there is one rate that agrees with itself.
         low, high = 0.0, self._at(layout, 0.0).per_s
@@ -56,7 +73,7 @@ class Server:
         found = self._at(layout, high)
         return found._replace(per_s=min(high, found.at_most_per_s))
 
-    def _at(self, layout: Layout, per_s: float) -> Expected:
+    def _at(self, layout: Layout, per_s: float) -> ModelledRate:
         """What layout and volumes allow beside the background writes of this many transactions a second."""
         demands = self.demands
         asked = self.asked(layout, per_s)
@@ -71,19 +88,19 @@ class Server:
             raise OutsideMeasured("nothing is known that takes time: no volume that the load uses has a limit")
         found, most = _solved(stations, offers, delay_s, demands.sessions)
         self._check(found)
-        return Expected(found.per_s, most, _limited_by(stations, found), asked)
+        return ModelledRate(found.per_s, most, _limited_by(stations, found), asked)
 
-    def _check(self, found: Solved) -> None:
+    def _check(self, found: Solution) -> None:
         for name, volume in self.volumes.items():
             deep = min(found.at.get(name, 0.0), self.demands.sessions)
-            if isinstance(volume, Fitted) and deep > volume.deepest():
+            if isinstance(volume, MeasuredVolume) and deep > volume.deepest():
                 raise OutsideMeasured(
                     f"{name}: {deep:.0f} requests would be in progress, and at most {volume.deepest():g} were measured"
                 )
 
-    def asked(self, layout: Layout, per_s: float) -> dict[str, Asked]:
+    def asked(self, layout: Layout, per_s: float) -> dict[str, VolumeDemand]:
         """What each volume is asked at this many transactions a second."""
-        found: dict[str, Asked] = defaultdict(Asked)
+        found: dict[str, VolumeDemand] = defaultdict(VolumeDemand)
         times = per_s / self.demands.per_s
         for need in self.demands.needs:
             name = layout.volume_of(need.object)
@@ -95,7 +112,7 @@ class Server:
         return dict(found)
 
 
-def _solved(stations: list[Station], offers: list[Offered], delay_s: float, sessions: float) -> tuple[Solved, float]:
+def _solved(stations: list[Station], offers: list[Offer], delay_s: float, sessions: float) -> tuple[Solution, float]:
     """The network's rate and its bound. What a limit lets through at once counts like further sessions, since it is
     used up without anyone's waiting; no session does more than it would without limits.
     """
@@ -103,7 +120,7 @@ def _solved(stations: list[Station], offers: list[Offered], delay_s: float, sess
     unlimited = [one for one in stations if one.name not in allowances]
     most = bound(unlimited, delay_s, sessions)
     takes_time = unlimited or delay_s > 0
-    alone = solve(unlimited, delay_s, sessions) if takes_time else Solved(math.inf, {})
+    alone = solve(unlimited, delay_s, sessions) if takes_time else Solution(math.inf, {})
     if not allowances:
         return alone, most
     tight = min((one for one in stations if one.name in allowances), key=lambda one: one.capacity)
@@ -113,7 +130,7 @@ def _solved(stations: list[Station], offers: list[Offered], delay_s: float, sess
     return (together if together.per_s < alone.per_s else alone), min(most, limits)
 
 
-def _limited_by(stations: list[Station], found: Solved) -> str:
+def _limited_by(stations: list[Station], found: Solution) -> str:
     """The station that is used most; the sessions, if none is busy."""
     if not stations:
         return SESSIONS
@@ -179,7 +196,7 @@ def cant_say(name: str, why: str) -> LayoutPrediction:
 
 
 def _predicted(
-    name: str, server: Server, layout: Layout, base: Expected, errors: Errors, *, captured: bool
+    name: str, server: Server, layout: Layout, base: ModelledRate, errors: Errors, *, captured: bool
 ) -> LayoutPrediction:
     try:
         found = server.expected(layout)
@@ -211,7 +228,7 @@ def _loads(server: Server, layout: Layout, per_s: float) -> list[VolumeLoad]:
     loads = []
     asked = server.asked(layout, per_s)
     for name, volume in server.volumes.items():
-        one = volume.shared(asked.get(name, Asked()), per_s, server.demands.sessions)
+        one = volume.shared(asked.get(name, VolumeDemand()), per_s, server.demands.sessions)
         path = one.of_transaction.times(per_s)
         whole = path.plus(one.background)
         reads = one.read.requests * per_s + one.background_reads.requests

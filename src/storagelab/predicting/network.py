@@ -44,7 +44,7 @@ class Station:
 
 
 @dataclass(frozen=True)
-class Solved:
+class Solution:
     """`per_s`: transactions a second. `at`: the mean number of sessions at each station, by name."""
 
     per_s: float
@@ -60,7 +60,7 @@ def bound(stations: Sequence[Station], think_s: float, sessions: float) -> float
     return min([alone, *(one.capacity for one in stations)])
 
 
-def solve(stations: Sequence[Station], think_s: float, sessions: float) -> Solved:
+def solve(stations: Sequence[Station], think_s: float, sessions: float) -> Solution:
     """What `sessions` sessions do, each of which spends `think_s` of a transaction elsewhere. A number of sessions
     between two whole ones lies between their figures. Raises ValueError if a transaction takes no time at all.
     """
@@ -74,12 +74,12 @@ def solve(stations: Sequence[Station], think_s: float, sessions: float) -> Solve
         return below
     above = _solve_whole(used, think_s, least + 1)
     at = {name: (1 - share) * below.at[name] + share * above.at[name] for name in above.at}
-    return Solved((1 - share) * below.per_s + share * above.per_s, at)
+    return Solution((1 - share) * below.per_s + share * above.per_s, at)
 
 
-def _solve_whole(stations: Sequence[Station], think_s: float, sessions: int) -> Solved:
+def _solve_whole(stations: Sequence[Station], think_s: float, sessions: int) -> Solution:
     if sessions == 0:
-        return Solved(0.0, {one.name: 0.0 for one in stations})
+        return Solution(0.0, {one.name: 0.0 for one in stations})
     unit_s = 1 / bound(stations, think_s, sessions)
     weights = [_weights(one, unit_s, sessions) for one in stations]
     elsewhere = np.concatenate((_ONE, np.cumprod(think_s / unit_s / np.arange(1, sessions + 1), dtype=np.longdouble)))
@@ -90,7 +90,7 @@ def _solve_whole(stations: Sequence[Station], think_s: float, sessions: int) -> 
         others = _convolved([elsewhere, *weights[:place], *weights[place + 1 :]], sessions)
         shares = weights[place] * others[::-1] / whole[sessions]
         at[one.name] = float(np.arange(sessions + 1) @ shares)
-    return Solved(per_s, at)
+    return Solution(per_s, at)
 
 
 def _weights(station: Station, unit_s: float, sessions: int) -> _Weights:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from storagelab.capture import folder
-from storagelab.capture.folder import ALL_TABLES, Capture
+from storagelab.capture.folder import ALL_TABLES, Capture, CapturedObject, Manifest
 from storagelab.drives.measured import MeasuredDrive
 from storagelab.errors import PreflightError, SpecError
-from storagelab.predicting import model, prediction, volumes_file
-from storagelab.predicting.capability import Fitted, Limited, Volume, tightest
+from storagelab.model.hints import choices
+from storagelab.model.limits import LimitConfig
+from storagelab.model.objects import TEMPORARY, Object, Placement
+from storagelab.model.values import Described, LeftOut
+from storagelab.predicting import model, prediction
+from storagelab.predicting.capability import LimitedVolume, MeasuredVolume, Volume, tightest
 from storagelab.predicting.demands import MUCH_MORE, Demands, bytes_of_server, demands_of
+from storagelab.predicting.model import Layout, present
 from storagelab.predicting.prediction import PRESENT, Prediction
-from storagelab.predicting.volumes_file import Asked, LayoutAsked, VolumeFigures
+from storagelab.spec import given_files, keys
 from storagelab.volumes import limits
 from storagelab.words import numbers
 
@@ -25,14 +34,14 @@ _OVER = 1.05
 
 def predict(captured: Path, file: Path) -> Prediction:
     """Raises SpecError, PreflightError or StoreError, each with file, key and way out."""
-    asked = volumes_file.load(file)
+    asked = load(file)
     capture = _renamed(folder.read(captured), asked)
     volumes = {name: _volume(name, one, file) for name, one in asked.volumes.items()}
     _check(capture, captured, asked, file)
     demands = demands_of(capture, str(captured))
-    layouts = {PRESENT: volumes_file.present(capture)}
+    layouts = {PRESENT: present(capture)}
     for name, one in asked.layouts.items():
-        layouts[name] = volumes_file.placed(capture, one, volumes, str(file), f"layouts.{name}")
+        layouts[name] = placed(capture, one, volumes, str(file), f"layouts.{name}")
     server = model.Server(demands, volumes, asked.server.cpus)
     errors = prediction.errors()
     found = model.predicted(server, layouts[PRESENT], layouts, errors)
@@ -47,7 +56,7 @@ def predict(captured: Path, file: Path) -> Prediction:
     )  # fmt: skip
 
 
-def _shows_nothing(capture: Capture, layout: volumes_file.Layout, wanted: LayoutAsked | None) -> str:
+def _shows_nothing(capture: Capture, layout: Layout, wanted: LayoutRequest | None) -> str:
     """Why the capture says nothing of a layout; empty if it does: something that it names has I/O there."""
     if wanted is None or not (wanted.objects or wanted.log) or layout.named & {row.object for row in capture.io}:
         return ""
@@ -57,7 +66,7 @@ def _shows_nothing(capture: Capture, layout: volumes_file.Layout, wanted: Layout
 
 def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
     if one.profile is not None:
-        return Fitted(name, MeasuredDrive.read(file.parent / Path(one.profile).expanduser()))
+        return MeasuredVolume(name, MeasuredDrive.read(file.parent / Path(one.profile).expanduser()))
     assert one.limit is not None
     try:
         limit = limits.resolved(one.limit, one.size_bytes or _SIZE_BYTES, f"volumes.{name}.limit")
@@ -68,10 +77,10 @@ def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
         hint = "Write read_iops, write_iops, read_bytes_per_s or write_bytes_per_s, or like = a cloud disk's name."
         raise SpecError("limits nothing", file=file, key=f"volumes.{name}.limit", hint=hint)
     shared = one.shared if one.shared is not None else one.limit.like is not None
-    return Limited(name, tightest(rates, shared=shared), shared, one.latency_s)
+    return LimitedVolume(name, tightest(rates, shared=shared), shared, one.latency_s)
 
 
-def _renamed(capture: Capture, asked: Asked) -> Capture:
+def _renamed(capture: Capture, asked: VolumesFile) -> Capture:
     """The capture with the names of its volumes that the file gives them."""
     names = {old: name for name, one in asked.volumes.items() for old in one.captured}
     manifest = capture.manifest
@@ -80,7 +89,7 @@ def _renamed(capture: Capture, asked: Asked) -> Capture:
     return Capture(manifest.model_copy(update={"objects": objects}), capture.io, devices)
 
 
-def _check(capture: Capture, captured: Path, asked: Asked, file: Path) -> None:
+def _check(capture: Capture, captured: Path, asked: VolumesFile, file: Path) -> None:
     used = dict.fromkeys(one.volume for one in capture.manifest.objects)
     for name in used:
         if name not in asked.volumes:
@@ -95,7 +104,7 @@ def _notes(
     capture: Capture,
     demands: Demands,
     server: model.Server,
-    layouts: Mapping[str, volumes_file.Layout],
+    layouts: Mapping[str, Layout],
     errors: prediction.Errors,
     at_most_per_s: float | None,
 ) -> Iterator[str]:
@@ -163,3 +172,120 @@ def _of_others(capture: Capture) -> Iterator[str]:
         elif mine is not None and all_ > MUCH_MORE * mine:
             rates = [numbers.bytes_(one / seconds) for one in (all_, mine)]
             yield f"The devices {verb} {rates[0]}/s, the server {rates[1]}/s of it at most. The rest is left out."
+
+
+# --- the file of volumes and layouts: its keys and their meaning ------------------------------------------------------
+
+_HINT = 'Write [volumes.NAME] with limit = { like = "gp3" } or profile = "drive.toml" for each volume.'
+
+
+class VolumeFigures(Described):
+    """What a volume can do: by its limits, or by a profile that `storagelab drives fit` measured."""
+
+    limit: Annotated[LimitConfig | None, LeftOut("as the profile has it")] = None
+    """The most that it does in a second: the keys of a spec's limit, or a cloud disk's name in `like`."""
+    profile: Annotated[str | None, LeftOut("none")] = None
+    """The file of a measured drive's profile; relative paths begin at the folder of this file."""
+    captured: tuple[str, ...] = ()
+    """The volumes of the capture that it is, by their names there, if it has another name here."""
+    size_bytes: Annotated[int | None, LeftOut("100 GB")] = Field(None, ge=2**24, lt=2**63)
+    """Its size, for cloud disks whose limits grow with it."""
+    latency_s: float = Field(0.0, ge=0, le=60)
+    """With a limit: the time of a request that the limit doesn't hold back."""
+    shared: Annotated[bool | None, LeftOut("true for a cloud disk, false for other limits")] = None
+    """With a limit: whether reads and writes share it."""
+
+
+class LayoutRequest(Described):
+    """A layout to predict. What it doesn't name stays where it was captured."""
+
+    objects: dict[str, str] = Field(default_factory=dict)
+    """Tables and indexes by name or pattern, and the words `tables`, `indexes` and `temp`, each with its volume, as in
+    `layout.objects` of a spec."""
+    log: Annotated[str | None, LeftOut("where it was captured")] = None
+    """The volume of the log."""
+
+
+class ServerFigures(Described):
+    """What is known of the server besides its volumes."""
+
+    cpus: Annotated[int | None, LeftOut("never a limit")] = Field(None, ge=1, le=65536)
+    """The CPUs that the server has."""
+
+
+class VolumesFile(Described):
+    """The whole file."""
+
+    volumes: dict[str, VolumeFigures] = Field(min_length=1)
+    layouts: dict[str, LayoutRequest] = Field(default_factory=dict)
+    server: ServerFigures = ServerFigures()
+
+
+def load(file: Path) -> VolumesFile:
+    """Reads the file. Raises SpecError that names file, key and way out."""
+    try:
+        tables: dict[str, Any] = given_files.toml_of(given_files.text_of(file))
+    except FileNotFoundError:
+        raise SpecError("there is no such file", file=file, hint=_HINT) from None
+    except (OSError, ValueError) as error:
+        raise SpecError(f"can't be read: {getattr(error, 'strerror', error)}", file=file, hint=_HINT) from None
+    try:
+        asked = keys.checked(VolumesFile, keys.with_unit_read(tables))
+    except SpecError as error:
+        raise SpecError(error.problem, file=file, key=error.key, hint=error.hint) from None
+    for name, one in asked.volumes.items():
+        if (one.limit is None) == (one.profile is None):
+            raise SpecError("needs either a limit or a profile", file=file, key=f"volumes.{name}", hint=_HINT)
+    return asked
+
+
+def skeleton(manifest: Manifest) -> str:
+    """A file for this capture, in which the figures are to be filled in."""
+    lines = ["# What each volume can take, and the layouts to predict. Give each volume a limit or a profile."]
+    for one in manifest.volumes:
+        name, path = (json.dumps(text, ensure_ascii=False) for text in (one.name, one.path))
+        lines += [
+            f"\n[volumes.{name}]  # the capture's, at {path}",
+            '# limit = { read_iops = 3000, write_iops = 3000 }  # or a cloud disk: limit = { like = "gp3" }',
+            '# profile = "drive.toml"  # of a measured drive: storagelab drives fit',
+        ]
+    lines += ["\n# [volumes.new]", '# limit = { like = "gp3" }', "# [layouts.log-on-new]", '# log = "new"']
+    if manifest.machine is not None:
+        lines.append(f"\n[server]\ncpus = {manifest.machine.cpus}")
+    return "\n".join(lines) + "\n"
+
+
+# --- where a layout puts the captured objects -------------------------------------------------------------------------
+
+
+def placed(capture: Capture, asked: LayoutRequest, volumes: Collection[str], file: str, key: str) -> Layout:
+    """The layout that is asked for. Raises SpecError for an object or a volume that doesn't exist."""
+    wanted = {f"{key}.objects.{name}": volume for name, volume in asked.objects.items()} | {f"{key}.log": asked.log}
+    for place, volume in wanted.items():
+        if volume is not None and volume not in volumes:
+            hint = choices(volume, volumes, "The file has")
+            raise SpecError(f"no volume is named {volume!r}", file=file, key=place, hint=hint)
+    placement = Placement(asked.objects)
+    named = {one.id: _object(one) for one in capture.manifest.objects if one.kind in ("table", "index", "toast")}
+    if problem := placement.problem(named.values()):
+        raise SpecError(f"{problem.problem} of the capture", file=file, key=f"{key}.objects", hint=problem.hint)
+    found = {one.id: _wanted(one, named.get(one.id), placement, asked) for one in capture.manifest.objects}
+    together = {found[name] for name in named}
+    if ALL_TABLES in found and len(together) == 1:
+        found[ALL_TABLES] = together.pop()
+    return Layout(
+        {one.id: found[one.id] or one.volume for one in capture.manifest.objects},
+        frozenset(name for name, volume in found.items() if volume is not None),
+    )
+
+
+def _wanted(one: CapturedObject, named: Object | None, placement: Placement, asked: LayoutRequest) -> str | None:
+    if one.kind == "log":
+        return asked.log
+    if one.kind == "temporary":
+        return placement.words.get(TEMPORARY)
+    return None if named is None else placement.volume_of(named)
+
+
+def _object(one: CapturedObject) -> Object:
+    return Object((one.name,), "index" if one.kind == "index" else "table", one.schema_ or "")

@@ -7,6 +7,7 @@ Ready-made ones are in this folder, the server's in `servers`. A drive's profile
 from __future__ import annotations
 
 import functools
+import json
 import os
 import tomllib
 from collections.abc import Iterator
@@ -16,13 +17,94 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from storagelab import _sim
 from storagelab.errors import PreflightError
 from storagelab.model.config import OPERATING_SYSTEM
 from storagelab.model.hints import choices
 from storagelab.model.values import Frozen, Scalar
-from storagelab.profiles.declared import Declared, Label, figures_of, kinds
 from storagelab.spec import given_files
 from storagelab.spec.keys import dotted
+
+# --- what the simulator's core declares -------------------------------------------------------------------------------
+
+Label = Literal["published", "measured", "derived", "fitted", "assumed"]
+
+
+class DeclaredFigure(Frozen):
+    """A figure of a profile: its path, with `*` for names that the profile chooses, its meaning, and its limits."""
+
+    path: str
+    meaning: str
+    kind: Literal["number", "boolean", "words", "text"]
+    least: int = 0
+    most: int = 0
+    words: tuple[str, ...] = ()
+    optional: bool = False
+
+    def wanted(self, value: Scalar) -> str:
+        """What the figure must be, if `value` is not that; otherwise empty."""
+        match self.kind:
+            case "boolean":
+                return "" if isinstance(value, bool) else "true or false"
+            case "words":
+                return "" if value in self.words else " or ".join(self.words)
+            case "text":
+                return "" if isinstance(value, str) else "a text"
+            case _:
+                whole = isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most
+                return "" if whole else f"a whole number from {self.least} to {self.most}"
+
+
+class Constant(Frozen):
+    """A figure in the core: a default of `owner` (`is_default`), or a constant that no spec can set."""
+
+    owner: str
+    name: str
+    value: int
+    label: Label
+    source: str
+    bounds: tuple[int, int] | None = None
+    fitted_on: tuple[str, ...] = Field(())
+    is_default: bool
+
+
+@functools.cache
+def _all() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(_sim.declared())
+    return content
+
+
+def kinds() -> tuple[str, ...]:
+    """The kinds of drives: the two of the articles, then the others."""
+    first = ("flash", "disk")
+    return (*first, *(kind for kind in _all()["drives"] if kind not in first))
+
+
+@functools.cache
+def figures_of(kind: str) -> tuple[DeclaredFigure, ...]:
+    """The figures of a drive of this kind, in order; `server` is a kind, too."""
+    groups = [("costs", _all()["costs"])] if kind == "server" else _all()["drives"][kind]
+    return tuple(_declared(group, figure) for group, figures in groups for figure in figures)
+
+
+def _declared(group: str, figure: dict[str, Any]) -> DeclaredFigure:
+    path = ".".join(part for part in (group, figure["name"], "*" if figure["table"] else "") if part)
+    return DeclaredFigure(path=path, meaning=figure["meaning"], optional=figure["optional"], **figure["wanted"])
+
+
+@functools.cache
+def constants() -> tuple[Constant, ...]:
+    """All figures that are in no profile."""
+    return tuple(Constant(**content) for content in _all()["constants"])
+
+
+def default_of(owner: str, name: str) -> int:
+    """The value of a key that a spec leaves out."""
+    (value,) = (one.value for one in constants() if (one.owner, one.name, one.is_default) == (owner, name, True))
+    return value
+
+
+# --- profiles ---------------------------------------------------------------------------------------------------------
 
 P = TypeVar("P", bound="_Profile")
 Shelf = Path | dict[str, str]
@@ -65,7 +147,7 @@ class _Profile(Frozen):
         found = [(_place(self, parts), dotted(parts), figure) for parts, figure in _figures(self, ())]
         yield from ((name, figure) for _, name, figure in sorted(found, key=lambda one: one[0]))
 
-    def declared(self) -> tuple[Declared, ...]:
+    def declared(self) -> tuple[DeclaredFigure, ...]:
         """The declared figures of its kind."""
         return figures_of(str(dict(self)["kind"]))
 
@@ -177,7 +259,7 @@ def _figures(inside: object, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str
                 yield from _figures(value, (*parts, name))
 
 
-def _declared_as(one: Declared, parts: tuple[str, ...]) -> bool:
+def _declared_as(one: DeclaredFigure, parts: tuple[str, ...]) -> bool:
     """Whether this is the figure at `parts`, some of which the profile may choose."""
     wanted = one.path.split(".")
     return len(wanted) == len(parts) and all(a in ("*", b) for a, b in zip(wanted, parts, strict=True))

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from storagelab.errors import PreflightError, RunFailed, SpecError, StoragelabError
 from storagelab.model import promises as p
 from storagelab.model.config import Config, TargetConfig, VolumeConfig
+from storagelab.model.engines import ENGINES
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
 from storagelab.model.promises import Outcome, Promise
 from storagelab.model.values import JsonValue, Scalar
@@ -25,14 +26,7 @@ from storagelab.volumes.folders import Site
 
 # --- probes ----------------------------------------------------------------------------------------------------------
 #
-# What the contract suite must know of an engine in addition to the interface, by the engine's name.
-
-
-ENGINES = {
-    "mysql": "mariadb", "mariadb": "mariadb", "postgres": "postgres", "postgresql": "postgres",
-    "mssql": "sqlserver", "sqlserver": "sqlserver",
-}  # fmt: skip
-"""The scheme of a DSN -> the engine."""
+# What the contract suite must know of an engine in addition to the interface.
 
 
 class Probe(Protocol):
@@ -56,14 +50,13 @@ class Probe(Protocol):
 
 
 def engine_of(dsn: str) -> str:
-    """The engine of a DSN, by its scheme; libpq's `host=... dbname=...` is PostgreSQL's. Raises SpecError."""
+    """The engine of a DSN, by its scheme, or by its form if it has none. Raises SpecError."""
     scheme, colon, _ = dsn.partition("://")
-    if not colon and "=" in dsn:
-        return "postgres"
-    if scheme.lower() in ENGINES and colon:
-        return ENGINES[scheme.lower()]
+    for name, engine in ENGINES.items():
+        if scheme.lower() in engine.schemes if colon else engine.dsn_of_words and "=" in dsn:
+            return name
     # The text may be a password, so it is not shown.
-    known = ", ".join(f"{name}://" for name in ENGINES)
+    known = ", ".join(f"{scheme}://" for engine in ENGINES.values() for scheme in engine.schemes)
     raise SpecError(
         "is not the DSN of an engine that storagelab can attach to",
         key="--target",

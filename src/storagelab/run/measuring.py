@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storagelab.drives.fitting import Asked, Result
-from storagelab.drives.measured import Sustained
+from storagelab.drives.fitting import LoadPoint, Result
+from storagelab.drives.measured import LongStretch
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import fio
 from storagelab.loads.fio import Job, Place, check_direct, sector_bytes
@@ -59,7 +59,7 @@ _STRETCHES = (
 )
 
 
-class Kept:
+class KeptResults:
     """The file that keeps what was measured, line by line."""
 
     def __init__(self, file: Path, of: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ class Kept:
         self.file, self._of = file, of
         self._lines: list[str] = []
         self.results: list[Result] = []
-        self.sustained: list[Sustained] = []
+        self.sustained: list[LongStretch] = []
         try:
             lines = text_of(file, 2**26).splitlines(keepends=True) if file.exists() else []
             first = json.loads(lines[0]) if lines else of
@@ -77,10 +77,10 @@ class Kept:
                 content = json.loads(line)
                 self._lines.append(line)
                 if "asked" in content:
-                    content["asked"] = Asked(*content["asked"])
+                    content["asked"] = LoadPoint(*content["asked"])
                     self.results.append(Result(**content))
                 else:
-                    self.sustained.append(Sustained(**content))
+                    self.sustained.append(LongStretch(**content))
         except (OSError, ValueError, TypeError, RecursionError) as error:
             hint = "choose another name, or remove the file and measure anew"
             raise PreflightError(f"it can't be read: {' '.join(str(error).split())}", file=file, hint=hint) from None
@@ -97,7 +97,7 @@ class Kept:
     def many(self) -> int:
         return len(self.results) + len(self.sustained)
 
-    def add(self, one: Result | Sustained) -> None:
+    def add(self, one: Result | LongStretch) -> None:
         content = one._asdict() if isinstance(one, Result) else one.model_dump()
         self._lines.append(json.dumps(content) + "\n")
         with uninterrupted():
@@ -139,7 +139,7 @@ def file_on(folder: Path, file_bytes: int) -> Iterator[tuple[Place, str]]:
                 folders.remove()
 
 
-def stretches(place: Place, engine: str, effort: Effort, kept: Kept, tell: Tell) -> None:
+def stretches(place: Place, engine: str, effort: Effort, kept: KeptResults, tell: Tell) -> None:
     """Long stretches of writes and reads, first: they show the burst of a volume that has rested, and end it. After an
     interruption the volume has rested again: those that showed a burst come again.
     """
@@ -155,7 +155,7 @@ def stretches(place: Place, engine: str, effort: Effort, kept: Kept, tell: Tell)
     tell("long stretches", len(_STRETCHES), len(_STRETCHES))
 
 
-def sustained_of(job: Job, per_s: Sequence[float]) -> Sustained:
+def sustained_of(job: Job, per_s: Sequence[float]) -> LongStretch:
     if not per_s:
         raise RunFailed("fio logged no second of a long stretch: the machine is too busy to measure")
     burst, sustained = statistics.fmean(per_s[:_FIRST_S]), statistics.fmean(per_s[-max(_FIRST_S, len(per_s) // 3) :])
@@ -167,13 +167,13 @@ def sustained_of(job: Job, per_s: Sequence[float]) -> Sustained:
         # The mean of several seconds is low before the first slow one.
         halfway = (burst + sustained) / 2
         fell = float(next((second for second in range(slow[0], len(per_s)) if per_s[second] < halfway), slow[0]))
-    return Sustained(
+    return LongStretch(
         operation=job.operation, sequential=job.pattern == "sequential", block_bytes=job.block_bytes,
         depth=job.outstanding, burst_per_s=burst, sustained_per_s=sustained, fell_after_s=fell,
     )  # fmt: skip
 
 
-def points(place: Place, engine: str, planned: list[Asked], effort: Effort, kept: Kept, tell: Tell) -> None:
+def points(place: Place, engine: str, planned: list[LoadPoint], effort: Effort, kept: KeptResults, tell: Tell) -> None:
     """Measures what is not yet measured. Ends early when the time is over, but not before most of the first pass."""
     program, began, done = fio.find("--volume"), time.monotonic(), len(kept.results)
     wanted = (planned * effort.passes)[done:]
@@ -196,7 +196,7 @@ def points(place: Place, engine: str, planned: list[Asked], effort: Effort, kept
 
 def averaged(results: Sequence[Result]) -> list[Result]:
     """Each point once: the geometric mean of its measurements."""
-    by_point: dict[Asked, list[Result]] = {}
+    by_point: dict[LoadPoint, list[Result]] = {}
     for one in results:
         by_point.setdefault(one.asked, []).append(one)
     return [

@@ -10,7 +10,7 @@ from typing import Any, Generic, Self
 from storagelab.errors import RunFailed
 from storagelab.loads import fio
 from storagelab.machine import host
-from storagelab.machine.devices import DeviceCounters
+from storagelab.machine.counts import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.measurement import LOAD, Check, Measurement
 from storagelab.model.plan import Cell

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from storagelab.errors import SpecError
-from storagelab.model.config import DRIVE_KEYS, MADE_KEYS, OPERATING_SYSTEM, PRICE, Config, VolumeConfig
+from storagelab.model.config import DRIVE_KEYS, LAYERS, MADE_KEYS, OPERATING_SYSTEM, PRICE, Config, VolumeConfig
 from storagelab.model.hints import choices, shown
 from storagelab.model.loads.base import Rule, broken
 from storagelab.model.workload import KINDS
@@ -49,10 +49,6 @@ def _is_quoted_well(options: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _drives_of(volume: VolumeConfig) -> int:
-    return len(volume.devices or (volume.path,))
 
 
 def _claims(config: Config) -> list[str]:
@@ -140,7 +136,6 @@ _OF_SERVERS = (
          "the log of a running server can't be moved",
          "Leave layout.log out; or leave out the DSN, and storagelab starts a private server."),
 )  # fmt: skip
-_FEWEST_DRIVES = {None: 1, "raid0": 2, "raid1": 2, "raid5": 3, "raid10": 4, "striped": 2}
 _SHARE = re.compile(r"(100|[1-9][0-9]|[5-9])%")
 _OF_HANDS = frozenset({"prepare_text", "size_bytes"})
 _OF_ANY_VOLUME = frozenset({"file_bytes", "devices", "prepare", "check", "variables", "made_for"})
@@ -197,23 +192,9 @@ _OF_MADE_VOLUMES = (
     Rule("volumes.*.devices",
          lambda config, volume: any(_claims(config).count(device) > 1 for device in volume.devices or ()),
          "names a drive that is named twice", "A drive has one place in one volume."),
-    Rule("volumes.*.devices", lambda _, volume: _drives_of(volume) > 1 and volume.raid_level is None,
-         "names several drives, and nothing says how they become one volume",
-         'Add raid_level: one of "raid0", "raid1", "raid5", "raid10" and "striped".'),
-    Rule("volumes.*.raid_level", lambda _, volume: _drives_of(volume) < _FEWEST_DRIVES[volume.raid_level],
-         "needs more drives than devices names",
-         "raid5 needs at least 3 drives, raid10 at least 4, and the others at least 2."),
-    Rule("volumes.*.raid_chunk_size",
-         lambda _, volume: volume.raid_chunk_size_bytes is not None and volume.raid_level in (None, "raid1"),
-         "is for a volume that spreads over drives",
-         'Leave it out, or set raid_level to "raid0", "raid5", "raid10" or "striped".'),
-    Rule("volumes.*.raid_chunk_size", lambda _, volume: (volume.raid_chunk_size_bytes or 1).bit_count() != 1,
-         "must be a power of two", 'For example raid_chunk_size = "64KiB".'),
+    *(rule for file in LAYERS for rule in file.Keys.rules),
     Rule("volumes.*.capacity", lambda _, volume: not _SHARE.fullmatch(volume.capacity or "100%"),
          "must be a whole percentage from 5% to 100%", 'For example capacity = "80%".'),
-    *(Rule(f"volumes.*.{key}", lambda _, volume, key=key: bool(getattr(volume, key)) and volume.encryption is None,
-           "is for an encrypted volume", 'Add encryption = "luks2", or leave it out.')
-      for key in ("encryption_sector_bytes", "encryption_flags")),
     Rule("volumes.*.mkfs_options", lambda _, volume: not _is_quoted_well(volume.mkfs_options or ""),
          "has a quotation mark that is not closed", "Close it, or leave it out."),
     Rule("volumes.*.mkfs_options", lambda _, volume: not volume.by_hand and "/" in (volume.mkfs_options or ""),

@@ -1,5 +1,5 @@
 """Compares the model with published figures.
 
-`articles` and published/*.toml hold the figures as data, `quantities` reads them off runs, `making` makes the runs,
-`judging` compares, `parameters` lists the model's parameters, and `words` and `table` show it all.
+`articles` and published/*.toml hold the figures as data, and say how each is read from runs; `making` makes the runs
+and compares; `table` shows it all, with the model's parameters.
 """

@@ -1,18 +1,25 @@
 """Published figures as data: one file for each article, in the folder published. A figure names the cell to reproduce
-it.
+it, and its quantity says how it is read from the runs of that cell.
 """
 
 from __future__ import annotations
 
+import itertools
+import statistics
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from storagelab.errors import SpecError
+from storagelab.findings import stats
+from storagelab.model.measurement import PFS_PAGE, Measurement
+from storagelab.model.plan import Cell
 from storagelab.model.values import Frozen, JsonValue
+from storagelab.model.waits import NS, CountedWaits, conservation, mean_of_runs, normalise, wait_table
 
 Quantity = Literal[
     "elapsed_s", "wait_s", "resource_s", "signal_s", "wait_count", "wait_share", "counter", "explained",
@@ -20,13 +27,13 @@ Quantity = Literal[
     "mean_elapsed_s", "mean_elapsed_ratio", "counter_ratio", "falling_steps", "best_level", "order", "gone_from_top_95",
     "elapsed_spread_s",
 ]  # fmt: skip
-"""The quantities that are read from the runs; `quantities` defines how."""
+"""The quantities that are read from the runs; `read_off` defines how."""
 Use = Literal["calibration", "judged", "fact"]
 """Calibration: a fit may use it. Judged: no fit does. Fact: it follows from the workload, regardless of any fit."""
 Levels = dict[str, JsonValue]
 
 
-class Published(Frozen):
+class PublishedFigure(Frozen):
     """One figure: a value, a range or an order, and the cells that reproduce it.
 
     `cell` picks cells by their levels, in addition to the article's own `cell`. If `along` names a factor, the levels
@@ -100,7 +107,7 @@ class WaitTable(Frozen):
     """Those of its figures that are for calibration, whatever `use` says."""
     assumed: str = ""
 
-    def figures(self) -> Iterator[Published]:
+    def figures(self) -> Iterator[PublishedFigure]:
         """Its figures. A very small signal time may be off by a hundredth of the wait, not by a share of itself."""
         published = [(name, getattr(self, name)) for name in _COLUMNS]
         given = [(name, value) for name, value in published if value is not None]
@@ -110,7 +117,7 @@ class WaitTable(Frozen):
             tiny = quantity == "signal_s" and value < _TINY * whole_s
             figure = f"{self.first[0]}{number}"
             use: Use = "calibration" if figure in self.fitted else self.use
-            yield Published(
+            yield PublishedFigure(
                 id=figure, what=f"{self.wait_type}, {self.where}: {words}", quantity=quantity,
                 use=use, value=value, unit=unit, tolerance=self.tolerance, cell=self.cell, wait_type=self.wait_type,
                 tolerance_absolute=_TINY * whole_s if tiny else None, assumed=self.assumed,
@@ -139,23 +146,23 @@ class Article(Frozen):
     assumed: tuple[str, ...] = ()
     under_determined: str = ""
     """What the article leaves so open that its figures test little."""
-    figures: tuple[Published, ...]
+    figures: tuple[PublishedFigure, ...]
 
     @model_validator(mode="before")
     @classmethod
     def _with_wait_tables(cls, content: dict[str, Any]) -> dict[str, Any]:
         """Figures alone and those of wait tables, in the order of their numbers."""
         tables = (WaitTable.model_validate(table) for table in content.get("wait_tables", ()))
-        alone = (Published.model_validate(figure) for figure in content["figures"])
+        alone = (PublishedFigure.model_validate(figure) for figure in content["figures"])
         figures = sorted([*alone, *(figure for table in tables for figure in table.figures())], key=_number)
         return {**{key: value for key, value in content.items() if key != "wait_tables"}, "figures": figures}
 
-    def levels_of(self, figure: Published) -> Levels:
+    def levels_of(self, figure: PublishedFigure) -> Levels:
         """The levels that the figure's cell, or cells, must have."""
         return dict(figure.cell) if figure.everywhere else {**self.cell, **figure.cell}
 
 
-def _number(figure: Published) -> int:
+def _number(figure: PublishedFigure) -> int:
     return int(figure.id[1:])
 
 
@@ -169,14 +176,8 @@ def articles(only: Sequence[str] = ()) -> tuple[Article, ...]:
     if unknown := [name for name in only if name not in known]:
         hint = "The articles are " + ", ".join(article.id for article in every) + " and figures such as A1."
         raise SpecError(f"no figure or article is named {unknown[0]!r}", key="--only", hint=hint)
-    return tuple(_picked(every, set(only)))
-
-
-def _picked(every: Sequence[Article], only: set[str]) -> Iterator[Article]:
-    for article in every:
-        figures = tuple(figure for figure in article.figures if article.id in only or figure.id in only)
-        if figures:
-            yield article.model_copy(update={"figures": figures})
+    picked = [(article, [one for one in article.figures if {article.id, one.id} & {*only}]) for article in every]
+    return tuple(article.model_copy(update={"figures": tuple(some)}) for article, some in picked if some)
 
 
 def spans(ids: Iterable[str]) -> list[str]:
@@ -189,3 +190,266 @@ def spans(ids: Iterable[str]) -> list[str]:
         else:
             found.append([place])
     return ["-".join(every[place] for place in span) for span in found]
+
+
+# --- how each quantity is read from simulated runs --------------------------------------------------------------------
+
+_QUANTUM_S = 0.004
+
+
+class Missing(Exception):
+    """The runs lack the quantity; `str()` says why."""
+
+
+class RunsOfCell(NamedTuple):
+    """A cell and its runs, in the order of their repetitions."""
+
+    cell: Cell
+    runs: Sequence[Measurement]
+
+
+class SimulatedFigure(NamedTuple):
+    """A quantity: `values` of the repetitions or, for a quantity over all repetitions, `level` or `order`."""
+
+    values: tuple[float, ...] = ()
+    level: JsonValue | None = None
+    tied: tuple[JsonValue, ...] = ()
+    """Levels that can't be distinguished from `level`."""
+    order: tuple[JsonValue, ...] = ()
+
+
+def matching(cells: Sequence[Cell], levels: Levels) -> list[Cell]:
+    """Cells that have all of `levels`."""
+    return [
+        cell for cell in cells
+        if all((type(got := cell.levels.get(name)), got) == (type(level), level) for name, level in levels.items())
+    ]  # fmt: skip
+
+
+def needed(figure: PublishedFigure, levels: Levels, cells: Sequence[Cell]) -> list[list[Cell]]:
+    """The cells that a figure needs: lists to compare with each other, or a single list. Raises Missing."""
+    if figure.quantity == "mean_elapsed_s":
+        return [_some(cells, levels)]
+    if figure.along is not None:
+        wanted = figure.levels or figure.order
+        found = [cell for cell in _some(cells, levels) if wanted is None or cell.levels.get(figure.along) in wanted]
+        if len({str(cell.levels.get(figure.along)) for cell in found}) != len(found) or len(found) < 2:
+            raise Missing(f"{len(found)} cells of the spec differ in {figure.along} there, but each level takes one")
+        return [found]
+    parts = [levels, {**levels, **figure.against}] if figure.against else [levels]
+    if figure.quantity == "mean_elapsed_ratio":
+        return [_some(cells, part) for part in parts]
+    return [[_one(cells, part)] for part in parts]
+
+
+def _some(cells: Sequence[Cell], levels: Levels) -> list[Cell]:
+    found = matching(cells, levels)
+    if not found:
+        raise Missing(f"the spec has no cell with {_said(levels)}")
+    return found
+
+
+def _one(cells: Sequence[Cell], levels: Levels) -> Cell:
+    found = _some(cells, levels)
+    if len(found) > 1:
+        raise Missing(f"the spec has {len(found)} cells with {_said(levels)}")
+    return found[0]
+
+
+def _said(levels: Levels) -> str:
+    return ", ".join(f"{name} = {level}" for name, level in levels.items())
+
+
+def read_off(figure: PublishedFigure, groups: Sequence[Sequence[RunsOfCell]]) -> SimulatedFigure:
+    """Reads a figure from its runs: `groups` are the cells of `needed` with their runs. Raises Missing if they lack
+    the quantity.
+    """
+    if any(not made.runs for group in groups for made in group):
+        raise Missing("its runs failed")
+    if figure.quantity in _OF_LEVELS:
+        return _OF_LEVELS[figure.quantity](figure, groups[0])
+    if figure.quantity == "mean_elapsed_s":
+        return SimulatedFigure(values=_means([made.runs for made in groups[0]]))
+    if figure.quantity == "mean_elapsed_ratio":
+        means, others = (_means([made.runs for made in group]) for group in groups)
+        return SimulatedFigure(values=tuple(mean / other for mean, other in zip(means, others, strict=False)))
+    if figure.quantity in _OF_TWO:
+        return SimulatedFigure(values=_compared(figure, groups[0][0].runs, groups[1][0].runs))
+    return SimulatedFigure(values=tuple(_OF_RUN[figure.quantity](figure, run) for run in groups[0][0].runs))
+
+
+# --- one run ---------------------------------------------------------------------------------------------------------
+
+
+def _waits(run: Measurement) -> CountedWaits:
+    if not isinstance(run.waits, CountedWaits):
+        raise Missing("its runs have no counted waits")
+    return run.waits
+
+
+def _wait(figure: PublishedFigure, run: Measurement) -> float:
+    """The time of a wait; without such a wait, 0."""
+    row = next((row for row in _waits(run).rows if row.wait_type == figure.wait_type), None)
+    if row is None:
+        return 0.0
+    wait_ns, signal_ns = row.wait_ns, row.signal_ns or 0
+    match figure.quantity:
+        case "resource_s":
+            return (wait_ns - signal_ns) * NS
+        case "signal_s":
+            return signal_ns * NS
+        case "wait_count":
+            if row.wait_count is None:
+                raise Missing(f"its runs do not count how often {figure.wait_type} was waited for")
+            return float(row.wait_count)
+        case "wait_share":
+            return wait_ns / sum(other.wait_ns for other in _waits(run).rows)
+        case _:
+            return wait_ns * NS
+
+
+def _counter(figure: PublishedFigure, run: Measurement) -> float:
+    assert figure.counter is not None
+    group, _, name = figure.counter.rpartition(".")
+    try:
+        value = run.counters[group][name]
+    except KeyError:
+        raise Missing(f"its runs have no counter {figure.counter}") from None
+    return value * figure.times / (run.work.amount if figure.per == "rows" else 1)
+
+
+def _memory_phase(run: Measurement) -> tuple[float, float]:
+    """Rows inserted before the first page was read, and the CPU seconds that sessions spent until then."""
+    engine = run.counters.get("engine", {})
+    if not engine.get("memory_phase_rows"):
+        raise Missing("its runs do not tell what was done while all of the table was in memory")
+    return engine["memory_phase_rows"], engine["memory_phase_cpu_s"]
+
+
+def _memory_phase_cpu_per_row_s(_: PublishedFigure, run: Measurement) -> float:
+    rows, cpu_s = _memory_phase(run)
+    return cpu_s / rows
+
+
+def _yields_over_memory_phase(_: PublishedFigure, run: Measurement) -> float:
+    """How often sessions used up their quantum, over the CPU time spent while all of the table was in memory."""
+    yields = sum(row.wait_count or 0 for row in _waits(run).rows if row.wait_type == "SOS_SCHEDULER_YIELD")
+    return yields * _QUANTUM_S / _memory_phase(run)[1]
+
+
+def _sessions_on_pfs_page(_: PublishedFigure, run: Measurement) -> float:
+    """The most sessions on one page at once: the median of the samples that found any, since nobody publishes a
+    screen without one.
+    """
+    most: dict[float, int] = {}
+    for task in run.waiting_tasks:
+        if task.resource.kind == PFS_PAGE:
+            most[task.at_s] = max(task.sessions, most.get(task.at_s, 0))
+    return float(statistics.median(most.values())) if most else 0.0
+
+
+_OF_RUN: dict[str, Callable[[PublishedFigure, Measurement], float]] = {
+    "elapsed_s": lambda _, run: run.elapsed_s,
+    "wait_s": _wait,
+    "resource_s": _wait,
+    "signal_s": _wait,
+    "wait_count": _wait,
+    "wait_share": _wait,
+    "memory_phase_cpu_per_row_s": _memory_phase_cpu_per_row_s,
+    "counter": _counter,
+    "explained": lambda _, run: conservation(_waits(run)).explained or 0.0,
+    "yields_over_memory_phase": _yields_over_memory_phase,
+    "sessions_on_pfs_page": _sessions_on_pfs_page,
+}
+
+
+# --- several cells ---------------------------------------------------------------------------------------------------
+
+_OF_TWO = ("elapsed_ratio", "gain", "counter_ratio")
+
+
+def _compared(figure: PublishedFigure, runs: Sequence[Measurement], others: Sequence[Measurement]) -> tuple[float, ...]:
+    """The comparison, repetition by repetition."""
+    pairs = list(zip(runs, others, strict=False))
+    if figure.quantity == "counter_ratio":
+        return tuple(_counter(figure, run) / _counter(figure, other) for run, other in pairs)
+    ratios = [run.elapsed_s / other.elapsed_s for run, other in pairs]
+    return tuple(1 - ratio for ratio in ratios) if figure.quantity == "gain" else tuple(ratios)
+
+
+def _means(cells: Sequence[Sequence[Measurement]]) -> tuple[float, ...]:
+    """The mean elapsed time over cells, repetition by repetition."""
+    return tuple(sum(run.elapsed_s for run in runs) / len(runs) for runs in zip(*cells, strict=False))
+
+
+def _mean_elapsed_s(made: RunsOfCell) -> float:
+    return sum(run.elapsed_s for run in made.runs) / len(made.runs)
+
+
+def _level(figure: PublishedFigure, made: RunsOfCell) -> JsonValue:
+    assert figure.along is not None
+    return made.cell.levels[figure.along]
+
+
+def _ordered(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
+    return SimulatedFigure(order=tuple(_level(figure, made) for made in sorted(group, key=_mean_elapsed_s)))
+
+
+def _best(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
+    """The level with the least mean time, and those that its runs can't be distinguished from, as in any report."""
+    best = min(group, key=_mean_elapsed_s)
+    rounds = min(len(made.runs) for made in group)
+    log_s = np.log([[run.elapsed_s for run in made.runs[:rounds]] for made in group])
+    differences = stats.compare_with_best(stats.fit(log_s), group.index(best))
+    tied = [
+        made
+        for made, difference in zip(group, differences, strict=True)
+        if difference is not None and difference.p_value is not None and not difference.distinguishable
+    ]
+    return SimulatedFigure(level=_level(figure, best), tied=tuple(_level(figure, made) for made in tied))
+
+
+def _gone(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
+    """The first level from which on no table has the wait among its top 95 %, by the mean tables; and the levels
+    that the tables of single repetitions give instead.
+    """
+    rounds = min(len(made.runs) for made in group)
+    gone = _gone_from(figure, group, [made.runs for made in group])
+    alone = [_gone_from(figure, group, [[made.runs[number]] for made in group]) for number in range(rounds)]
+    others = [level for number, level in enumerate(alone) if level not in (gone, *alone[:number])]
+    return SimulatedFigure(level=gone, tied=tuple(others))
+
+
+def _gone_from(
+    figure: PublishedFigure, group: Sequence[RunsOfCell], runs: Sequence[Sequence[Measurement]]
+) -> JsonValue:
+    """`runs`: for each cell of the group, the runs of the mean table."""
+    gone: JsonValue | None = None
+    for made, of_cell in zip(group, runs, strict=True):
+        table = wait_table(mean_of_runs([normalise(_waits(run)) for run in of_cell]))
+        shown = any(row.wait_type == figure.wait_type for row in table)
+        gone = None if shown else _level(figure, made) if gone is None else gone
+    return "never" if gone is None else gone
+
+
+def _falling(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
+    """The share of steps from level to level in which the wait shrinks, repetition by repetition."""
+    wait = figure.model_copy(update={"quantity": "wait_s"})
+    rounds = zip(*([_wait(wait, run) for run in made.runs] for made in group), strict=False)
+    falls = ([b < a for a, b in itertools.pairwise(waits)] for waits in rounds)
+    return SimulatedFigure(values=tuple(sum(steps) / len(steps) for steps in falls))
+
+
+def _spread(_: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
+    """The mean time of the slowest level minus that of the fastest."""
+    means = [_mean_elapsed_s(made) for made in group]
+    return SimulatedFigure(values=(max(means) - min(means),))
+
+
+_OF_LEVELS: Mapping[str, Callable[[PublishedFigure, Sequence[RunsOfCell]], SimulatedFigure]] = {
+    "best_level": _best,
+    "order": _ordered,
+    "gone_from_top_95": _gone,
+    "falling_steps": _falling,
+    "elapsed_spread_s": _spread,
+}

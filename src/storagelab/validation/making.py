@@ -32,8 +32,15 @@ from storagelab.run.engine import preflight
 from storagelab.run.progress import RunProgress
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
-from storagelab.validation.articles import Article, Published
-from storagelab.validation.quantities import Made, Missing, Simulated, needed, read_off
+from storagelab.validation.articles import (
+    Article,
+    Missing,
+    PublishedFigure,
+    RunsOfCell,
+    SimulatedFigure,
+    needed,
+    read_off,
+)
 from storagelab.volumes.folders import Site
 
 # --- judging ----------------------------------------------------------------------------------------------------------
@@ -48,7 +55,7 @@ class Row(Frozen):
     """
 
     article: str
-    figure: Published
+    figure: PublishedFigure
     simulated: Estimate | None = None
     level: JsonValue | None = None
     tied: tuple[JsonValue, ...] = ()
@@ -72,7 +79,7 @@ class Summary(Frozen):
     worst: str
 
 
-def judge(article: Article, figure: Published, simulated: Simulated) -> Row:
+def judge(article: Article, figure: PublishedFigure, simulated: SimulatedFigure) -> Row:
     """The row of a figure that was simulated.
 
     A level is within tolerance if the runs can't distinguish it from the best, and a range if their interval reaches
@@ -101,7 +108,7 @@ def _reaches_into(between: tuple[float, float] | None, estimate: Estimate) -> bo
     return estimate.low <= between[1] and between[0] <= estimate.high
 
 
-def relative_error(figure: Published, simulated: float) -> float:
+def relative_error(figure: PublishedFigure, simulated: float) -> float:
     """Simulated over published, minus 1; for a range, against the nearer end, and 0 inside it."""
     if figure.between is not None:
         low, high = figure.between
@@ -111,7 +118,7 @@ def relative_error(figure: Published, simulated: float) -> float:
     return simulated / figure.value - 1 if figure.value else simulated
 
 
-def missing(article: Article, figure: Published, reason: str) -> Row:
+def missing(article: Article, figure: PublishedFigure, reason: str) -> Row:
     """The row of a figure that could not be simulated."""
     return Row(article=article.id, figure=figure, verdict="not simulated yet", reason=reason)
 
@@ -151,7 +158,7 @@ def _summary(article: str, use: str, rows: Sequence[Row]) -> Summary:
 # --- making runs ------------------------------------------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """How to make the simulations. `repetitions` None = as many as each spec says; `results` None = discarded."""
 
     experiments: Path
@@ -170,7 +177,7 @@ class Simulations(Frozen):
     scale: int
 
 
-class Planned(NamedTuple):
+class ArticlePlan(NamedTuple):
     """What one article needs: its figures with their cells, the figures without cells, and the runs to make."""
 
     article: Article
@@ -189,20 +196,23 @@ class Planned(NamedTuple):
         return tuple(dict.fromkeys(drive.profile for cell in there for drive in cell.config.drives.values()))
 
 
-class Absent(NamedTuple):
+class ArticleWithoutRuns(NamedTuple):
     """An article that can't be simulated yet."""
 
     article: Article
     reason: str
 
 
-def plan(articles: Sequence[Article], asked: Asked) -> list[Planned | Absent]:
+def plan(articles: Sequence[Article], asked: Request) -> list[ArticlePlan | ArticleWithoutRuns]:
     """The runs to make. Raises StoragelabError for an unusable spec."""
     return [_planned(article, asked) for article in articles]
 
 
 def simulate(
-    planned: Sequence[Planned | Absent], asked: Asked, console: Console, check: Callable[[], None] = lambda: None
+    planned: Sequence[ArticlePlan | ArticleWithoutRuns],
+    asked: Request,
+    console: Console,
+    check: Callable[[], None] = lambda: None,
 ) -> tuple[list[Row], list[Simulations]]:
     """A row for every figure, in order, and the runs made for them.
 
@@ -211,31 +221,32 @@ def simulate(
     """
     rows, made = [], []
     for one in planned:
-        if isinstance(one, Absent):
+        if isinstance(one, ArticleWithoutRuns):
             rows += [missing(one.article, figure, one.reason) for figure in one.article.figures]
             continue
         runs = _runs(one, asked, console, check) if one.plan.runs else {}
         rows += [_row(one, figure, runs) for figure in one.article.figures]
         if one.plan.runs:
-            made.append(_said(one, asked))
+            spec, repetitions = one.article.spec, one.experiment.repetitions
+            made.append(Simulations(spec=spec, runs=len(one.plan.runs), repetitions=repetitions, scale=asked.scale))
     return rows, made
 
 
 # --- planning --------------------------------------------------------------------------------------------------------
 
 
-def _planned(article: Article, asked: Asked) -> Planned | Absent:
+def _planned(article: Article, asked: Request) -> ArticlePlan | ArticleWithoutRuns:
     """The runs to make for an article, or why there are none."""
     file = asked.experiments / f"{article.spec}.toml"
     if not asked.experiments.is_dir():
         hint = "Name the folder of the ready-made specs with --experiments."
         raise SpecError("is not a folder", file=asked.experiments, hint=hint)
     if not file.exists():
-        return Absent(article, f"there is no spec {article.spec} yet")
+        return ArticleWithoutRuns(article, f"there is no spec {article.spec} yet")
     experiment = _as_asked(reading.load(file), asked)
     expanded = matrix.expand(experiment)
     if not all(cell.config.simulated for cell in expanded.cells):
-        return Absent(article, f"the spec {article.spec} is not simulated")
+        return ArticleWithoutRuns(article, f"the spec {article.spec} is not simulated")
     groups, absent = {}, {}
     for figure in article.figures:
         try:
@@ -251,10 +262,10 @@ def _planned(article: Article, asked: Asked) -> Planned | Absent:
             found = preflight(trimmed, site)
         except PreflightError as error:
             raise error.of(file) from error
-    return Planned(article, experiment, trimmed, groups, absent, site, found)
+    return ArticlePlan(article, experiment, trimmed, groups, absent, site, found)
 
 
-def _as_asked(experiment: Experiment, asked: Asked) -> Experiment:
+def _as_asked(experiment: Experiment, asked: Request) -> Experiment:
     """The experiment at the scale and with the repetitions asked for, with a hash of everything on which its outcome
     depends.
     """
@@ -286,7 +297,9 @@ def _up_to_last(whole: Plan, wanted: set[str]) -> Iterator[PlannedRun]:
 # --- running ---------------------------------------------------------------------------------------------------------
 
 
-def _runs(one: Planned, asked: Asked, console: Console, check: Callable[[], None]) -> dict[str, list[Measurement]]:
+def _runs(
+    one: ArticlePlan, asked: Request, console: Console, check: Callable[[], None]
+) -> dict[str, list[Measurement]]:
     """The usable runs of each cell, in the order of their repetitions."""
     with _folder(one.experiment, asked.results) as folder, Store.writing(folder, one.experiment) as store:
         attempts = store.attempts()
@@ -314,17 +327,11 @@ def _folder(experiment: Experiment, results: Path | None) -> Iterator[Path]:
         yield folder
 
 
-def _row(one: Planned, figure: Published, runs: dict[str, list[Measurement]]) -> Row:
+def _row(one: ArticlePlan, figure: PublishedFigure, runs: dict[str, list[Measurement]]) -> Row:
     if figure.id in one.absent:
         return missing(one.article, figure, one.absent[figure.id])
-    groups = [[Made(cell, runs.get(cell.cell_id, [])) for cell in group] for group in one.groups[figure.id]]
+    groups = [[RunsOfCell(cell, runs.get(cell.cell_id, [])) for cell in group] for group in one.groups[figure.id]]
     try:
         return judge(one.article, figure, read_off(figure, groups))
     except Missing as reason:
         return missing(one.article, figure, str(reason))
-
-
-def _said(one: Planned, asked: Asked) -> Simulations:
-    return Simulations(
-        spec=one.article.spec, runs=len(one.plan.runs), repetitions=one.experiment.repetitions, scale=asked.scale
-    )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from rich.console import Console
 
@@ -14,10 +16,9 @@ from storagelab import profiles
 from storagelab.errors import StoragelabError
 from storagelab.findings.model import Estimate
 from storagelab.model.values import Frozen, JsonValue, Scalar
-from storagelab.profiles import Figure
-from storagelab.profiles.declared import Label, constants
+from storagelab.profiles import Label
 from storagelab.report.text.columns import Column, print_paragraph, print_table
-from storagelab.validation.articles import Article, Published, spans
+from storagelab.validation.articles import Article, PublishedFigure, spans
 from storagelab.validation.making import Row, Simulations, Summary, summaries
 from storagelab.version import __version__
 from storagelab.words import numbers
@@ -45,22 +46,13 @@ class Parameter(Frozen):
 
 def parameters(profile_names: Sequence[str]) -> tuple[Parameter, ...]:
     """The parameters of the server, then of each named ready-made profile, then those that are in no profile."""
-    return tuple(_all(profile_names))
-
-
-def _all(profile_names: Sequence[str]) -> Iterator[Parameter]:
-    for name, cost in profiles.server().costs.items():
-        yield _of("the server", name, cost)
-    for profile_name in dict.fromkeys(profile_names):
-        profile = profiles.load(profile_name, Path())
-        for name, figure in profile.figures():
-            yield _of(f"the drive {profile.name}", name, figure)
-    for constant in constants():
-        yield Parameter(**constant.model_dump(exclude={"is_default"}))
-
-
-def _of(owner: str, name: str, figure: Figure) -> Parameter:
-    return Parameter(owner=owner, name=name, **figure.model_dump())
+    found = [("the server", name, cost) for name, cost in profiles.server().costs.items()]
+    for profile in (profiles.load(name, Path()) for name in dict.fromkeys(profile_names)):
+        found += [(f"the drive {profile.name}", name, figure) for name, figure in profile.figures()]
+    return (
+        *(Parameter(owner=owner, name=name, **figure.model_dump()) for owner, name, figure in found),
+        *(Parameter(**constant.model_dump(exclude={"is_default"})) for constant in profiles.constants()),
+    )
 
 
 class Validation(Frozen):
@@ -170,61 +162,53 @@ def _how(simulations: Sequence[Simulations]) -> Iterator[str]:
 # --- forms -----------------------------------------------------------------------------------------------------------
 
 
-def print_validation(console: Console, validation: Validation) -> None:
-    """Prints it for people: a table for each article, the summaries, the parameters."""
+class _Section(NamedTuple):
+    """A table with its title and notes. Columns of a high rank go first where there is no room."""
+
+    title: str
+    columns: list[TextColumn]
+    notes: Iterable[str] = ()
+    wraps: str = ""
+    ranks: Mapping[str, int] = MappingProxyType({})
+
+
+def _sections(validation: Validation) -> Iterator[_Section]:
+    """One for each article, the summaries, and one for each owner of parameters."""
     for article in validation.articles:
         rows = [row for row in validation.rows if row.article == article.id]
-        print_paragraph(console, _title(article), style="bold")
-        _print_columns(console, _row_columns(article, rows), ("figure",), {"use": 2, "held to": 1})
-        for note in _notes(article, rows):
-            print_paragraph(console, note, first="  ")
-        console.print()
-    print_paragraph(console, "In sum", style="bold")
-    _print_columns(console, _summary_columns(validation.articles, summaries(validation.rows)))
-    for line in _how(validation.simulations):
-        print_paragraph(console, line, first="  ")
-    for owner, items in _owners(validation.parameters).items():
-        console.print()
-        print_paragraph(console, f"Parameters of {owner}", style="bold")
-        _print_columns(console, _parameter_columns(items), ("source",), {"bounds": 2, "fitted on": 1})
+        ranks = {"use": 2, "held to": 1}
+        yield _Section(_title(article), _row_columns(article, rows), _notes(article, rows), "figure", ranks)
+    in_sum = _summary_columns(validation.articles, summaries(validation.rows))
+    yield _Section("In sum", in_sum, _how(validation.simulations))
+    owners = dict.fromkeys(item.owner for item in validation.parameters)
+    for owner in owners:
+        columns = _parameter_columns([item for item in validation.parameters if item.owner == owner])
+        yield _Section(f"Parameters of {owner}", columns, wraps="source", ranks={"bounds": 2, "fitted on": 1})
 
 
-def _owners(items: Sequence[Parameter]) -> dict[str, list[Parameter]]:
-    owners: dict[str, list[Parameter]] = {}
-    for item in items:
-        owners.setdefault(item.owner, []).append(item)
-    return owners
-
-
-_NONE: Mapping[str, int] = {}
 _RIGHT = ("published", "simulated", "error", "figures", "within", "median error", "worst error", "value")
 
 
-def _print_columns(
-    console: Console, columns: Sequence[TextColumn], wrapped: Sequence[str] = (), ranks: Mapping[str, int] = _NONE
-) -> None:
-    shown = [
-        Column(name, texts, rank=ranks.get(name, 0), right=name in _RIGHT, wraps=name in wrapped)
-        for name, texts in columns
-    ]  # fmt: skip
-    print_table(console, shown)
+def print_validation(console: Console, validation: Validation) -> None:
+    """Prints it for people."""
+    for number, one in enumerate(_sections(validation)):
+        if number:
+            console.print()
+        print_paragraph(console, one.title, style="bold")
+        print_table(console, [
+            Column(name, texts, rank=one.ranks.get(name, 0), right=name in _RIGHT, wraps=name == one.wraps)
+            for name, texts in one.columns
+        ])  # fmt: skip
+        for note in one.notes:
+            print_paragraph(console, note, first="  ")
 
 
 def markdown(validation: Validation) -> str:
     """Writes it for the docs, without anything that changes from day to day."""
     parts = []
-    for article in validation.articles:
-        rows = [row for row in validation.rows if row.article == article.id]
-        notes = [f"- {_escaped(note)}" for note in _notes(article, rows)]
-        parts += [f"## {_title(article)}", _markdown_table(_row_columns(article, rows)), "\n".join(notes)]
-    how = [f"- {_escaped(line)}" for line in _how(validation.simulations)]
-    parts += [
-        "## In sum",
-        _markdown_table(_summary_columns(validation.articles, summaries(validation.rows))),
-        "\n".join(how),
-    ]
-    for owner, items in _owners(validation.parameters).items():
-        parts += [f"## Parameters of {owner}", _markdown_table(_parameter_columns(items))]
+    for one in _sections(validation):
+        notes = [f"- {_escaped(note)}" for note in one.notes]
+        parts += [f"## {one.title}", _markdown_table(one.columns), "\n".join(notes)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -341,7 +325,7 @@ def _unit_for(unit: str, value: float) -> tuple[float, str]:
             return 1.0, f" {unit}"
 
 
-def _published_text(figure: Published) -> str:
+def _published_text(figure: PublishedFigure) -> str:
     """A figure as in the article: all digits, a range, or an order."""
     if figure.order is not None:
         return _levels(figure.order)
@@ -393,7 +377,7 @@ def _error_text(row: Row) -> str:
     return f"{points:+,.0f} %" if abs(points) >= 9.95 else f"{points:+.1f} %"
 
 
-def _tolerance_text(figure: Published) -> str:
+def _tolerance_text(figure: PublishedFigure) -> str:
     """How far the model may be off."""
     if figure.tolerance_absolute is not None:
         return f"± {_estimate_text(Estimate(value=figure.tolerance_absolute), figure.unit)}"

@@ -17,7 +17,7 @@ from storagelab.capture.taking import cost_percent
 from storagelab.errors import SpecError
 from storagelab.machine.descriptors import write_whole
 from storagelab.model.engines import ENGINES
-from storagelab.predicting.volumes_file import skeleton
+from storagelab.predicting.reckoning import skeleton
 from storagelab.report.text.columns import print_paper
 from storagelab.report.words.captured import capture_paper
 from storagelab.run import contract

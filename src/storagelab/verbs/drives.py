@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storagelab import profiles, screen
-from storagelab.drives.as_profile import as_toml
-from storagelab.drives.fitting import Asked, Law, Result, planned
+from storagelab.drives.fitting import Law, LoadPoint, Result, planned
 from storagelab.drives.fitting import fit as fitted
-from storagelab.drives.measured import Identity, Measured, MeasuredDrive, Point
+from storagelab.drives.measured import Identity, Measured, MeasuredDrive, Point, as_toml
 from storagelab.drives.sizing import sizing
 from storagelab.errors import PreflightError
 from storagelab.loads import fio
@@ -27,7 +26,7 @@ from storagelab.report import writing
 from storagelab.report.text.profiles import print_cloud_disks, print_figures, print_profiles, print_sizing, print_title
 from storagelab.run import measuring
 from storagelab.run.engine import sweep
-from storagelab.run.measuring import FULL, QUICK, Effort, Kept
+from storagelab.run.measuring import FULL, QUICK, Effort, KeptResults
 from storagelab.spec import matrix, reading
 from storagelab.spec.as_toml import leaves
 from storagelab.spec.units import parse_bytes
@@ -58,7 +57,7 @@ def fit(name: str, volume: str, *, spec: Path | None, quick: bool, size: str | N
     file = _free_file(name)
     with Interruptible(), _volume(volume, spec) as found:
         measuring.check(found.folder, effort.file_bytes)
-        kept = Kept(file.with_suffix(".partial"), {**found.identity, **effort._asdict()})
+        kept = KeptResults(file.with_suffix(".partial"), {**found.identity, **effort._asdict()})
         asked = planned(quick=quick, seed=_SEED)
         _say_what_comes(found.folder, effort, len(asked), kept)
         try:
@@ -164,7 +163,7 @@ def _on(folder: Path) -> _Volume:
     return _Volume(folder, nullcontext, identity)
 
 
-def _say_what_comes(folder: Path, effort: Effort, points: int, kept: Kept) -> None:
+def _say_what_comes(folder: Path, effort: Effort, points: int, kept: KeptResults) -> None:
     screen.say(
         f"Writes a file of {capacity(effort.file_bytes)} in a folder of its own below {folder}, measures there for "
         f"about {duration(effort.about_s(points * effort.passes - len(kept.results)))}, and removes both."
@@ -174,7 +173,7 @@ def _say_what_comes(folder: Path, effort: Effort, points: int, kept: Kept) -> No
 
 
 def _measured(
-    name: str, volume: _Volume, effort: Effort, asked: list[Asked], kept: Kept
+    name: str, volume: _Volume, effort: Effort, asked: list[LoadPoint], kept: KeptResults
 ) -> tuple[MeasuredDrive, int, int]:
     began = time.monotonic()
     with measuring.file_on(volume.folder, effort.file_bytes) as (place, engine), volume.loaded():

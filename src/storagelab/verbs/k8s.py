@@ -12,7 +12,7 @@ from typing import Any
 from storagelab import screen
 from storagelab.errors import SpecError, StoragelabError
 from storagelab.kubernetes.held_up import held_up
-from storagelab.kubernetes.job import RESULTS, Wanted, documents, manifests, object_name, on_claims, reader
+from storagelab.kubernetes.job import RESULTS, JobOptions, documents, manifests, object_name, on_claims, reader
 from storagelab.report import writing
 from storagelab.spec import reading
 from storagelab.spec.given_files import json_of
@@ -23,7 +23,13 @@ _NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 def write(
-    spec_file: Path, classes: Sequence[str], nodes: Sequence[str], wanted: Wanted, output: Path | None, *, fetch: bool
+    spec_file: Path,
+    classes: Sequence[str],
+    nodes: Sequence[str],
+    wanted: JobOptions,
+    output: Path | None,
+    *,
+    fetch: bool,
 ) -> None:
     """Writes the objects of the campaign; or with `fetch` the pod, one for each node, that hands out its results."""
     for key, text in (("--size", wanted.size), ("--cpu", wanted.cpu), ("--memory", wanted.memory)):

@@ -25,11 +25,11 @@ def validate(
     experiments: Path | None,
 ) -> None:
     chosen = articles(only)
-    asked = making.Asked(experiments or _ready_made_specs(), scale, repetitions, jobs or host.usable_cpus(), results)
+    asked = making.Request(experiments or _ready_made_specs(), scale, repetitions, jobs or host.usable_cpus(), results)
     before = table.existing(write) if write is not None else None
     planned = making.plan(chosen, asked)
     # Read before the runs, which may take long: what is shown must be what was simulated.
-    model = table.parameters([name for one in planned if isinstance(one, making.Planned) for name in one.profiles])
+    model = table.parameters([name for one in planned if isinstance(one, making.ArticlePlan) for name in one.profiles])
     with Interruptible() as stopping:
         rows, simulations = making.simulate(planned, asked, screen.err(), stopping.check)
     found = table.Validation(articles=chosen, simulations=tuple(simulations), rows=tuple(rows), parameters=model)

@@ -21,7 +21,7 @@ from storagelab.model.values import Frozen
 from storagelab.volumes.programs import said
 from storagelab.words.numbers import bytes_
 
-PROGRAMS = ("wipefs", "blkdiscard")
+PROGRAMS = {"wipefs": "util-linux", "blkdiscard": "util-linux"}
 STABLE_NAMES = "/dev/disk/by-id/"
 UNKNOWN_DATA = "data of an unknown kind"
 _OF_THE_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/usr", "/var", "/home"})
@@ -295,7 +295,7 @@ def is_blank(node: str, *, whole: bool = False) -> bool:
 
 # --- NVMe: formats with other sectors, and counters of the whole life -------------------------------------------------
 
-NVME_PROGRAMS = ("nvme",)
+NVME_PROGRAMS = {"nvme": "nvme-cli"}
 _UNIT_BYTES = 512_000
 """Drives count what was written in thousands of 512 bytes (NVM Express base specification, SMART / health log)."""
 

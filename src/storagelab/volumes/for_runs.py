@@ -29,7 +29,7 @@ from storagelab.model.measurement import PREPARATION, Measurement
 from storagelab.model.plan import Cell, Plan, PlannedBlock
 from storagelab.model.target import ClaimedDrive, Progress, State, Target
 from storagelab.stopping import uninterrupted
-from storagelab.volumes import by_hand, limits, refusals
+from storagelab.volumes import limits, refusals
 from storagelab.volumes import volume as provisioned
 from storagelab.volumes.drives import Drive
 from storagelab.volumes.folders import Folders, Site
@@ -328,7 +328,7 @@ def _file_system(place: Path) -> str:
 
 def _asked(name: str, cell: Cell, place: Path) -> str:
     volume = cell.config.volumes[name]
-    keys = [f"{key} = {shown(value)}" for key, value in by_hand.asked(volume).items()]
+    keys = [f"{key} = {shown(value)}" for key, value in provisioned.asked_of_a_person(volume).items()]
     levels = [
         f"{factor} = {shown(level)}" for factor, level in cell.levels.items() if factor.startswith(f"volumes.{name}")
     ]

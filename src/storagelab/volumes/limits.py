@@ -21,11 +21,10 @@ from typing import NamedTuple, Self
 from pydantic import Field
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine.control_groups import V1_LIMITS, V2_LIMITS, Throttle, control_groups, limits_of
+from storagelab.machine.counts import V1_LIMITS, V2_LIMITS, Throttle, control_groups, limits_of
 from storagelab.machine.disks import HERE, Kernel, mounts_here, node_of, read_text
 from storagelab.model.hints import choices, shown
 from storagelab.model.limits import COARSE_BELOW, LIMITS, SLICE_S, BurstConfig, LimitConfig, effective
-from storagelab.model.measurement import Check
 from storagelab.model.values import Frozen
 
 Rates = Mapping[str, int]
@@ -137,16 +136,6 @@ def warnings(name: str, asked: Rates) -> Iterator[str]:
                    else f"limits below {1 / SLICE_S:g} are kept badly")
                 + f"; set a multiple of {1 / SLICE_S:g}, best {COARSE_BELOW:g} or more"
             )  # fmt: skip
-
-
-def checks(name: str, asked: Rates, got: Rates) -> Iterator[Check]:
-    """Compares the limits with what was asked for."""
-    for key, value in asked.items():
-        yield Check(
-            name=f"{key} of volume {name}", asked=str(value), got=str(got.get(key, "no limit")),
-            ok=got.get(key) == value,
-            read_from="the kernel's control groups",
-        )  # fmt: skip
 
 
 # --- burst credits ---------------------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from storagelab.machine.processes import holders_text, until
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
 from storagelab.volumes import drives, layers, programs, refusals
-from storagelab.volumes.block_devices import compared, sector_bytes, set_queue
 from storagelab.volumes.drives import Drive, partitions_of
+from storagelab.volumes.file_systems import compared, sector_bytes, set_queue
 from storagelab.volumes.journal import REGISTRY, Claim, Journal, locked
 from storagelab.volumes.programs import path_of, said
 from storagelab.volumes.refusals import Background
@@ -30,7 +30,7 @@ from storagelab.words.numbers import bytes_
 # --- partitions -------------------------------------------------------------------------------------------------------
 # A partition that uses a share of a drive; and the kernel's and udev's knowledge of partitions.
 
-PROGRAMS = ("sfdisk",)
+PROGRAMS = {"sfdisk": "fdisk"}
 _ALIGNED_BYTES = 2**20
 _BUSY_S = 20.0
 """How long somebody may look at a partition, such as udev: meanwhile, the kernel keeps what it knows of the drive's
@@ -119,9 +119,10 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
     """The drives of the volume. Raises PreflightError for the first that can't be used. Changes nothing."""
     key = f"volumes.{name}"
     found = tuple(drives.look(device, f"{key}.devices") for device in volume.devices or ())
-    needed = [*drives.PROGRAMS, *(PROGRAMS if volume.share < 1 else ())]
-    formatted = [drive for drive in found if _is_to_be_formatted(drive, volume)]
-    programs.check([*needed, *(drives.NVME_PROGRAMS if any(drive.nvme for drive in formatted) else ())], key)
+    needed = drives.PROGRAMS | (PROGRAMS if volume.share < 1 else {})
+    if any(drive.nvme and _is_to_be_formatted(drive, volume) for drive in found):
+        needed |= drives.NVME_PROGRAMS
+    programs.check(needed, key)
     for drive in found:
         known = Background() if journal is None else _known_to(drive, journal)
         if known is not None:

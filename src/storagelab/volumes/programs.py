@@ -7,19 +7,12 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.processes import holders_text, is_locked, until
 
-_PACKAGES = {
-    "losetup": "mount", "mount": "mount", "umount": "mount", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
-    "mkfs.btrfs": "btrfs-progs", "wipefs": "util-linux", "blkdiscard": "util-linux", "sfdisk": "fdisk",
-    "nvme": "nvme-cli",
-    "mdadm": "mdadm", "pvcreate": "lvm2", "vgcreate": "lvm2", "lvcreate": "lvm2", "lvs": "lvm2", "vgremove": "lvm2",
-    "pvremove": "lvm2", "cryptsetup": "cryptsetup-bin", "dmsetup": "dmsetup",
-}  # fmt: skip
 _SYSTEM_FOLDERS = "/usr/sbin:/sbin:/usr/local/sbin"
 """Where systems keep these programs; an ordinary user's PATH may lack them."""
 _PATIENCE_S = 120.0
@@ -30,11 +23,13 @@ def path_of(program: str) -> str | None:
     return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{_SYSTEM_FOLDERS}")
 
 
-def check(programs: Iterable[str], key: str) -> None:
-    """Raises PreflightError that names the packages of the programs that are missing."""
-    missing = [program for program in dict.fromkeys(programs) if path_of(program) is None]
+def check(programs: Mapping[str, str], key: str) -> None:
+    """Raises PreflightError that names the packages of the programs that are missing. `programs` have their packages on
+    Debian.
+    """
+    missing = [program for program in programs if path_of(program) is None]
     if missing:
-        packages = " ".join(dict.fromkeys(_PACKAGES[program] for program in missing))
+        packages = " ".join(dict.fromkeys(programs[program] for program in missing))
         raise PreflightError(
             f"needs {' and '.join(missing)}, which this machine lacks", key=key,
             hint=f"Debian and Ubuntu: apt-get install {packages}",

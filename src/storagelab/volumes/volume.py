@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import signal
+import subprocess
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,11 +15,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine.disks import disk_of, size_bytes
-from storagelab.model.config import VolumeConfig
+from storagelab.machine.disks import block_devices_of, disk_of, mount_of, mounts_here, size_bytes
+from storagelab.model.config import PRICE, VolumeConfig
 from storagelab.model.limits import LimitConfig, effective
 from storagelab.model.measurement import Check
-from storagelab.volumes import block_devices, by_hand, file_systems, layers, limits, preparing, programs
+from storagelab.volumes import file_systems, layers, limits, preparing, programs
 from storagelab.volumes.drives import Drive, uuids_on
 from storagelab.volumes.journal import Journal
 from storagelab.words.numbers import bytes_
@@ -52,7 +55,7 @@ class Volume:
     def written_bytes(self) -> int | None:
         """What was written to its drive since it was made, if it has one of its own."""
         device = self.facts.get("device")
-        return None if not self.config.has_own_drive else block_devices.written_bytes(str(device)) - self.written_before
+        return None if not self.config.has_own_drive else file_systems.written_bytes(str(device)) - self.written_before
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
@@ -80,7 +83,9 @@ class Volume:
                 self.drive.set(asked)
             else:
                 self.begin = undo.enter_context(bucket).begin
-            self.checks += limits.checks(self.name, asked if bucket is None else bucket.rates, self.drive.read())
+            now, wanted = self.drive.read(), asked if bucket is None else bucket.rates
+            pairs = {key: (value, now.get(key, "no limit")) for key, value in wanted.items()}
+            self.checks += file_systems.compared(self.name, pairs, "the kernel's control groups")
             yield
         if bucket is not None:
             self.facts["burst"] = {"credits_left": round(bucket.credits), "empty_after_s": bucket.emptied_after_s}
@@ -97,8 +102,8 @@ def check(name: str, volume: VolumeConfig, results: Path | None = None) -> tuple
     if not volume.has_own_drive:
         return ()
     filesystem = volume.filesystem or file_systems.DEFAULT
-    own = block_devices.LOOP_PROGRAMS if volume.devices is None else ()
-    programs.check((*own, *file_systems.PROGRAMS, file_systems.maker(filesystem)), key)
+    own = file_systems.LOOP_PROGRAMS if volume.devices is None else {}
+    programs.check(own | file_systems.programs_for(filesystem), key)
     layers.check(volume, key)
     found = preparing.check(name, volume, None if results is None else Journal(results))
     size = volume.file_bytes or _smallest(volume, found)
@@ -127,7 +132,7 @@ def steps(name: str, volume: VolumeConfig, found: Sequence[Drive] = ()) -> Itera
     """What is done to make the volume, in words, for `plan`. `found` are its drives."""
     plain, name = name, f"{name}, once for each block" if volume.kept_for_block else name
     if volume.by_hand:
-        keys = ", ".join(f"{key} = {value}" for key, value in by_hand.asked(volume).items())
+        keys = ", ".join(f"{key} = {value}" for key, value in asked_of_a_person(volume).items())
         yield f"{name}: wait until you have prepared it" + (f": {keys}" if keys else "")
     elif volume.prepare is not None:
         yield f"{name}: run the command {volume.prepare!r}"
@@ -148,7 +153,7 @@ def _steps(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[
     options = f" {volume.mkfs_options}" if volume.mkfs_options else ""
     mounted = file_systems.with_trim(volume.mount_options, volume.trim) or "its defaults"
     yield f"{file_systems.maker(filesystem)}{options}, mounted with {mounted}"
-    yield from (f"{key} = {value}" for key, value in block_devices.queue_asked(volume).items())
+    yield from (f"{key} = {value}" for key, value in file_systems.queue_asked(volume).items())
     if (limit := _limit(name, volume, found)) is not None:
         yield f"limited to {_limit_text(limit)}"
     yield from preparing.put_back_steps(volume, found)
@@ -192,10 +197,10 @@ def made(
     """Makes the volume. `folder` is the experiment's own on the volume's path, empty; `results` holds its results.
     Raises RunFailed.
     """
-    variables = by_hand.environment(name, by_hand.keys_of(volume), levels)
+    variables = environment(name, keys_of(volume), levels)
     facts: dict[str, Any] = {}
     if volume.prepare is not None and not volume.by_hand:
-        facts["prepare"] = by_hand.run(volume.prepare, spec_folder, variables, f"volumes.{name}.prepare")
+        facts["prepare"] = run_command(volume.prepare, spec_folder, variables, f"volumes.{name}.prepare")
     with contextlib.ExitStack() as undo:
         one = Volume(name, volume, (spec_folder / (volume.path or "")).expanduser(), facts=facts)
         if volume.has_own_drive:
@@ -204,7 +209,7 @@ def made(
         variables["STORAGELAB_PATH"] = str(one.path)
 
         def read_back() -> Iterator[Check]:
-            yield from by_hand.checks(name, volume, one.path) if volume.by_hand else as_made()
+            yield from checks_by_hand(name, volume, one.path) if volume.by_hand else as_made()
             if volume.check is not None:
                 yield _told(name, volume.check, spec_folder, variables, one.facts)
 
@@ -217,7 +222,7 @@ def _told(name: str, command: str, folder: Path, variables: Mapping[str, str], f
     """What the user's command says about the volume; it says how the volume is, not whether that is right."""
     got = "0"
     try:
-        facts["check"] = by_hand.run(command, folder, variables, f"volumes.{name}.check")
+        facts["check"] = run_command(command, folder, variables, f"volumes.{name}.check")
     except RunFailed as error:
         got = str(error)
     return Check(name=f"check of volume {name}", asked="exit code 0", got=got, ok=got == "0", read_from="the command")
@@ -258,16 +263,16 @@ def _on_own_drive(
     device, filesystem, queue = (
         stack.device,
         volume.filesystem or file_systems.DEFAULT,
-        block_devices.queue_asked(volume),
+        file_systems.queue_asked(volume),
     )
     disks = dict.fromkeys(map(disk_of, base.devices))
     if queue:
-        base.note(lambda journal, drive: journal.queue(drive, block_devices.queue_now(drive.name, queue)))
+        base.note(lambda journal, drive: journal.queue(drive, file_systems.queue_now(drive.name, queue)))
     for disk in disks:
-        undo.enter_context(block_devices.queue_set_to(disk, queue))
+        undo.enter_context(file_systems.queue_set_to(disk, queue))
     base.announce(file_systems.maker(filesystem))
-    written = block_devices.written_bytes(device)
-    is_lowest = volume.raid_level is None and volume.encryption is None  # a device that delays shows what lies on it
+    written = file_systems.written_bytes(device)
+    is_lowest = not any(layer.hides for layer in layers.of(volume))
     with _naming(f"volumes.{name}.mkfs_options", volume.mkfs_options):
         file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options, base.uuids[0] if is_lowest else None)
     base.note(lambda journal, drive: journal.made(drive, uuids_on(drive.name)))
@@ -285,7 +290,7 @@ def _on_own_drive(
         yield from base.read_back()
         yield from stack.read_back()
         for disk in disks:
-            yield from block_devices.queue_checks(name, disk, queue)
+            yield from file_systems.queue_checks(name, disk, queue)
         yield from file_systems.checks(name, place, filesystem, volume.mount_options, volume.trim)
 
     return Volume(
@@ -309,15 +314,15 @@ def _file(
     undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, Any], _: Path | None
 ) -> _Base:
     assert volume.file_bytes is not None
-    device = undo.enter_context(block_devices.made_of_file(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
+    device = undo.enter_context(file_systems.made_of_file(folder / _IMAGE, volume.file_bytes, volume.sector_bytes))
     facts["file_bytes"] = size_bytes(device)
 
     def read_back() -> Iterator[Check]:
         pairs = {
-            "size": (volume.file_bytes, size_bytes(device)), "direct I/O": (True, block_devices.is_direct(device)),
-            "sector": (volume.sector_bytes, block_devices.sector_bytes(device)),
+            "size": (volume.file_bytes, size_bytes(device)), "direct I/O": (True, file_systems.is_direct(device)),
+            "sector": (volume.sector_bytes, file_systems.sector_bytes(device)),
         }  # fmt: skip
-        return block_devices.compared(name, pairs, "/sys/class/block")
+        return file_systems.compared(name, pairs, "/sys/class/block")
 
     return _Base([device], read_back, [uuid4()])
 
@@ -340,7 +345,7 @@ def remove_left(folders: Sequence[Path]) -> None:
         with programs.alone_at(folder):
             for place in file_systems.left_in(folder):
                 file_systems.unmount(place)
-            for device in block_devices.loop_devices_in(folder):
+            for device in file_systems.loop_devices_in(folder):
                 if limits.groups() is not None:
                     limits.Limiter(device).set({})
                 programs.said("losetup", "--detach", f"/dev/{device}")
@@ -357,3 +362,85 @@ def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
     RunFailed.
     """
     return preparing.put_back(Journal(results), may_wipe)
+
+
+# --- volumes that a person or a command of the user's own prepares ----------------------------------------------------
+
+_SIZE_OFF = 0.01
+"""By how much the size may differ: partitions begin at whole MiB."""
+_NOT_ASKED = frozenset({"path", "prepare", "prepare_text", "check", "made_for"})
+
+
+def asked_of_a_person(volume: VolumeConfig) -> dict[str, object]:
+    """What a person is asked to do, by the keys of the spec."""
+    return {key: value for key, value in keys_of(volume).items() if key not in _NOT_ASKED}
+
+
+def checks_by_hand(name: str, volume: VolumeConfig, place: Path) -> Iterator[Check]:
+    """What can be read back of the volume mounted at a place."""
+    mount = mount_of(place, mounts_here())
+    if volume.filesystem is not None or volume.mount_options is not None:
+        filesystem = volume.filesystem or (mount.filesystem if mount is not None else "none")
+        yield from file_systems.checks(name, place, filesystem, volume.mount_options, None)
+    device = next(iter(block_devices_of(mount)), "") if mount is not None else ""
+    for what, wanted, got in (
+        ("sector", volume.sector_bytes, file_systems.sector_bytes(device) if device else None),
+        ("size", volume.size_bytes, size_bytes(device) if device else None),
+    ):
+        if wanted is not None:
+            near = got is not None and abs(got - wanted) <= (_SIZE_OFF * wanted if what == "size" else 0)
+            yield Check(
+                name=f"{what} of volume {name}", asked=str(wanted), got=str(got), ok=near, read_from="/sys/class/block"
+            )
+    yield from file_systems.queue_checks(name, device, file_systems.queue_asked(volume)) if device else ()
+
+
+# --- commands of the user's own that prepare a volume, and that show how it was prepared ------------------------------
+
+PREFIX = "STORAGELAB_"
+_PATIENCE_S = 3600.0
+_LONGEST_OUTPUT = 10_000
+
+
+def environment(name: str, keys: Mapping[str, object], levels: Mapping[str, object]) -> dict[str, str]:
+    """The variables that a command finds: the volume's name, its keys and own variables, and the levels of the cell.
+
+    The level of the factor "layout.data_files" is in STORAGELAB_LEVEL_LAYOUT_DATA_FILES.
+    """
+    found = {"VOLUME": name} | {_variable(key): str(value) for key, value in keys.items()}
+    found |= {f"LEVEL_{_variable(factor)}": str(level) for factor, level in levels.items()}
+    return {f"{PREFIX}{variable}": value for variable, value in found.items()}
+
+
+def _variable(factor: str) -> str:
+    return re.sub(r"[^A-Z0-9]+", "_", factor.upper()).strip("_")
+
+
+def run_command(command: str, folder: Path, variables: Mapping[str, str], key: str) -> str:
+    """What the command printed, both streams. It runs in `folder` by the shell. Raises RunFailed that names the key if
+    it fails or has not ended after an hour; then everything that it started in its process group is killed.
+    """
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True, errors="replace", env={**os.environ, **variables}, start_new_session=True,
+    )  # fmt: skip
+    try:
+        output, _ = process.communicate(timeout=_PATIENCE_S)
+    except BaseException as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise RunFailed(f"{key}: the command has not ended after {_PATIENCE_S / 60:g} min") from None
+        raise
+    if process.returncode != 0:
+        words = " ".join(output.split())[-400:] or "it printed nothing"
+        raise RunFailed(f"{key}: the command failed with exit code {process.returncode}: {words}")
+    return output.strip()[-_LONGEST_OUTPUT:]
+
+
+def keys_of(volume: VolumeConfig) -> dict[str, object]:
+    """The keys of the volume that the spec has, without its price, and its variables."""
+    keys = volume.model_dump(exclude_unset=True, exclude={PRICE})
+    return {**{key: value for key, value in keys.items() if not isinstance(value, dict)}, **volume.variables}

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from storagelab.errors import RunFailed
 from storagelab.machine import processes
-from storagelab.machine.control_groups import Throttling
-from storagelab.machine.devices import DeviceCounters
-from storagelab.machine.devices import difference as difference_of_devices
+from storagelab.machine.counts import DeviceCounters, Throttling
+from storagelab.machine.counts import difference as difference_of_devices
 from storagelab.model.measurement import AWAKE, CLOCK, HELD_BACK, THROTTLED, Check, held_back
 from storagelab.model.values import Frozen
 from storagelab.watching.pace import Standstill
@@ -96,7 +95,7 @@ TOLERANCE_S = 0.01
 TOLERANCE_SHARE = 0.001
 """The most that two honest clocks differ by: a time service changes the speed of each by half a thousandth at most."""
 _SUSPENDED_S = 0.1
-_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_STEADY = time.CLOCK_BOOTTIME
 """This clock keeps running while the machine is suspended, as a server's clock does."""
 
 

@@ -15,7 +15,7 @@ from storagelab.errors import RunFailed
 from storagelab.loads import fio
 from storagelab.loads.fio import Direction, Fio, Outcome, Place, device_bytes, sector_bytes
 from storagelab.machine import host
-from storagelab.machine.devices import DeviceCounters
+from storagelab.machine.counts import DeviceCounters
 from storagelab.machine.doctor import Ability, ability
 from storagelab.model.config import Config
 from storagelab.model.measurement import LOAD, RAW_IO, RAW_IO_AT_DRIVE, Check, Measurement, TimeSeries

@@ -15,8 +15,7 @@ from storagelab.model.config import Config
 from storagelab.model.engines import LARGEST_SCALE
 from storagelab.model.plan import Plan, PlannedBlock
 from storagelab.model.target import Preflight
-from storagelab.profiles import FlashProfile
-from storagelab.profiles.declared import default_of
+from storagelab.profiles import FlashProfile, default_of
 from storagelab.volumes.folders import Site
 
 # How much of this machine's memory a simulated world takes, measured at several scales and rounded up.

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from storagelab.capture.folder import SYSTEM_SCHEMAS, Capture, CapturedObject, DeviceRow, IoRow
+from storagelab.capture.folder import Capture, CapturedObject, DeviceRow, IoRow
 from storagelab.model.engines import ENGINES
 from storagelab.report.words.table import Heading, Paper, Part, Table
 from storagelab.words import numbers
@@ -53,7 +53,7 @@ def _weight(sums: dict[str, Sum]) -> tuple[int, int]:
 
 def shown_as(name: str, engine: str) -> str:
     """The name that reports show an object by: the server's own tables are one."""
-    return SYSTEM if name.partition(".")[0] in SYSTEM_SCHEMAS[engine] else name
+    return SYSTEM if name.partition(".")[0] in ENGINES[engine].own_schemas else name
 
 
 def capture_paper(capture: Capture, name: str) -> Paper:

@@ -5,7 +5,7 @@ from builders import make_campaign, make_planned, make_runs
 from simulated_specs import run_once
 
 from storagelab.findings.analysis import analyse
-from storagelab.findings.spending import IDLE, UNACCOUNTED, spent
+from storagelab.findings.time_breakdown import IDLE, UNACCOUNTED, spent
 from storagelab.model.measurement import AWAKE, Check
 from storagelab.model.waits import CountedWait, CountedWaits, conservation, normalise
 

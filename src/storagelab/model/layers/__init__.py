@@ -1,0 +1,1 @@
+"""The layers of volumes, one file for each kind; `model.config` finds them."""
