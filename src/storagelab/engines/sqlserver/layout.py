@@ -24,7 +24,7 @@ from storagelab.engines.sqlserver.connect import (
 )
 from storagelab.engines.sqlserver.meanings import DATABASE_OPTIONS, database_options, file_mb, table_options
 from storagelab.errors import RunFailed
-from storagelab.loads.inserting import ThreadedSessions
+from storagelab.loads.inserting import InsertingSessions
 from storagelab.model.config import Config
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
@@ -140,7 +140,7 @@ def call(workload: InsertLoad, gate: str, seed: int, worker: int) -> str:
     )  # fmt: skip
 
 
-class Workers(ThreadedSessions[Session]):
+class Workers(InsertingSessions[Session]):
     """The connections of one run. `gate` names an application lock of storagelab's own database, which `gatekeeper`
     holds. `stop` ends what still runs on the server.
     """
@@ -194,9 +194,6 @@ class Workers(ThreadedSessions[Session]):
 
     def _stop(self, working: Sequence[Session]) -> None:
         self._stop_all()
-
-    def _disconnect(self, connection: Session) -> None:
-        connection.close()
 
 
 # --- layout ----------------------------------------------------------------------------------------------------------
