@@ -223,7 +223,8 @@ def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
         try:
             if not place.read_only:
                 _report(_run(fio, place._replace(direct=True), [f"--ioengine={io_engine}", *written]))
-            try_one(fio, place, io_engine, block_bytes)
+            one = [f"--bs={block_bytes}", f"--size={block_bytes}", "--number_ios=1", f"--ioengine={io_engine}"]
+            _report(_run(fio, place, ["--rw=read", *one]))
         except RunFailed as error:
             if _NO_SPACE in str(error):
                 raise
@@ -231,12 +232,6 @@ def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
         else:
             return io_engine
     raise RunFailed("; ".join(troubles))
-
-
-def try_one(fio: Fio, place: Place, io_engine: str, block_bytes: int) -> None:
-    """Reads one block. Raises RunFailed."""
-    options = ["--rw=read", f"--bs={block_bytes}", f"--size={block_bytes}", "--number_ios=1", f"--ioengine={io_engine}"]
-    _report(_run(fio, place, options))
 
 
 def make(

@@ -281,14 +281,13 @@ class Generator(Sessions[C]):
         program: Program,
         load: GeneratedLoad,
         connect: Callable[[], C],
-        disconnect: Callable[[C], None],
         sessions: Callable[[], list[int]],
         hold: Hold | None = None,
         checkpoints: Callable[[], int] | None = None,
         log_room: Callable[[], tuple[int, int] | None] | None = None,
     ) -> None:
         self.program, self.load = program, load
-        self._connect, self._disconnect, self._sessions = connect, disconnect, sessions
+        self._connect, self._sessions = connect, sessions
         self._process = Process(program)
         self._log_room = LogRoom(None if load.reads_only else log_room, self._process.now_s)
         self._cycles = Cycles(None if load.reads_only else checkpoints, self._process.now_s, self._log_room.look)
@@ -431,5 +430,5 @@ class Generator(Sessions[C]):
             self._counting.close()
         if first is not None:
             with contextlib.suppress(Exception):
-                self._disconnect(first)
+                first.close()
         self._process.remove_folder()

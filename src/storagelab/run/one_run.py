@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Sequence
@@ -172,11 +173,8 @@ class OneRun(Generic[C]):
 
     def describe(self) -> dict[str, object]:
         """The run's environment, which never includes passwords and connection strings."""
-        connection = self.server.reach.connect_worker()
-        try:
+        with contextlib.closing(self.server.reach.connect_worker()) as connection:
             return self._environment(connection)
-        finally:
-            self.system.close(connection)
 
     def _environment(self, connection: C) -> dict[str, object]:
         """The environment as a session of the load sees it: on an attached server, only those sessions have the

@@ -9,7 +9,6 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -30,10 +29,10 @@ from storagelab.servers.space import (
     check_between_runs,
     check_generators,
     check_place_names,
+    memory_here,
     memory_notes,
     volume_needs,
 )
-from storagelab.servers.space import memory_here as here
 from storagelab.servers.starting import Starter
 from storagelab.volumes.folders import Site
 
@@ -101,7 +100,8 @@ class Checks(Generic[C, F]):
         check_place_names(needs, self.is_barred, self.bar)
         check_between_runs(configs)
         private, running = by_how(configs)
-        found, notes = self.starter.check_cells(private, site), memory_notes(private, self._private_memory)
+        found = self.starter.check_cells(private, site)
+        notes = memory_notes([(one, self._private_memory(one)) for one in private])
         for title, more in self._check_running(running, site):
             found.append(title)
             notes += more
@@ -112,7 +112,7 @@ class Checks(Generic[C, F]):
 
     def _private_memory(self, config: Config) -> Memory:
         buffers_bytes, direct = self.private_buffers(config)
-        return Memory(self.buffers, buffers_bytes, here(), cached=not direct)
+        return Memory(self.buffers, buffers_bytes, memory_here(), cached=not direct)
 
     def _check_running(self, configs: Sequence[Config], site: Site) -> Iterator[tuple[str, list[str]]]:
         """Each running server, with notes; one connection for each, however many cells it has."""
@@ -123,12 +123,10 @@ class Checks(Generic[C, F]):
                 for config in {one.workload.kind: one for one in sharing if one.generated}.values():
                     with quoting(target, RunFailed, str, "the load can't begin", self.login_hint):
                         self.check_login(config, site, facts)
-            notes = [*memory_notes(sharing, partial(self._memory_of, facts)), *notes]
+            machine = memory_here() if facts.on_this_machine else None
+            memory = Memory(self.buffers, facts.buffers_bytes, machine, cached=not facts.direct)
+            notes = [*memory_notes([(one, memory) for one in sharing]), *notes]
             yield f"{facts.name}, attached, {facts.where}", notes
-
-    def _memory_of(self, facts: F, _config: Config) -> Memory:
-        machine = here() if facts.on_this_machine else None
-        return Memory(self.buffers, facts.buffers_bytes, machine, cached=not facts.direct)
 
 
 def durability(

@@ -20,7 +20,6 @@ from storagelab.engines.mariadb.connect import (
     Rows,
     address_of,
     ask,
-    close,
     connect,
     connect_to,
     data_folder,
@@ -32,7 +31,7 @@ from storagelab.engines.mariadb.connect import (
 from storagelab.engines.mariadb.layout import Layout
 from storagelab.engines.mariadb.preflight import check, durability, read_facts
 from storagelab.engines.mariadb.sampler import Sampler
-from storagelab.engines.mariadb.server import STARTER, Server, privilege, stop_orphan
+from storagelab.engines.mariadb.server import STARTER, privilege, stop_orphan
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
@@ -58,6 +57,7 @@ class MariaDB(System[Connection]):
     """What only MariaDB knows of a cell's run."""
 
     name, starter = "mariadb", STARTER
+    private_reach, attached_reach = PrivateReach, AttachedReach
     foreign_errors = (pymysql.MySQLError, *OUTSIDE_ERRORS)
     mounts_from = "information_schema.disks"
     log_tells_of_sessions = False
@@ -67,12 +67,6 @@ class MariaDB(System[Connection]):
         super().__init__(config, site)
         self.layout = tables_of(config)(config, site.prefix, self.folders)
 
-    def reach_private(self, process: Server, expected: Mapping[str, str]) -> PrivateReach:  # type: ignore[override]
-        return PrivateReach(self.config, self.site, process, expected)
-
-    def reach_attached(self) -> AttachedReach:
-        return AttachedReach(self.config, self.site, self.facts)
-
     def meet(self) -> None:
         with connect(self.config.target) as connection:
             self.facts = read_facts(connection)
@@ -81,9 +75,6 @@ class MariaDB(System[Connection]):
     def drop(self) -> None:
         with closing(connect_to(address_of(self.config.target))) as connection:
             self.layout.drop(connection)
-
-    def close(self, connection: Connection) -> None:
-        close(connection)
 
     def message_of(self, error: BaseException) -> str:
         return words_of(error)

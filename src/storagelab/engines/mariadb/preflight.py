@@ -83,7 +83,10 @@ def check(plan: Plan, site: Site) -> Preflight:
     notes = [_SEQUENTIAL_NOTE] if sequential else []
     notes += [_LEFT_NOTE.format(name=site.prefix)] if any(map(places.remote_paths, configs)) else []
     concerned = [cell for cell in plan.cells if concerns(cell.config.workload)]
-    rooms = checks.by_cell(concerned, connect, _log_room_shown, _log_room_asked)
+    rooms = checks.by_cell(
+        concerned, connect, lambda own: FULL * room[1] if (room := log_room(own)) is not None else None,
+        lambda config: FULL * _ROOM * _log_bytes(config),
+    )  # fmt: skip
     return found.model_copy(update={"notes": (*found.notes, *notes), "log_rooms": rooms})
 
 
@@ -369,7 +372,7 @@ CHECKS = checks.Checks(
     private_buffers=_private_buffers,
     connect=connect,
     check_server=_check_server,
-    check_login=lambda config, site, facts: AttachedReach(config, site, facts).check_login(),
+    check_login=lambda config, site, facts: AttachedReach(config, site, facts=facts).check_login(),
     login_hint=_NO_CERTIFICATES,
 )
 
@@ -383,12 +386,3 @@ _ROOM = 0.78
 """Of the log's size, what the server lets a checkpoint lag behind at most (measured on 10.11: 0.78 of 24 MiB, 0.80 of
 96).
 """
-
-
-def _log_room_shown(connection: Connection) -> float | None:
-    room = log_room(connection)
-    return FULL * room[1] if room is not None else None
-
-
-def _log_room_asked(config: Config) -> float:
-    return FULL * _ROOM * _log_bytes(config)

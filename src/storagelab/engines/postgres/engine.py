@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from storagelab.engines.postgres.layout import (
 )
 from storagelab.engines.postgres.preflight import check, durability, read_facts
 from storagelab.engines.postgres.sampler import Sampler
-from storagelab.engines.postgres.server import STARTER, Server, privilege, stop_orphan
+from storagelab.engines.postgres.server import STARTER, privilege, stop_orphan
 from storagelab.machine.disks import parse_mounts
 from storagelab.machine.doctor import Ability, ability
 from storagelab.machine.rights import unprivileged
@@ -64,6 +64,7 @@ class Postgres(System[Connection]):
     """
 
     name, starter = "postgres", STARTER
+    private_reach, attached_reach = PrivateReach, AttachedReach
     foreign_errors = (psycopg.Error, *OUTSIDE_ERRORS)
     mounts_from = "/proc/self/mountinfo by pg_read_file"
     log_tells_of_sessions = True
@@ -75,11 +76,10 @@ class Postgres(System[Connection]):
         folders, spaces = (self.folders, None) if kept is None else (kept.folders, kept.prefix)
         self.layout = tables_of(config)(config, site.prefix, folders, spaces)
 
-    def reach_private(self, process: Server, expected: Mapping[str, str]) -> PrivateReach:  # type: ignore[override]
-        return PrivateReach(self.config, self.site, process, expected)
-
     def reach_attached(self) -> AttachedReach:
-        return AttachedReach(self.config, self.site, self.facts, self._database)
+        reach = AttachedReach(self.config, self.site, facts=self.facts)
+        reach.database = self._database
+        return reach
 
     def meet(self) -> None:
         with connect(self.config.target) as connection:
@@ -94,9 +94,6 @@ class Postgres(System[Connection]):
             self.layout.drop(connection, templates=False)
             if self._kept is not None:
                 self._kept.remove_unfinished(connection)
-
-    def close(self, connection: Connection) -> None:
-        connection.close()
 
     def message_of(self, error: BaseException) -> str:
         return str(error).strip() or type(error).__name__

@@ -162,7 +162,12 @@ def _check_server(connection: Connection, configs: Sequence[Config], site: Site)
         for volume, path in site.volume_paths(config).items() if config.data_volumes else ():
             check_folder_for_server(facts.process_owner, volume, path)
     _check_folders(connection, layouts)
-    most = max(map(_locks_at_once, configs))
+    # A transaction may touch every data file, and locks its table and its index; a generator's are short.
+    most = max(
+        2 * one.database_load.connections
+        * (one.layout.data_files if one.generated
+           else min(one.layout.data_files, one.insert_load.rows_per_transaction)) for one in configs
+    )  # fmt: skip
     notes = kept_by_load(one.partition("=")[0] for one in facts.set_for_load)
     return facts, notes + ([_LOCKS_NOTE.format(needed=most, room=facts.locks)] if most > facts.locks else [])
 
@@ -249,14 +254,6 @@ def _brace(first: int, last: int) -> str:
     """A shell pattern for the names from the first to the last; an extra folder does no harm."""
     begin, dash, number = remote_name(first).rpartition("-")
     return begin + dash + (number if first == last else f"{{{number}..{remote_name(last).rpartition('-')[2]}}}")
-
-
-def _locks_at_once(config: Config) -> int:
-    """The most locks held at once: a transaction may touch every data file, and locks its table and its index."""
-    files = config.layout.data_files
-    if not config.generated:  # a generator's transactions are short
-        files = min(files, config.insert_load.rows_per_transaction)
-    return config.database_load.connections * 2 * files
 
 
 # --- disk space ------------------------------------------------------------------------------------------------------
@@ -347,7 +344,7 @@ CHECKS = checks.Checks(
     private_buffers=_private_buffers,
     connect=connected,
     check_server=_check_server,
-    check_login=lambda config, site, facts: AttachedReach(config, site, facts).check_login(),
+    check_login=lambda config, site, facts: AttachedReach(config, site, facts=facts).check_login(),
     login_hint=_LIKE_US,
 )
 

@@ -72,7 +72,7 @@ def find_binaries(bin_dir: str | None) -> Binaries:
     for folder, origin in places:
         missing = [name for name in _PROGRAMS if not (folder / name).is_file()]
         if not missing:
-            return _not_too_old(_inspect(folder, origin))
+            return _inspect(folder, origin)
         if bin_dir is not None:
             problem = f"{folder} holds no {' and no '.join(missing)}"
             hint = f"{_FOLDER_HINT}, or leave bin_dir out to use the server that storagelab installs with itself"
@@ -110,10 +110,7 @@ def _inspect(folder: Path, origin: str) -> Binaries:
             f"{folder / 'postgres'} is not PostgreSQL: it says {output.strip()!r}",
             key=BIN_DIR, hint=_FOLDER_HINT,
         )  # fmt: skip
-    return Binaries(folder=folder, version=match[1], origin=origin)
-
-
-def _not_too_old(binaries: Binaries) -> Binaries:
+    binaries = Binaries(folder=folder, version=match[1], origin=origin)
     if binaries.major < OLDEST_MAJOR:
         raise PreflightError(
             f"PostgreSQL {binaries.version} in {binaries.folder} is too old", key=BIN_DIR,
@@ -206,12 +203,6 @@ _TROUBLE = re.compile(
 )
 
 
-def _in_file(text: str) -> str:
-    """A value for the server's configuration file, with backslashes and quotes escaped."""
-    escaped = text.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n")
-    return f"'{escaped}'"
-
-
 class Server(PrivateServer[Binaries]):
     """PostgreSQL as a `PrivateServer`."""
 
@@ -247,7 +238,9 @@ class Server(PrivateServer[Binaries]):
             "listen_addresses": "", "port": PORT, "unix_socket_directories": str(self._socket_folder),
             "unix_socket_permissions": "0700", "cluster_name": "storagelab",
         }  # fmt: skip
-        lines = [f"{name} = {_in_file(settings_text(value))}" for name, value in {**own, **self.settings}.items()]
+        escapes = str.maketrans({"\\": "\\\\", "'": "''", "\n": "\\n"})
+        settings = {**own, **self.settings}.items()
+        lines = [f"{name} = '{settings_text(value).translate(escapes)}'" for name, value in settings]
         text = "\n# by storagelab\n" + "\n".join(lines) + "\n"
         try:
             with descriptors.appending(self.data_folder / "postgresql.conf") as file:

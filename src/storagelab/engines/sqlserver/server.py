@@ -196,13 +196,10 @@ _OWN_SESSIONS = 8
 class SqlServer(System[Session]):
     """What only SQL Server knows of a cell's run."""
 
-    name = "sqlserver"
+    name, attached_reach = "sqlserver", AttachedReach
     foreign_errors = (DriverError, *OUTSIDE_ERRORS)
     counts_this_machine = False
     layout: Layout
-
-    def reach_attached(self) -> AttachedReach:
-        return AttachedReach(self.config, self.site)
 
     def meet(self) -> None:
         allow_sessions(self.config.database_load.connections + _OWN_SESSIONS)
@@ -214,9 +211,6 @@ class SqlServer(System[Session]):
     def drop(self) -> None:
         with connect(self.config.target, database="master") as session:
             drop(session, self.site.prefix, key_of(self.config.target))
-
-    def close(self, connection: Session) -> None:
-        connection.close()
 
     def message_of(self, error: BaseException) -> str:
         return words_of(error) if isinstance(error, DriverError) else str(error).strip()
