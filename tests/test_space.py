@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from real_mariadb import needs_mariadb
-from real_servers import ask, connect, left_behind, run_of, running
-from test_postgres_preflight import mounted, needs_root
+from real_servers import ask, connect, left_behind, mounted, needs_root, run_of, running
 from test_sysbench import needs_sysbench
 
 from storagelab.machine import doctor, temporary
