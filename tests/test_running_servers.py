@@ -289,6 +289,11 @@ def test_settings_that_may_hold_secrets_are_not_shown(scratch):
 # --- what leads a load's program elsewhere ---------------------------------------------------------------------------
 
 
+def listens(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.mark.skipif(not Path("/usr/sbin/pgbouncer").exists(), reason="no pgbouncer")
 @pytest.mark.parametrize("mode", ["session", "transaction", "statement"])
 @pytest.mark.parametrize("ignored", ["extra_float_digits", "options"])
@@ -309,7 +314,7 @@ def test_a_pooler_is_refused_before_a_generator_or_a_clean_up_touches_tables_of_
         extra_groups=[],
     )  # fmt: skip
     try:
-        until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
+        until(lambda: listens(port))
         with connect(attached) as own:
             own.execute("CREATE TABLE public.pgbench_accounts AS SELECT 7 AS mine")
             assert "the server's own port" in str(refused(config, scratch))

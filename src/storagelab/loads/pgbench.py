@@ -22,13 +22,9 @@ _ABORTED = re.compile(
     r"client \d+ (?:script (?P<script>\d+) )?aborted in command (?P<command>\d+) (?:query \d+|\([^)]*\))?"
 )
 _NOISE = (
-    "pgbench: error: Run was aborted",
-    "pgbench: hint:",
-    "pgbench (",
-    "starting vacuum",
-    "pgbench: detail:",
+    "pgbench: error: Run was aborted", "pgbench: hint:", "pgbench (", "starting vacuum", "pgbench: detail:",
     "progress: ",
-)
+)  # fmt: skip
 _PROGRESS = re.compile(r"^progress: ([\d.]+) s, ([\d.]+) tps", re.MULTILINE)
 
 

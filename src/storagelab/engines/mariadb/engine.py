@@ -275,15 +275,6 @@ def _asked(target: TargetConfig, statement: str, values: list[str] | None = None
 
 
 ENGINE = Engine(
-    check=check,
-    open=opened,
-    kinds=STARTER.kinds,
-    stop_orphan=stop_orphan,
-    drop_leftovers=drop_leftovers,
-    abilities=abilities,
-    durability=durability,
-    privilege=privilege,
-    probe=MariaDBProbe,
-    found=found,
-    watched=watched,
-)
+    check=check, open=opened, kinds=STARTER.kinds, stop_orphan=stop_orphan, drop_leftovers=drop_leftovers,
+    abilities=abilities, durability=durability, privilege=privilege, probe=MariaDBProbe, found=found, watched=watched,
+)  # fmt: skip

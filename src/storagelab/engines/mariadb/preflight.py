@@ -362,19 +362,13 @@ def _size(config: Config, name: str, default: int) -> int:
 
 
 CHECKS = checks.Checks(
-    starter=STARTER,
-    programs_folder=lambda programs: Path(programs.server).parent,
-    bytes_on=_bytes_on,
-    kept_bytes_on=_bytes_on,
-    is_barred=lambda path: any(ord(letter) > _LAST_LETTER for letter in path),
-    bar="has a letter in it that MariaDB does not accept in the path of data files",
-    buffers=_BUFFERS,
-    private_buffers=_private_buffers,
-    connect=connect,
-    check_server=_check_server,
+    starter=STARTER, programs_folder=lambda programs: Path(programs.server).parent, bytes_on=_bytes_on,
+    kept_bytes_on=_bytes_on, is_barred=lambda path: any(ord(letter) > _LAST_LETTER for letter in path),
+    bar="has a letter in it that MariaDB does not accept in the path of data files", buffers=_BUFFERS,
+    private_buffers=_private_buffers, connect=connect, check_server=_check_server,
     check_login=lambda config, site, facts: AttachedReach(config, site, facts=facts).check_login(),
     login_hint=_NO_CERTIFICATES,
-)
+)  # fmt: skip
 
 
 # --- redo log --------------------------------------------------------------------------------------------------------

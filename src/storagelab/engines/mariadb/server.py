@@ -112,11 +112,9 @@ _OWN = frozenset({
 """The settings that keep a private server private, its files where the layout says, and its sessions visible."""
 _READ_ONLY_AT_START = "Variables (--variable-name=value)"
 _COMPLAINT = re.compile(
-    r"\[ERROR\] (?P<error>.*)"
-    r"|\[Warning\] (?:Buffered warning: )?(?P<adjusted>option '.*adjusted to .*)"
-    r"|^\S*(?:mariadbd|mysqld): (?P<plain>.*)",
-    re.MULTILINE,
-)
+    r"\[ERROR\] (?P<error>.*)" r"|\[Warning\] (?:Buffered warning: )?(?P<adjusted>option '.*adjusted to .*)"
+    r"|^\S*(?:mariadbd|mysqld): (?P<plain>.*)", re.MULTILINE,
+)  # fmt: skip
 _SAID_BY = re.compile(r"^.*?(?:mariadbd|mysqld): ")
 
 

@@ -293,15 +293,6 @@ class PostgresProbe:
 
 
 ENGINE = Engine(
-    check=check,
-    open=opened,
-    kinds=STARTER.kinds,
-    stop_orphan=stop_orphan,
-    drop_leftovers=drop_leftovers,
-    abilities=abilities,
-    durability=durability,
-    privilege=privilege,
-    probe=PostgresProbe,
-    found=found,
-    watched=watched,
-)
+    check=check, open=opened, kinds=STARTER.kinds, stop_orphan=stop_orphan, drop_leftovers=drop_leftovers,
+    abilities=abilities, durability=durability, privilege=privilege, probe=PostgresProbe, found=found, watched=watched,
+)  # fmt: skip

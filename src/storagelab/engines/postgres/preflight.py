@@ -334,19 +334,12 @@ def _size(config: Config, name: str, default: int, unit_bytes: int) -> int:
 
 
 CHECKS = checks.Checks(
-    starter=STARTER,
-    programs_folder=lambda programs: Path(programs.folder),
-    bytes_on=_bytes_on,
-    kept_bytes_on=_copied_bytes_on,
-    is_barred=lambda path: "'" in path,
+    starter=STARTER, programs_folder=lambda programs: Path(programs.folder), bytes_on=_bytes_on,
+    kept_bytes_on=_copied_bytes_on, is_barred=lambda path: "'" in path,
     bar="has a single quote in it, which PostgreSQL does not accept in the path of data files",
-    buffers="shared_buffers",
-    private_buffers=_private_buffers,
-    connect=connected,
-    check_server=_check_server,
-    check_login=lambda config, site, facts: AttachedReach(config, site, facts=facts).check_login(),
-    login_hint=_LIKE_US,
-)
+    buffers="shared_buffers", private_buffers=_private_buffers, connect=connected, check_server=_check_server,
+    check_login=lambda config, site, facts: AttachedReach(config, site, facts=facts).check_login(), login_hint=_LIKE_US,
+)  # fmt: skip
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------------
