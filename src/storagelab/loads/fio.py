@@ -235,14 +235,9 @@ def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
 
 
 def make(
-    fio: Fio,
-    place: Place,
-    job: Job,
-    io_engine: str,
-    progress: Callable[[], None] = lambda: None,
-    *,
+    fio: Fio, place: Place, job: Job, io_engine: str, progress: Callable[[], None] = lambda: None, *,
     logged: bool = True,
-) -> Outcome:
+) -> Outcome:  # fmt: skip
     """Runs a job. Raises RunFailed with fio's own words."""
     with temporary.folder("fio") as logs:
         logging = [f"--write_iops_log={logs}/{_RATES}", f"--write_lat_log={logs}/{_TIMES}", "--log_avg_msec=1000",
@@ -277,12 +272,9 @@ def _options(place: Place, job: Job) -> list[str]:
 
 
 def _run(
-    fio: Fio,
-    place: Place,
-    options: list[str],
-    meanwhile: Callable[[], None] = lambda: None,
+    fio: Fio, place: Place, options: list[str], meanwhile: Callable[[], None] = lambda: None,
     timeout_s: float | None = None,
-) -> subprocess.CompletedProcess[str]:
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
     """In a file's name, fio takes a colon as the end."""
     common = [
         "--output-format=json+", "--name=storagelab", "--filename=" + place.name.replace(":", "\\:"),

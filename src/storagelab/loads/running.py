@@ -277,15 +277,10 @@ class Generator(Sessions[C]):
     """
 
     def __init__(
-        self,
-        program: Program,
-        load: GeneratedLoad,
-        connect: Callable[[], C],
-        sessions: Callable[[], list[int]],
-        hold: Hold | None = None,
-        checkpoints: Callable[[], int] | None = None,
+        self, program: Program, load: GeneratedLoad, connect: Callable[[], C], sessions: Callable[[], list[int]],
+        hold: Hold | None = None, checkpoints: Callable[[], int] | None = None,
         log_room: Callable[[], tuple[int, int] | None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.program, self.load = program, load
         self._connect, self._sessions = connect, sessions
         self._process = Process(program)

@@ -130,12 +130,9 @@ class Checks(Generic[C, F]):
 
 
 def durability(
-    config: Config,
-    asked: Mapping[str, str],
-    connect: Connect[C],
-    deciding: Callable[[C], tuple[dict[str, str], str]],
+    config: Config, asked: Mapping[str, str], connect: Connect[C], deciding: Callable[[C], tuple[dict[str, str], str]],
     judge: Callable[[Mapping[str, str], str], Durability],
-) -> Durability:
+) -> Durability:  # fmt: skip
     """What survives a crash of the cell's server, by the settings asked for and, of a running server, the `deciding`
     ones that it shows, with its version.
     """

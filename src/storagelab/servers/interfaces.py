@@ -47,14 +47,9 @@ class Reach(ABC, Generic[C]):
     """
 
     def __init__(
-        self,
-        config: Config,
-        site: Site,
-        *,
-        server: Any = None,
-        expected: Mapping[str, str] | None = None,
+        self, config: Config, site: Site, *, server: Any = None, expected: Mapping[str, str] | None = None,
         facts: Any = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.config, self.site, self.server, self.expected, self.facts = config, site, server, expected, facts
 
     @property

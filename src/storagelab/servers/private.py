@@ -81,16 +81,9 @@ class PrivateServer(ABC, Generic[P]):
     """The signal that makes the server write everything out and end."""
 
     def __init__(
-        self,
-        programs: P,
-        *,
-        data_folder: Path,
-        log_folder: Path,
-        settings: Settings,
-        volumes: Sequence[Path] = (),
-        temporary_folder: Path | None = None,
-        waits: bool = True,
-    ) -> None:
+        self, programs: P, *, data_folder: Path, log_folder: Path, settings: Settings, volumes: Sequence[Path] = (),
+        temporary_folder: Path | None = None, waits: bool = True,
+    ) -> None:  # fmt: skip
         """`data_folder` and `log_folder` (for the write-ahead log) must not exist yet; their parents must. `volumes`
         are further folders for its files, `temporary_folder` one for temporary files, if the engine takes one.
         `waits`: whether to switch on the timing of waits, if the engine needs that.

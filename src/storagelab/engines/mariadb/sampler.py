@@ -115,17 +115,10 @@ class Sampler(SessionSampler):
     hz_without_waits = 1 / PROGRESS_INTERVAL_S
 
     def __init__(
-        self,
-        connect: Callable[[], Connection],
-        ids: Sequence[int],
-        measure: MeasureConfig,
-        *,
-        server_pid: int | None,
-        paths: Mapping[str, int],
-        probe: Callable[[], Mapping[str, float]],
-        of_generator: bool = False,
+        self, connect: Callable[[], Connection], ids: Sequence[int], measure: MeasureConfig, *, server_pid: int | None,
+        paths: Mapping[str, int], probe: Callable[[], Mapping[str, float]], of_generator: bool = False,
         in_turns: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         unseen = "" if server_pid is not None else "the server's threads can't be seen from here"
         super().__init__(measure, words_of, unseen, in_turns=in_turns)
         self._connect, self._ids, self._server_pid = connect, ids, server_pid

@@ -154,17 +154,10 @@ class Sampler(SessionSampler):
     budget = 0.035
 
     def __init__(
-        self,
-        connect: Callable[[], Connection],
-        pids: Sequence[int],
-        measure: MeasureConfig,
-        *,
-        kernel_view: bool,
-        relations: Relations,
-        probe: Callable[[], Mapping[str, float]],
-        of_generator: bool = False,
+        self, connect: Callable[[], Connection], pids: Sequence[int], measure: MeasureConfig, *, kernel_view: bool,
+        relations: Relations, probe: Callable[[], Mapping[str, float]], of_generator: bool = False,
         in_turns: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         unseen = "" if kernel_view else "the server's processes can't be seen from here"
         super().__init__(
             measure, lambda error: " ".join(str(error).split()) or type(error).__name__, unseen, in_turns=in_turns

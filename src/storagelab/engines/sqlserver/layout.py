@@ -140,15 +140,9 @@ class Workers(InsertingSessions[db.Session]):
     close_timeout_s = 30.0
 
     def __init__(
-        self,
-        connect: Callable[[], db.Session],
-        workload: InsertLoad,
-        gate: str,
-        gatekeeper: db.Session,
-        stop: Callable[[], None],
-        count_rows: Callable[[], int],
-        seed: int,
-    ) -> None:
+        self, connect: Callable[[], db.Session], workload: InsertLoad, gate: str, gatekeeper: db.Session,
+        stop: Callable[[], None], count_rows: Callable[[], int], seed: int,
+    ) -> None:  # fmt: skip
         super().__init__(connect, workload, count_rows, seed)
         self.gate, self._gatekeeper, self._stop_all = gate, gatekeeper, stop
 
