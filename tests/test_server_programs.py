@@ -174,18 +174,18 @@ def test_a_program_that_does_not_run_is_refused_with_its_words(tmp_path):
 def test_the_parser_says_what_a_setting_means_in_base_units(postgres_bin_dirs):
     asked = {"shared_buffers": "64MB", "wal_compression": True, "checkpoint_timeout": "2min", "random_page_cost": 1.5}
     for folder in postgres_bin_dirs:
-        found = postgres.PARSER.check(postgres.find_binaries(str(folder)), asked)
+        found = postgres.STARTER.check(postgres.find_binaries(str(folder)), asked)
         assert found.pop("wal_compression") in ("pglz", "on")
         assert found == {"shared_buffers": "8192", "checkpoint_timeout": "120", "random_page_cost": "1.5"}
     for text in ("65536kB", "8192"):
         asked = {"shared_buffers": text}
-        assert postgres.PARSER.check(postgres.find_binaries(None), asked) == {"shared_buffers": "8192"}
+        assert postgres.STARTER.check(postgres.find_binaries(None), asked) == {"shared_buffers": "8192"}
 
 
 @needs_mariadb
 def test_mariadbs_parser_tells_its_reading_of_each_setting():
     asked = {"innodb_page_size": "4k", "innodb-buffer-pool-size": "64M", "innodb_adaptive_hash_index": True}
-    assert mariadb.PARSER.check(mariadb.find_binaries(None), asked) == {
+    assert mariadb.STARTER.check(mariadb.find_binaries(None), asked) == {
         "innodb_page_size": "4096",
         "innodb-buffer-pool-size": str(64 * 2**20),
         "innodb_adaptive_hash_index": "TRUE",  # as the parser writes it; the server itself says ON
@@ -224,7 +224,7 @@ OWN = ("storagelab itself sets it", "leave it out")
 def test_what_the_server_would_refuse_or_change_is_refused_by_key(engine, name, value, words, hint):
     beside = {"work_mem": "4MB"} if engine == "postgres" else {}
     with pytest.raises(PreflightError) as caught:
-        SERVERS[engine].PARSER.check(SERVERS[engine].find_binaries(None), {**beside, name: value})
+        SERVERS[engine].STARTER.check(SERVERS[engine].find_binaries(None), {**beside, name: value})
     assert caught.value.key == f"target.settings.{name}"
     assert words in caught.value.problem
     assert hint in caught.value.hint
@@ -232,7 +232,7 @@ def test_what_the_server_would_refuse_or_change_is_refused_by_key(engine, name, 
 
 def test_checking_settings_leaves_nothing_behind(scratch):
     postgres._ask_parser.cache_clear()
-    postgres.PARSER.check(postgres.find_binaries(None), {"shared_buffers": "64MB"})
+    postgres.STARTER.check(postgres.find_binaries(None), {"shared_buffers": "64MB"})
     assert list((scratch / "tmp").iterdir()) == []
 
 

@@ -4,25 +4,21 @@ own programs; and what a server shows of them. Changes nothing.
 
 from __future__ import annotations
 
-import contextlib
-import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import RunFailed
 from storagelab.model.config import Config, TargetConfig
-from storagelab.model.durability import Durability
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Cell, Plan
 from storagelab.model.target import Preflight
-from storagelab.model.values import Frozen, Scalar
+from storagelab.model.values import Frozen
 from storagelab.servers import places, templates
 from storagelab.servers.attached import Need, enough_connections, quoting
 from storagelab.servers.interfaces import C, by_server
-from storagelab.servers.private import P, Settings, changes, refuse_own
 from storagelab.servers.space import (
     Memory,
     by_how,
@@ -129,20 +125,6 @@ class Checks(Generic[C, F]):
             yield f"{facts.name}, attached, {facts.where}", notes
 
 
-def durability(
-    config: Config, asked: Mapping[str, str], connect: Connect[C], deciding: Callable[[C], tuple[dict[str, str], str]],
-    judge: Callable[[Mapping[str, str], str], Durability],
-) -> Durability:  # fmt: skip
-    """What survives a crash of the cell's server, by the settings asked for and, of a running server, the `deciding`
-    ones that it shows, with its version.
-    """
-    if not config.target.attached:
-        return judge(asked, "")
-    with connect(config.target) as connection:
-        shown, version = deciding(connection)
-    return judge({**shown, **asked}, version)
-
-
 def by_cell(
     cells: Sequence[Cell], connect: Connect[C], shown: Callable[[C], _T | None], asked: Callable[[Config], _T | None]
 ) -> dict[str, _T]:
@@ -170,49 +152,7 @@ def needs_of_every_engine(facts: AttachedFacts, oldest: tuple[int, ...], connect
 
 # --- settings --------------------------------------------------------------------------------------------------------
 #
-# How an engine's own programs read settings, and what a server shows of them.
-
-
-Pairs = tuple[tuple[str, str], ...]
-"""Settings with the text of their values, in order."""
-
-
-@dataclass(frozen=True)
-class Parser(Generic[P]):
-    """How an engine's programs read settings; no database is made. `ask` makes them read these together, and returns
-    how they read them, to compare with later; it raises PreflightError with their words. `text` is a value's text,
-    `is_own` says which settings keep a private server private.
-    """
-
-    ask: Callable[[P, Pairs], Mapping[str, str]]
-    text: Callable[[Scalar], str]
-    is_own: Callable[[str], bool]
-
-    def check(self, programs: P, settings: Settings) -> dict[str, str]:
-        """How the programs read each setting, alone and all together: `{name: value}`. Raises PreflightError for the
-        first that they refuse.
-        """
-        refuse_own(settings, self.is_own)
-        asked = tuple((name, self.text(value)) for name, value in settings.items())
-        found = dict[str, str]()
-        for pairs in (*((pair,) for pair in asked), *([asked] if asked else [])):
-            found |= self.ask(programs, pairs)
-        return found
-
-    def accepts(self, programs: P, kinds: Sequence[Settings]) -> bool:
-        """Whether the programs take the settings of all these kinds, one after the other, at once."""
-        for settings in kinds:
-            refuse_own(settings, self.is_own)
-        given = tuple(changes(kinds, self.text))
-        with contextlib.suppress(PreflightError):
-            return not given or bool(self.ask(programs, given))
-        return False
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question, "Did you mean ...? ", with the known setting of the most similar spelling; empty if there is none."""
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"Did you mean {close[0]}? " if close else ""
+# What a server shows of its settings.
 
 
 def read_back(

@@ -11,11 +11,11 @@ import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import RunFailed
 from storagelab.machine import descriptors, temporary
 from storagelab.machine.disks import HERE, read_text
 from storagelab.machine.processes import STOP_TIMEOUT_S, Kills, until
@@ -44,28 +44,6 @@ class Refusal(NamedTuple):
 
     words: str
     by_server: bool
-
-
-def refuse_own(settings: Settings, is_own: Callable[[str], bool]) -> None:
-    """Refuses settings that storagelab needs to keep a private server and its files private. Raises PreflightError."""
-    for name in filter(is_own, settings):
-        raise PreflightError(
-            "storagelab itself sets it on a private server",
-            key=f"target.settings.{name}",
-            hint="leave it out, or attach to a server of your own with target.dsn",
-        )
-
-
-def changes(of: Sequence[Settings], text: Callable[[Scalar], str]) -> Iterator[tuple[str, str]]:
-    """The settings of several servers one after the other; for each server, those that differ from the server
-    before.
-    """
-    now: dict[str, str] = {}
-    for settings in of:
-        for name, value in settings.items():
-            if now.get(name) != text(value):
-                now[name] = text(value)
-                yield name, now[name]
 
 
 class PrivateServer(ABC, Generic[P]):

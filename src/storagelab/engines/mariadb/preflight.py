@@ -36,6 +36,7 @@ from storagelab.servers.attached import (
     where,
 )
 from storagelab.servers.checks import AttachedFacts, needs_of_every_engine
+from storagelab.servers.durability import of_cell
 from storagelab.servers.places import share_on, tables_of
 from storagelab.servers.space import check_folder_for_server
 from storagelab.spec.units import parse_bytes
@@ -79,7 +80,7 @@ def check(plan: Plan, site: Site) -> Preflight:
 def durability(config: Config) -> Durability:
     """What survives a crash of the cell's server."""
     asked = {db.setting_name(name): db.settings_text(value) for name, value in config.target.settings.items()}
-    return checks.durability(config, asked, db.connect, _deciding, judge)
+    return of_cell(config, asked, db.connect, _deciding, judge)
 
 
 def _deciding(connection: db.Connection) -> tuple[dict[str, str], str]:

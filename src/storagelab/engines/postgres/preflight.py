@@ -29,6 +29,7 @@ from storagelab.model.target import CheckpointCycle, Preflight
 from storagelab.servers import checks, space
 from storagelab.servers.attached import kept_by_load, owner_of, process_age_s, require, where
 from storagelab.servers.checks import AttachedFacts, needs_of_every_engine
+from storagelab.servers.durability import of_cell
 from storagelab.servers.places import Places, remote_name, share_on, tables_of
 from storagelab.servers.space import check_folder_for_server
 from storagelab.spec.units import parse_bytes, parse_seconds
@@ -70,7 +71,7 @@ def check(plan: Plan, site: Site) -> Preflight:
 def durability(config: Config) -> Durability:
     """What survives a crash of the cell's server."""
     asked = {name.lower(): db.settings_text(value) for name, value in config.target.settings.items()}
-    return checks.durability(config, asked, db.connected, _deciding, judge)
+    return of_cell(config, asked, db.connected, _deciding, judge)
 
 
 def _deciding(connection: db.Connection) -> tuple[dict[str, str], str]:

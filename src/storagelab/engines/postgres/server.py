@@ -27,10 +27,9 @@ from storagelab.machine.processes import JUST_STOPPED_S, STOP_TIMEOUT_S, lives, 
 from storagelab.machine.rights import LOADS_CODE, RUNS_PROGRAM, as_server, by_value, give_to_server
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
-from storagelab.servers.checks import Pairs, Parser, did_you_mean
 from storagelab.servers.private import PrivateServer, Refusal, runs_as, stop_process
 from storagelab.servers.programs import BIN_DIR, Programs, environment, installation, run, version_output
-from storagelab.servers.starting import SPARE_CONNECTIONS, Starter
+from storagelab.servers.starting import SPARE_CONNECTIONS, Pairs, Starter, did_you_mean
 
 # --- binaries --------------------------------------------------------------------------------------------------------
 #
@@ -273,9 +272,8 @@ def stop_orphan(data_folder: Path) -> bool:
     return there_was_one
 
 
-PARSER = Parser(_ask_parser, settings_text, lambda name: name.lower() in OWN)
 STARTER = Starter(
-    "PostgreSQL", find_binaries, private_settings, settings_text, PARSER.check, PARSER.accepts, Server
+    "PostgreSQL", find_binaries, private_settings, settings_text, _ask_parser, lambda name: name.lower() in OWN, Server
 )  # fmt: skip
 
 
