@@ -26,7 +26,7 @@ from storagelab.run import contract as suite
 from storagelab.run.contract import engine_of, target_of, verify
 from storagelab.run.engine import engine_in
 from storagelab.servers.redact import HIDDEN
-from storagelab.servers.server import Attached
+from storagelab.servers.server import AttachedServer
 
 ROWS = 400
 MYSQL = "STORAGELAB_TEST_MYSQL"
@@ -197,13 +197,13 @@ def _has(connection, name: str) -> bool:
 
 
 def test_an_engine_that_leaves_something_behind_is_found_out_and_cleaned_up_after(attached, scratch, monkeypatch):
-    close = Attached.close
+    close = AttachedServer.close
 
     def forget(self) -> None:
         self.system.layout.drop = lambda *_, **__: []
         close(self)
 
-    monkeypatch.setattr(Attached, "close", forget)
+    monkeypatch.setattr(AttachedServer, "close", forget)
     found = broken(tried(target_of(attached.conninfo)))
     assert "left: " in found[promises.INTERRUPTION]
     assert "dropped schema storagelab_" in found[promises.LEFT_BEHIND]
@@ -213,7 +213,7 @@ def test_an_engine_that_leaves_something_behind_is_found_out_and_cleaned_up_afte
 def test_an_engine_that_leaves_a_database_behind_is_found_out_too(monkeypatch):
     with recorded() as answers:
         monkeypatch.setenv("LAB", answers.dsn())
-        monkeypatch.setattr(Attached, "close", Attached._disconnect)
+        monkeypatch.setattr(AttachedServer, "close", AttachedServer._disconnect)
         found = broken(tried(target_of("LAB")))
         assert "dropped database storagelab_" in found[promises.LEFT_BEHIND]
         assert answers.server.names == {"master", "somebody"}

@@ -158,7 +158,7 @@ class FromTemplate(Private[C]):
         self._connect()
 
 
-class Attached(Server[C]):
+class AttachedServer(Server[C]):
     """A server that already runs, on this machine or another."""
 
     how = "attached"
@@ -211,5 +211,5 @@ class Attached(Server[C]):
 def server_of(system: System[C]) -> Server[C]:
     """The server that the cell asks for."""
     if system.config.target.attached:
-        return Attached(system)
+        return AttachedServer(system)
     return FromTemplate(system) if prepared.wanted(system.config) else Private(system)
