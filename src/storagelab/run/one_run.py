@@ -22,7 +22,7 @@ from storagelab.servers.durability import judged
 from storagelab.servers.interfaces import C, Sessions, System, Work, prepare_machine
 from storagelab.servers.redact import hidden
 from storagelab.servers.server import Server, server_of
-from storagelab.servers.space import Filling
+from storagelab.servers.space import SpaceWatch
 from storagelab.stopping import uninterrupted
 from storagelab.version import __version__
 from storagelab.watching.counters import Clocks, Counters, MachineCounters
@@ -140,7 +140,7 @@ class OneRun(Generic[C]):
 
     def _set_up(self) -> None:
         self.server.open()
-        with Filling(self.server.volumes()) as filling:
+        with SpaceWatch(self.server.volumes()) as filling:
             try:
                 self.server.prepare()
             except self._errors as error:

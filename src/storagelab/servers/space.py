@@ -307,7 +307,7 @@ _FILE = re.compile(r"""(?:"(?=[^"\n]+/)|'(?=\.?/))([^"'\n]+)["']""")
 """Matches a file in a server's message; between single quotes, a name with a slash may also be a table's."""
 
 
-class Filling:
+class SpaceWatch:
     """Watches the free space of `volumes`, by their names in the spec, while the context lasts."""
 
     def __init__(self, volumes: Mapping[str, Path]) -> None:
