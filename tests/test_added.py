@@ -1,4 +1,6 @@
-"""A load and an engine of the tests' own are found everywhere, and no file of storagelab's is touched for them."""
+"""A load, an engine and a key of the tests' own are found everywhere. No file of storagelab's is touched for a load, a
+line for an engine, and a line in two files for a key.
+"""
 
 import json
 import subprocess
@@ -21,6 +23,10 @@ kind = "{kind}"
 connections = 2
 """
 TRICKLE = SPEC.format(engine="postgres", kind="trickle") + 'duration = "1s"\n[factors]\n"workload.width" = [8, 16]\n'
+KEYED = (
+    SPEC.format(engine="postgres", kind="random-insert")
+    + 'rows_per_connection = 50\n[factors]\n"between_runs.rest_s" = [0, 0.5]\n'
+)
 LEDGER = (
     SPEC.format(engine="ledger", kind="random-insert")
     + 'rows_per_connection = 50\n[factors]\n"layout.data_files" = [1, 2]\n'
@@ -99,3 +105,22 @@ def test_a_flavour_of_an_engine_is_planned_and_politely_refused_where_its_server
     assert "target.engine: no server program of MySQL is on this machine\n  install MySQL 8" in said
     (scratch / "added.toml").write_text(SPEC.format(engine="mysql", kind="pgbench"))
     assert "pgbench loads postgres, and target.engine is mysql" in typed(scratch, "plan", "added.toml", code=2)
+
+
+@pytest.mark.slow
+def test_a_key_is_documented_checked_varied_run_and_exported(typed, scratch):
+    assert "let the drives rest, once all is written out." in typed(scratch, "keys")
+    spec = scratch / "added.toml"
+    for wrong, said in (("[0, 61]", "60"), ('[0, "half"]', "between_runs.rest_s")):
+        spec.write_text(KEYED.replace("[0, 0.5]", wrong))
+        assert said in typed(scratch, "plan", "added.toml", code=2)
+    spec.write_text(KEYED.replace("rest_s", "rset_s"))
+    assert 'Did you mean "between_runs.rest_s"?' in typed(scratch, "plan", "added.toml", code=2)
+    spec.write_text(KEYED)
+    assert "rest" in typed(scratch, "plan", "added.toml")
+    typed(scratch, "run", "added.toml")
+    assert (scratch / "rested").read_text() == "0.5"
+    assert "rest" in typed(scratch, "report", "added", "--format", "md")
+    cells = exported(typed, scratch)["cells"]
+    assert [cell["config"]["between_runs"]["rest_s"] for cell in cells] == [0.0, 0.5]
+    assert all(run["rows"] == 100 for cell in cells for run in cell["runs"])
