@@ -7,10 +7,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import each_engine
 import pytest
 import shortcuts
 from hypothesis import settings
-from real_servers import ask, connect, open_folder, running, server_folders
+from real_servers import ask, connect, free_port, open_folder, running, server_folders, until
 from recorded_machine import RecordedMachine
 
 from bench.guest import Drive, Finished, absent, run, user_mode
@@ -116,6 +117,49 @@ def attached(shared_server) -> Iterator[Server]:
         made = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'storagelab%'"
         assert ask(connection, made) == 0
         assert ask(connection, "SELECT count(*) FROM pg_tablespace WHERE spcname LIKE 'storagelab%'") == 0
+
+
+@pytest.fixture(scope="module", params=each_engine.ENGINES)
+def shared(request, shared_server) -> Iterator[each_engine.RunningServer]:
+    """A server of each engine that runs as long as a module's tests; `each_engine.on_mariadb` for MariaDB's alone."""
+    with each_engine.running(request.param, shared_server) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared) -> Iterator[each_engine.RunningServer]:
+    """The same, with a check that the test left nothing of storagelab's on it."""
+    yield shared
+    assert shared.left() == []
+
+
+@pytest.fixture
+def login(server) -> Iterator[Callable[..., str]]:
+    """Makes a login with just these rights; gives its DSN. Its password needs quoting everywhere."""
+    made = []
+
+    def make(*rights: str, name: str = "plain") -> str:
+        made.append(name)
+        return server.make_login(name, *rights)
+
+    yield make
+    for name in made:
+        server.drop_login(name)
+
+
+@pytest.fixture(scope="module")
+def on_tcp() -> Iterator[str]:
+    """The DSN of a PostgreSQL on a port of this machine that asks for a password."""
+    port, password = free_port(), each_engine.TCP_PASSWORD
+    with open_folder() as folder, running(folder, listen_addresses="127.0.0.1", port=port) as server:
+        with connect(server) as connection:
+            connection.execute(f"CREATE ROLE lab LOGIN SUPERUSER PASSWORD '{password}'")
+            rules = "local all all trust\nhost all lab 127.0.0.1/32 scram-sha-256\n"
+            (server.data_folder / "pg_hba.conf").write_text(rules)
+            connection.execute("SELECT pg_reload_conf()")
+        dsn = f"postgresql://lab:{password}@127.0.0.1:{port}/postgres"
+        until(lambda: each_engine.opens(dsn))
+        yield dsn
 
 
 @pytest.fixture

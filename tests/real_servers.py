@@ -83,6 +83,22 @@ def small(scratch: Path, **changes: Any) -> Config:
     return Config.model_validate(tables)
 
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems and give folders away")
+
+
+@contextlib.contextmanager
+def mounted(place: Path, *options: str) -> Iterator[Path]:
+    """A small file system in memory."""
+    place.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", *options, "tmpfs", str(place)], capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip(f"mounting is barred here: {made.stderr.decode().strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
 def counted_starts(settings: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
     """The commands by which an engine's `settings` ask its server's parser, each as it is started."""
     commands: list[Sequence[str]] = []

@@ -1,4 +1,6 @@
-"""A load, an engine and a layer of a volume of the tests' own are found, and no file of storagelab's is touched."""
+"""A load, an engine, a layer of a volume and a key of the tests' own are found everywhere. No file of storagelab's is
+touched for a load or a layer, a line for an engine, and a line in two files for a key.
+"""
 
 import json
 import os
@@ -22,6 +24,10 @@ kind = "{kind}"
 connections = 2
 """
 TRICKLE = SPEC.format(engine="postgres", kind="trickle") + 'duration = "1s"\n[factors]\n"workload.width" = [8, 16]\n'
+KEYED = (
+    SPEC.format(engine="postgres", kind="random-insert")
+    + 'rows_per_connection = 50\n[factors]\n"between_runs.rest_s" = [0, 0.5]\n'
+)
 LEDGER = (
     SPEC.format(engine="ledger", kind="random-insert")
     + 'rows_per_connection = 50\n[factors]\n"layout.data_files" = [1, 2]\n'
@@ -124,3 +130,22 @@ def test_a_kind_of_volume_is_planned_made_read_back_and_undone(typed, scratch):
     assert [run["status"] for run in runs] == ["ok"] * 2
     assert all(run["environment"]["volumes"]["a"]["made"]["nested"].startswith("/dev/loop") for run in runs)
     assert str(scratch) not in subprocess.run(["losetup", "--list"], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.slow
+def test_a_key_is_documented_checked_varied_run_and_exported(typed, scratch):
+    assert "let the drives rest, once all is written out." in typed(scratch, "keys")
+    spec = scratch / "added.toml"
+    for wrong, said in (("[0, 61]", "60"), ('[0, "half"]', "between_runs.rest_s")):
+        spec.write_text(KEYED.replace("[0, 0.5]", wrong))
+        assert said in typed(scratch, "plan", "added.toml", code=2)
+    spec.write_text(KEYED.replace("rest_s", "rset_s"))
+    assert 'Did you mean "between_runs.rest_s"?' in typed(scratch, "plan", "added.toml", code=2)
+    spec.write_text(KEYED)
+    assert "rest" in typed(scratch, "plan", "added.toml")
+    typed(scratch, "run", "added.toml")
+    assert (scratch / "rested").read_text() == "0.5"
+    assert "rest" in typed(scratch, "report", "added", "--format", "md")
+    cells = exported(typed, scratch)["cells"]
+    assert [cell["config"]["between_runs"]["rest_s"] for cell in cells] == [0.0, 0.5]
+    assert all(run["rows"] == 100 for cell in cells for run in cell["runs"])

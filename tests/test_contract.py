@@ -1,14 +1,13 @@
 """The contract suite on real PostgreSQL servers and a recorded SQL Server: what it must pass, and what it must fail."""
 
+import contextlib
 import os
 from pathlib import Path
 
-import psycopg
 import pytest
-import real_mariadb
+from each_engine import TCP_PASSWORD
 from hypothesis import given
 from hypothesis import strategies as st
-from real_servers import connect, free_port, running
 from recorded_sqlserver import PASSWORD as SQL_PASSWORD
 from recorded_sqlserver import recorded
 from tds_server import ServerError
@@ -16,19 +15,19 @@ from tds_server import ServerError
 from storagelab.engines.postgres import connect as of_postgres
 from storagelab.engines.postgres.connect import client_environment
 from storagelab.engines.postgres.loads.inserts import Tables
-from storagelab.errors import SpecError
+from storagelab.errors import PreflightError, SpecError
 from storagelab.model import promises
-from storagelab.model.config import VolumeConfig
+from storagelab.model.config import TargetConfig, VolumeConfig
 from storagelab.model.measurement import Check
 from storagelab.model.promises import Outcome, judged
 from storagelab.model.waits import SampledWaits
 from storagelab.run import contract
 from storagelab.run import contract as suite
 from storagelab.run.contract import engine_of, target_of, verify
+from storagelab.run.engine import engine_in
 from storagelab.servers.redact import HIDDEN
-from storagelab.servers.server import Attached
+from storagelab.servers.server import AttachedServer
 
-PASSWORD = "tr0ub4dor-and-3"
 ROWS = 400
 MYSQL = "STORAGELAB_TEST_MYSQL"
 
@@ -41,22 +40,21 @@ def broken(found: dict[str, contract.Promise]) -> dict[str, str]:
     return {name: promise.detail for name, promise in found.items() if promise.state == "fail"}
 
 
-@pytest.fixture
-def server(attached, scratch):
-    """The variable of a superuser's DSN on the shared server."""
-    return target_of(attached.conninfo)
-
-
 # --- kept ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_postgresql_keeps_every_promise(server):
-    told: list[str] = []
-    found = tried(server, say=told.append)
-    assert list(found) == list(promises.ALL)
-    kept = {name for name, promise in found.items() if promise.state == "pass"}
+def kept(target, **changes) -> dict[str, contract.Promise]:
+    """What a server is tried for, once it has kept all its promises."""
+    found = tried(target, **changes)
+    passed = {name for name, promise in found.items() if promise.state == "pass"}
     # Samples of so short runs may be too few for a share of the time, on a busy machine.
-    assert set(promises.ALL) - kept <= {promises.CONSERVATION, promises.WAITS}
+    assert set(promises.ALL) - passed <= {promises.CONSERVATION, promises.WAITS}, broken(found)
+    return found
+
+
+def test_a_server_of_each_engine_keeps_every_promise_by_the_same_code(server):
+    told: list[str] = []
+    assert list(kept(target_of(server.dsn), say=told.append)) == list(promises.ALL)
     assert told[0] == "looking at the server"
     assert told[-1] == "cleaning up"
     assert sum(line.startswith("running layout.data_files") for line in told) == 4
@@ -71,15 +69,7 @@ def test_a_sql_server_on_record_keeps_every_promise_by_the_same_code(monkeypatch
         assert answers.server.names == {"master", "somebody"}
 
 
-@real_mariadb.needs_mariadb
-def test_a_mariadb_keeps_every_promise_by_the_same_code(scratch):
-    with real_mariadb.running(scratch / "mariadb") as server:
-        found = tried(target_of(server.socket_dsn))
-    kept = {name for name, promise in found.items() if promise.state == "pass"}
-    assert set(promises.ALL) - kept <= {promises.CONSERVATION, promises.WAITS}, broken(found)
-
-
-def test_a_load_that_works_on_tables_of_others_breaks_a_promise(server, monkeypatch):
+def test_a_load_that_works_on_tables_of_others_breaks_a_promise(attached, scratch, monkeypatch):
     """Nothing reads back where its names lead, and something drops what the client asks for, once the tables are
     made.
     """
@@ -93,7 +83,7 @@ def test_a_load_that_works_on_tables_of_others_breaks_a_promise(server, monkeypa
         }  # fmt: skip
 
     monkeypatch.setattr(of_postgres, "client_environment", dropping)
-    promise = suite._Suite(server, {}, lambda _: None, ROWS, Path())._beside()
+    promise = suite._Suite(target_of(attached.conninfo), {}, lambda _: None, ROWS, Path())._beside()
     assert (promise.state, promise.detail) == ("fail", "it changed tables that are not storagelab's")
 
 
@@ -101,9 +91,7 @@ def test_a_load_that_works_on_tables_of_others_breaks_a_promise(server, monkeypa
     MYSQL not in os.environ, reason=f"no MySQL is given (Debian stable has none): {MYSQL}=mysql://user:password@host/"
 )
 def test_a_mysql_keeps_every_promise_by_the_same_code():
-    found = tried(target_of(MYSQL))
-    kept = {name for name, promise in found.items() if promise.state == "pass"}
-    assert set(promises.ALL) - kept <= {promises.CONSERVATION, promises.WAITS}, broken(found)
+    kept(target_of(MYSQL))
 
 
 def test_volumes_of_a_spec_are_tried_as_well(monkeypatch):
@@ -130,39 +118,15 @@ def test_relative_volumes_of_a_spec_stand_beside_it(attached, scratch, monkeypat
 # --- broken: rights and passwords ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def plain(attached):
-    """The DSN of a login without any rights."""
-    with connect(attached) as connection:
-        connection.execute("CREATE ROLE plain_contract LOGIN")
-    yield psycopg.conninfo.make_conninfo(attached.conninfo, user="plain_contract")
-    with connect(attached) as connection:
-        connection.execute("DROP ROLE plain_contract")
-
-
-def test_a_missing_right_is_named_and_nothing_else_is_tried(plain, scratch):
-    found = tried(target_of(plain))
+@pytest.mark.parametrize("shared", ["postgres"], indirect=True)
+def test_a_missing_right_is_named_and_nothing_else_is_tried(server, login, scratch):
+    found = tried(target_of(login()))
     assert "lacks the right CREATE on the database" in broken(found)[promises.REACHED]
     assert [promise.state for promise in found.values()] == ["fail"] + ["open"] * (len(promises.ALL) - 1)
 
 
-@pytest.fixture
-def on_tcp(scratch):
-    """A server on a port of this machine that asks for a password."""
-    (scratch / "other").mkdir(mode=0o755)
-    port = free_port()
-    with running(scratch / "other", listen_addresses="127.0.0.1", port=port) as server:
-        with connect(server) as connection:
-            connection.execute(f"CREATE ROLE lab LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
-            (server.data_folder / "pg_hba.conf").write_text(
-                "local all all trust\nhost all lab 127.0.0.1/32 scram-sha-256\n"
-            )
-            connection.execute("SELECT pg_reload_conf()")
-        yield f"postgresql://lab:{PASSWORD}@127.0.0.1:{port}/postgres"
-
-
 def test_a_wrong_password_fails_in_the_servers_words_and_is_not_shown(on_tcp, monkeypatch, typed):
-    monkeypatch.setenv("LAB", on_tcp.replace(PASSWORD, "not-this-one"))
+    monkeypatch.setenv("LAB", on_tcp.replace(TCP_PASSWORD, "not-this-one"))
     code, out, err = typed("doctor", "--target", "LAB")
     assert code == 1
     assert 'password authentication failed for user "lab"' in " ".join(out.split())
@@ -189,15 +153,42 @@ def test_the_right_password_is_never_shown_whatever_the_server_repeats(monkeypat
     assert SQL_PASSWORD not in out + err
 
 
+# --- what the suite asks of an engine -------------------------------------------------------------------------------
+
+NAME = 'storagelab_"`%s'
+
+
+def test_what_is_there_is_listed_and_what_is_put_in_the_way_is_cleared_while_it_is_empty(server):
+    """Each table is listed so that it differs once it is made anew."""
+    target, probe = TargetConfig(engine=server.engine, dsn=server.dsn), engine_in(server.engine).probe()
+    server.said("CREATE SCHEMA theirs", "CREATE TABLE theirs.table1 (x INT)")
+    before = probe.inventory(target)
+    assert any("theirs.table1 (" in name for name in before)
+    probe.obstruct(target, NAME)
+    (made,) = probe.inventory(target) - before
+    assert NAME in made
+    with pytest.raises(PreflightError, match="the server says: "):
+        probe.obstruct(target, NAME)
+    quoted = {"postgres": '"storagelab_""`%s"', "mariadb": '`storagelab_"``%s`'}[server.engine]
+    server.said(f"CREATE TABLE {quoted}.theirs (x INT)")
+    with contextlib.suppress(PreflightError):
+        probe.clear(target, NAME)
+    assert made in probe.inventory(target)
+    server.said(f"DROP TABLE {quoted}.theirs")
+    probe.clear(target, NAME)
+    assert probe.inventory(target) == before
+    server.said("DROP TABLE theirs.table1", "DROP SCHEMA theirs")
+
+
 # --- broken: what an engine does -------------------------------------------------------------------------------------
 
 
-def test_an_engine_that_drops_what_is_not_its_own_is_found_out(server, monkeypatch):
+def test_an_engine_that_drops_what_is_not_its_own_is_found_out(attached, scratch, monkeypatch):
     def made(self, own):
         return {"database": [], "schema": [self.prefix] if _has(own, self.prefix) else [], "tablespace": []}
 
     monkeypatch.setattr(Tables, "_made_before", made)
-    detail = broken(tried(server))[promises.FOREIGN_REFUSED]
+    detail = broken(tried(target_of(attached.conninfo)))[promises.FOREIGN_REFUSED]
     assert "did not refuse it" in detail
 
 
@@ -205,15 +196,15 @@ def _has(connection, name: str) -> bool:
     return connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [name]).fetchone() is not None
 
 
-def test_an_engine_that_leaves_something_behind_is_found_out_and_cleaned_up_after(server, monkeypatch):
-    close = Attached.close
+def test_an_engine_that_leaves_something_behind_is_found_out_and_cleaned_up_after(attached, scratch, monkeypatch):
+    close = AttachedServer.close
 
     def forget(self) -> None:
         self.system.layout.drop = lambda *_, **__: []
         close(self)
 
-    monkeypatch.setattr(Attached, "close", forget)
-    found = broken(tried(server))
+    monkeypatch.setattr(AttachedServer, "close", forget)
+    found = broken(tried(target_of(attached.conninfo)))
     assert "left: " in found[promises.INTERRUPTION]
     assert "dropped schema storagelab_" in found[promises.LEFT_BEHIND]
     assert promises.UNTOUCHED not in found
@@ -222,13 +213,13 @@ def test_an_engine_that_leaves_something_behind_is_found_out_and_cleaned_up_afte
 def test_an_engine_that_leaves_a_database_behind_is_found_out_too(monkeypatch):
     with recorded() as answers:
         monkeypatch.setenv("LAB", answers.dsn())
-        monkeypatch.setattr(Attached, "close", Attached._disconnect)
+        monkeypatch.setattr(AttachedServer, "close", AttachedServer._disconnect)
         found = broken(tried(target_of("LAB")))
         assert "dropped database storagelab_" in found[promises.LEFT_BEHIND]
         assert answers.server.names == {"master", "somebody"}
 
 
-def test_files_that_are_fewer_than_asked_break_their_promise(server, monkeypatch):
+def test_files_that_are_fewer_than_asked_break_their_promise(attached, scratch, monkeypatch):
     monkeypatch.setattr(Tables, "data_files", property(lambda self: range(1, 2)))
     read_back = Tables.read_back
 
@@ -238,7 +229,7 @@ def test_files_that_are_fewer_than_asked_break_their_promise(server, monkeypatch
         return [checks[0].model_copy(update={"asked": wanted, "ok": wanted == checks[0].got}), *checks[1:]]
 
     monkeypatch.setattr(Tables, "read_back", honest)
-    assert "data files: asked 2, got 1" in broken(tried(server))[promises.PLACEMENT]
+    assert "data files: asked 2, got 1" in broken(tried(target_of(attached.conninfo)))[promises.PLACEMENT]
 
 
 @pytest.fixture(scope="module")

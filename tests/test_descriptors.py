@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from real_servers import left_behind, plan_of, run_of, site_at
+from real_servers import left_behind, needs_root, plan_of, run_of, site_at
 from test_postgres_generated import own
-from test_postgres_preflight import needs_root
 
 from storagelab.engines.postgres.server import stop_orphan
 from storagelab.loads.transactions import read_log

@@ -20,7 +20,7 @@ PRIVATE_MODULES = {
     "connect": {"AttachedReach", "PrivateReach", "connect", "words_of", "settings_checks"},
     "engine": {"ENGINE", "abilities", "opened", "drop_leftovers", "server_facts"}, "meanings": {"LISTED", "event_of"},
     "preflight": {"ServerFacts", "read_facts", "check_rights"},
-    "server": {"Binaries", "find_binaries", "PARSER", "Server", "STARTER", "stop_orphan"},
+    "server": {"Binaries", "find_binaries", "Server", "STARTER", "stop_orphan"},
 }  # fmt: skip
 """The same for an engine whose servers storagelab starts itself."""
 OWN_MODULES = {

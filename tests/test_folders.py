@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_servers import site_at, small
-from test_postgres_preflight import mounted, needs_root
+from real_servers import mounted, needs_root, site_at, small
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config

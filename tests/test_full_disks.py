@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from real_servers import mounted
 from simulated_specs import SMALL
-from test_postgres_preflight import mounted
 
 from bench.faults import views
 from storagelab.capture import folder

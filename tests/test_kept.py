@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from real_servers import ask, cell_of, connect, got, left_behind, plan_of, run_of, running, site_at
-from test_postgres_preflight import mounted, needs_root
+from real_servers import ask, cell_of, connect, got, left_behind, mounted, needs_root, plan_of, run_of, running, site_at
 
 from storagelab.engines.postgres.layout import TemplateDatabase, of_template
 from storagelab.engines.postgres.server import Server

@@ -24,8 +24,8 @@ from real_servers import (
 )
 
 from storagelab.engines.postgres import server
-from storagelab.engines.postgres.server import PARSER, Server, _ask_parser, find_binaries, stop_orphan
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.engines.postgres.server import Server, find_binaries, stop_orphan
+from storagelab.errors import RunFailed
 from storagelab.machine import temporary
 from storagelab.machine.rights import unprivileged
 from storagelab.servers.private import Refusal, StartFailed
@@ -223,56 +223,6 @@ def test_a_log_is_cut_to_its_last_lines(scratch):
     assert private.log_tail() == "(its log is empty)"
     private.server_log.write_text("".join(f"line {number}\n" for number in range(100)))
     assert private.log_tail(2) == "line 98\nline 99"
-
-
-# --- settings --------------------------------------------------------------------------------------------------------
-
-
-def test_the_servers_own_parser_says_what_a_setting_means_in_base_units(postgres_bin_dirs):
-    asked = {"shared_buffers": "64MB", "wal_compression": True, "checkpoint_timeout": "2min", "random_page_cost": 1.5}
-    for folder in postgres_bin_dirs:
-        found = PARSER.check(find_binaries(str(folder)), asked)
-        assert found.pop("wal_compression") in ("pglz", "on")
-        assert found == {"shared_buffers": "8192", "checkpoint_timeout": "120", "random_page_cost": "1.5"}
-
-
-def test_two_spellings_of_one_value_are_one_value():
-    spellings = ["64MB", "65536kB", "8192"]
-    assert {PARSER.check(find_binaries(None), {"shared_buffers": text})["shared_buffers"] for text in spellings} == {
-        "8192"
-    }
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("shared_bufers", "64MB", 'unrecognized configuration parameter "shared_bufers"'),
-        ("shared_buffers", "lots", 'invalid value for parameter "shared_buffers": "lots"'),
-        ("shared_buffers", "64 quarts", "invalid value"),
-        ("shared_buffers", "1kB", "invalid value|outside the valid range"),
-        ("fsync", "perhaps", 'parameter "fsync" requires a Boolean value'),
-        ("wal_sync_method", "hope", "invalid value"),
-        ("block_size", 16384, 'parameter "block_size" cannot be changed'),
-        ("two words", 1, "unrecognized|invalid"),
-    ],
-)
-def test_a_wrong_setting_is_refused_by_key_with_the_servers_words(name, value, words):
-    with pytest.raises(PreflightError, match=words) as caught:
-        PARSER.check(find_binaries(None), {"work_mem": "4MB", name: value})
-    assert caught.value.key == f"target.settings.{name}"
-
-
-@pytest.mark.parametrize("name", ["listen_addresses", "unix_socket_directories", "data_directory", "Listen_Addresses"])
-def test_what_keeps_a_server_private_can_not_be_set(name):
-    with pytest.raises(PreflightError, match="storagelab itself sets it") as caught:
-        PARSER.check(find_binaries(None), {name: "*"})
-    assert caught.value.key == f"target.settings.{name}"
-
-
-def test_checking_settings_leaves_nothing_behind(scratch):
-    _ask_parser.cache_clear()
-    PARSER.check(find_binaries(None), {"shared_buffers": "64MB"})
-    assert list((scratch / "tmp").iterdir()) == []
 
 
 def test_a_server_on_tcp_is_had_only_by_asking_the_class_itself(scratch):

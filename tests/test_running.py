@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def run(rates: list[float], at_most_s: float = 0.8) -> Work:
         words=lambda said: pgbench.words(said, ()), stop=signal.SIGALRM, environment=os.environ, inputs={},
         per_second=pgbench.per_second,
     )  # fmt: skip
-    generator = Generator[None](program, load, lambda: None, lambda _: None, lambda: [1])
+    generator = Generator[StringIO](program, load, StringIO, lambda: [1])
     try:
         generator.gather()
         generator.release()
@@ -85,7 +86,7 @@ def generator_that_ends(how: str = "") -> None:
         read=transactions, words=lambda said: pgbench.words(said, ()), stop=signal.SIGALRM, environment=os.environ,
         inputs={}, per_second=pgbench.per_second,
     )  # fmt: skip
-    generator = Generator[None](program, load, lambda: None, lambda _: None, lambda: [1])
+    generator = Generator[StringIO](program, load, StringIO, lambda: [1])
     try:
         generator.gather()
     finally:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from real_mariadb import needs_mariadb
-from real_servers import ask, connect, left_behind, run_of, running
-from test_postgres_preflight import mounted, needs_root
+from real_servers import ask, connect, left_behind, mounted, needs_root, run_of, running
 from test_sysbench import needs_sysbench
 
 from storagelab.machine import doctor, temporary
@@ -18,7 +17,7 @@ from storagelab.model.config import Config
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.loads.sql import Sql
 from storagelab.model.loads.sysbench import Sysbench
-from storagelab.servers.space import Filling, Memory, memory_note
+from storagelab.servers.space import Memory, SpaceWatch, memory_note
 
 SCHEMA = {
     "postgres": "CREATE TABLE orders (id int PRIMARY KEY);\nINSERT INTO orders SELECT generate_series(1, 900000);\n",
@@ -100,7 +99,7 @@ def test_so_does_one_on_a_server_that_already_runs_by_a_volume_for_tables(scratc
 
 def test_volumes_on_one_file_system_share_the_blame_and_other_failures_have_none(scratch):
     config = cell(scratch, "postgres", {}, "pgbench")
-    with Filling({name: scratch / name for name in "ab"}) as filling:
+    with SpaceWatch({name: scratch / name for name in "ab"}) as filling:
         assert filling.explain("relation does not exist", "", config, None) is None
         full = filling.explain("a lost connection", "PANIC: No space left on device", config, None)
     assert str(full).startswith(f"the set-up filled volumes a and b, one file system ({scratch}/")
@@ -111,7 +110,7 @@ def test_the_file_that_a_server_names_tells_the_volume(scratch):
     config = cell(scratch, "postgres", {}, "pgbench")
     (scratch / "a" / "server").mkdir()
     (scratch / "a" / "server" / "pg_wal").symlink_to(scratch / "b")
-    with small_drive(scratch, "c", "4m"), Filling({name: scratch / name for name in "abc"}) as filling:
+    with small_drive(scratch, "c", "4m"), SpaceWatch({name: scratch / name for name in "abc"}) as filling:
         words = 'could not write to file "pg_wal/xlogtemp.7": No space left on device'
         assert "volumes a and b, one" in str(filling.explain(words, "", config, scratch / "a" / "server"))
         assert "volume c (" in str(filling.explain("The table 't' is full", "", config, scratch / "a" / "server"))
@@ -131,7 +130,7 @@ def test_the_file_that_a_server_names_tells_the_volume(scratch):
 )  # fmt: skip
 def test_what_was_full_is_named_whatever_it_was(scratch, words, said):
     config = cell(scratch, "postgres", {}, "pgbench")
-    with Filling({name: scratch / name for name in "ab"}) as filling:
+    with SpaceWatch({name: scratch / name for name in "ab"}) as filling:
         own = temporary.path("scripts").parent
         full = str(filling.explain(words.format(own=own), "", config, scratch / "a"))
         assert full.startswith(f"the set-up {said.format(tmp=scratch / 'tmp')}")

@@ -7,8 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from real_servers import cell_of, got, left_behind, plan_of, site_at
-from test_postgres_preflight import mounted, needs_root
+from real_servers import cell_of, got, left_behind, mounted, needs_root, plan_of, site_at
 
 from storagelab.errors import RunFailed
 from storagelab.machine import descriptors

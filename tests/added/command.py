@@ -4,7 +4,8 @@
 with the exit code and what was said: of `storagelab WORDS...`, or for "keys", of the reference of some tables' keys.
 Each runs in a process of its own, which has loaded everything already.
 
-Files of loads and of layers of volumes are found by themselves. An engine takes one line where engines are listed.
+Files of loads and of layers of volumes are found by themselves. An engine takes one line where engines are listed. A
+key takes two: one where its table's keys are listed, and one where it does something.
 """
 
 from __future__ import annotations
@@ -12,26 +13,35 @@ from __future__ import annotations
 import importlib.abc
 import importlib.util
 import json
+import linecache
 import pkgutil
 import sys
 from pathlib import Path
-from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
+TABLES = ("workload", "target", "volumes", "between_runs")
 LINES = """    "ledger": Engine("Ledger", "ledger"),
     "mysql": Engine("MySQL", "mysql", generators=("sysbench",), page_bytes=16384, temporary_fixed=True),
 """
 
 
-def _with_lines(name: str) -> ModuleType:
-    """The module that lists engines, with a line more for each engine."""
+KEY = """    rest_s: float = Field(0.0, ge=0, le=60)
+    \"\"\"Real servers: let the drives rest, once all is written out.\"\"\"
+"""
+DOES = """    if between.rest_s:
+        Path("rested").write_text(str(between.rest_s))
+"""
+
+
+def _with_lines(name: str, place: str, lines: str) -> None:
+    """Loads the module with these lines after its line `place`."""
     found = importlib.util.find_spec(name)
     assert isinstance(found.loader, importlib.abc.InspectLoader)
-    before, after = (found.loader.get_source(name) or "").split("ENGINES = {\n")
-    module = importlib.util.module_from_spec(found)
-    sys.modules[name] = module
-    exec(compile(f"{before}ENGINES = {{\n{LINES}{after}", found.origin or name, "exec"), module.__dict__)
-    return module
+    before, after = (found.loader.get_source(name) or "").split(place)
+    text, file = before + place + lines + after, found.origin or name
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # what describes keys reads it
+    module = sys.modules[name] = importlib.util.module_from_spec(found)
+    exec(compile(text, file, "exec"), module.__dict__)
 
 
 def main() -> None:
@@ -39,7 +49,9 @@ def main() -> None:
 
     layers.__path__.append(str(HERE / "layers"))
     loads.__path__.append(str(HERE / "loads"))
-    _with_lines("storagelab.model.engines")
+    _with_lines("storagelab.model.engines", "ENGINES = {\n", LINES)
+    _with_lines("storagelab.model.config", '    """Real servers: pause before each run."""\n', KEY)
+    _with_lines("storagelab.servers.interfaces", "        host.drop_page_cache()\n", DOES)
     from storagelab import engines
     from storagelab.engines.postgres import loads as of_postgres
 
@@ -58,7 +70,7 @@ def main() -> None:
     for line in sys.stdin:
         folder, words = json.loads(line)
         if words == ["keys"]:
-            said = Said(0, "".join(map(make_docs.keys_of_table, ("workload", "target", "volumes"))), "")
+            said = Said(0, "".join(map(make_docs.keys_of_table, TABLES)), "")
         else:
             said = in_process(words, Path(folder))
         sys.stdout.write(json.dumps([said.code, said.out + said.err]) + "\n")

@@ -223,7 +223,8 @@ def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
         try:
             if not place.read_only:
                 _report(_run(fio, place._replace(direct=True), [f"--ioengine={io_engine}", *written]))
-            try_one(fio, place, io_engine, block_bytes)
+            one = [f"--bs={block_bytes}", f"--size={block_bytes}", "--number_ios=1", f"--ioengine={io_engine}"]
+            _report(_run(fio, place, ["--rw=read", *one]))
         except RunFailed as error:
             if _NO_SPACE in str(error):
                 raise
@@ -233,21 +234,10 @@ def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
     raise RunFailed("; ".join(troubles))
 
 
-def try_one(fio: Fio, place: Place, io_engine: str, block_bytes: int) -> None:
-    """Reads one block. Raises RunFailed."""
-    options = ["--rw=read", f"--bs={block_bytes}", f"--size={block_bytes}", "--number_ios=1", f"--ioengine={io_engine}"]
-    _report(_run(fio, place, options))
-
-
 def make(
-    fio: Fio,
-    place: Place,
-    job: Job,
-    io_engine: str,
-    progress: Callable[[], None] = lambda: None,
-    *,
+    fio: Fio, place: Place, job: Job, io_engine: str, progress: Callable[[], None] = lambda: None, *,
     logged: bool = True,
-) -> Outcome:
+) -> Outcome:  # fmt: skip
     """Runs a job. Raises RunFailed with fio's own words."""
     with temporary.folder("fio") as logs:
         logging = [f"--write_iops_log={logs}/{_RATES}", f"--write_lat_log={logs}/{_TIMES}", "--log_avg_msec=1000",
@@ -282,12 +272,9 @@ def _options(place: Place, job: Job) -> list[str]:
 
 
 def _run(
-    fio: Fio,
-    place: Place,
-    options: list[str],
-    meanwhile: Callable[[], None] = lambda: None,
+    fio: Fio, place: Place, options: list[str], meanwhile: Callable[[], None] = lambda: None,
     timeout_s: float | None = None,
-) -> subprocess.CompletedProcess[str]:
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
     """In a file's name, fio takes a colon as the end."""
     common = [
         "--output-format=json+", "--name=storagelab", "--filename=" + place.name.replace(":", "\\:"),

@@ -18,42 +18,6 @@ from storagelab.watching.counters import Clocks, Loop
 from storagelab.watching.sampler import Observation
 
 
-class InsertingSessions(Sessions[C]):
-    """An engine's sessions; `count_rows` asks the server how many rows there are."""
-
-    driver_error: ClassVar[type[Exception]]
-
-    def __init__(self, workload: InsertLoad, count_rows: Callable[[], int]) -> None:
-        self.workload, self._count_rows = workload, count_rows
-
-    @abstractmethod
-    def _add(self) -> None:
-        """Opens one more session."""
-
-    def open(self) -> None:
-        """Opens all connections. Raises RunFailed with the server's words if that fails."""
-        try:
-            for _ in range(self.workload.connections):
-                self._add()
-        except self.driver_error as error:
-            raise RunFailed(f"connection {len(self.ids) + 1} could not be opened: {self._words(error)}") from error
-
-    def _words(self, error: BaseException) -> str:
-        return str(error)
-
-    def done(self, loops: list[Loop], seen: Observation, clocks: Clocks) -> Work:
-        rows = self._count_rows()
-        if rows != self.workload.rows:
-            raise RunFailed(f"the table holds {rows} rows instead of {self.workload.rows}")
-        reads = sum(loop.reads_done for loop in loops)
-        return Work(
-            elapsed_s=max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops),
-            connection_s=tuple(loop.finished_s - loop.started_s for loop in loops),
-            checks=(*clocks.checks(loops), *_check_reads(self.workload, loops)),
-            counters={"workload": {"reads": float(reads)}} if reads else {}, series=seen.series, rows=rows,
-        )  # fmt: skip
-
-
 class Worker(Generic[C]):
     """One connection, and the thread that waits for its answer, as the driver has no other way to wait."""
 
@@ -82,24 +46,27 @@ class Worker(Generic[C]):
             self._thread.join(seconds)
 
 
-class ThreadedSessions(InsertingSessions[C]):
-    """An engine's sessions, for drivers whose calls return only when the loop is done."""
+class InsertingSessions(Sessions[C]):
+    """An engine's sessions, for drivers whose calls return only when the loop is done. `count_rows` asks the server how
+    many rows there are.
+    """
 
-    close_timeout_s: ClassVar[float]
+    driver_error: ClassVar[type[Exception]]
+    close_timeout_s: ClassVar[float] = 5.0
 
     def __init__(
         self, connect: Callable[[], C], workload: InsertLoad, count_rows: Callable[[], int], seed: int
     ) -> None:
-        super().__init__(workload, count_rows)
-        self._connect, self.seed = connect, seed
+        self._connect, self.workload, self._count_rows, self.seed = connect, workload, count_rows, seed
         self._workers: list[Worker[C]] = []
 
     @property
     def first(self) -> C:
         return self._workers[0].connection
 
-    def _add(self) -> None:
-        self._workers.append(Worker(self._connect()))
+    @abstractmethod
+    def _words(self, error: BaseException) -> str:
+        """The server's message, from an error of the driver."""
 
     @abstractmethod
     def _close_gate(self) -> None: ...
@@ -119,9 +86,14 @@ class ThreadedSessions(InsertingSessions[C]):
     def _stop(self, working: Sequence[C]) -> None:
         """Ends what still runs there, on the server."""
 
-    @abstractmethod
-    def _disconnect(self, connection: C) -> None:
-        """Never raises."""
+    def open(self) -> None:
+        """Opens all connections. Raises RunFailed with the server's words if that fails."""
+        try:
+            for _ in range(self.workload.connections):
+                self._workers.append(Worker(self._connect()))
+        except self.driver_error as error:
+            number = len(self._workers) + 1
+            raise RunFailed(f"connection {number} could not be opened: {self._words(error)}") from error
 
     def gather(self) -> None:
         """Close the gate, start every connection's loop, and return once all of them wait at the gate."""
@@ -153,6 +125,18 @@ class ThreadedSessions(InsertingSessions[C]):
         self._raise_if_one_failed()
         return [worker.loop for worker in self._workers if worker.loop is not None]
 
+    def done(self, loops: list[Loop], seen: Observation, clocks: Clocks) -> Work:
+        rows = self._count_rows()
+        if rows != self.workload.rows:
+            raise RunFailed(f"the table holds {rows} rows instead of {self.workload.rows}")
+        reads = sum(loop.reads_done for loop in loops)
+        return Work(
+            elapsed_s=max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops),
+            connection_s=tuple(loop.finished_s - loop.started_s for loop in loops),
+            checks=(*clocks.checks(loops), *_check_reads(self.workload, loops)),
+            counters={"workload": {"reads": float(reads)}} if reads else {}, series=seen.series, rows=rows,
+        )  # fmt: skip
+
     def close(self) -> None:
         """Close all connections and stop what still runs. Never raises, since it is also called after errors."""
         workers, self._workers = self._workers, []
@@ -163,7 +147,8 @@ class ThreadedSessions(InsertingSessions[C]):
         for worker in workers:
             worker.join(max(0.0, deadline - time.monotonic()))
             if not worker.working:  # otherwise its thread still uses it
-                self._disconnect(worker.connection)
+                with contextlib.suppress(Exception):
+                    worker.connection.close()
 
 
 def _check_reads(workload: InsertLoad, loops: Sequence[Loop]) -> list[Check]:

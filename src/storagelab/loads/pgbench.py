@@ -22,13 +22,9 @@ _ABORTED = re.compile(
     r"client \d+ (?:script (?P<script>\d+) )?aborted in command (?P<command>\d+) (?:query \d+|\([^)]*\))?"
 )
 _NOISE = (
-    "pgbench: error: Run was aborted",
-    "pgbench: hint:",
-    "pgbench (",
-    "starting vacuum",
-    "pgbench: detail:",
+    "pgbench: error: Run was aborted", "pgbench: hint:", "pgbench (", "starting vacuum", "pgbench: detail:",
     "progress: ",
-)
+)  # fmt: skip
 _PROGRESS = re.compile(r"^progress: ([\d.]+) s, ([\d.]+) tps", re.MULTILINE)
 
 
@@ -42,15 +38,9 @@ def _name(number: int) -> str:
 
 
 def command(
-    program: str,
-    load: Pgbench | Sql,
-    sources: Sequence[Source],
-    folder: Path,
-    longest_s: float,
-    *,
-    seed: int,
+    program: str, load: Pgbench | Sql, sources: Sequence[Source], folder: Path, longest_s: float, *, seed: int,
     scale: int | None = None,
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """The command of a run. A run of set time is stopped from outside, after `longest_s` at the latest. `scale` is
     that of pgbench's own tables; with the user's scripts, pgbench does not know it.
     """

@@ -54,7 +54,7 @@ Span = tuple[LoadReport, float, float]
 """The transactions that count, and from when to when they do."""
 
 
-class Counting(ABC):
+class CountedPart(ABC):
     """Call in order: `prepare` before the program starts, `warm_up` once its sessions are connected, `begin` when
     the part that counts begins, `wait` for its end, `span`, and `close`.
     """
@@ -128,7 +128,7 @@ class Counting(ABC):
             time.sleep(POLL_SESSIONS_S)
 
 
-class SetTime(Counting):
+class SetTime(CountedPart):
     """A time that storagelab keeps: the program works on after it, and is then told to stop."""
 
     _trend: Trend | None = None
@@ -199,7 +199,7 @@ class SetTime(Counting):
         )  # fmt: skip
 
 
-class OwnTime(Counting):
+class OwnTime(CountedPart):
     """A time that the program keeps itself; it says when the part that counts begins."""
 
     @property
@@ -219,7 +219,7 @@ class OwnTime(Counting):
         return self.process.exit_code == 0
 
 
-class SetNumber(Counting):
+class SetNumber(CountedPart):
     """A set number of transactions, all of which count. `hold` locks the tables and returns a function that unlocks
     them, so that the first transaction waits until the run is watched.
     """
@@ -277,22 +277,16 @@ class Generator(Sessions[C]):
     """
 
     def __init__(
-        self,
-        program: Program,
-        load: GeneratedLoad,
-        connect: Callable[[], C],
-        disconnect: Callable[[C], None],
-        sessions: Callable[[], list[int]],
-        hold: Hold | None = None,
-        checkpoints: Callable[[], int] | None = None,
+        self, program: Program, load: GeneratedLoad, connect: Callable[[], C], sessions: Callable[[], list[int]],
+        hold: Hold | None = None, checkpoints: Callable[[], int] | None = None,
         log_room: Callable[[], tuple[int, int] | None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.program, self.load = program, load
-        self._connect, self._disconnect, self._sessions = connect, disconnect, sessions
+        self._connect, self._sessions = connect, sessions
         self._process = Process(program)
         self._log_room = LogRoom(None if load.reads_only else log_room, self._process.now_s)
         self._cycles = Cycles(None if load.reads_only else checkpoints, self._process.now_s, self._log_room.look)
-        self._counting: Counting
+        self._counting: CountedPart
         if load.transactions_per_connection is not None:
             self._counting = SetNumber(load, self._process, self._cycles, hold)
         else:
@@ -431,5 +425,5 @@ class Generator(Sessions[C]):
             self._counting.close()
         if first is not None:
             with contextlib.suppress(Exception):
-                self._disconnect(first)
+                first.close()
         self._process.remove_folder()

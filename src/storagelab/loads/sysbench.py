@@ -357,13 +357,9 @@ def own_transactions_by_sysbench(clients: Clients, load: Sql, transactions: Sequ
 
 
 def _sysbench(
-    clients: Clients,
-    load: GeneratedLoad,
-    script: Sequence[str],
-    inputs: Mapping[str, bytes],
-    words: Callable[[str], str],
-    seed: int,
-) -> Program:
+    clients: Clients, load: GeneratedLoad, script: Sequence[str], inputs: Mapping[str, bytes],
+    words: Callable[[str], str], seed: int,
+) -> Program:  # fmt: skip
     def read(folder: Path) -> SysbenchReport:
         said = read_file(folder / "said").decode(errors="replace")
         return read_report(said, load.longest_warm_up_s, read_log(folder))

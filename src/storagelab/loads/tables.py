@@ -14,9 +14,10 @@ from storagelab.loads import sysbench
 from storagelab.loads.generator import Clients, Program
 from storagelab.loads.own_files import own_script
 from storagelab.loads.sysbench import by_sysbench, inputs_of_sysbench
+from storagelab.machine.rights import make_folder
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.sysbench import Sysbench
-from storagelab.model.objects import Object
+from storagelab.model.objects import TEMPORARY, Object
 from storagelab.servers.interfaces import C
 from storagelab.servers.places import Places
 from storagelab.volumes.folders import Site
@@ -33,6 +34,8 @@ class GeneratedTables(Places, Generic[C, L]):
     """How much of that is indexes, measured and rounded up."""
     filled_in_place: ClassVar[bool] = False
     """Whether tables lie where the layout says before they are filled; if not, they are moved when they are full."""
+    temporary_beside: ClassVar[bool] = True
+    """Whether temporary files lie with what else is placed on their volume; if not, the server makes their folder."""
 
     @property
     def load(self) -> L:
@@ -63,6 +66,21 @@ class GeneratedTables(Places, Generic[C, L]):
     def data_bytes(self) -> float:
         """What the load's tables and indexes take on disk together; 0 if the user's own files make them."""
         return (self.load.data.units or 0) * self.unit_bytes
+
+    def _folder_on(self, volume: str) -> Path:
+        """The folder of what is placed on a volume besides data files."""
+        assert self._folders is not None
+        return self._folders[volume] / f"on-{volume}"
+
+    @property
+    def _volumes_of_objects(self) -> list[str]:
+        placed = self.config.placed.items() if self.on_volumes else ()
+        return sorted({volume for what, volume in placed if what != TEMPORARY or self.temporary_beside})
+
+    def make_folders(self, owner: tuple[int, int] | None = None) -> None:
+        super().make_folders(owner)
+        for volume in self._volumes_of_objects:
+            make_folder(self._folder_on(volume), owner)
 
     @abstractmethod
     def fill(self, own: C, clients: Clients, site: Site) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from storagelab.servers.durability import judged
 from storagelab.servers.interfaces import C, Sessions, System, Work, prepare_machine
 from storagelab.servers.redact import hidden
 from storagelab.servers.server import Server, server_of
-from storagelab.servers.space import Filling
+from storagelab.servers.space import SpaceWatch
 from storagelab.stopping import uninterrupted
 from storagelab.version import __version__
 from storagelab.watching.counters import Clocks, Counters, MachineCounters
@@ -139,7 +140,7 @@ class OneRun(Generic[C]):
 
     def _set_up(self) -> None:
         self.server.open()
-        with Filling(self.server.volumes()) as filling:
+        with SpaceWatch(self.server.volumes()) as filling:
             try:
                 self.server.prepare()
             except self._errors as error:
@@ -172,11 +173,8 @@ class OneRun(Generic[C]):
 
     def describe(self) -> dict[str, object]:
         """The run's environment, which never includes passwords and connection strings."""
-        connection = self.server.reach.connect_worker()
-        try:
+        with contextlib.closing(self.server.reach.connect_worker()) as connection:
             return self._environment(connection)
-        finally:
-            self.system.close(connection)
 
     def _environment(self, connection: C) -> dict[str, object]:
         """The environment as a session of the load sees it: on an attached server, only those sessions have the

@@ -143,12 +143,9 @@ def owner_of(process: Path) -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def quoting(
-    target: TargetConfig,
-    errors: type[Exception] | tuple[type[Exception], ...],
-    words: Callable[[BaseException], str],
-    problem: str = "the server says",
-    hint: str = "",
-) -> Iterator[None]:
+    target: TargetConfig, errors: type[Exception] | tuple[type[Exception], ...], words: Callable[[BaseException], str],
+    problem: str = "the server says", hint: str = "",
+) -> Iterator[None]:  # fmt: skip
     """Turns a server's error into a PreflightError that quotes it."""
     try:
         yield

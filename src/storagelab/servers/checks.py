@@ -4,36 +4,31 @@ own programs; and what a server shows of them. Changes nothing.
 
 from __future__ import annotations
 
-import contextlib
-import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import RunFailed
 from storagelab.model.config import Config, TargetConfig
-from storagelab.model.durability import Durability
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Cell, Plan
 from storagelab.model.target import Preflight
-from storagelab.model.values import Frozen, Scalar
+from storagelab.model.values import Frozen
 from storagelab.servers import places, templates
 from storagelab.servers.attached import Need, enough_connections, quoting
 from storagelab.servers.interfaces import C, by_server
-from storagelab.servers.private import P, Settings, changes, refuse_own
 from storagelab.servers.space import (
     Memory,
     by_how,
     check_between_runs,
     check_generators,
     check_place_names,
+    memory_here,
     memory_notes,
     volume_needs,
 )
-from storagelab.servers.space import memory_here as here
 from storagelab.servers.starting import Starter
 from storagelab.volumes.folders import Site
 
@@ -101,7 +96,8 @@ class Checks(Generic[C, F]):
         check_place_names(needs, self.is_barred, self.bar)
         check_between_runs(configs)
         private, running = by_how(configs)
-        found, notes = self.starter.check_cells(private, site), memory_notes(private, self._private_memory)
+        found = self.starter.check_cells(private, site)
+        notes = memory_notes([(one, self._private_memory(one)) for one in private])
         for title, more in self._check_running(running, site):
             found.append(title)
             notes += more
@@ -112,7 +108,7 @@ class Checks(Generic[C, F]):
 
     def _private_memory(self, config: Config) -> Memory:
         buffers_bytes, direct = self.private_buffers(config)
-        return Memory(self.buffers, buffers_bytes, here(), cached=not direct)
+        return Memory(self.buffers, buffers_bytes, memory_here(), cached=not direct)
 
     def _check_running(self, configs: Sequence[Config], site: Site) -> Iterator[tuple[str, list[str]]]:
         """Each running server, with notes; one connection for each, however many cells it has."""
@@ -123,29 +119,10 @@ class Checks(Generic[C, F]):
                 for config in {one.workload.kind: one for one in sharing if one.generated}.values():
                     with quoting(target, RunFailed, str, "the load can't begin", self.login_hint):
                         self.check_login(config, site, facts)
-            notes = [*memory_notes(sharing, partial(self._memory_of, facts)), *notes]
+            machine = memory_here() if facts.on_this_machine else None
+            memory = Memory(self.buffers, facts.buffers_bytes, machine, cached=not facts.direct)
+            notes = [*memory_notes([(one, memory) for one in sharing]), *notes]
             yield f"{facts.name}, attached, {facts.where}", notes
-
-    def _memory_of(self, facts: F, _config: Config) -> Memory:
-        machine = here() if facts.on_this_machine else None
-        return Memory(self.buffers, facts.buffers_bytes, machine, cached=not facts.direct)
-
-
-def durability(
-    config: Config,
-    asked: Mapping[str, str],
-    connect: Connect[C],
-    deciding: Callable[[C], tuple[dict[str, str], str]],
-    judge: Callable[[Mapping[str, str], str], Durability],
-) -> Durability:
-    """What survives a crash of the cell's server, by the settings asked for and, of a running server, the `deciding`
-    ones that it shows, with its version.
-    """
-    if not config.target.attached:
-        return judge(asked, "")
-    with connect(config.target) as connection:
-        shown, version = deciding(connection)
-    return judge({**shown, **asked}, version)
 
 
 def by_cell(
@@ -175,49 +152,7 @@ def needs_of_every_engine(facts: AttachedFacts, oldest: tuple[int, ...], connect
 
 # --- settings --------------------------------------------------------------------------------------------------------
 #
-# How an engine's own programs read settings, and what a server shows of them.
-
-
-Pairs = tuple[tuple[str, str], ...]
-"""Settings with the text of their values, in order."""
-
-
-@dataclass(frozen=True)
-class Parser(Generic[P]):
-    """How an engine's programs read settings; no database is made. `ask` makes them read these together, and returns
-    how they read them, to compare with later; it raises PreflightError with their words. `text` is a value's text,
-    `is_own` says which settings keep a private server private.
-    """
-
-    ask: Callable[[P, Pairs], Mapping[str, str]]
-    text: Callable[[Scalar], str]
-    is_own: Callable[[str], bool]
-
-    def check(self, programs: P, settings: Settings) -> dict[str, str]:
-        """How the programs read each setting, alone and all together: `{name: value}`. Raises PreflightError for the
-        first that they refuse.
-        """
-        refuse_own(settings, self.is_own)
-        asked = tuple((name, self.text(value)) for name, value in settings.items())
-        found = dict[str, str]()
-        for pairs in (*((pair,) for pair in asked), *([asked] if asked else [])):
-            found |= self.ask(programs, pairs)
-        return found
-
-    def accepts(self, programs: P, kinds: Sequence[Settings]) -> bool:
-        """Whether the programs take the settings of all these kinds, one after the other, at once."""
-        for settings in kinds:
-            refuse_own(settings, self.is_own)
-        given = tuple(changes(kinds, self.text))
-        with contextlib.suppress(PreflightError):
-            return not given or bool(self.ask(programs, given))
-        return False
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question, "Did you mean ...? ", with the known setting of the most similar spelling; empty if there is none."""
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"Did you mean {close[0]}? " if close else ""
+# What a server shows of its settings.
 
 
 def read_back(

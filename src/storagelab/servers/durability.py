@@ -6,18 +6,15 @@ Engines can be compared only if the same survives on each, and a plan says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from importlib import import_module
+from typing import TypeVar
 
-from storagelab.model.config import Config
+from storagelab.model.config import Config, TargetConfig
 from storagelab.model.durability import Durability
 from storagelab.model.engines import ENGINES
 from storagelab.model.plan import Plan
 from storagelab.watching.wait_events import Knowledge
-
-# --- known -----------------------------------------------------------------------------------------------------------
-#
-# What is known of engines without their drivers, for code that reads stored runs.
-
 
 KNOWN: dict[str, Knowledge] = {
     name: import_module(f"storagelab.engines.{engine.folder}.meanings").KNOWN
@@ -38,6 +35,23 @@ def judged(environment: Mapping[str, object]) -> Durability | None:
     return engine.judge(
         {str(name): str(value) for name, value in settings.items()}, str(server.get("version_text", ""))
     )
+
+
+_C = TypeVar("_C")
+
+
+def of_cell(
+    config: Config, asked: Mapping[str, str], connect: Callable[[TargetConfig], AbstractContextManager[_C]],
+    deciding: Callable[[_C], tuple[dict[str, str], str]], judge: Callable[[Mapping[str, str], str], Durability],
+) -> Durability:  # fmt: skip
+    """What survives a crash of the cell's server, by the settings asked for and, of a running server, the `deciding`
+    ones that it shows, with its version.
+    """
+    if not config.target.attached:
+        return judge(asked, "")
+    with connect(config.target) as connection:
+        shown, version = deciding(connection)
+    return judge({**shown, **asked}, version)
 
 
 def compared(

@@ -21,7 +21,7 @@ from storagelab.model.latency import Latency
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check, TimeSeries, Turns
 from storagelab.servers import places
-from storagelab.servers.private import PrivateServer
+from storagelab.servers.private import Settings
 from storagelab.servers.starting import Starter
 from storagelab.volumes.folders import Folders, Site
 from storagelab.watching.counters import Clocks, Counters, Loop
@@ -29,17 +29,33 @@ from storagelab.watching.sampler import Observation, SessionSampler
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 """Errors that fail a run, in addition to the driver's."""
-C = TypeVar("C")
+
+
+class Closable(Protocol):
+    def close(self) -> object: ...
+
+
+C = TypeVar("C", bound=Closable)
 """A connection of the engine's driver."""
 Columns = Callable[[], Mapping[str, float]]
 """Reads cumulative counters for the time series, units last in their names."""
 
 
 class Reach(ABC, Generic[C]):
-    """How sessions get to one server, and what may be asked of it."""
+    """How sessions get to one server, and what may be asked of it. It is a private `server`, whose own parser reads its
+    settings as `expected`; or an attached one, with its `facts`.
+    """
 
-    def __init__(self, config: Config, site: Site) -> None:
-        self.config, self.site = config, site
+    def __init__(
+        self, config: Config, site: Site, *, server: Any = None, expected: Mapping[str, str] | None = None,
+        facts: Any = None,
+    ) -> None:  # fmt: skip
+        self.config, self.site, self.server, self.expected, self.facts = config, site, server, expected, facts
+
+    @property
+    def settings(self) -> Settings:
+        """The settings asked for."""
+        return (self.server or self.config.target).settings
 
     @abstractmethod
     def connect(self) -> C: ...
@@ -59,7 +75,7 @@ class Reach(ABC, Generic[C]):
 
     @property
     def may_write_out(self) -> bool:
-        return True
+        return self.facts is None or bool(self.facts.may_write_out)
 
     @abstractmethod
     def check_settings(self, own: C, worker: C) -> list[Check]:
@@ -147,6 +163,8 @@ class System(ABC, Generic[C]):
 
     name: ClassVar[str]
     starter: ClassVar[Starter[Any]]
+    private_reach: ClassVar[type[Reach[Any]]]
+    attached_reach: ClassVar[type[Reach[Any]]]
     foreign_errors: ClassVar[tuple[type[BaseException], ...]]
     """Errors that fail one run: it is stored as failed and the next runs go on. Any other error is a bug."""
     counts_this_machine: ClassVar[bool] = True
@@ -166,15 +184,9 @@ class System(ABC, Generic[C]):
 
     # --- servers -----------------------------------------------------------------------------------------------------
 
-    def reach_private(self, process: PrivateServer[Any], expected: Mapping[str, str]) -> Reach[C]:
-        """How to get to a private server, if the engine has any. `expected` holds the settings as the server's own
-        parser reads them.
-        """
-        raise RunFailed(f"storagelab starts no {self.name}")
-
-    @abstractmethod
     def reach_attached(self) -> Reach[C]:
         """How to get to the attached server."""
+        return self.attached_reach(self.config, self.site, facts=self.facts)
 
     @abstractmethod
     def meet(self) -> None:
@@ -185,9 +197,6 @@ class System(ABC, Generic[C]):
     @abstractmethod
     def drop(self) -> None:
         """Drop what was made on the attached server, over a connection of its own: the run's connection may be lost."""
-
-    @abstractmethod
-    def close(self, connection: C) -> None: ...
 
     # --- words -------------------------------------------------------------------------------------------------------
 

@@ -11,11 +11,11 @@ import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import RunFailed
 from storagelab.machine import descriptors, temporary
 from storagelab.machine.disks import HERE, read_text
 from storagelab.machine.processes import STOP_TIMEOUT_S, Kills, until
@@ -46,28 +46,6 @@ class Refusal(NamedTuple):
     by_server: bool
 
 
-def refuse_own(settings: Settings, is_own: Callable[[str], bool]) -> None:
-    """Refuses settings that storagelab needs to keep a private server and its files private. Raises PreflightError."""
-    for name in filter(is_own, settings):
-        raise PreflightError(
-            "storagelab itself sets it on a private server",
-            key=f"target.settings.{name}",
-            hint="leave it out, or attach to a server of your own with target.dsn",
-        )
-
-
-def changes(of: Sequence[Settings], text: Callable[[Scalar], str]) -> Iterator[tuple[str, str]]:
-    """The settings of several servers one after the other; for each server, those that differ from the server
-    before.
-    """
-    now: dict[str, str] = {}
-    for settings in of:
-        for name, value in settings.items():
-            if now.get(name) != text(value):
-                now[name] = text(value)
-                yield name, now[name]
-
-
 class PrivateServer(ABC, Generic[P]):
     """One private server. `start` makes the database from nothing; `stop` leaves its folders to their maker."""
 
@@ -81,16 +59,9 @@ class PrivateServer(ABC, Generic[P]):
     """The signal that makes the server write everything out and end."""
 
     def __init__(
-        self,
-        programs: P,
-        *,
-        data_folder: Path,
-        log_folder: Path,
-        settings: Settings,
-        volumes: Sequence[Path] = (),
-        temporary_folder: Path | None = None,
-        waits: bool = True,
-    ) -> None:
+        self, programs: P, *, data_folder: Path, log_folder: Path, settings: Settings, volumes: Sequence[Path] = (),
+        temporary_folder: Path | None = None, waits: bool = True,
+    ) -> None:  # fmt: skip
         """`data_folder` and `log_folder` (for the write-ahead log) must not exist yet; their parents must. `volumes`
         are further folders for its files, `temporary_folder` one for temporary files, if the engine takes one.
         `waits`: whether to switch on the timing of waits, if the engine needs that.

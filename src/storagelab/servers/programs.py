@@ -60,15 +60,10 @@ def environment(*more: str) -> dict[str, str]:
 
 
 def run(
-    command: Sequence[str],
-    in_child: Callable[[], None] | None,
-    *,
-    environment: Mapping[str, str],
-    timeout_s: float | None = None,
-    folder: Path | None = None,
-    meanwhile: Callable[[], None] = lambda: None,
+    command: Sequence[str], in_child: Callable[[], None] | None, *, environment: Mapping[str, str],
+    timeout_s: float | None = None, folder: Path | None = None, meanwhile: Callable[[], None] = lambda: None,
     reads: Path | None = None,
-) -> subprocess.CompletedProcess[str]:
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
     """Run a program to its end, in its own session, so that Ctrl-C reaches only storagelab. `meanwhile` is called a
     few times a second; `reads` is the file for its standard input.
 

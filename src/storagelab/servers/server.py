@@ -63,7 +63,8 @@ class Server(ABC, Generic[C]):
     def _disconnect(self) -> None:
         connection, self._own = self._own, None
         if connection is not None:
-            self.system.close(connection)
+            with contextlib.suppress(Exception):  # the server may be gone
+                connection.close()
 
     def volumes(self) -> Mapping[str, Path]:
         """The volumes whose drives are watched."""
@@ -90,7 +91,8 @@ class Private(Server[C]):
     def open(self) -> None:
         self.system.folders.make()
         self.process = self._made()
-        self.reach = self.system.reach_private(self.process, self._expected)
+        system = self.system
+        self.reach = system.private_reach(system.config, system.site, server=self.process, expected=self._expected)
 
     def _made(self) -> PrivateServer[Any]:
         config, starter, folders = self.system.config, self.system.starter, self.system.folders
@@ -156,7 +158,7 @@ class FromTemplate(Private[C]):
         self._connect()
 
 
-class Attached(Server[C]):
+class AttachedServer(Server[C]):
     """A server that already runs, on this machine or another."""
 
     how = "attached"
@@ -209,5 +211,5 @@ class Attached(Server[C]):
 def server_of(system: System[C]) -> Server[C]:
     """The server that the cell asks for."""
     if system.config.target.attached:
-        return Attached(system)
+        return AttachedServer(system)
     return FromTemplate(system) if prepared.wanted(system.config) else Private(system)

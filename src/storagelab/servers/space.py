@@ -286,15 +286,12 @@ def check_generators(configs: Sequence[Config], site: Site, programs: Callable[[
     ]  # fmt: skip
 
 
-def memory_notes(configs: Sequence[Config], memory: Callable[[Config], Memory]) -> list[str]:
+def memory_notes(configs: Iterable[tuple[Config, Memory]]) -> list[str]:
     """How each cell's data compares with the memory that holds it."""
     notes = [
-        memory_note(
-            one.generated_load, tables_of(one).unit_bytes, memory(one), dropped=one.between_runs.drop_page_cache
-        )
-        for one in configs
-        if one.generated
-    ]
+        memory_note(one.generated_load, tables_of(one).unit_bytes, memory, dropped=one.between_runs.drop_page_cache)
+        for one, memory in configs if one.generated
+    ]  # fmt: skip
     return list(dict.fromkeys(notes))
 
 
@@ -310,7 +307,7 @@ _FILE = re.compile(r"""(?:"(?=[^"\n]+/)|'(?=\.?/))([^"'\n]+)["']""")
 """Matches a file in a server's message; between single quotes, a name with a slash may also be a table's."""
 
 
-class Filling:
+class SpaceWatch:
     """Watches the free space of `volumes`, by their names in the spec, while the context lasts."""
 
     def __init__(self, volumes: Mapping[str, Path]) -> None:

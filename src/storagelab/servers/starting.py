@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -147,6 +149,8 @@ def _to_try(kinds: Iterable[Kind]) -> list[Kind]:
     return found[:MOST_TRIALS]
 
 
+Pairs = tuple[tuple[str, str], ...]
+"""Settings with the text of their values, in order."""
 _AT_ONCE = 100
 """This many cells' settings fit onto one command line."""
 
@@ -154,17 +158,17 @@ _AT_ONCE = 100
 @dataclass(frozen=True)
 class Starter(Generic[P]):
     """What an engine knows about its private servers: `find` locates its programs in a folder or on this machine,
-    `settings` are those of a cell's server, `text` is the text of a setting's value, `check` returns how the
-    programs read settings, `accepts` says whether they take all of these one after the other, and `server` makes
-    one.
+    `settings` are those of a cell's server, `text` is the text of a setting's value, and `server` makes one. `ask`
+    makes the programs read settings together, without a database, and returns how they read them, to compare with
+    later; it raises PreflightError with their words. `is_own` says which settings keep a private server private.
     """
 
     title: str
     find: Callable[[str | None], P]
     settings: Callable[[Config], dict[str, Scalar]]
     text: Callable[[Scalar], str]
-    check: Callable[[P, Settings], dict[str, str]]
-    accepts: Callable[[P, Sequence[Settings]], bool]
+    ask: Callable[[P, Pairs], Mapping[str, str]]
+    is_own: Callable[[str], bool]
     server: type[PrivateServer[P]]
 
     def programs(self, config: Config, site: Site) -> P:
@@ -178,6 +182,37 @@ class Starter(Generic[P]):
             lambda: self.find(None),
             lambda found: f"{self.title} {found.version} from {found.origin}",
         )
+
+    def check(self, programs: P, settings: Settings) -> dict[str, str]:
+        """How the programs read each setting, alone and all together: `{name: value}`. Raises PreflightError for the
+        first that they refuse, or that storagelab needs to keep the server and its files private.
+        """
+        self._refuse_own(settings)
+        asked = tuple((name, self.text(value)) for name, value in settings.items())
+        found = dict[str, str]()
+        for pairs in (*((pair,) for pair in asked), *([asked] if asked else [])):
+            found |= self.ask(programs, pairs)
+        return found
+
+    def accepts(self, programs: P, kinds: Sequence[Settings]) -> bool:
+        """Whether the programs take the settings of all these kinds at once: one kind after the other, each with what
+        differs from the one before.
+        """
+        now, given = dict[str, str](), list[tuple[str, str]]()
+        for settings in kinds:
+            self._refuse_own(settings)
+            given += [(name, text) for name, value in settings.items() if now.get(name) != (text := self.text(value))]
+            now |= dict(given)
+        with contextlib.suppress(PreflightError):
+            return not given or bool(self.ask(programs, tuple(given)))
+        return False
+
+    def _refuse_own(self, settings: Settings) -> None:
+        for name in filter(self.is_own, settings):
+            raise PreflightError(
+                "storagelab itself sets it on a private server", key=f"target.settings.{name}",
+                hint="leave it out, or attach to a server of your own with target.dsn",
+            )  # fmt: skip
 
     def check_cells(self, configs: Sequence[Config], site: Site) -> list[str]:
         """Describes each cell's server. Raises PreflightError for the first that would not run."""
@@ -247,6 +282,12 @@ class Starter(Generic[P]):
 
     def _in_folder(self, programs: P, settings: Settings, place: Path) -> PrivateServer[P]:
         return self.server(programs, data_folder=place / "server", log_folder=place / "log", settings=settings)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question, "Did you mean ...? ", with the known setting of the most similar spelling; empty if there is none."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"Did you mean {close[0]}? " if close else ""
 
 
 SPARE_CONNECTIONS = 8

@@ -53,12 +53,10 @@ def found(target: TargetConfig) -> RunningServer:
         )
         folder = Path(data)
         return RunningServer(
-            title=facts.name,
-            settings=dict(_settings(connection)),
-            places={"data": folder, "log": folder / log, **_elsewhere(connection)},
-            here=facts.on_this_machine,
+            title=facts.name, settings=dict(_settings(connection)),
+            places={"data": folder, "log": folder / log, **_elsewhere(connection)}, here=facts.on_this_machine,
             data_bytes=int(data_bytes[0][0]),
-        )
+        )  # fmt: skip
 
 
 def _settings(connection: Connection) -> list[tuple[str, Scalar]]:

@@ -25,18 +25,16 @@ from pymysql.connections import Connection as PyMySQLConnection
 from storagelab.errors import PreflightError
 from storagelab.loads import generator
 from storagelab.loads.generator import Clients
-from storagelab.model.config import Config, TargetConfig
+from storagelab.model.config import TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Frozen, Scalar
 from storagelab.servers.attached import dsn_of, key_of, quoting
-from storagelab.servers.checks import AttachedFacts, read_back
+from storagelab.servers.checks import read_back
 from storagelab.servers.interfaces import Reach
 from storagelab.servers.places import tables_of
-from storagelab.servers.private import PrivateServer
 from storagelab.servers.programs import environment
 from storagelab.servers.redact import hidden
 from storagelab.spec.given_files import text_of
-from storagelab.volumes.folders import Site
 
 Connection: TypeAlias = PyMySQLConnection
 Rows = list[tuple[Any, ...]]
@@ -357,6 +355,9 @@ class MariaDBReach(Reach[Connection]):
     def connect(self) -> Connection:
         return connect_to(self.address)
 
+    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
+        return settings_checks(worker, self.settings, self.expected)
+
     def _options(self, database: str, settings: Mapping[str, str]) -> dict[str, list[str]]:
         # The user's own files are read with the spec's settings, such as sql_mode.
         first = [f"--init-command={guarding(*map(setting_name, self.config.target.settings))}"] if settings else []
@@ -372,39 +373,31 @@ class MariaDBReach(Reach[Connection]):
 
 
 class PrivateReach(MariaDBReach):
-    """How to get to a private server; `expected` holds the settings as the server's own parser reads them."""
-
-    def __init__(self, config: Config, site: Site, server: PrivateServer[Any], expected: Mapping[str, str]) -> None:
-        super().__init__(config, site)
-        self._server: Any = server
-        self._expected = expected
+    """How to get to a private server."""
 
     @property
     def address(self) -> Address:
-        return cast("Address", self._server.address)
+        return cast("Address", self.server.address)
 
     def connect_worker(self) -> Connection:
         return connect_to(self.address, "")
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
         socket, options = Path(self.address.unix_socket or ""), self._options(self.site.prefix, settings)
-        clients = generator.of_private(self._environment(), options, self._server.programs.server.parent, socket.parent)
+        clients = generator.of_private(self._environment(), options, self.server.programs.server.parent, socket.parent)
         return replace(clients, first=settings.get("init_command", ""))
 
     def folder(self, own: Connection) -> Path:
-        return Path(self._server.data_folder)
+        return Path(self.server.data_folder)
 
     def process(self, own: Connection) -> int | None:
-        return self._server.pid if Path("/proc/self/schedstat").exists() else None
-
-    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
-        return settings_checks(worker, self._server.settings, self._expected)
+        return self.server.pid if Path("/proc/self/schedstat").exists() else None
 
     def check_log_place(self, own: Connection) -> list[Check]:
         """Checks the log's folder: the one that the server reports must contain the log, according to the file
         system.
         """
-        name, folder = "innodb_log_group_home_dir", self._server.log_folder
+        name, folder = "innodb_log_group_home_dir", self.server.log_folder
         there = any(file.startswith("ib_logfile") for file in os.listdir(folder))
         got = str(ask(own, f"SELECT @@{name}")[0][0]) if there else "no log file there"
         ok = os.path.realpath(got) == os.path.realpath(folder)
@@ -413,10 +406,6 @@ class PrivateReach(MariaDBReach):
 
 class AttachedReach(MariaDBReach):
     """How to get to a server that already runs."""
-
-    def __init__(self, config: Config, site: Site, facts: AttachedFacts) -> None:
-        super().__init__(config, site)
-        self._facts = facts
 
     @property
     def address(self) -> Address:
@@ -446,14 +435,7 @@ class AttachedReach(MariaDBReach):
 
     @property
     def shows_files(self) -> bool:
-        return self._facts.counts_files
+        return bool(self.facts.counts_files)
 
     def process(self, own: Connection) -> int | None:
-        return self._facts.pid
-
-    @property
-    def may_write_out(self) -> bool:
-        return self._facts.may_write_out
-
-    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
-        return settings_checks(worker, self.config.target.settings)
+        return cast("int | None", self.facts.pid)

@@ -11,28 +11,12 @@ from urllib.parse import urlsplit
 
 import pymysql
 
+from storagelab.engines.mariadb import connect as db
 from storagelab.engines.mariadb.capture import found, watched
-from storagelab.engines.mariadb.connect import (
-    AttachedReach,
-    Connection,
-    MariaDBReach,
-    PrivateReach,
-    Rows,
-    address_of,
-    ask,
-    close,
-    connect,
-    connect_to,
-    data_folder,
-    identifier,
-    setting_name,
-    variables,
-    words_of,
-)
 from storagelab.engines.mariadb.layout import Layout
 from storagelab.engines.mariadb.preflight import check, durability, read_facts
 from storagelab.engines.mariadb.sampler import Sampler
-from storagelab.engines.mariadb.server import STARTER, Server, privilege, stop_orphan
+from storagelab.engines.mariadb.server import STARTER, privilege, stop_orphan
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.values import Scalar
@@ -54,10 +38,11 @@ from storagelab.watching.counters import Counters, counting
 _NOT_THERE = (2002, 2003, 2006, 2013)
 
 
-class MariaDB(System[Connection]):
+class MariaDB(System[db.Connection]):
     """What only MariaDB knows of a cell's run."""
 
     name, starter = "mariadb", STARTER
+    private_reach, attached_reach = db.PrivateReach, db.AttachedReach
     foreign_errors = (pymysql.MySQLError, *OUTSIDE_ERRORS)
     mounts_from = "information_schema.disks"
     log_tells_of_sessions = False
@@ -67,59 +52,50 @@ class MariaDB(System[Connection]):
         super().__init__(config, site)
         self.layout = tables_of(config)(config, site.prefix, self.folders)
 
-    def reach_private(self, process: Server, expected: Mapping[str, str]) -> PrivateReach:  # type: ignore[override]
-        return PrivateReach(self.config, self.site, process, expected)
-
-    def reach_attached(self) -> AttachedReach:
-        return AttachedReach(self.config, self.site, self.facts)
-
     def meet(self) -> None:
-        with connect(self.config.target) as connection:
+        with db.connect(self.config.target) as connection:
             self.facts = read_facts(connection)
             self.layout.drop(connection)
 
     def drop(self) -> None:
-        with closing(connect_to(address_of(self.config.target))) as connection:
+        with closing(db.connect_to(db.address_of(self.config.target))) as connection:
             self.layout.drop(connection)
 
-    def close(self, connection: Connection) -> None:
-        close(connection)
-
     def message_of(self, error: BaseException) -> str:
-        return words_of(error)
+        return db.words_of(error)
 
     def is_away(self, error: BaseException) -> bool:
         return isinstance(error, pymysql.MySQLError) and bool(error.args) and error.args[0] in _NOT_THERE
 
     # --- asked of the server -----------------------------------------------------------------------------------------
 
-    def facts_of(self, connection: Connection) -> dict[str, object]:
+    def facts_of(self, connection: db.Connection) -> dict[str, object]:
         return server_facts(connection, self.config.target.settings)
 
-    def data_folder(self, connection: Connection) -> Path | None:
-        return data_folder(connection)
+    def data_folder(self, connection: db.Connection) -> Path | None:
+        return db.data_folder(connection)
 
-    def mounts(self, connection: Connection) -> list[places.Mount]:
+    def mounts(self, connection: db.Connection) -> list[places.Mount]:
         """The file systems of the server's machine, if its plugin DISKS is loaded and this login has the right FILE."""
         try:
-            rows = ask(connection, "SELECT path, disk FROM information_schema.disks")
+            rows = db.ask(connection, "SELECT path, disk FROM information_schema.disks")
         except pymysql.MySQLError:
             return []
         return [places.Mount(str(path), str(disk)) for path, disk in rows]
 
-    def time_s(self, connection: Connection) -> float:
-        return float(str(ask(connection, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0]))
+    def time_s(self, connection: db.Connection) -> float:
+        return float(str(db.ask(connection, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0]))
 
-    def page_bytes(self, connection: Connection) -> int:
-        return int(ask(connection, "SELECT @@innodb_page_size")[0][0])
+    def page_bytes(self, connection: db.Connection) -> int:
+        return int(db.ask(connection, "SELECT @@innodb_page_size")[0][0])
 
-    def write_out(self, connection: Connection) -> None:
+    def write_out(self, connection: db.Connection) -> None:
         self.layout.write_out(connection)
 
     # --- watched -----------------------------------------------------------------------------------------------------
 
     def sampler(
-        self, own: Connection, reach: MariaDBReach, sessions: Sessions[Connection], columns: Columns
+        self, own: db.Connection, reach: db.MariaDBReach, sessions: Sessions[db.Connection], columns: Columns
     ) -> Sampler:
         paths = {str(path): number for number, path in self._files(own, reach).items()}
         return Sampler(
@@ -127,18 +103,20 @@ class MariaDB(System[Connection]):
             of_generator=self.config.generated, in_turns=sessions.in_turns,
         )  # fmt: skip
 
-    def _files(self, own: Connection, reach: MariaDBReach) -> dict[int, Path]:
+    def _files(self, own: db.Connection, reach: db.MariaDBReach) -> dict[int, Path]:
         """The full paths of the data files, as performance_schema names them."""
         folder = reach.folder(own)
         return {number: folder / path for number, path in self.layout.files(own).items()}
 
-    def count(self, own: Connection, reach: MariaDBReach, sessions: Sessions[Connection]) -> Callable[[], Counters]:
+    def count(
+        self, own: db.Connection, reach: db.MariaDBReach, sessions: Sessions[db.Connection]
+    ) -> Callable[[], Counters]:
         return counting(
             lambda: read_counters(own) | (read_file_counters(own, self._files(own, reach)) if reach.shows_files else {})
         )
 
 
-def opened(config: Config, site: Site) -> OneRun[Connection]:
+def opened(config: Config, site: Site) -> OneRun[db.Connection]:
     """The run of a cell."""
     return OneRun(MariaDB(config, site))
 
@@ -147,8 +125,8 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
     """Drop what a killed run left on an attached server; returns what was dropped. Raises PreflightError if that
     fails.
     """
-    left = dropping_leftovers(config.target, pymysql.MySQLError, words_of, f"the database {site.prefix}")
-    with connect(config.target) as connection, left:
+    left = dropping_leftovers(config.target, pymysql.MySQLError, db.words_of, f"the database {site.prefix}")
+    with db.connect(config.target) as connection, left:
         return Layout(config, site.prefix, None).drop(connection)
 
 
@@ -170,10 +148,10 @@ _SHOWN = (
 )  # fmt: skip
 
 
-def server_facts(connection: Connection, asked: Mapping[str, object]) -> dict[str, object]:
+def server_facts(connection: db.Connection, asked: Mapping[str, object]) -> dict[str, object]:
     """The version, the settings that affect storage and durability, and those asked for."""
-    values = variables(connection)
-    names = [*_SHOWN, *(setting_name(name) for name in asked)]
+    values = db.variables(connection)
+    names = [*_SHOWN, *(db.setting_name(name) for name in asked)]
     shown = {name: values[name] for name in sorted(set(names)) if name in values}
     text = f"{values['version']} {values['version_comment']}"
     return {"version": values["version"], "version_text": text, "settings": shown}
@@ -194,12 +172,12 @@ _GROUPS = {
 """Counters that only grow; for a momentary level, a difference over a run means nothing."""
 
 
-def read_counters(connection: Connection) -> Counters:
+def read_counters(connection: db.Connection) -> Counters:
     """Cumulative counters of SHOW GLOBAL STATUS that concern storage, `group -> name -> value`."""
     groups: Counters = {}
     for group, patterns in _GROUPS.items():
         condition = " OR ".join(["variable_name LIKE %s"] * len(patterns))
-        rows = ask(connection, f"SHOW GLOBAL STATUS WHERE {condition}", patterns)
+        rows = db.ask(connection, f"SHOW GLOBAL STATUS WHERE {condition}", patterns)
         groups[group] = {name.lower(): float(value) for name, value in rows if _NUMBER.fullmatch(value)}
     return groups
 
@@ -207,12 +185,12 @@ def read_counters(connection: Connection) -> Counters:
 _NUMBER = re.compile(r"-?\d+(\.\d*)?")
 
 
-def read_file_counters(connection: Connection, files: Mapping[int, Path]) -> Counters:
+def read_file_counters(connection: db.Connection, files: Mapping[int, Path]) -> Counters:
     """Calls and bytes of each data file so far, by its number and its path on the server."""
     if not files:
         return {}
     names = {str(path): f"data_file_{number}" for number, path in files.items()}
-    rows = ask(
+    rows = db.ask(
         connection,
         "SELECT file_name, count_read, count_write, count_misc, sum_number_of_bytes_read, sum_number_of_bytes_write "
         "FROM performance_schema.file_summary_by_instance WHERE file_name IN %s",
@@ -254,14 +232,14 @@ class MariaDBProbe:
         return frozenset(str(name) for (name,) in _asked(target, _INVENTORY))
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
-        _asked(target, f"CREATE DATABASE {identifier(name)}")
+        _asked(target, f"CREATE DATABASE {db.identifier(name)}")
 
     @contextmanager
     def decoys(self, target: TargetConfig, name: str) -> Iterator[Decoys]:
-        table = f"{identifier(name)}.sbtest1"
+        table = f"{db.identifier(name)}.sbtest1"
         dsn = urlsplit(dsn_of(target, ""))._replace(path=f"/{name}").geturl()
         rows = ", ".join(f"({number}, 0, '', '')" for number in range(1, 101))
-        _asked(target, f"CREATE DATABASE {identifier(name)}")
+        _asked(target, f"CREATE DATABASE {db.identifier(name)}")
         try:
             _asked(target, f"CREATE TABLE {table} (id INT PRIMARY KEY, k INT, c CHAR(120), pad CHAR(60))")
             _asked(target, f"INSERT INTO {table} VALUES {rows}")
@@ -269,30 +247,21 @@ class MariaDBProbe:
             yield inside, {"kind": "sysbench", "table_size": 100}, lambda: _asked(target, f"SELECT * FROM {table}")
         finally:
             with uninterrupted():
-                _asked(target, f"DROP DATABASE IF EXISTS {identifier(name)}")
+                _asked(target, f"DROP DATABASE IF EXISTS {db.identifier(name)}")
 
     def clear(self, target: TargetConfig, name: str) -> None:
         # Only if it is still empty: what others put into it is not ours to drop.
         inside = _asked(target, "SELECT 1 FROM information_schema.tables WHERE table_schema = %s", [name])
         if not inside:
-            _asked(target, f"DROP DATABASE IF EXISTS {identifier(name)}")
+            _asked(target, f"DROP DATABASE IF EXISTS {db.identifier(name)}")
 
 
-def _asked(target: TargetConfig, statement: str, values: list[str] | None = None) -> Rows:
-    with connect(target) as connection:
-        return ask(connection, statement, values)
+def _asked(target: TargetConfig, statement: str, values: list[str] | None = None) -> db.Rows:
+    with db.connect(target) as connection:
+        return db.ask(connection, statement, values)
 
 
 ENGINE = Engine(
-    check=check,
-    open=opened,
-    kinds=STARTER.kinds,
-    stop_orphan=stop_orphan,
-    drop_leftovers=drop_leftovers,
-    abilities=abilities,
-    durability=durability,
-    privilege=privilege,
-    probe=MariaDBProbe,
-    found=found,
-    watched=watched,
-)
+    check=check, open=opened, kinds=STARTER.kinds, stop_orphan=stop_orphan, drop_leftovers=drop_leftovers,
+    abilities=abilities, durability=durability, privilege=privilege, probe=MariaDBProbe, found=found, watched=watched,
+)  # fmt: skip

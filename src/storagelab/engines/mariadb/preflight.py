@@ -12,22 +12,7 @@ from pathlib import Path
 
 import pymysql
 
-from storagelab.engines.mariadb.connect import (
-    GUARDED,
-    UNENDED,
-    AttachedReach,
-    Connection,
-    Rows,
-    address_of,
-    ask,
-    connect,
-    connect_to,
-    set_for_session,
-    setting_name,
-    settings_text,
-    variables,
-    words_of,
-)
+from storagelab.engines.mariadb import connect as db
 from storagelab.engines.mariadb.layout import Layout
 from storagelab.engines.mariadb.loads.generated import log_room
 from storagelab.engines.mariadb.meanings import DECIDING, judge
@@ -52,6 +37,7 @@ from storagelab.servers.attached import (
     where,
 )
 from storagelab.servers.checks import AttachedFacts, needs_of_every_engine
+from storagelab.servers.durability import of_cell
 from storagelab.servers.places import share_on, tables_of
 from storagelab.servers.space import check_folder_for_server
 from storagelab.spec.units import parse_bytes
@@ -85,18 +71,21 @@ def check(plan: Plan, site: Site) -> Preflight:
     notes = [_SEQUENTIAL_NOTE] if sequential else []
     notes += [_LEFT_NOTE.format(name=site.prefix)] if any(map(places.remote_paths, configs)) else []
     concerned = [cell for cell in plan.cells if concerns(cell.config.workload)]
-    rooms = checks.by_cell(concerned, connect, _log_room_shown, _log_room_asked)
+    rooms = checks.by_cell(
+        concerned, db.connect, lambda own: FULL * room[1] if (room := log_room(own)) is not None else None,
+        lambda config: FULL * _ROOM * _log_bytes(config),
+    )  # fmt: skip
     return found.model_copy(update={"notes": (*found.notes, *notes), "log_rooms": rooms})
 
 
 def durability(config: Config) -> Durability:
     """What survives a crash of the cell's server."""
-    asked = {setting_name(name): settings_text(value) for name, value in config.target.settings.items()}
-    return checks.durability(config, asked, connect, _deciding, judge)
+    asked = {db.setting_name(name): db.settings_text(value) for name, value in config.target.settings.items()}
+    return of_cell(config, asked, db.connect, _deciding, judge)
 
 
-def _deciding(connection: Connection) -> tuple[dict[str, str], str]:
-    shown = ask(connection, "SHOW GLOBAL VARIABLES WHERE variable_name IN %s", [DECIDING])
+def _deciding(connection: db.Connection) -> tuple[dict[str, str], str]:
+    shown = db.ask(connection, "SHOW GLOBAL VARIABLES WHERE variable_name IN %s", [DECIDING])
     return {str(name).lower(): str(value) for name, value in shown}, str(connection.get_server_info())
 
 
@@ -158,17 +147,17 @@ def _like(name: str, pattern: str) -> bool:
     return re.fullmatch("".join(letters), name, re.DOTALL) is not None
 
 
-def read_facts(connection: Connection) -> ServerFacts:
+def read_facts(connection: db.Connection) -> ServerFacts:
     """Ask the server what it is and what this login may do."""
-    version, max_connections, watching, buffers, flushing, *barred = ask(
+    version, max_connections, watching, buffers, flushing, *barred = db.ask(
         connection,
         "SELECT version(), @@global.max_connections, @@global.performance_schema, @@global.innodb_buffer_pool_size, "
         "@@global.innodb_flush_method, @@global.read_only, @@global.innodb_read_only",
     )[0]
-    status = {name.lower(): int(value) for name, value in ask(
+    status = {name.lower(): int(value) for name, value in db.ask(
         connection, "SHOW GLOBAL STATUS WHERE variable_name IN ('Uptime', 'Threads_connected')"
     )}  # fmt: skip
-    grants = tuple(_grants([str(row[0]) for row in ask(connection, "SHOW GRANTS")]))
+    grants = tuple(_grants([str(row[0]) for row in db.ask(connection, "SHOW GRANTS")]))
     pid, mysql = _pid_on_this_machine(connection, status["uptime"], watching=bool(watching)), "MariaDB" not in version
     return ServerFacts(
         title="MySQL" if mysql else "MariaDB", version=version.split("-")[0], mysql=mysql, grants=grants,
@@ -193,22 +182,22 @@ def _grants(lines: Sequence[str]) -> Iterator[Grant]:
         yield Grant(rights=rights, database=None if name == "*" else name[1:-1].replace(name[0] * 2, name[0]))
 
 
-def _times_waits(connection: Connection) -> bool:
+def _times_waits(connection: db.Connection) -> bool:
     """Whether the server times the most important waits for each thread; False if this login may not know."""
     try:
-        return bool(ask(connection, _TIMED)[0][0] == 4)
+        return bool(db.ask(connection, _TIMED)[0][0] == 4)
     except pymysql.MySQLError:
         return False
 
 
-def _pid_on_this_machine(connection: Connection, uptime_s: int, *, watching: bool) -> int | None:
+def _pid_on_this_machine(connection: db.Connection, uptime_s: int, *, watching: bool) -> int | None:
     """The server's process, if it is on this machine: its name and age must match, and one of its threads; or, if the
     server doesn't tell that, the other end of this connection, or its pid file.
     """
-    line, threads = _line_of(connection), Rows()
+    line, threads = _line_of(connection), db.Rows()
     if watching:
         with contextlib.suppress(pymysql.MySQLError):
-            threads = ask(
+            threads = db.ask(
                 connection, "SELECT thread_os_id FROM performance_schema.threads WHERE processlist_id = connection_id()"
             )
     named = [(process, process_age_s(process, _PROCESS_NAMES)) for process in Path("/proc").glob("[0-9]*")]
@@ -218,16 +207,16 @@ def _pid_on_this_machine(connection: Connection, uptime_s: int, *, watching: boo
     else:  # in another PID namespace, such as a container's, files have other names, too
         fitting = [one for one in fitting if not _NESTED.search(read_text(one / "status"))]
         found = [one for one in fitting if holds_other_end(one, line)]
-        data, name = ask(connection, "SELECT @@datadir, @@pid_file")[0]
+        data, name = db.ask(connection, "SELECT @@datadir, @@pid_file")[0]
         found = found or [one for one in fitting if is_near(line) and one.name == pid_in(Path(data) / name)]
     return int(found[0].name) if len(found) == 1 else None
 
 
-def _line_of(connection: Connection) -> socket.socket:
+def _line_of(connection: db.Connection) -> socket.socket:
     return connection._sock  # type: ignore[no-any-return] # noqa: SLF001 - PyMySQL has no other name for it
 
 
-def _check_server(connection: Connection, configs: Sequence[Config], site: Site) -> tuple[ServerFacts, list[str]]:
+def _check_server(connection: db.Connection, configs: Sequence[Config], site: Site) -> tuple[ServerFacts, list[str]]:
     facts = read_facts(connection)
     for config in configs:
         check_rights(config, facts, site.prefix)
@@ -276,49 +265,49 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
     require(config.target, needs)
 
 
-def check_session_settings(connection: Connection, facts: ServerFacts, settings: Mapping[str, Scalar]) -> None:
+def check_session_settings(connection: db.Connection, facts: ServerFacts, settings: Mapping[str, Scalar]) -> None:
     """Checks, by trying, that settings can be changed for storagelab's own sessions, the only way on an attached
     server.
 
     Raises PreflightError with the server's words for one that can't be set.
     """
-    known = variables(connection)
+    known = db.variables(connection)
     for name, value in settings.items():
         key = f"target.settings.{name}"
-        if setting_name(name) not in known:
+        if db.setting_name(name) not in known:
             raise PreflightError("the server has no such setting", key=key, hint="see SHOW VARIABLES on the server")
         try:
-            set_for_session(connection, {name: value})
+            db.set_for_session(connection, {name: value})
         except pymysql.MySQLError as error:
             quotes = "write a number without quotes, " if isinstance(value, str) else ""
             raise PreflightError(
-                f"it can't be set for a session: {words_of(error)}", key=key,
+                f"it can't be set for a session: {db.words_of(error)}", key=key,
                 hint=f"{facts.name} was asked; {quotes}set it on the server yourself, or let storagelab start a "
                 "private server (leave target.dsn out)",
             ) from error  # fmt: skip
 
 
-def _check_known_folder(connection: Connection, facts: ServerFacts, volume: str, path: Path) -> None:
+def _check_known_folder(connection: db.Connection, facts: ServerFacts, volume: str, path: Path) -> None:
     """Checks that MySQL knows the folder for data files; its folders are fixed when it starts. Raises PreflightError
     with the operator's step.
     """
     if not facts.mysql:
         return
-    known = str(ask(connection, "SELECT @@innodb_directories")[0][0] or "").split(";")
+    known = str(db.ask(connection, "SELECT @@innodb_directories")[0][0] or "").split(";")
     if not any(path.is_relative_to(folder) for folder in known if folder):
         steps = f"add {path} to innodb_directories and restart it; check with SELECT @@innodb_directories"
         problem = "MySQL puts data files only into folders named in innodb_directories"
         raise PreflightError(problem, key=f"volumes.{volume}.path", hint=f"have its operator {steps}")
 
 
-def _set_for_load(target: TargetConfig, own: Connection) -> list[str]:
+def _set_for_load(target: TargetConfig, own: db.Connection) -> list[str]:
     """The settings that our own sessions don't share with those of a load, as the server, the login or init_connect
     sets them.
     """
-    names = sorted(GUARDED & variables(own).keys())
+    names = sorted(db.GUARDED & db.variables(own).keys())
     asking = f"SELECT {', '.join(f'@@session.{name}' for name in names)}"  # one row, as many may be barred
-    with contextlib.closing(connect_to(address_of(target), UNENDED, autocommit=None)) as raw:
-        pairs = zip(names, ask(raw, asking)[0], ask(own, asking)[0], strict=True)
+    with contextlib.closing(db.connect_to(db.address_of(target), db.UNENDED, autocommit=None)) as raw:
+        pairs = zip(names, db.ask(raw, asking)[0], db.ask(own, asking)[0], strict=True)
         return [name for name, theirs, ours in pairs if theirs != ours]
 
 
@@ -362,19 +351,13 @@ def _size(config: Config, name: str, default: int) -> int:
 
 
 CHECKS = checks.Checks(
-    starter=STARTER,
-    programs_folder=lambda programs: Path(programs.server).parent,
-    bytes_on=_bytes_on,
-    kept_bytes_on=_bytes_on,
-    is_barred=lambda path: any(ord(letter) > _LAST_LETTER for letter in path),
-    bar="has a letter in it that MariaDB does not accept in the path of data files",
-    buffers=_BUFFERS,
-    private_buffers=_private_buffers,
-    connect=connect,
-    check_server=_check_server,
-    check_login=lambda config, site, facts: AttachedReach(config, site, facts).check_login(),
+    starter=STARTER, programs_folder=lambda programs: Path(programs.server).parent, bytes_on=_bytes_on,
+    kept_bytes_on=_bytes_on, is_barred=lambda path: any(ord(letter) > _LAST_LETTER for letter in path),
+    bar="has a letter in it that MariaDB does not accept in the path of data files", buffers=_BUFFERS,
+    private_buffers=_private_buffers, connect=db.connect, check_server=_check_server,
+    check_login=lambda config, site, facts: db.AttachedReach(config, site, facts=facts).check_login(),
     login_hint=_NO_CERTIFICATES,
-)
+)  # fmt: skip
 
 
 # --- redo log --------------------------------------------------------------------------------------------------------
@@ -386,12 +369,3 @@ _ROOM = 0.78
 """Of the log's size, what the server lets a checkpoint lag behind at most (measured on 10.11: 0.78 of 24 MiB, 0.80 of
 96).
 """
-
-
-def _log_room_shown(connection: Connection) -> float | None:
-    room = log_room(connection)
-    return FULL * room[1] if room is not None else None
-
-
-def _log_room_asked(config: Config) -> float:
-    return FULL * _ROOM * _log_bytes(config)

@@ -42,23 +42,20 @@ class Sighting(NamedTuple):
 def waiting_tasks(at_s: float, seen: Sequence[Sighting], data_files: Mapping[str, int]) -> tuple[WaitingTask, ...]:
     """One moment. `data_files` maps the path of a data file to its number. The wait with most sessions comes first."""
     groups: Counter[tuple[str, Resource, int | None]] = Counter()
-    for sighting in seen:
-        if sighting.wait_type == NO_EVENT and not sighting.asleep:  # on a CPU, or in its queue
-            continue
-        groups[_waits_for(sighting, data_files)] += 1
+    for wait_type, state, name, asleep in seen:
+        number = data_files.get(name or "")
+        if wait_type == NO_EVENT:
+            if asleep:  # if not, on a CPU or in its queue
+                kind = f'something without a timer, in the state "{state}"'
+                groups[UNINSTRUMENTED, Resource(kind=kind), None] += 1
+        elif number is None:
+            groups[wait_type, Resource(kind=event_of(wait_type).resource), None] += 1
+        else:
+            groups[wait_type, Resource(kind="data file", name=str(number)), number] += 1
     return tuple(
         WaitingTask(at_s=at_s, wait_type=wait_type, resource=resource, sessions=sessions, data_file=data_file)
         for (wait_type, resource, data_file), sessions in groups.most_common()
     )
-
-
-def _waits_for(sighting: Sighting, data_files: Mapping[str, int]) -> tuple[str, Resource, int | None]:
-    if sighting.wait_type == NO_EVENT:
-        return UNINSTRUMENTED, Resource(kind=f'something without a timer, in the state "{sighting.state}"'), None
-    number = data_files.get(sighting.object_name or "")
-    if number is None:
-        return sighting.wait_type, Resource(kind=event_of(sighting.wait_type).resource), None
-    return sighting.wait_type, Resource(kind="data file", name=str(number)), number
 
 
 PROGRESS_INTERVAL_S = 0.25
@@ -118,17 +115,10 @@ class Sampler(SessionSampler):
     hz_without_waits = 1 / PROGRESS_INTERVAL_S
 
     def __init__(
-        self,
-        connect: Callable[[], Connection],
-        ids: Sequence[int],
-        measure: MeasureConfig,
-        *,
-        server_pid: int | None,
-        paths: Mapping[str, int],
-        probe: Callable[[], Mapping[str, float]],
-        of_generator: bool = False,
+        self, connect: Callable[[], Connection], ids: Sequence[int], measure: MeasureConfig, *, server_pid: int | None,
+        paths: Mapping[str, int], probe: Callable[[], Mapping[str, float]], of_generator: bool = False,
         in_turns: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         unseen = "" if server_pid is not None else "the server's threads can't be seen from here"
         super().__init__(measure, words_of, unseen, in_turns=in_turns)
         self._connect, self._ids, self._server_pid = connect, ids, server_pid
@@ -204,7 +194,9 @@ class Sampler(SessionSampler):
         for thread, state, event, *rest in ask(self._own, _LOOK.format(threads=self._threads, more=more)):
             if thread not in self._rows_done or event in (IDLE, GATE):
                 continue
-            wait_type = _wait_type(state, event)
+            wait_type = COMMIT if state == COMMIT_STATE else NO_EVENT
+            if event is not None and is_counted(event):
+                wait_type = event
             asleep = self._count(thread, wait_type, states) not in (GONE, RUNNABLE)
             seen.append(Sighting(wait_type, state or "", rest[0] if rest else None, asleep))
         self.passes += bool(seen)
@@ -237,9 +229,3 @@ class Sampler(SessionSampler):
         except Exception as error:  # noqa: BLE001 - as while watching
             self.error = f"can't read the timers of the waits: {words_of(error)}"
             return Timers()
-
-
-def _wait_type(state: str | None, event: str | None) -> str:
-    if event is not None and is_counted(event):
-        return event
-    return COMMIT if state == COMMIT_STATE else NO_EVENT

@@ -18,10 +18,9 @@ from storagelab.machine import temporary
 from storagelab.machine.rights import LOADS_CODE, RUNS_PROGRAM, as_server, by_value, give_to_server
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
-from storagelab.servers.checks import Pairs, Parser, did_you_mean
 from storagelab.servers.private import PrivateServer, Refusal, Settings, StartFailed, stop_process
 from storagelab.servers.programs import BIN_DIR, Programs, environment, installation, run, version_output
-from storagelab.servers.starting import SPARE_CONNECTIONS, Starter
+from storagelab.servers.starting import SPARE_CONNECTIONS, Pairs, Starter, did_you_mean
 
 # --- binaries --------------------------------------------------------------------------------------------------------
 #
@@ -112,11 +111,9 @@ _OWN = frozenset({
 """The settings that keep a private server private, its files where the layout says, and its sessions visible."""
 _READ_ONLY_AT_START = "Variables (--variable-name=value)"
 _COMPLAINT = re.compile(
-    r"\[ERROR\] (?P<error>.*)"
-    r"|\[Warning\] (?:Buffered warning: )?(?P<adjusted>option '.*adjusted to .*)"
-    r"|^\S*(?:mariadbd|mysqld): (?P<plain>.*)",
-    re.MULTILINE,
-)
+    r"\[ERROR\] (?P<error>.*)" r"|\[Warning\] (?:Buffered warning: )?(?P<adjusted>option '.*adjusted to .*)"
+    r"|^\S*(?:mariadbd|mysqld): (?P<plain>.*)", re.MULTILINE,
+)  # fmt: skip
 _SAID_BY = re.compile(r"^.*?(?:mariadbd|mysqld): ")
 
 
@@ -282,10 +279,10 @@ def _own_words(log: str) -> str:
     return " ".join(lines)
 
 
-PARSER = Parser(
-    _read_by_parser, settings_text, lambda name: setting_name(name).removeprefix("loose_") in _OWN
+STARTER = Starter(
+    "MariaDB", find_binaries, private_settings, settings_text, _read_by_parser,
+    lambda name: setting_name(name).removeprefix("loose_") in _OWN, Server,
 )  # fmt: skip
-STARTER = Starter("MariaDB", find_binaries, private_settings, settings_text, PARSER.check, PARSER.accepts, Server)
 
 
 def stop_orphan(data_folder: Path) -> bool:

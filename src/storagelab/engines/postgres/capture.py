@@ -65,12 +65,9 @@ def found(target: TargetConfig) -> RunningServer:
         places[f"{plain[:20]}-{oid}" if merges else plain] = Path(location)
     return RunningServer(
         title=f"PostgreSQL {facts.version}",
-        settings={name: {"on": True, "off": False}.get(text, text) for name, text in rows},
-        places=places,
-        here=facts.on_this_machine,
-        data_bytes=data_bytes,
-        bin_dir=_programs(data) if facts.on_this_machine else None,
-    )
+        settings={name: {"on": True, "off": False}.get(text, text) for name, text in rows}, places=places,
+        here=facts.on_this_machine, data_bytes=data_bytes, bin_dir=_programs(data) if facts.on_this_machine else None,
+    )  # fmt: skip
 
 
 def _programs(data: Path | None) -> Path | None:

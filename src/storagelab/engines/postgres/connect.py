@@ -23,17 +23,15 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import generator
 from storagelab.loads.generator import Clients
 from storagelab.machine.processes import TaskView
-from storagelab.model.config import Config, TargetConfig
+from storagelab.model.config import TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
 from storagelab.servers.attached import dsn_of, key_of, quoting
-from storagelab.servers.checks import AttachedFacts, read_back
+from storagelab.servers.checks import read_back
 from storagelab.servers.interfaces import Reach
 from storagelab.servers.places import check_same, tables_of
-from storagelab.servers.private import PrivateServer
 from storagelab.servers.programs import environment, installation
 from storagelab.servers.redact import hidden
-from storagelab.volumes.folders import Site
 
 Connection = psycopg.Connection[Any]
 _T = TypeVar("_T")
@@ -336,16 +334,27 @@ _WORKER: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0
 
 
 class PostgresReach(Reach[Connection]):
-    """How to get to one server. `kernel_view`: whether this machine's kernel can be asked about its sessions."""
+    """How to get to one server."""
 
-    kernel_view: bool
-    major: int
     apart: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
     """In what a session is opened."""
 
     @property
     @abstractmethod
     def conninfo(self) -> str: ...
+
+    @property
+    def major(self) -> int:
+        return int(self.server.programs.major if self.server else self.facts.release[0])
+
+    @property
+    def kernel_view(self) -> bool:
+        """Whether this machine's kernel can be asked about its sessions."""
+        return self.facts.on_this_machine if self.facts else Path("/proc/self/schedstat").exists()
+
+    @property
+    def _asked(self) -> dict[str, str]:
+        return {name: settings_text(value) for name, value in self.settings.items()}
 
     @property
     def for_set_up(self) -> Mapping[str, str]:
@@ -369,46 +378,34 @@ class PostgresReach(Reach[Connection]):
         with contextlib.closing(TaskView(own.info.backend_pid)) as session:
             return session.parent()
 
+    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
+        return settings_checks(worker, self._asked, self.expected)
+
 
 class PrivateReach(PostgresReach):
-    """How to get to a private server; `expected` holds the settings as the server's own parser reads them."""
+    """How to get to a private server."""
 
     apart = staticmethod(without_variables)
 
-    def __init__(self, config: Config, site: Site, server: PrivateServer[Any], expected: Mapping[str, str]) -> None:
-        super().__init__(config, site)
-        self._server: Any = server
-        self._expected = expected
-        self.major = int(server.programs.version.split(".")[0])
-        self.kernel_view = Path("/proc/self/schedstat").exists()
-
     @property
     def conninfo(self) -> str:
-        return str(self._server.conninfo)
+        return str(self.server.conninfo)
 
     def clients(self, settings: Mapping[str, str]) -> Clients:
-        folder = self._server.programs.folder
+        folder = self.server.programs.folder
         socket = Path(str(psycopg.conninfo.conninfo_to_dict(self.conninfo)["host"]))
         known = client_environment(self.conninfo, settings, private=True)
         return generator.of_private(known, _options(known), folder, *installation(folder / "postgres"), socket)
 
-    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
-        asked = {name: settings_text(value) for name, value in self._server.settings.items()}
-        return settings_checks(worker, asked, self._expected)
-
     def check_log_place(self, own: Connection) -> list[Check]:
-        got = os.path.realpath(self._server.data_folder / "pg_wal")
-        return [check_same("place of the log", str(self._server.log_folder), got, "pg_wal on the file system")]
+        got = os.path.realpath(self.server.data_folder / "pg_wal")
+        return [check_same("place of the log", str(self.server.log_folder), got, "pg_wal on the file system")]
 
 
 class AttachedReach(PostgresReach):
     """How to get to a server that already runs; `database` is the load's own database there, if it has one."""
 
-    def __init__(self, config: Config, site: Site, facts: AttachedFacts, database: str = "") -> None:
-        super().__init__(config, site)
-        self.database, self.major = database, facts.release[0]
-        self.kernel_view, self._may_write_out = facts.on_this_machine, facts.may_write_out
-        self._asked = {name: settings_text(value) for name, value in config.target.settings.items()}
+    database = ""
 
     @property
     def conninfo(self) -> str:
@@ -440,10 +437,3 @@ class AttachedReach(PostgresReach):
     def check_login(self) -> None:
         """Raises RunFailed with the words of a program of the load that can't log in."""
         list(self._tables.places(self._clients({})))
-
-    @property
-    def may_write_out(self) -> bool:
-        return self._may_write_out
-
-    def check_settings(self, own: Connection, worker: Connection) -> list[Check]:
-        return settings_checks(worker, self._asked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +11,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from storagelab.engines.postgres import connect as db
 from storagelab.engines.postgres.capture import found, watched
-from storagelab.engines.postgres.connect import (
-    AttachedReach,
-    Connection,
-    PostgresReach,
-    PrivateReach,
-    composed,
-    connect,
-    connected,
-    conninfo,
-    data_folder,
-    newest,
-    page_bytes,
-    value,
-    words_of,
-)
 from storagelab.engines.postgres.layout import (
     FromTemplateDatabase,
     Layout,
@@ -36,7 +22,7 @@ from storagelab.engines.postgres.layout import (
 )
 from storagelab.engines.postgres.preflight import check, durability, read_facts
 from storagelab.engines.postgres.sampler import Sampler
-from storagelab.engines.postgres.server import STARTER, Server, privilege, stop_orphan
+from storagelab.engines.postgres.server import STARTER, privilege, stop_orphan
 from storagelab.machine.disks import parse_mounts
 from storagelab.machine.doctor import Ability, ability
 from storagelab.machine.rights import unprivileged
@@ -58,12 +44,13 @@ from storagelab.watching.counters import Counters, counting
 # PostgreSQL as a database system: what its runs add to the steps that all engines share.
 
 
-class Postgres(System[Connection]):
+class Postgres(System[db.Connection]):
     """What only PostgreSQL knows of a cell's run. `kept` is the database from which the run's database is copied, if
     there is one.
     """
 
     name, starter = "postgres", STARTER
+    private_reach, attached_reach = db.PrivateReach, db.AttachedReach
     foreign_errors = (psycopg.Error, *OUTSIDE_ERRORS)
     mounts_from = "/proc/self/mountinfo by pg_read_file"
     log_tells_of_sessions = True
@@ -75,14 +62,13 @@ class Postgres(System[Connection]):
         folders, spaces = (self.folders, None) if kept is None else (kept.folders, kept.prefix)
         self.layout = tables_of(config)(config, site.prefix, folders, spaces)
 
-    def reach_private(self, process: Server, expected: Mapping[str, str]) -> PrivateReach:  # type: ignore[override]
-        return PrivateReach(self.config, self.site, process, expected)
-
-    def reach_attached(self) -> AttachedReach:
-        return AttachedReach(self.config, self.site, self.facts, self._database)
+    def reach_attached(self) -> db.AttachedReach:
+        reach = db.AttachedReach(self.config, self.site, facts=self.facts)
+        reach.database = self._database
+        return reach
 
     def meet(self) -> None:
-        with connect(self.config.target) as connection:
+        with db.connect(self.config.target) as connection:
             self.facts = read_facts(connection)
             self.layout.drop(connection, templates=False)
             if needs_database(self.config) and not (self._kept is not None and self._kept.exists(connection)):
@@ -90,13 +76,10 @@ class Postgres(System[Connection]):
                 self._database = self.site.prefix
 
     def drop(self) -> None:
-        with connect(self.config.target) as connection:
+        with db.connect(self.config.target) as connection:
             self.layout.drop(connection, templates=False)
             if self._kept is not None:
                 self._kept.remove_unfinished(connection)
-
-    def close(self, connection: Connection) -> None:
-        connection.close()
 
     def message_of(self, error: BaseException) -> str:
         return str(error).strip() or type(error).__name__
@@ -106,39 +89,39 @@ class Postgres(System[Connection]):
 
     # --- asked of the server -----------------------------------------------------------------------------------------
 
-    def facts_of(self, connection: Connection) -> dict[str, object]:
+    def facts_of(self, connection: db.Connection) -> dict[str, object]:
         return server_facts(connection)
 
-    def data_folder(self, connection: Connection) -> Path | None:
+    def data_folder(self, connection: db.Connection) -> Path | None:
         """Where a server of this machine keeps its files; None if this login or this user may not know."""
-        folder = data_folder(connection)
+        folder = db.data_folder(connection)
         with contextlib.suppress(OSError):
             return folder if folder is not None and folder.is_dir() else None
         return None
 
-    def mounts(self, connection: Connection) -> list[places.Mount]:
+    def mounts(self, connection: db.Connection) -> list[places.Mount]:
         """The file systems that the server sees; none if it does not run on Linux, or this login may not read its
         files.
         """
         try:
-            text = str(value(connection, "SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)") or "")
+            text = str(db.value(connection, "SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)") or "")
         except psycopg.Error:
             return []
         return [places.Mount(found.mount_point, found.source, found.filesystem) for found in parse_mounts(text)]
 
-    def time_s(self, connection: Connection) -> float:
-        return float(value(connection, "SELECT extract(epoch FROM clock_timestamp())::float8"))
+    def time_s(self, connection: db.Connection) -> float:
+        return float(db.value(connection, "SELECT extract(epoch FROM clock_timestamp())::float8"))
 
-    def page_bytes(self, connection: Connection) -> int:
-        return page_bytes(connection)
+    def page_bytes(self, connection: db.Connection) -> int:
+        return db.page_bytes(connection)
 
-    def write_out(self, connection: Connection) -> None:
+    def write_out(self, connection: db.Connection) -> None:
         connection.execute("CHECKPOINT")
 
     # --- watched -----------------------------------------------------------------------------------------------------
 
     def sampler(
-        self, own: Connection, reach: PostgresReach, sessions: Sessions[Connection], columns: Columns
+        self, own: db.Connection, reach: db.PostgresReach, sessions: Sessions[db.Connection], columns: Columns
     ) -> Sampler:
         return Sampler(
             lambda: reach.connect("storagelab sampler"), sessions.ids, self.config.measure,
@@ -146,11 +129,13 @@ class Postgres(System[Connection]):
             of_generator=self.config.generated, in_turns=sessions.in_turns,
         )  # fmt: skip
 
-    def count(self, own: Connection, reach: PostgresReach, sessions: Sessions[Connection]) -> Callable[[], Counters]:
+    def count(
+        self, own: db.Connection, reach: db.PostgresReach, sessions: Sessions[db.Connection]
+    ) -> Callable[[], Counters]:
         return counting(lambda: read_counters(own, own.info.server_version // 10_000))
 
 
-def opened(config: Config, site: Site) -> OneRun[Connection]:
+def opened(config: Config, site: Site) -> OneRun[db.Connection]:
     """The run of a cell."""
     if not (config.target.attached and prepared.wanted(config)):
         return OneRun(Postgres(config, site))
@@ -163,8 +148,8 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
     """Drop what a killed run left on an attached server; returns what was dropped. Raises PreflightError if that
     fails.
     """
-    left = dropping_leftovers(config.target, psycopg.Error, words_of, f"the schema {site.prefix}")
-    with connect(config.target) as connection, left:
+    left = dropping_leftovers(config.target, psycopg.Error, db.words_of, f"the schema {site.prefix}")
+    with db.connect(config.target) as connection, left:
         return Layout(config, site.prefix, None).drop(connection)
 
 
@@ -191,7 +176,7 @@ _NEVER_SHOWN = (
 )  # fmt: skip
 
 
-def server_facts(connection: Connection) -> dict[str, object]:
+def server_facts(connection: db.Connection) -> dict[str, object]:
     """The version, every setting that differs from the server's built-in one, and always the durability settings."""
     rows = connection.execute(
         """
@@ -201,8 +186,8 @@ def server_facts(connection: Connection) -> dict[str, object]:
         """,
         [list(_ALWAYS_SHOWN), list(_NEVER_SHOWN)],
     ).fetchall()
-    version = value(connection, "SELECT current_setting('server_version')")
-    return {"version": version, "version_text": value(connection, "SELECT version()"), "settings": dict(rows)}
+    version = db.value(connection, "SELECT current_setting('server_version')")
+    return {"version": version, "version_text": db.value(connection, "SELECT version()"), "settings": dict(rows)}
 
 
 _CHECKPOINTER = {
@@ -220,11 +205,11 @@ _EVERY_VERSION = (
 )
 
 
-def read_counters(connection: Connection, major: int) -> Counters:
+def read_counters(connection: db.Connection, major: int) -> Counters:
     """Cumulative counters, `group -> name -> value`: pg_stat_io (16 and later), pg_stat_wal, pg_stat_database and the
     checkpointer's. Times are the server's milliseconds, as `*_time_ms`."""
     groups: Counters = {}
-    for statement in (*_EVERY_VERSION, *newest(_CHECKPOINTER, major), *newest(_IO, major)):
+    for statement in (*_EVERY_VERSION, *db.newest(_CHECKPOINTER, major), *db.newest(_IO, major)):
         for group, fields in connection.execute(statement).fetchall():
             groups[group] = {
                 (f"{name}_ms" if name.endswith("_time") else name): float(value)
@@ -272,39 +257,30 @@ class PostgresProbe:
         return frozenset(name for (name,) in self._asked(target, sql.SQL(_INVENTORY)))
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
-        self._asked(target, composed("CREATE SCHEMA {}", name))
+        self._asked(target, db.composed("CREATE SCHEMA {}", name))
 
     def clear(self, target: TargetConfig, name: str) -> None:
         # Without CASCADE: the schema was made empty, and what others put into it is not ours to drop.
-        self._asked(target, composed("DROP SCHEMA IF EXISTS {}", name))
+        self._asked(target, db.composed("DROP SCHEMA IF EXISTS {}", name))
 
     @contextlib.contextmanager
     def decoys(self, target: TargetConfig, name: str) -> Iterator[Decoys]:
-        inside = TargetConfig(engine="postgres", dsn=make_conninfo(conninfo(target), dbname=name))
-        self._asked(target, composed("CREATE DATABASE {} TEMPLATE template0", name))
+        inside = TargetConfig(engine="postgres", dsn=make_conninfo(db.conninfo(target), dbname=name))
+        self._asked(target, db.composed("CREATE DATABASE {} TEMPLATE template0", name))
         try:
             self._asked(inside, sql.SQL(_MAKE_DECOYS))
             yield inside, {"kind": "pgbench"}, lambda: self._asked(inside, sql.SQL(_READ_DECOYS))
         finally:
             with uninterrupted():
-                self._asked(target, composed("DROP DATABASE IF EXISTS {} WITH (FORCE)", name))
+                self._asked(target, db.composed("DROP DATABASE IF EXISTS {} WITH (FORCE)", name))
 
     def _asked(self, target: TargetConfig, statement: sql.SQL | sql.Composed) -> list[Any]:
-        with connected(target) as connection:
+        with db.connected(target) as connection:
             asked = connection.execute(statement)
             return asked.fetchall() if asked.description else []
 
 
 ENGINE = Engine(
-    check=check,
-    open=opened,
-    kinds=STARTER.kinds,
-    stop_orphan=stop_orphan,
-    drop_leftovers=drop_leftovers,
-    abilities=abilities,
-    durability=durability,
-    privilege=privilege,
-    probe=PostgresProbe,
-    found=found,
-    watched=watched,
-)
+    check=check, open=opened, kinds=STARTER.kinds, stop_orphan=stop_orphan, drop_leftovers=drop_leftovers,
+    abilities=abilities, durability=durability, privilege=privilege, probe=PostgresProbe, found=found, watched=watched,
+)  # fmt: skip

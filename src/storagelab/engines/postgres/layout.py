@@ -21,7 +21,7 @@ from storagelab.servers import templates
 from storagelab.servers.attached import OWNERSHIP, foreign
 from storagelab.servers.interfaces import System
 from storagelab.servers.places import Places, remote_name
-from storagelab.servers.server import Attached
+from storagelab.servers.server import AttachedServer
 from storagelab.servers.templates import Restoration
 from storagelab.volumes.folders import Folders, Site
 
@@ -102,7 +102,7 @@ class TemplateDatabase:
                 descriptors.remove(folder.name, above)
 
 
-class FromTemplateDatabase(Attached[Connection]):
+class FromTemplateDatabase(AttachedServer[Connection]):
     """A server that already runs, where the run's database is copied from the template."""
 
     reach: AttachedReach

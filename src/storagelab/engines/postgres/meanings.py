@@ -65,12 +65,10 @@ LISTED = {
 }
 RULES = {
     "^io:.*(read|prefetch)$": io(v.OTHER_READ, "a file of the server"),
-    "^io:": io(v.OTHER_WRITE, "a file of the server"),
-    "^lwlock:": Event(v.LATCH, "a structure in memory"),
-    "^lock:": Event(v.LOCK, "a lock"),
-    "^bufferpin:": Event(v.PAGE_LATCH, "a page that others still use"),
+    "^io:": io(v.OTHER_WRITE, "a file of the server"), "^lwlock:": Event(v.LATCH, "a structure in memory"),
+    "^lock:": Event(v.LOCK, "a lock"), "^bufferpin:": Event(v.PAGE_LATCH, "a page that others still use"),
     "^client:": Event(v.NETWORK, "the client"),
-}
+}  # fmt: skip
 event_of = WaitEvents(LISTED, RULES, str.casefold)
 _LOSE: dict[str, Loss] = {
     "fsync": "everything", "synchronous_commit": "last commits", "full_page_writes": "pages not in the log",

@@ -16,15 +16,7 @@ from pathlib import Path
 import psycopg
 from psycopg.rows import dict_row
 
-from storagelab.engines.postgres.connect import (
-    AttachedReach,
-    Connection,
-    check_direct,
-    connected,
-    settings_text,
-    unended,
-    words_of,
-)
+from storagelab.engines.postgres import connect as db
 from storagelab.engines.postgres.layout import Layout, needs_database
 from storagelab.engines.postgres.meanings import DECIDING, judge
 from storagelab.engines.postgres.server import OLDEST_MAJOR, STARTER
@@ -37,6 +29,7 @@ from storagelab.model.target import CheckpointCycle, Preflight
 from storagelab.servers import checks, space
 from storagelab.servers.attached import kept_by_load, owner_of, process_age_s, require, where
 from storagelab.servers.checks import AttachedFacts, needs_of_every_engine
+from storagelab.servers.durability import of_cell
 from storagelab.servers.places import Places, remote_name, share_on, tables_of
 from storagelab.servers.space import check_folder_for_server
 from storagelab.spec.units import parse_bytes, parse_seconds
@@ -71,17 +64,17 @@ def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     found = CHECKS.check(plan, site)
     concerned = [cell for cell in plan.cells if concerns(cell.config.workload)]
-    cycles = checks.by_cell(concerned, connected, _cycle_shown, _cycle_asked)
+    cycles = checks.by_cell(concerned, db.connected, _cycle_shown, _cycle_asked)
     return found.model_copy(update={"cycles": cycles})
 
 
 def durability(config: Config) -> Durability:
     """What survives a crash of the cell's server."""
-    asked = {name.lower(): settings_text(value) for name, value in config.target.settings.items()}
-    return checks.durability(config, asked, connected, _deciding, judge)
+    asked = {name.lower(): db.settings_text(value) for name, value in config.target.settings.items()}
+    return of_cell(config, asked, db.connected, _deciding, judge)
 
 
-def _deciding(connection: Connection) -> tuple[dict[str, str], str]:
+def _deciding(connection: db.Connection) -> tuple[dict[str, str], str]:
     shown = connection.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [list(DECIDING)])
     return dict(shown.fetchall()), ""
 
@@ -129,7 +122,7 @@ SELECT 'PostgreSQL' AS title, split_part(current_setting('server_version'), ' ',
 FROM pg_roles WHERE rolname = current_user"""
 
 
-def read_facts(connection: Connection) -> ServerFacts:
+def read_facts(connection: db.Connection) -> ServerFacts:
     """Ask the server what it is and what this login may do."""
     row = connection.cursor(row_factory=dict_row).execute(_FACTS).fetchone()
     assert row is not None
@@ -151,21 +144,26 @@ def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] 
     return owner_of(folder) if is_ours and os.access(folder / "schedstat", os.R_OK) else None
 
 
-def _check_server(connection: Connection, configs: Sequence[Config], site: Site) -> tuple[ServerFacts, list[str]]:
-    check_direct(connection, configs[0].target)
+def _check_server(connection: db.Connection, configs: Sequence[Config], site: Site) -> tuple[ServerFacts, list[str]]:
+    db.check_direct(connection, configs[0].target)
     facts = read_facts(connection)
     layouts = [Layout(config, site.prefix, None) for config in configs]
     for config, layout in zip(configs, layouts, strict=True):
         check_rights(config, facts)
-        asked = {name: settings_text(value) for name, value in config.target.settings.items()}
+        asked = {name: db.settings_text(value) for name, value in config.target.settings.items()}
         check_session_settings(connection, facts, asked)
         layout.check_nothing_in_the_way(connection)
         for volume, path in site.volume_paths(config).items() if config.data_volumes else ():
             check_folder_for_server(facts.process_owner, volume, path)
     _check_folders(connection, layouts)
-    most = max(map(_locks_at_once, configs))
+    # A transaction may touch every data file, and locks its table and its index; a generator's are short.
+    most = max(
+        2 * one.database_load.connections
+        * (one.layout.data_files if one.generated
+           else min(one.layout.data_files, one.insert_load.rows_per_transaction)) for one in configs
+    )  # fmt: skip
     kept = (one.partition("=")[0] for one in facts.set_for_load)
-    notes = kept_by_load(name for name in kept if name.lower() not in unended(facts.major))
+    notes = kept_by_load(name for name in kept if name.lower() not in db.unended(facts.major))
     return facts, notes + ([_LOCKS_NOTE.format(needed=most, room=facts.locks)] if most > facts.locks else [])
 
 
@@ -198,7 +196,7 @@ def check_rights(config: Config, facts: ServerFacts) -> None:
     require(config.target, needs)
 
 
-def check_session_settings(connection: Connection, facts: ServerFacts, settings: Mapping[str, str]) -> None:
+def check_session_settings(connection: db.Connection, facts: ServerFacts, settings: Mapping[str, str]) -> None:
     """Checks that settings can be changed for storagelab's own sessions, the only way on an attached server.
 
     Tries each one in this session and resets it. Raises PreflightError with the server's words for one that can't be
@@ -220,10 +218,10 @@ def check_session_settings(connection: Connection, facts: ServerFacts, settings:
                 connection.execute("SELECT set_config(%s, %s, false)", [name, value])
         except psycopg.Error as error:
             hint = f"PostgreSQL {facts.version} was asked"
-            raise PreflightError(f"the server refuses it: {words_of(error)}", key=key, hint=hint) from error
+            raise PreflightError(f"the server refuses it: {db.words_of(error)}", key=key, hint=hint) from error
 
 
-def _check_folders(connection: Connection, layouts: Iterable[Places]) -> None:
+def _check_folders(connection: db.Connection, layouts: Iterable[Places]) -> None:
     """Checks the folders for tablespaces: neither PostgreSQL nor storagelab can make them on another machine.
 
     Raises PreflightError with the command by which the operator makes the missing ones.
@@ -251,14 +249,6 @@ def _brace(first: int, last: int) -> str:
     """A shell pattern for the names from the first to the last; an extra folder does no harm."""
     begin, dash, number = remote_name(first).rpartition("-")
     return begin + dash + (number if first == last else f"{{{number}..{remote_name(last).rpartition('-')[2]}}}")
-
-
-def _locks_at_once(config: Config) -> int:
-    """The most locks held at once: a transaction may touch every data file, and locks its table and its index."""
-    files = config.layout.data_files
-    if not config.generated:  # a generator's transactions are short
-        files = min(files, config.insert_load.rows_per_transaction)
-    return config.database_load.connections * 2 * files
 
 
 # --- disk space ------------------------------------------------------------------------------------------------------
@@ -339,19 +329,13 @@ def _size(config: Config, name: str, default: int, unit_bytes: int) -> int:
 
 
 CHECKS = checks.Checks(
-    starter=STARTER,
-    programs_folder=lambda programs: Path(programs.folder),
-    bytes_on=_bytes_on,
-    kept_bytes_on=_copied_bytes_on,
-    is_barred=lambda path: "'" in path,
+    starter=STARTER, programs_folder=lambda programs: Path(programs.folder), bytes_on=_bytes_on,
+    kept_bytes_on=_copied_bytes_on, is_barred=lambda path: "'" in path,
     bar="has a single quote in it, which PostgreSQL does not accept in the path of data files",
-    buffers="shared_buffers",
-    private_buffers=_private_buffers,
-    connect=connected,
-    check_server=_check_server,
-    check_login=lambda config, site, facts: AttachedReach(config, site, facts).check_login(),
+    buffers="shared_buffers", private_buffers=_private_buffers, connect=db.connected, check_server=_check_server,
+    check_login=lambda config, site, facts: db.AttachedReach(config, site, facts=facts).check_login(),
     login_hint=_LIKE_US,
-)
+)  # fmt: skip
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------------
@@ -385,7 +369,7 @@ def _number(name: str, text: str) -> float:
     return parse_bytes(text) if name == "max_wal_size" else parse_seconds(text)
 
 
-def _cycle_shown(connection: Connection) -> CheckpointCycle:
+def _cycle_shown(connection: db.Connection) -> CheckpointCycle:
     """The cycle of a server that already runs."""
     return _cycle({name: float(shown) for name, shown in connection.execute(_CYCLE_SHOWN).fetchall()})
 

@@ -140,6 +140,10 @@ def _raw_waits(seen: Observation, elapsed_s: float, busy_s: float, connections: 
     )  # fmt: skip
 
 
+def in_one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 class Sampler(SessionSampler):
     """Watches the sessions `pids`. `probe` reads cumulative counters, units last in their names; it is called once a
     second from the sampler's thread. Workers report rows done as the last integer of their application name. With
@@ -150,19 +154,14 @@ class Sampler(SessionSampler):
     budget = 0.035
 
     def __init__(
-        self,
-        connect: Callable[[], Connection],
-        pids: Sequence[int],
-        measure: MeasureConfig,
-        *,
-        kernel_view: bool,
-        relations: Relations,
-        probe: Callable[[], Mapping[str, float]],
-        of_generator: bool = False,
+        self, connect: Callable[[], Connection], pids: Sequence[int], measure: MeasureConfig, *, kernel_view: bool,
+        relations: Relations, probe: Callable[[], Mapping[str, float]], of_generator: bool = False,
         in_turns: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         unseen = "" if kernel_view else "the server's processes can't be seen from here"
-        super().__init__(measure, _one_line, unseen, in_turns=in_turns)
+        super().__init__(
+            measure, lambda error: " ".join(str(error).split()) or type(error).__name__, unseen, in_turns=in_turns
+        )
         self._connect, self._probe, self._relations = connect, probe, relations
         self._pids, self._kernel_view, self._of_generator = pids, kernel_view, of_generator
         self._checkpointer: int | None = None
@@ -249,7 +248,9 @@ class Sampler(SessionSampler):
         for pid_wire, type_wire, event_wire, application_name in self._answer():
             pid = int(pid_wire or 0)
             if pid == self._checkpointer:
-                self._see_checkpointer(type_wire)
+                # Between checkpoints it waits in an activity of its own.
+                self._in_checkpoint = type_wire != b"Activity"
+                self._add_checkpoint()
                 continue
             reported = _LAST_INTEGER.search(application_name or b"")
             if reported:
@@ -267,12 +268,8 @@ class Sampler(SessionSampler):
                 self.pace.saw_stopped()
         return seen
 
-    def _see_checkpointer(self, type_wire: bytes | None) -> None:
-        """Adds up the time in which the checkpointer works; between checkpoints it waits in an activity of its own."""
-        self._in_checkpoint = type_wire != b"Activity"
-        self._add_checkpoint()
-
     def _add_checkpoint(self) -> None:
+        """Adds up the time in which the checkpointer works."""
         at_s = self.at_s
         if self._in_checkpoint:
             self._checkpoint_s += at_s - self._looked_s
@@ -324,7 +321,3 @@ class Sampler(SessionSampler):
 def _check(result: pq.abc.PGresult) -> None:
     if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
         raise psycopg.OperationalError(result.get_error_message() or "the server went away")
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -27,10 +27,9 @@ from storagelab.machine.processes import JUST_STOPPED_S, STOP_TIMEOUT_S, lives, 
 from storagelab.machine.rights import LOADS_CODE, RUNS_PROGRAM, as_server, by_value, give_to_server
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
-from storagelab.servers.checks import Pairs, Parser, did_you_mean
 from storagelab.servers.private import PrivateServer, Refusal, runs_as, stop_process
 from storagelab.servers.programs import BIN_DIR, Programs, environment, installation, run, version_output
-from storagelab.servers.starting import SPARE_CONNECTIONS, Starter
+from storagelab.servers.starting import SPARE_CONNECTIONS, Pairs, Starter, did_you_mean
 
 # --- binaries --------------------------------------------------------------------------------------------------------
 #
@@ -72,7 +71,7 @@ def find_binaries(bin_dir: str | None) -> Binaries:
     for folder, origin in places:
         missing = [name for name in _PROGRAMS if not (folder / name).is_file()]
         if not missing:
-            return _not_too_old(_inspect(folder, origin))
+            return _inspect(folder, origin)
         if bin_dir is not None:
             problem = f"{folder} holds no {' and no '.join(missing)}"
             hint = f"{_FOLDER_HINT}, or leave bin_dir out to use the server that storagelab installs with itself"
@@ -110,10 +109,7 @@ def _inspect(folder: Path, origin: str) -> Binaries:
             f"{folder / 'postgres'} is not PostgreSQL: it says {output.strip()!r}",
             key=BIN_DIR, hint=_FOLDER_HINT,
         )  # fmt: skip
-    return Binaries(folder=folder, version=match[1], origin=origin)
-
-
-def _not_too_old(binaries: Binaries) -> Binaries:
+    binaries = Binaries(folder=folder, version=match[1], origin=origin)
     if binaries.major < OLDEST_MAJOR:
         raise PreflightError(
             f"PostgreSQL {binaries.version} in {binaries.folder} is too old", key=BIN_DIR,
@@ -206,12 +202,6 @@ _TROUBLE = re.compile(
 )
 
 
-def _in_file(text: str) -> str:
-    """A value for the server's configuration file, with backslashes and quotes escaped."""
-    escaped = text.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n")
-    return f"'{escaped}'"
-
-
 class Server(PrivateServer[Binaries]):
     """PostgreSQL as a `PrivateServer`."""
 
@@ -247,7 +237,9 @@ class Server(PrivateServer[Binaries]):
             "listen_addresses": "", "port": PORT, "unix_socket_directories": str(self._socket_folder),
             "unix_socket_permissions": "0700", "cluster_name": "storagelab",
         }  # fmt: skip
-        lines = [f"{name} = {_in_file(settings_text(value))}" for name, value in {**own, **self.settings}.items()]
+        escapes = str.maketrans({"\\": "\\\\", "'": "''", "\n": "\\n"})
+        settings = {**own, **self.settings}.items()
+        lines = [f"{name} = '{settings_text(value).translate(escapes)}'" for name, value in settings]
         text = "\n# by storagelab\n" + "\n".join(lines) + "\n"
         try:
             with descriptors.appending(self.data_folder / "postgresql.conf") as file:
@@ -280,9 +272,8 @@ def stop_orphan(data_folder: Path) -> bool:
     return there_was_one
 
 
-PARSER = Parser(_ask_parser, settings_text, lambda name: name.lower() in OWN)
 STARTER = Starter(
-    "PostgreSQL", find_binaries, private_settings, settings_text, PARSER.check, PARSER.accepts, Server
+    "PostgreSQL", find_binaries, private_settings, settings_text, _ask_parser, lambda name: name.lower() in OWN, Server
 )  # fmt: skip
 
 

@@ -101,11 +101,9 @@ class SimulatedBlock:
         assert self._block is not None
         drives = [] if self._defect else self._block.state()
         header = {
-            "identity": self._histories.until(self._position),
-            "runs_done": self._position,
-            "bytes": [len(drive) for drive in drives],
-            "defect": self._defect,
-        }
+            "identity": self._histories.until(self._position), "runs_done": self._position,
+            "bytes": [len(drive) for drive in drives], "defect": self._defect,
+        }  # fmt: skip
         with suppress(OSError):  # saved drives only save time
             self._state.write([json.dumps(header).encode() + b"\n", *drives])
 
@@ -217,11 +215,9 @@ def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
             "switches": switches_set(server), "costs": server.costs,
         }  # fmt: skip
     return {
-        "storagelab": {"version": __version__},
-        "server": facts,
-        "drives": drives,
+        "storagelab": {"version": __version__}, "server": facts, "drives": drives,
         "volumes": {name: _volume(volume, config.volumes[name]) for name, volume in content["volumes"].items()},
-    }
+    }  # fmt: skip
 
 
 def _volume(volume: Mapping[str, Any], declared: VolumeConfig) -> dict[str, object]:
@@ -254,14 +250,11 @@ def _drive(drive: Mapping[str, Any]) -> dict[str, object]:
         return {**named, **{name: sizes[name]["value"] for name in ("usable_bytes", "sector_bytes")}, **order}
     history = {"history": _HISTORIES[drive["history"]]} if "history" in drive else {}
     return {
-        **named,
-        "format": f"{drive['format']}, by the operating system alone" if history else drive["format"],
-        **history,
-        "usable_bytes": profile["formats"][drive["format"]]["value"],
-        "driver": drive["driver"],
+        **named, "format": f"{drive['format']}, by the operating system alone" if history else drive["format"],
+        **history, "usable_bytes": profile["formats"][drive["format"]]["value"], "driver": drive["driver"],
         "sector_bytes": drive["sector_bytes"],
         "trim": profile["trim"]["value"] if drive["trim"] is None else drive["trim"],
-    }
+    }  # fmt: skip
 
 
 ENGINE = Engine(check=preflight.check, open_block=opened)

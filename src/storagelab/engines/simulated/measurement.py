@@ -45,16 +45,11 @@ def measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping[str
     taken, looks = _series(outcome["series"], scale, cell), outcome["waiting_tasks"]
     series, kept = thinned(taken), kept_looks(looks)
     return Measurement(
-        provenance="simulated",
-        elapsed_s=outcome["elapsed_ns"] * scale * NS,
-        rows=outcome["rows"] * scale,
-        waits=_waits(outcome, scale),
-        waiting_tasks=tuple(_waiting_tasks(kept, scale)),
-        crowds=tuple(_crowds(outcome)),
+        provenance="simulated", elapsed_s=outcome["elapsed_ns"] * scale * NS, rows=outcome["rows"] * scale,
+        waits=_waits(outcome, scale), waiting_tasks=tuple(_waiting_tasks(kept, scale)), crowds=tuple(_crowds(outcome)),
         counters=_counters(outcome, scale, cell) | {"stored in part": left_out(taken, series, len(looks), len(kept))},
-        series=series,
-        environment=dict(environment),
-    )
+        series=series, environment=dict(environment),
+    )  # fmt: skip
 
 
 def _waits(outcome: Mapping[str, Any], scale: int) -> CountedWaits:
@@ -83,12 +78,9 @@ def _waiting_tasks(samples: list[dict[str, Any]], scale: int) -> Iterator[Waitin
         for task in sample["tasks"]:
             resource = _resource(task["resource"])
             yield WaitingTask(
-                at_s=sample["at_ns"] * scale * NS,
-                wait_type=task["wait_type"],
-                resource=resource,
-                sessions=task["workers"],
-                data_file=None if resource.page is None else _data_file(resource.page),
-            )
+                at_s=sample["at_ns"] * scale * NS, wait_type=task["wait_type"], resource=resource,
+                sessions=task["workers"], data_file=None if resource.page is None else _data_file(resource.page),
+            )  # fmt: skip
 
 
 def _crowds(outcome: Mapping[str, Any]) -> Iterator[CountedCrowd]:
@@ -165,14 +157,11 @@ def _of_devices(outcome: Mapping[str, Any], scale: int) -> dict[str, dict[str, f
             groups[f"drive {drive['name']}"] = _counted(own, scale)
             continue
         groups[f"drive {drive['name']}"] = {
-            "utilisation": drive["utilisation"],
-            "write_amplification": drive["write_amplification"],
-            "host_flash_pages": drive["host_pages"] * scale,
-            "moved_flash_pages": drive["moved_pages"] * scale,
-            "map_in_host_bytes": drive["host_ram_bytes"],
-            "dies_busy_s": drive["die_busy_ns"] * scale * NS,
+            "utilisation": drive["utilisation"], "write_amplification": drive["write_amplification"],
+            "host_flash_pages": drive["host_pages"] * scale, "moved_flash_pages": drive["moved_pages"] * scale,
+            "map_in_host_bytes": drive["host_ram_bytes"], "dies_busy_s": drive["die_busy_ns"] * scale * NS,
             "cleaning_bursts": drive["cleaning_bursts"],
-        }
+        }  # fmt: skip
     for volume in outcome.get("volumes", ()):
         counts = {name: value for name, value in volume.items() if name not in {"name", "lost_drives"}}
         groups[f"volume {volume['name']}"] = {**_counted(counts, scale), "lost_drives": volume["lost_drives"]}
@@ -197,14 +186,12 @@ def _series(series: Mapping[str, list[float]], scale: int, cell: Cell) -> TimeSe
     log = f"volume.{cell.config.log_volume}"
     beside, written, log_written = log == data, series["written_bytes_per_s"], series["log_bytes_per_s"]
     columns: dict[str, list[float]] = {
-        "rows_per_s": series["rows_per_s"],
-        f"{data}.read_bytes_per_s": series["read_bytes_per_s"],
+        "rows_per_s": series["rows_per_s"], f"{data}.read_bytes_per_s": series["read_bytes_per_s"],
         f"{data}.write_bytes_per_s": [a + b for a, b in zip(written, log_written, strict=True)] if beside else written,
-        "log_bytes_per_s": log_written,
-        **{name: series[name] for name in ("write_amplification", "utilisation")},
+        "log_bytes_per_s": log_written, **{name: series[name] for name in ("write_amplification", "utilisation")},
         "dirty_pages": [pages * scale for pages in series["dirty_pages"]],
         **{name: series[name] for name in ("runnable", "io_in_progress")},
-    }
+    }  # fmt: skip
     if not beside:
         columns[f"{log}.write_bytes_per_s"] = log_written
     return TimeSeries(
@@ -262,9 +249,6 @@ def kept_looks(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def left_out(taken: TimeSeries, stored: TimeSeries, looks: int, looks_stored: int) -> dict[str, float]:
     """How much of a run was seen and how much of that is stored, as counters of the run."""
     return {
-        "series_points_taken": len(taken.at_s),
-        "series_points_stored": len(stored.at_s),
-        "waiting_looks_taken": looks,
-        "waiting_looks_stored": looks_stored,
-        "waiting_queues_of_a_look": LINES_MOST,
-    }
+        "series_points_taken": len(taken.at_s), "series_points_stored": len(stored.at_s), "waiting_looks_taken": looks,
+        "waiting_looks_stored": looks_stored, "waiting_queues_of_a_look": LINES_MOST,
+    }  # fmt: skip

@@ -75,14 +75,11 @@ def _cell(config: Config) -> dict[str, object]:
     layout = config.layout
     sizes = {"data_bytes": layout.data_size_bytes, "log_bytes": layout.log_size_bytes}
     return {
-        "data_files": config.layout.data_files,
-        "data_volumes": list(config.data_volumes),
-        "log_volume": config.log_volume,
-        **{name: size for name, size in sizes.items() if size is not None},
-        "workload": workload(config.insert_load),
-        "format_before": config.between_runs.format_drives,
+        "data_files": config.layout.data_files, "data_volumes": list(config.data_volumes),
+        "log_volume": config.log_volume, **{name: size for name, size in sizes.items() if size is not None},
+        "workload": workload(config.insert_load), "format_before": config.between_runs.format_drives,
         "files_shift": config.between_runs.move_files,
-    }
+    }  # fmt: skip
 
 
 def workload(load: InsertLoad) -> dict[str, object]:
@@ -149,14 +146,11 @@ def _drive(name: str, drive: DriveConfig, folder: Shelf, raw_io: bool) -> dict[s
     if not isinstance(profile, FlashProfile):
         return _plain(key, drive, profile)
     return {
-        "profile": profile.for_core(),
-        **_format(key, drive, profile, raw_io),
+        "profile": profile.for_core(), **_format(key, drive, profile, raw_io),
         "driver": _choice(f"{key}.driver", drive.driver, tuple(profile.drivers), profile),
         "sector_bytes": _choice(f"{key}.sector_bytes", drive.sector_bytes, profile.sectors, profile),
-        "trim": drive.trim,
-        "host_ram_bytes": drive.host_ram_bytes,
-        "log_delay_ns": drive.log_delay_ns,
-    }
+        "trim": drive.trim, "host_ram_bytes": drive.host_ram_bytes, "log_delay_ns": drive.log_delay_ns,
+    }  # fmt: skip
 
 
 _HISTORIES = {"new": "formatted", "filled": "filled", "aged": "aged"}
@@ -229,11 +223,9 @@ def _drawn(config: Config, folder: Shelf) -> dict[str, object]:  # noqa: ARG001 
         fraction = drawn.read_fraction
         work["reads_per_mille"] = 500 if fraction is None else round(1000 * fraction)
     return {
-        "volume": config.data_volumes[0],
-        "access": work.pop("operation"),
-        **work,
+        "volume": config.data_volumes[0], "access": work.pop("operation"), **work,
         "file_bytes": config.layout.data_size_bytes,
-    }
+    }  # fmt: skip
 
 
 def _replay(config: Config, folder: Shelf) -> dict[str, object]:
@@ -248,12 +240,9 @@ def _replay(config: Config, folder: Shelf) -> dict[str, object]:
     if (size := config.layout.data_size_bytes) is not None:
         trace.check_fits(file, size, 512)
     return {
-        "volume": config.data_volumes[0],
-        "outstanding": load.outstanding,
-        "duration_s": max(trace.seconds, 0.001),
-        "replay": {"pace": load.pace, "requests": trace.asked},
-        "file_bytes": config.layout.data_size_bytes,
-    }
+        "volume": config.data_volumes[0], "outstanding": load.outstanding, "duration_s": max(trace.seconds, 0.001),
+        "replay": {"pace": load.pace, "requests": trace.asked}, "file_bytes": config.layout.data_size_bytes,
+    }  # fmt: skip
 
 
 _TESTS = {RawIo: _drawn, Replay: _replay}
@@ -263,14 +252,11 @@ def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping
     """One run, life-size. `outcome` is the core's, parsed."""
     scale = cell.config.target.world_scale
     return Measurement(
-        provenance="simulated",
-        elapsed_s=outcome["elapsed_ns"] * scale * NS,
-        requests=outcome["ios"] * scale,
+        provenance="simulated", elapsed_s=outcome["elapsed_ns"] * scale * NS, requests=outcome["ios"] * scale,
         latency=latency_of_table(outcome["latency"]) if outcome.get("late") else None,
         counters={RAW_IO: {**_figures(outcome), **_replayed(outcome)}, **device_counters(outcome, scale, cell)},
-        series=_raw_series(outcome["series"], scale, cell.config),
-        environment=dict(environment),
-    )
+        series=_raw_series(outcome["series"], scale, cell.config), environment=dict(environment),
+    )  # fmt: skip
 
 
 def _raw_series(series: Mapping[str, list[float | None]], scale: int, config: Config) -> TimeSeries:

@@ -284,6 +284,7 @@ class ServerFacts(Frozen):
     on_this_machine: ClassVar[bool] = False
     """Assumed to be on another machine, so only the operator's description of its volumes is known."""
     process_owner: ClassVar[None] = None
+    may_write_out: ClassVar[bool] = True
 
     @property
     def major(self) -> int:

@@ -12,19 +12,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from storagelab.engines.sqlserver.connect import (
-    DriverError,
-    ServerFacts,
-    Session,
-    connect,
-    identifier,
-    integers,
-    text,
-    words_of,
-)
+from storagelab.engines.sqlserver import connect as db
 from storagelab.engines.sqlserver.meanings import DATABASE_OPTIONS, database_options, file_mb, table_options
 from storagelab.errors import RunFailed
-from storagelab.loads.inserting import ThreadedSessions
+from storagelab.loads.inserting import InsertingSessions
 from storagelab.model.config import Config
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
@@ -135,29 +126,23 @@ def call(workload: InsertLoad, gate: str, seed: int, worker: int) -> str:
     """The call sent to each connection; `worker` is its number."""
     return _CALL.format(
         rows=workload.rows_per_connection, per_transaction=workload.rows_per_transaction,
-        per_report=rows_per_report(workload), gate=text(gate), seed=int(seed), worker=worker,
+        per_report=rows_per_report(workload), gate=db.text(gate), seed=int(seed), worker=worker,
         reads_per_row=workload.reads_per_row,
     )  # fmt: skip
 
 
-class Workers(ThreadedSessions[Session]):
+class Workers(InsertingSessions[db.Session]):
     """The connections of one run. `gate` names an application lock of storagelab's own database, which `gatekeeper`
     holds. `stop` ends what still runs on the server.
     """
 
-    driver_error = DriverError
+    driver_error = db.DriverError
     close_timeout_s = 30.0
 
     def __init__(
-        self,
-        connect: Callable[[], Session],
-        workload: InsertLoad,
-        gate: str,
-        gatekeeper: Session,
-        stop: Callable[[], None],
-        count_rows: Callable[[], int],
-        seed: int,
-    ) -> None:
+        self, connect: Callable[[], db.Session], workload: InsertLoad, gate: str, gatekeeper: db.Session,
+        stop: Callable[[], None], count_rows: Callable[[], int], seed: int,
+    ) -> None:  # fmt: skip
         super().__init__(connect, workload, count_rows, seed)
         self.gate, self._gatekeeper, self._stop_all = gate, gatekeeper, stop
 
@@ -167,36 +152,33 @@ class Workers(ThreadedSessions[Session]):
         return [worker.connection.spid for worker in self._workers]
 
     def _words(self, error: BaseException) -> str:
-        return words_of(error)
+        return db.words_of(error)
 
     def _close_gate(self) -> None:
-        answer = self._gatekeeper.value(_CLOSE_GATE.format(gate=text(self.gate)))
+        answer = self._gatekeeper.value(_CLOSE_GATE.format(gate=db.text(self.gate)))
         if answer is None or answer < 0:
             raise RunFailed(f"can't close the start gate: sp_getapplock answers {answer}")
 
     def _all_at_gate(self) -> bool:
-        question = _AT_GATE.format(sessions=integers(self.ids))
+        question = _AT_GATE.format(sessions=db.integers(self.ids))
         return bool(self._gatekeeper.value(question) == len(self._workers))
 
     def release(self) -> None:
         """Open the gate: the server wakes all connections at once."""
-        self._gatekeeper.execute(_OPEN_GATE.format(gate=text(self.gate)))
+        self._gatekeeper.execute(_OPEN_GATE.format(gate=db.text(self.gate)))
 
-    def _loop(self, connection: Session, number: int) -> Loop:
+    def _loop(self, connection: db.Session, number: int) -> Loop:
         started_us, finished_us, done, found = connection.rows(call(self.workload, self.gate, self.seed, number))[0]
         return Loop(
             started_s=started_us / 1e6, finished_s=finished_us / 1e6, reads_done=int(done), reads_found=int(found)
         )
 
     def _failed(self, error: Exception) -> str:
-        reason = words_of(error) if isinstance(error, DriverError) else f"{type(error).__name__}: {error}"
+        reason = db.words_of(error) if isinstance(error, db.DriverError) else f"{type(error).__name__}: {error}"
         return f"a connection failed: {reason}"
 
-    def _stop(self, working: Sequence[Session]) -> None:
+    def _stop(self, working: Sequence[db.Session]) -> None:
         self._stop_all()
-
-    def _disconnect(self, connection: Session) -> None:
-        connection.close()
 
 
 # --- layout ----------------------------------------------------------------------------------------------------------
@@ -262,9 +244,9 @@ class DataFile(NamedTuple):
 class Layout:
     """The layout of one cell. `prefix` is the name of the database, and the beginning of its files' names."""
 
-    def __init__(self, config: Config, prefix: str, facts: ServerFacts) -> None:
+    def __init__(self, config: Config, prefix: str, facts: db.ServerFacts) -> None:
         self.config, self.prefix, self.facts = config, prefix, facts
-        self.name = identifier(prefix)
+        self.name = db.identifier(prefix)
 
     # --- files -------------------------------------------------------------------------------------------------------
 
@@ -321,15 +303,15 @@ class Layout:
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
         """Makes no folders: they exist on the server's machine."""
 
-    def make(self, own: Session, reach: Reach[Session]) -> None:
+    def make(self, own: db.Session, reach: Reach[db.Session]) -> None:
         """Make what is to exist when a run begins."""
         self.create(own)
         self._at_first = own.records(FILES)
 
-    def sessions(self, own: Session, reach: Reach[Session], seed: int) -> Workers:
+    def sessions(self, own: db.Session, reach: Reach[db.Session], seed: int) -> Workers:
         def end_all() -> None:
             """End everything that works in storagelab's database: sessions of this run that did not finish."""
-            with connect(self.config.target, database="master") as session:
+            with db.connect(self.config.target, database="master") as session:
                 session.execute(_END_ALL.format(name=self.name))
 
         load, gate = self.config.insert_load, self.prefix
@@ -337,13 +319,13 @@ class Layout:
 
     # --- statements --------------------------------------------------------------------------------------------------
 
-    def create(self, session: Session) -> None:
+    def create(self, session: db.Session) -> None:
         """Make the database with its files, its options, its mark, the table and the procedure."""
         session.execute(self.create_database())
         for statement in self.alter_database():
             session.execute(statement)
         session.execute(f"USE {self.name}")
-        session.execute(_MARK.format(ownership=text(OWNERSHIP)))
+        session.execute(_MARK.format(ownership=db.text(OWNERSHIP)))
         session.execute(self.create_table())
         session.execute(procedure(self.config.insert_load))
 
@@ -352,7 +334,7 @@ class Layout:
         return (
             f"CREATE DATABASE {self.name}\n"
             f"ON PRIMARY\n    {_file_text(self.primary_file, None, GROWTH_MB)},\n"
-            f"FILEGROUP {identifier(FILEGROUP)}\n    {data}\n"
+            f"FILEGROUP {db.identifier(FILEGROUP)}\n    {data}\n"
             f"LOG ON\n    {_file_text(self.log_file, self.log_file_mb, LOG_GROWTH_MB)}"
         )
 
@@ -361,7 +343,7 @@ class Layout:
         set_texts = [DATABASE_OPTIONS[name].statement.format(value) for name, value in options.items()]
         changes = [
             "SET AUTO_CLOSE OFF", "SET AUTO_SHRINK OFF", *set_texts,
-            f"MODIFY FILEGROUP {identifier(FILEGROUP)} AUTOGROW_ALL_FILES",
+            f"MODIFY FILEGROUP {db.identifier(FILEGROUP)} AUTOGROW_ALL_FILES",
         ]  # fmt: skip
         statements = [f"ALTER DATABASE {self.name} {change}" for change in changes]
         if options["recovery"] != "SIMPLE":
@@ -374,12 +356,12 @@ class Layout:
         asked = ", ".join(f"{name.upper()} = {value}" for name, value in options.items())
         return _TABLE.format(
             table=TABLE, key=_SEQUENTIAL_KEY if sequential else _RANDOM_KEY, filler=8000 if sequential else 111,
-            options=f" WITH ({asked})" if asked else "", filegroup=identifier(FILEGROUP),
+            options=f" WITH ({asked})" if asked else "", filegroup=db.identifier(FILEGROUP),
         )  # fmt: skip
 
     # --- read back ---------------------------------------------------------------------------------------------------
 
-    def check_after(self, session: Session) -> list[Check]:
+    def check_after(self, session: db.Session) -> list[Check]:
         """Checks that each row took a page, if that is promised, and that no file grew: growth would be measured, and
         lengths would no longer be equal.
         """
@@ -397,10 +379,10 @@ class Layout:
             )
         return checks
 
-    def count_rows(self, session: Session) -> int:
+    def count_rows(self, session: db.Session) -> int:
         return int(session.value(COUNT))
 
-    def read_back(self, session: Session) -> list[Check]:
+    def read_back(self, session: db.Session) -> list[Check]:
         """Checks number, place and equal length of the data files, the log's place, and the table, by the catalogue."""
         files = session.records(FILES)
         found = {str(file["name"]): file for file in files}
@@ -424,7 +406,7 @@ class Layout:
 def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
     """Without a size, the server uses that of its model database, the least that it allows for a primary file."""
     size = "" if size_mb is None else f"SIZE = {size_mb}MB, "
-    return f"(NAME = {text(file.name)}, FILENAME = {text(file.path)}, {size}FILEGROWTH = {growth_mb}MB)"
+    return f"(NAME = {db.text(file.name)}, FILENAME = {db.text(file.path)}, {size}FILEGROWTH = {growth_mb}MB)"
 
 
 def in_folder(folder: str, name: str) -> str:

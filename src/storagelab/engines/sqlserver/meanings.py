@@ -51,12 +51,9 @@ LISTED = {
     "SLEEP_BPOOL_STEAL": _about("data-write"),
 }
 RULES = {
-    "^PAGEIOLATCH_": _about("data-read"),
-    "^PAGELATCH_": _about("page-latch"),
-    "^LATCH_": _about("latch"),
-    "^LCK_": _about("lock"),
-    "^LOGMGR": _about("log-buffer"),
-}
+    "^PAGEIOLATCH_": _about("data-read"), "^PAGELATCH_": _about("page-latch"), "^LATCH_": _about("latch"),
+    "^LCK_": _about("lock"), "^LOGMGR": _about("log-buffer"),
+}  # fmt: skip
 event_of = WaitEvents(LISTED, RULES)
 
 

@@ -6,19 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from storagelab.engines.sqlserver.connect import (
-    DriverError,
-    ServerFacts,
-    Session,
-    check_connections,
-    check_rights,
-    connect,
-    identifier,
-    read_facts,
-    read_state,
-    text,
-    words_of,
-)
+from storagelab.engines.sqlserver import connect as db
 from storagelab.engines.sqlserver.layout import TABLE_OBJECT, Layout, is_windows_path
 from storagelab.engines.sqlserver.meanings import MAJOR_2017, check_settings, latch_note
 from storagelab.errors import PreflightError
@@ -53,7 +41,7 @@ def check(plan: Plan, site: Site) -> Preflight:
     needs: dict[str, VolumeNeed] = {}
     for configs in by_server(cell.config for cell in plan.cells):
         target = configs[0].target
-        with connect(target) as session, quoting(target, DriverError, words_of):
+        with db.connect(target) as session, quoting(target, db.DriverError, db.words_of):
             facts = _check_server(session, configs, site)
             needs |= {need.name: need for need in _volume_needs(session, facts, configs)}
         found.append(f"{facts.name}, {facts.edition}, attached")
@@ -63,12 +51,12 @@ def check(plan: Plan, site: Site) -> Preflight:
     )
 
 
-def _check_server(session: Session, configs: Sequence[Config], site: Site) -> ServerFacts:
-    facts = read_facts(session)
+def _check_server(session: db.Session, configs: Sequence[Config], site: Site) -> db.ServerFacts:
+    facts = db.read_facts(session)
     target = configs[0].target
-    check_rights(target, facts)
-    check_connections(target, facts, session, max(config.database_load.connections for config in configs))
-    state = read_state(session)
+    db.check_rights(target, facts)
+    db.check_connections(target, facts, session, max(config.database_load.connections for config in configs))
+    state = db.read_state(session)
     for config in configs:
         check_settings(config.target.settings, facts.major, state)
         if config.between_runs.drop_page_cache:
@@ -93,11 +81,11 @@ def _check_objects(config: Config) -> None:
         raise PreflightError("can't be placed on SQL Server", key=f"{KEY}.{word}", hint=hint)
 
 
-def _check_paths(config: Config, facts: ServerFacts) -> None:
+def _check_paths(config: Config, facts: db.ServerFacts) -> None:
     """Checks that T-SQL can express the names of files and folders, and that every file has a place."""
     for name, volume in config.volumes.items():
         try:
-            text(volume.path or "")
+            db.text(volume.path or "")
         except ValueError as error:
             raise PreflightError(f"its path {error}", key=f"volumes.{name}.path", hint="name another folder") from None
     if not config.data_volumes and not (facts.data_path and facts.log_path):
@@ -111,7 +99,7 @@ def _check_paths(config: Config, facts: ServerFacts) -> None:
 # --- volumes ---------------------------------------------------------------------------------------------------------
 
 
-def _volume_needs(session: Session, facts: ServerFacts, configs: Sequence[Config]) -> list[VolumeNeed]:
+def _volume_needs(session: db.Session, facts: db.ServerFacts, configs: Sequence[Config]) -> list[VolumeNeed]:
     """Each volume with the most that any cell needs there, and what the server knows of its drive."""
     paths = {
         (name, volume.path or ""): max(
@@ -136,11 +124,11 @@ def _volume_needs(session: Session, facts: ServerFacts, configs: Sequence[Config
     return needs
 
 
-def _drives(session: Session) -> list[_Drive]:
+def _drives(session: db.Session) -> list[_Drive]:
     """Nothing if the server does not report them: a run must not fail for that alone."""
     try:
         rows = session.rows(DRIVES)
-    except DriverError:
+    except db.DriverError:
         return []
     return [_Drive(str(path), str(kind), None if free is None else int(free)) for path, kind, free in rows]
 
@@ -153,13 +141,13 @@ def _drive_of(path: str, drives: Iterable[_Drive]) -> _Drive | None:
     return max(fitting, key=lambda drive: len(drive.path), default=None)
 
 
-def _check_folder(session: Session, name: str, path: str) -> None:
+def _check_folder(session: db.Session, name: str, path: str) -> None:
     """Checks a folder, on Windows only: the view is not documented for Linux folders, and CREATE DATABASE will
     notice a missing one.
     """
     try:
-        found = session.value(FOLDER.format(path=text(path)))
-    except DriverError:
+        found = session.value(FOLDER.format(path=db.text(path)))
+    except db.DriverError:
         return  # the server does not say; CREATE DATABASE will notice
     if found is not None and not found:
         raise PreflightError(
@@ -186,7 +174,7 @@ def _check_space(needs: Sequence[VolumeNeed], drives: Sequence[_Drive]) -> None:
 # --- notes -----------------------------------------------------------------------------------------------------------
 
 
-def _notes(facts: ServerFacts, configs: Sequence[Config]) -> list[str]:
+def _notes(facts: db.ServerFacts, configs: Sequence[Config]) -> list[str]:
     notes = [
         "support for SQL Server has not been tried on a live server yet; test it with `storagelab doctor --target`"
     ]
@@ -209,7 +197,7 @@ END"""
 _FILES = "SELECT physical_name FROM sys.master_files WHERE database_id = DB_ID({literal})"
 
 
-def drop(session: Session, prefix: str, key: str) -> list[str]:
+def drop(session: db.Session, prefix: str, key: str) -> list[str]:
     """Drop the database of this name if storagelab made it, even if others use it; returns what was dropped.
 
     If others made it, raises PreflightError and drops nothing.
@@ -218,15 +206,15 @@ def drop(session: Session, prefix: str, key: str) -> list[str]:
         return []
     check_nothing_in_the_way(session, prefix, key)
     session.execute("USE master")
-    session.execute(_DROP.format(literal=text(prefix), name=identifier(prefix)))
+    session.execute(_DROP.format(literal=db.text(prefix), name=db.identifier(prefix)))
     return [f"database {prefix}"]
 
 
-def exists(session: Session, prefix: str) -> bool:
-    return session.value(f"SELECT DB_ID({text(prefix)})") is not None
+def exists(session: db.Session, prefix: str) -> bool:
+    return session.value(f"SELECT DB_ID({db.text(prefix)})") is not None
 
 
-def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
+def check_nothing_in_the_way(session: db.Session, prefix: str, key: str) -> None:
     """Refuses a database that has the name that storagelab needs, but that others made. Raises PreflightError.
 
     storagelab's is recognised by its files: there is at least one, and all are named as `Layout` names them.
@@ -234,6 +222,6 @@ def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
     if not exists(session, prefix):
         return
     ours = re.compile(re.escape(prefix) + r"_(?:primary\.mdf|data_\d{4}\.ndf|log\.ldf)")
-    names = [re.split(r"[\\/]", str(path))[-1] for (path,) in session.rows(_FILES.format(literal=text(prefix)))]
+    names = [re.split(r"[\\/]", str(path))[-1] for (path,) in session.rows(_FILES.format(literal=db.text(prefix)))]
     if not names or not all(map(ours.fullmatch, names)):
         raise foreign(f"database {prefix}", key)

@@ -353,15 +353,9 @@ class Sampler(SessionSampler):
     stop_timeout_s = 10.0
 
     def __init__(
-        self,
-        connect: Callable[[], Session],
-        ids: list[int],
-        measure: MeasureConfig,
-        *,
-        layout: Layout,
-        counts: SessionCounts,
-        page_info: bool,
-    ) -> None:
+        self, connect: Callable[[], Session], ids: list[int], measure: MeasureConfig, *, layout: Layout,
+        counts: SessionCounts, page_info: bool,
+    ) -> None:  # fmt: skip
         super().__init__(measure, words_of)
         self._connect, self._ids, self._database = connect, ids, layout.prefix
         self._numbers = {file.name: file.number for file in layout.data_files}

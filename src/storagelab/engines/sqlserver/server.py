@@ -9,20 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from storagelab.engines.sqlserver import connect as db
 from storagelab.engines.sqlserver import sampler
-from storagelab.engines.sqlserver.connect import (
-    DriverError,
-    ServerFacts,
-    Session,
-    address_of,
-    allow_sessions,
-    connect,
-    identifier,
-    read_facts,
-    read_state,
-    text,
-    words_of,
-)
 from storagelab.engines.sqlserver.layout import (
     NOW_US,
     TABLE,
@@ -76,11 +64,11 @@ _SHOWN_OF_DATABASE = (
 )  # fmt: skip
 
 
-def server_facts(session: Session, facts: ServerFacts, database: str) -> dict[str, object]:
+def server_facts(session: db.Session, facts: db.ServerFacts, database: str) -> dict[str, object]:
     """The version, the operator's settings, and the state of storagelab's database."""
-    state = read_state(session)
+    state = db.read_state(session)
     shown = {name: value for name, value in state.configurations.items() if name in _SHOWN_CONFIGURATIONS}
-    of_database = record_of(session.records(DATABASE.format(name=text(database))))
+    of_database = record_of(session.records(DATABASE.format(name=db.text(database))))
     file_initialisation = {True: "on", False: "off", None: "unknown"}[state.file_initialisation]
     return {
         "version": facts.version,
@@ -130,13 +118,13 @@ def _volume(path: str, name: str, mounts: set[str]) -> Check:
 # --- settings --------------------------------------------------------------------------------------------------------
 
 
-def settings(session: Session, config: Config, database: str) -> list[Check]:
+def settings(session: db.Session, config: Config, database: str) -> list[Check]:
     """Checks each setting asked for against the database, the table or the server."""
     asked = config.target.settings
     if not asked:
         return []
-    state = read_state(session)
-    of_database = record_of(session.records(DATABASE.format(name=text(database))))
+    state = db.read_state(session)
+    of_database = record_of(session.records(DATABASE.format(name=db.text(database))))
     of_table = {**record_of(session.records(INDEX)), **record_of(session.records(TABLE_FACTS))}
     return [
         _setting_check(name, text_of(value), state, of_database, of_table)
@@ -174,59 +162,53 @@ def _setting_check(
 # How sessions get to a SQL Server that already runs.
 
 
-class AttachedReach(Reach[Session]):
+class AttachedReach(Reach[db.Session]):
     """Sessions of a load work in storagelab's own database."""
 
-    def connect(self) -> Session:
-        return connect(self.config.target)
+    def connect(self) -> db.Session:
+        return db.connect(self.config.target)
 
-    def connect_worker(self) -> Session:
+    def connect_worker(self) -> db.Session:
         return self.connect_to_own("storagelab worker")
 
-    def connect_to_own(self, application: str) -> Session:
-        return Session(replace(address_of(self.config.target), database=self.site.prefix), application)
+    def connect_to_own(self, application: str) -> db.Session:
+        return db.Session(replace(db.address_of(self.config.target), database=self.site.prefix), application)
 
-    def check_settings(self, own: Session, worker: Session) -> list[Check]:
+    def check_settings(self, own: db.Session, worker: db.Session) -> list[Check]:
         return settings(own, self.config, self.site.prefix)
 
 
 _OWN_SESSIONS = 8
 
 
-class SqlServer(System[Session]):
+class SqlServer(System[db.Session]):
     """What only SQL Server knows of a cell's run."""
 
-    name = "sqlserver"
-    foreign_errors = (DriverError, *OUTSIDE_ERRORS)
+    name, attached_reach = "sqlserver", AttachedReach
+    foreign_errors = (db.DriverError, *OUTSIDE_ERRORS)
     counts_this_machine = False
     layout: Layout
 
-    def reach_attached(self) -> AttachedReach:
-        return AttachedReach(self.config, self.site)
-
     def meet(self) -> None:
-        allow_sessions(self.config.database_load.connections + _OWN_SESSIONS)
-        with connect(self.config.target) as session:
-            self.facts = read_facts(session)
+        db.allow_sessions(self.config.database_load.connections + _OWN_SESSIONS)
+        with db.connect(self.config.target) as session:
+            self.facts = db.read_facts(session)
             self.layout = Layout(self.config, self.site.prefix, self.facts)
             drop(session, self.site.prefix, key_of(self.config.target))
 
     def drop(self) -> None:
-        with connect(self.config.target, database="master") as session:
+        with db.connect(self.config.target, database="master") as session:
             drop(session, self.site.prefix, key_of(self.config.target))
 
-    def close(self, connection: Session) -> None:
-        connection.close()
-
     def message_of(self, error: BaseException) -> str:
-        return words_of(error) if isinstance(error, DriverError) else str(error).strip()
+        return db.words_of(error) if isinstance(error, db.DriverError) else str(error).strip()
 
     # --- asked of the server -----------------------------------------------------------------------------------------
 
-    def facts_of(self, connection: Session) -> dict[str, object]:
+    def facts_of(self, connection: db.Session) -> dict[str, object]:
         return server_facts(connection, self.facts, self.site.prefix)
 
-    def remote_volumes(self, connection: Session) -> dict[str, dict[str, object]]:
+    def remote_volumes(self, connection: db.Session) -> dict[str, dict[str, object]]:
         """The operator's description of each volume, and what the server adds to it."""
         records = {str(record["name"]): record for record in _volume_records(connection)}
         facts: dict[str, dict[str, object]] = {}
@@ -241,28 +223,30 @@ class SqlServer(System[Session]):
             }  # fmt: skip
         return facts
 
-    def check_remote_volumes(self, connection: Session) -> list[Check]:
+    def check_remote_volumes(self, connection: db.Session) -> list[Check]:
         return volumes(self.config, self.layout, _volume_records(connection))
 
-    def time_s(self, connection: Session) -> float:
+    def time_s(self, connection: db.Session) -> float:
         return float(connection.value(NOW_US)) / 1e6
 
-    def page_bytes(self, connection: Session) -> int:
+    def page_bytes(self, connection: db.Session) -> int:
         return 8192
 
-    def write_out(self, connection: Session) -> None:
+    def write_out(self, connection: db.Session) -> None:
         connection.execute("CHECKPOINT")
 
     # --- watched -----------------------------------------------------------------------------------------------------
 
-    def sampler(self, own: Session, reach: AttachedReach, sessions: Sessions[Session], columns: Columns) -> Sampler:
+    def sampler(
+        self, own: db.Session, reach: AttachedReach, sessions: Sessions[db.Session], columns: Columns
+    ) -> Sampler:
         self._counts = sampler.SessionCounts()
         return Sampler(
             lambda: reach.connect_to_own("storagelab sampler"), sessions.ids, self.config.measure, layout=self.layout,
             counts=self._counts, page_info=self.facts.major >= MAJOR_2019,
         )  # fmt: skip
 
-    def count(self, own: Session, reach: AttachedReach, sessions: Sessions[Session]) -> Callable[[], Counters]:
+    def count(self, own: db.Session, reach: AttachedReach, sessions: Sessions[db.Session]) -> Callable[[], Counters]:
         prefix, ids = self.site.prefix, sessions.ids
 
         def read() -> tuple[sampler.Waits, sampler.Waits, float, Counters]:
@@ -283,15 +267,15 @@ class SqlServer(System[Session]):
         return passed
 
 
-def _volume_records(session: Session) -> list[dict[str, Any]]:
+def _volume_records(session: db.Session) -> list[dict[str, Any]]:
     """Empty if the server does not report them."""
     try:
         return session.records(VOLUMES)
-    except DriverError:
+    except db.DriverError:
         return []
 
 
-def opened(config: Config, site: Site) -> OneRun[Session]:
+def opened(config: Config, site: Site) -> OneRun[db.Session]:
     """The run of a cell."""
     return OneRun(SqlServer(config, site))
 
@@ -300,8 +284,8 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
     """Drop what a killed run left on the server; returns what was dropped. Raises PreflightError if that fails, or
     if something has such a name and is not storagelab's.
     """
-    left = dropping_leftovers(config.target, DriverError, words_of, f"the database {site.prefix}")
-    with connect(config.target, database="master") as session, left:
+    left = dropping_leftovers(config.target, db.DriverError, db.words_of, f"the database {site.prefix}")
+    with db.connect(config.target, database="master") as session, left:
         return drop(session, site.prefix, key_of(config.target))
 
 
@@ -329,10 +313,10 @@ class SqlServerProbe:
         return contextlib.nullcontext()
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
-        self._execute(target, f"CREATE DATABASE {identifier(name)}", name, there=False)
+        self._execute(target, f"CREATE DATABASE {db.identifier(name)}", name, there=False)
 
     def clear(self, target: TargetConfig, name: str) -> None:
-        self._execute(target, f"DROP DATABASE {identifier(name)}", name, there=True)
+        self._execute(target, f"DROP DATABASE {db.identifier(name)}", name, there=True)
 
     def _execute(self, target: TargetConfig, statement: str, name: str, *, there: bool) -> None:
         """Runs it if the database exists, or does not, as required: making it twice or dropping nothing is an error."""
@@ -342,6 +326,6 @@ class SqlServerProbe:
 
 
 @contextlib.contextmanager
-def _asking(target: TargetConfig) -> Iterator[Session]:
-    with connect(target, database="master") as session, quoting(target, DriverError, words_of):
+def _asking(target: TargetConfig) -> Iterator[db.Session]:
+    with db.connect(target, database="master") as session, quoting(target, db.DriverError, db.words_of):
         yield session

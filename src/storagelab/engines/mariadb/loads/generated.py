@@ -15,14 +15,13 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from storagelab.engines.mariadb.connect import Connection, MariaDBReach, ask, close, identifier, quoted
+from storagelab.engines.mariadb.connect import Connection, MariaDBReach, ask, identifier, quoted
 from storagelab.engines.mariadb.layout import DataFile, Layout
 from storagelab.errors import DataRefused, RunFailed
 from storagelab.loads.generator import Clients
 from storagelab.loads.running import Generator
 from storagelab.loads.sysbench import ask_by_sysbench
 from storagelab.loads.tables import GeneratedTables, L
-from storagelab.machine.rights import make_folder
 from storagelab.model.config import Config
 from storagelab.model.hints import shown
 from storagelab.model.measurement import Check
@@ -47,6 +46,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
     they are filled, and what works on them.
     """
 
+    temporary_beside = False
     others_stay = True
     """Whether the server's own folder may have tables that are not spread."""
 
@@ -58,30 +58,16 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
     def sessions(self, own: Connection, reach: MariaDBReach, seed: int) -> Generator[Connection]:
         self._at_first = self.all_files(own)
         program = self.program(reach.clients(self.session_options), reach.site, seed)
+        theirs = "SELECT id FROM information_schema.processlist WHERE db = %s AND id <> connection_id()"
         return Generator(
-            program, self.load, reach.connect_worker, close, lambda: self._generator_sessions(own),
+            program, self.load, reach.connect_worker, lambda: [number for (number,) in ask(own, theirs, [self.prefix])],
             log_room=lambda: log_room(own),
         )  # fmt: skip
 
     def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
         yield "sysbench", ask_by_sysbench(clients, WHERE)
 
-    def _generator_sessions(self, own: Connection) -> list[int]:
-        statement = "SELECT id FROM information_schema.processlist WHERE db = %s AND id <> connection_id()"
-        return [number for (number,) in ask(own, statement, [self.prefix])]
-
     # --- made --------------------------------------------------------------------------------------------------------
-
-    def _folder_on(self, volume: str) -> Path:
-        """The folder of what is placed on a volume besides data files."""
-        assert self._folders is not None
-        return self._folders[volume] / f"on-{volume}"
-
-    def make_folders(self, owner: tuple[int, int] | None = None) -> None:
-        super().make_folders(owner)
-        for volume in sorted({volume for what, volume in self.config.placed.items() if what != TEMPORARY}):
-            if self.on_volumes:  # for temporary files, the server makes its own
-                make_folder(self._folder_on(volume), owner)
 
     def finish(self, own: Connection) -> None:
         """Spread the tables over the data files, and place the others. Raises RunFailed for a table that can't be."""

@@ -14,7 +14,7 @@ import pymysql
 
 from storagelab.engines.mariadb.connect import Connection, MariaDBReach, ask, close, words_of
 from storagelab.engines.mariadb.layout import TABLE, Layout
-from storagelab.loads.inserting import ThreadedSessions
+from storagelab.loads.inserting import InsertingSessions
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.servers.attached import OWNERSHIP
@@ -98,10 +98,10 @@ def call(workload: InsertLoad, schema: str, seed: int, worker: int) -> str:
     return f"CALL {schema}.insert_rows({', '.join(map(str, values))})"
 
 
-class Workers(ThreadedSessions[Connection]):
+class Workers(InsertingSessions[Connection]):
     """The connections of one run. `other` is an extra connection that stops what still runs at the end."""
 
-    driver_error, close_timeout_s = pymysql.MySQLError, 5.0
+    driver_error = pymysql.MySQLError
 
     def __init__(self, connect: Callable[[], Connection], tables: Tables, other: Connection, seed: int) -> None:
         super().__init__(connect, tables.load, lambda: tables.count_rows(other), seed)
@@ -147,9 +147,6 @@ class Workers(ThreadedSessions[Connection]):
             with contextlib.suppress(pymysql.MySQLError, OSError):
                 ask(self._other, f"KILL {int(connection.thread_id())}")
         close(self._gate)
-
-    def _disconnect(self, connection: Connection) -> None:
-        close(connection)
 
     def close(self) -> None:
         super().close()

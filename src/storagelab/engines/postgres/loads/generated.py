@@ -26,7 +26,6 @@ from storagelab.loads.generator import Clients
 from storagelab.loads.pgbench import log_in_by_pgbench
 from storagelab.loads.running import Generator
 from storagelab.loads.tables import GeneratedTables, L
-from storagelab.machine.rights import make_folder
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.objects import TEMPORARY, Kind, Object
@@ -72,22 +71,9 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         """The tablespace of what is placed on a volume besides data files."""
         return f"{self.spaces}_on_{volume}"
 
-    def _folder_on(self, volume: str) -> Path:
-        assert self._folders is not None
-        return self._folders[volume] / f"on-{volume}"
-
-    @property
-    def _volumes_of_objects(self) -> list[str]:
-        return sorted(set(self.config.placed.values())) if self.on_volumes else []
-
     def tablespaces(self) -> list[tuple[str, Path]]:
         placed = [(self._tablespace_on(volume), self._folder_on(volume)) for volume in self._volumes_of_objects]
         return [*super().tablespaces(), *placed]
-
-    def make_folders(self, owner: tuple[int, int] | None = None) -> None:
-        super().make_folders(owner)
-        for volume in self._volumes_of_objects:
-            make_folder(self._folder_on(volume), owner)
 
     def make(self, own: Connection, reach: PostgresReach) -> None:
         super().make(own, reach)
@@ -111,9 +97,8 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         self._at_first = self._relations(own)
         program = self.program(reach.clients(self.session_options), reach.site, seed)
         return Generator(
-            program, self.load, reach.connect_worker, lambda connection: connection.close(),
-            lambda: generator_sessions(own), partial(self._hold, reach) if self.holds else None,
-            checkpoint_count(own),
+            program, self.load, reach.connect_worker, lambda: generator_sessions(own),
+            partial(self._hold, reach) if self.holds else None, checkpoint_count(own),
         )  # fmt: skip
 
     def _hold(self, reach: PostgresReach) -> Callable[[], None]:

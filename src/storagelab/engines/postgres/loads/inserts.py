@@ -18,7 +18,7 @@ from psycopg.pq import ExecStatus
 
 from storagelab.engines.postgres.connect import Connection, PostgresReach, execute, page_bytes, value
 from storagelab.engines.postgres.layout import Layout, relations_in
-from storagelab.loads.inserting import ThreadedSessions
+from storagelab.loads.inserting import InsertingSessions
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
 from storagelab.servers.interfaces import rows_per_report
@@ -98,12 +98,12 @@ def call(workload: InsertLoad, schema: str, gate: int, seed: int, worker: int) -
     return sql.SQL("CALL {}.insert_rows({})").format(sql.Identifier(schema), literals)
 
 
-class Workers(ThreadedSessions[Connection]):
+class Workers(InsertingSessions[Connection]):
     """The connections of one run. `gatekeeper` is an extra connection; it holds an advisory lock whose key only this
     experiment has.
     """
 
-    driver_error, close_timeout_s = psycopg.Error, 5.0
+    driver_error = psycopg.Error
 
     def __init__(self, connect: Callable[[], Connection], tables: Tables, gatekeeper: Connection, seed: int) -> None:
         super().__init__(connect, tables.load, lambda: tables.count_rows(gatekeeper), seed)
@@ -113,6 +113,9 @@ class Workers(ThreadedSessions[Connection]):
     def ids(self) -> list[int]:
         """Process ids of the server sessions, one per connection."""
         return [worker.connection.info.backend_pid for worker in self._workers]
+
+    def _words(self, error: BaseException) -> str:
+        return str(error)
 
     def _close_gate(self) -> None:
         self._gatekeeper.execute("SELECT pg_advisory_lock(%s)", [self.gate])
@@ -149,9 +152,6 @@ class Workers(ThreadedSessions[Connection]):
         for connection in working:
             with contextlib.suppress(psycopg.Error):
                 connection.cancel_safe(timeout=2.0)
-
-    def _disconnect(self, connection: Connection) -> None:
-        connection.close()
 
 
 _RANDOM_COLUMNS = """

@@ -1,15 +1,13 @@
 """A plan that can't run here is refused before anything is touched, by the key to fix."""
 
-import contextlib
 import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from real_mariadb import needs_mariadb
-from real_servers import counted_starts, left_behind, plan_of, run_in, site_at, small
+from each_engine import each_engine
+from real_mariadb import mariadb, needs_mariadb, running
+from real_servers import counted_starts, left_behind, mounted, needs_root, plan_of, run_in, site_at, small
 
 from storagelab.engines.mariadb import server as mariadb_settings
 from storagelab.engines.postgres import preflight
@@ -23,9 +21,6 @@ from storagelab.model.target import Preflight
 from storagelab.run.engine import open_target
 from storagelab.run.engine import preflight as preflight_of_all
 from storagelab.volumes.folders import Folders
-
-each_engine = pytest.mark.parametrize("engine", ["postgres", pytest.param("mariadb", marks=needs_mariadb)])
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems and give folders away")
 
 
 def found(scratch: Path, *configs: Config) -> Preflight:
@@ -48,19 +43,6 @@ def sizes(engine: str, count: int) -> list[dict[str, Any]]:
     """So many levels of one setting."""
     name, unit = {"postgres": ("shared_buffers", "MB"), "mariadb": ("innodb_buffer_pool_size", "M")}[engine]
     return [{name: f"{size}{unit}"} for size in range(16, 16 + count)]
-
-
-@contextlib.contextmanager
-def mounted(place: Path, *options: str) -> Iterator[Path]:
-    """A small file system in memory."""
-    place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", *options, "tmpfs", str(place)], capture_output=True, check=False)
-    if made.returncode:
-        pytest.skip(f"mounting is barred here: {made.stderr.decode().strip()}")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 # --- what is well ----------------------------------------------------------------------------------------------------
@@ -101,6 +83,79 @@ def test_the_estimate_of_space_covers_what_a_run_takes(scratch):
             target.run(Cell(cell_id="c", levels={}, config=config), 1, 1, lambda _: None)
             taken = sum(path.lstat().st_blocks * 512 for path in (scratch / "a").rglob("*"))
         assert 0.3 * preflight._bytes_on(config, "a") < taken < preflight._bytes_on(config, "a")
+
+
+# --- several engines -------------------------------------------------------------------------------------------------
+
+
+@needs_mariadb
+def test_each_kind_of_server_is_named_and_nothing_is_touched(scratch):
+    both = of_all(scratch, mariadb(scratch), mariadb(scratch, data_files=4), small(scratch))
+    mariadb_text, postgres_text = both.server.split("; ")
+    assert mariadb_text.startswith("MariaDB ")
+    assert "private, started" in mariadb_text
+    assert postgres_text.startswith("PostgreSQL ")
+    assert os.listdir(scratch / "a") == os.listdir(scratch / "tmp") == []
+
+
+@needs_mariadb
+def test_volumes_of_several_engines_are_told_once_with_the_larger_need(scratch):
+    one, other = mariadb(scratch, rows_per_connection=200_000), small(scratch)
+    (need,) = of_all(scratch, other, one).volumes
+    assert need.needed_bytes == max(of_all(scratch, config).volumes[0].needed_bytes for config in (one, other))
+
+
+@needs_mariadb
+def test_engines_that_promise_the_same_after_a_crash_are_compared_without_a_warning(scratch):
+    both = of_all(scratch, mariadb(scratch), small(scratch))
+    assert [line.partition(":")[0] for line in both.durability] == ["MariaDB", "PostgreSQL"]
+    assert both.notes == ()
+    assert of_all(scratch, mariadb(scratch)).durability == ()
+
+
+@needs_mariadb
+@pytest.mark.parametrize(
+    ("of_mariadb", "of_postgres"),
+    [
+        ({"innodb_flush_log_at_trx_commit": 2}, {}),
+        ({}, {"synchronous_commit": "off"}),
+        ({}, {"full_page_writes": False}),
+    ],
+)
+def test_engines_that_promise_different_things_after_a_crash_are_warned_of(scratch, of_mariadb, of_postgres):
+    both = of_all(scratch, mariadb(scratch, settings=of_mariadb), small(scratch, settings=of_postgres))
+    assert both.notes == (
+        "these engines do not promise the same after a crash, so their times can't be compared fairly",
+    )
+
+
+@needs_mariadb
+def test_servers_that_run_already_are_asked_what_survives_a_crash(scratch, attached):
+    """The shared PostgreSQL runs without fsync; a MariaDB with a binary log that it does not sync is as unsafe as
+    that.
+    """
+    with running(scratch / "m", "--log-bin=log", "--server-id=1") as server:
+        both = of_all(scratch, mariadb(scratch, dsn=server.socket_dsn), small(scratch, dsn=attached.conninfo))
+    assert [line.partition(" (")[0] for line in both.durability] == [
+        "MariaDB: the last second of commits may be lost, half-written pages are mended",
+        "PostgreSQL: nothing is forced to the disk, half-written pages are mended",
+    ]
+    assert both.durability[0].endswith("sync_binlog = 0)")
+    assert "these engines do not promise the same" in both.notes[0]
+
+
+@needs_mariadb
+def test_what_an_engine_does_in_its_own_way_is_said(scratch):
+    (note,) = of_all(scratch, mariadb(scratch, kind="sequential-insert")).notes
+    assert "two rows on a page" in note
+
+
+@needs_mariadb
+def test_a_folder_whose_name_the_server_would_change_is_refused_by_key(scratch):
+    """InnoDB would write its data file into a folder called "?"."""
+    with pytest.raises(PreflightError, match="has a letter in it") as caught:
+        of_all(scratch, mariadb(scratch, volumes=["a", "𐀀"]))
+    assert caught.value.key == "volumes.𐀀.path"
 
 
 # --- volumes ---------------------------------------------------------------------------------------------------------

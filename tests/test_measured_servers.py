@@ -1,4 +1,4 @@
-"""PostgreSQL and MariaDB as targets, on every server at hand: one cell set up, loaded, measured, read back, removed."""
+"""Private servers, on every one at hand: a cell is set up, loaded, measured, read back and removed."""
 
 import json
 import os
@@ -9,20 +9,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_mariadb import needs_mariadb
-from real_servers import ROWS, ask, cell_of, connect, got, left_behind, measure, run_of, server_folders, site_at, small
+from each_engine import SCHEMA, each_engine
+from real_mariadb import mariadb, needs_mariadb
+from real_servers import (
+    ROWS,
+    ask,
+    cell_of,
+    connect,
+    got,
+    left_behind,
+    measure,
+    run_in,
+    run_of,
+    server_folders,
+    site_at,
+    small,
+)
 
-from storagelab.engines.mariadb.meanings import DECIDING
+from storagelab.engines.mariadb import connect as of_mariadb
+from storagelab.engines.mariadb.meanings import DECIDING, GATE
 from storagelab.engines.mariadb.server import Server as MariaDBServer
 from storagelab.engines.postgres.engine import opened
 from storagelab.engines.postgres.server import Server
 from storagelab.errors import RunFailed
-from storagelab.model.waits import conservation, normalise, wait_table
+from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, conservation, normalise, wait_table
 from storagelab.run.engine import open_target
 from storagelab.run.one_run import OneRun
 from storagelab.volumes.folders import Folders
 
-each_engine = pytest.mark.parametrize("engine", ["postgres", pytest.param("mariadb", marks=needs_mariadb)])
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may drop the page cache")
 
 
@@ -162,6 +176,52 @@ def test_waits_that_are_not_asked_for_are_not_sampled(scratch, engine):
     assert any(measured.series.columns["rows_per_s"])
 
 
+@needs_mariadb
+def test_waits_and_cpu_and_what_has_no_timer_make_up_the_connections_time(scratch):
+    measured = measure(mariadb(scratch, rows_per_connection=12_000, data_files=4), site_at(scratch))
+    waits = measured.waits
+    assert isinstance(waits, CountedWaits)
+    rows = normalise(waits)
+    assert all(row.resource_s is None or row.wait_s == pytest.approx(row.resource_s + row.signal_s) for row in rows)
+    assert not any("table/sql/handler" in row.wait_type or row.wait_type == GATE for row in rows)
+    # What counts acquisitions is never shown as a number of waits.
+    assert all(row.wait_count is None for row in rows if row.wait_type.startswith("wait/synch/"))
+    assert sum(row.wait_s for row in rows) / waits.busy_s == pytest.approx(1.0, abs=0.1)
+    assert {row.method for row in rows if row.wait_type == UNINSTRUMENTED} <= {"derived"}
+    assert conservation(waits).explained == pytest.approx(1.0, abs=0.25)
+    assert wait_table(rows)
+
+
+@needs_mariadb
+def test_a_commit_for_each_row_shows_waits_for_the_log_though_no_timer_knows_of_it(scratch):
+    measured = measure(mariadb(scratch, rows_per_connection=2_000, rows_per_transaction=1), site_at(scratch))
+    commits = [row for row in normalise(measured.waits) if row.wait_type == "state/Commit"]
+    assert [(row.category, row.method, row.analogue) for row in commits] == [("commit", "sampled", "WRITELOG")]
+    assert commits[0].wait_s > 0
+
+
+@needs_mariadb
+@pytest.mark.parametrize("page_size", ["4k", "16k", "64k"])
+def test_the_page_size_is_a_factor_and_a_log_that_is_not_forced_to_the_disk_is_said(scratch, page_size):
+    settings = {
+        "innodb_page_size": page_size, "innodb_buffer_pool_size": "64M", "innodb_flush_method": "nosync",
+    }  # fmt: skip
+    measured = measure(mariadb(scratch, settings=settings, kind="sequential-insert"), site_at(scratch))
+    assert got(measured)["target.settings.innodb_page_size"] == (str(int(page_size[:-1]) * 1024), True)
+    assert measured.unverified == ()
+    assert measured.durability.promise == "nothing is forced to the disk, half-written pages are mended"
+
+
+@needs_mariadb
+def test_random_keys_are_spread_evenly_over_the_data_files(scratch):
+    with open_target(mariadb(scratch, data_files=8, rows_per_connection=4_000), site_at(scratch)) as target:
+        run_in(target)
+        count = f"SELECT count(*) FROM {SCHEMA}.my_big_table PARTITION (p{{}})"
+        counts = [of_mariadb.ask(target.server.own, count.format(number))[0][0] for number in range(1, 9)]
+    assert sum(counts) == 16_000
+    assert max(counts) < 1.15 * 2_000
+
+
 def test_no_run_inherits_from_the_one_before(scratch):
     config, site = small(scratch), site_at(scratch)
     assert [measure(config, site).rows for _ in range(2)] == [ROWS, ROWS]
@@ -187,6 +247,9 @@ def meddle(monkeypatch):
 
         def entered(self):
             target = enter(self)
+            if target.config.target.engine == "mariadb":
+                [of_mariadb.ask(target.server.own, statement) for statement in statements]
+                return target
             with connect(target.server.process) as other:
                 for statement in statements:
                     other.execute(statement)
@@ -206,11 +269,22 @@ def test_a_data_file_in_the_wrong_place_makes_the_run_unverified(scratch, meddle
     assert run.usable
 
 
-def test_a_setting_that_was_changed_makes_the_run_unverified(scratch, meddle):
-    meddle("ALTER SYSTEM SET checkpoint_timeout = '77s'", "SELECT pg_reload_conf()", "SELECT pg_sleep(0.2)")
-    run = run_of(small(scratch, settings={"checkpoint_timeout": "2min"}), scratch)
+CHANGES = {
+    "postgres": (
+        ("ALTER SYSTEM SET checkpoint_timeout = '77s'", "SELECT pg_reload_conf()", "SELECT pg_sleep(0.2)"),
+        ("checkpoint_timeout", "2min", "77s"),
+    ),
+    "mariadb": (("SET GLOBAL innodb_io_capacity = 777",), ("innodb_io_capacity", 300, "777")),
+}  # fmt: skip
+
+
+@each_engine
+def test_a_setting_that_was_changed_makes_the_run_unverified(scratch, meddle, engine):
+    statements, (name, asked, found) = CHANGES[engine]
+    meddle(*statements)
+    run = run_of(small(scratch, engine=engine, settings={name: asked}), scratch)
     assert run.status == "unverified"
-    assert run.reason == "target.settings.checkpoint_timeout: asked 2min, got 77s"
+    assert run.reason == f"target.settings.{name}: asked {asked}, got {found}"
 
 
 def test_a_setting_that_the_server_does_not_show_makes_the_run_unverified(scratch):
@@ -281,6 +355,15 @@ def test_what_an_earlier_run_could_not_remove_is_removed_before_the_next(scratch
     (folders["a"] / "server").mkdir()
     run = run_of(config, scratch)
     assert (run.status, run.reason) == ("ok", "")
+    assert left_behind(scratch) == []
+
+
+@each_engine
+def test_the_servers_reason_is_said_when_the_set_up_fails(scratch, monkeypatch, engine):
+    monkeypatch.setattr(f"storagelab.engines.{engine}.loads.inserts.procedure", lambda *_: "CREATE nonsense")
+    words = {"postgres": "syntax error at or near", "mariadb": "You have an error in your SQL syntax"}[engine]
+    with pytest.raises(RunFailed, match=f"can't set up the layout: .*{words}"):
+        measure(small(scratch, engine=engine), site_at(scratch))
     assert left_behind(scratch) == []
 
 

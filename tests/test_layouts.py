@@ -1,25 +1,29 @@
-"""The articles' table on N data files: where its files really lie, and whose it is."""
+"""The articles' table on N data files of each engine: where its files really lie, and whose it is."""
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
+from each_engine import SCHEMA, inventory, on_mariadb
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from real_servers import ask, connect, open_folder, plan_of, running, site_at, small
 
+from storagelab.engines.mariadb import connect as mariadb
+from storagelab.engines.mariadb.loads import inserts as mariadb_inserts
+from storagelab.engines.postgres import connect as postgres
 from storagelab.engines.postgres.loads.inserts import Tables
 from storagelab.engines.postgres.preflight import check
 from storagelab.errors import PreflightError
 from storagelab.machine.rights import make_folder
-from storagelab.model.config import VolumeConfig
+from storagelab.model.config import TargetConfig, VolumeConfig
 from storagelab.servers.attached import OWNERSHIP
+from storagelab.servers.places import tables_of
 from storagelab.volumes.folders import Folders
-
-SCHEMA = "storagelab_0badcafe"
 
 
 @pytest.fixture
@@ -249,38 +253,96 @@ def _wide(config):
     return config.workload.model_copy(update={"rows_per_transaction": 5_000, "rows_per_connection": 5_000})
 
 
+# --- on MariaDB ------------------------------------------------------------------------------------------------------
+
+
+def filled(server, scratch, **changes) -> list[int]:
+    """How many rows lie in each data file, of 400 for each."""
+    layout = mariadb_inserts.Tables(small(scratch, engine="mariadb", volumes=[], **changes), SCHEMA, None)
+    with contextlib.closing(server.process.connect()) as connection:
+        layout.create(connection)
+        assert layout.read_back(connection)[0].got == str(changes["data_files"])
+        rows = 400 * changes["data_files"]
+        mariadb.ask(connection, f"INSERT INTO {layout.table} (c4) SELECT seq FROM mysql.seq_1_to_{rows}")
+        counts = f"SELECT count(*) FROM {layout.table} PARTITION ({{}})"
+        found = [mariadb.ask(connection, counts.format(layout.partition(n)))[0][0] for n in layout.data_files]
+        assert layout.drop(connection) == [f"database {SCHEMA}"]
+    return found
+
+
+@on_mariadb
+@pytest.mark.parametrize("data_files", [1, 2, 3, 7, 16, 64])
+def test_keys_are_divided_evenly_over_any_number_of_data_files(server, scratch, data_files):
+    counts = filled(server, scratch, data_files=data_files)
+    assert 0.6 * 400 < min(counts) <= max(counts) < 1.4 * 400
+
+
+@on_mariadb
+def test_ascending_keys_go_round_the_data_files(server, scratch):
+    assert filled(server, scratch, data_files=4, kind="sequential-insert") == [400, 400, 400, 400]
+
+
+@on_mariadb
+def test_the_largest_number_of_data_files_is_one_that_the_engine_can_have(server, scratch):
+    """A spec may ask for 1024 at most, and MariaDB can have 8192 partitions."""
+    assert len(filled(server, scratch, data_files=1024)) == 1024
+
+
+# --- folders of any name ---------------------------------------------------------------------------------------------
+
+
 @pytest.fixture(scope="module")
 def places() -> Iterator[Path]:
     with open_folder() as folder:
         yield folder
 
 
-NAMES = st.text(
-    st.characters(codec="utf-8", exclude_characters="\0/'", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20
-).filter(lambda text: text not in (".", "..") and len(text.encode()) < 60)
-"""A single quote in a place is refused before: PostgreSQL can't have it there."""
-
-
-@hypothesis_settings(max_examples=25)
-@given(name=NAMES)
-@example(name='"; DROP TABLE pg_class; -- \\')
-@example(name="Laufwerk für %s, 数据 `x` 🎲")
-@example(name="{schema} {} %(x)s $body$")
-def test_data_files_lie_where_they_were_asked_to_whatever_the_folder_is_called(shared_server, places, name):
+def lie_where_they_were_asked_to(server, places: Path, name: str) -> None:
     (places / name).mkdir(exist_ok=True)
-    config = small(places, data_files=2, volumes=[])
+    config = small(places, engine=server.engine, data_files=2, volumes=[])
     config = config.model_copy(update={"volumes": {"a": VolumeConfig(path=str(places / name))}})
     site = site_at(places)
     folders = Folders(site, site.volume_paths(config))
     folders.make()
-    layout = Tables(config, site.prefix, folders)
+    layout = tables_of(config)(config, site.prefix, folders)
     layout.make_folders()
-    with connect(shared_server) as connection:
-        before = ask(connection, "SELECT count(*) FROM pg_class")
+    opening = mariadb.connect if server.engine == "mariadb" else postgres.connect
+    with opening(TargetConfig(engine=server.engine, dsn=server.dsn)) as connection:
+        before = inventory(server)
         try:
             layout.create(connection)
-            assert [each.ok for each in layout.read_back(connection)] == [True, True, True]
+            assert {each.ok for each in layout.read_back(connection)} == {True}
+            assert sum(file.is_file() for file in folders["a"].rglob("*")) >= 2
+            assert layout.drop(connection)
+            assert inventory(server) == before
         finally:
             layout.drop(connection)
             folders.remove()
-        assert ask(connection, "SELECT count(*) FROM pg_class") == before
+
+
+def names(**letters: object) -> st.SearchStrategy[str]:
+    text = st.text(st.characters(codec="utf-8", **letters), min_size=1, max_size=20)
+    return text.filter(lambda name: name not in (".", "..") and len(name.encode()) < 60)
+
+
+# A single quote in a place is refused before: PostgreSQL can't have it there.
+@hypothesis_settings(max_examples=25)
+@given(name=names(exclude_characters="\0/'", exclude_categories=["Cs", "Cc"]))
+@example(name='"; DROP TABLE pg_class; -- \\')
+@example(name="Laufwerk für %s, 数据 `x` 🎲")
+@example(name="{schema} {} %(x)s $body$")
+@pytest.mark.parametrize("shared", ["postgres"], indirect=True)
+def test_data_files_lie_where_they_were_asked_to_whatever_the_folder_is_called(shared, places, name):
+    lie_where_they_were_asked_to(shared, places, name)
+
+
+# A letter of four bytes is refused before: MariaDB would write another.
+@hypothesis_settings(max_examples=25)
+@given(name=names(exclude_characters="\0/", exclude_categories=["Cs"], max_codepoint=0xFFFF))
+@example(name='it\'s "here"; DROP DATABASE mysql; -- \\')
+@example(name="Laufwerk für %s, 数据 `x`")
+@example(name="\\'")
+@example(name="a\nb\tc")
+@on_mariadb
+def test_so_they_do_on_mariadb(shared, places, name):
+    lie_where_they_were_asked_to(shared, places, name)
