@@ -163,8 +163,9 @@ class Comparison(Frozen):
     cell_id: str
     best_cell_id: str
     ratio: Estimate
-    p_value: float | None = Field(None, description="adjusted for all comparisons made")
-    distinguishable: bool
+    tested: bool = Field(False, description="whether there are enough runs to tell the two apart")
+    distinguishable: bool = Field(description="whether it is surely slower")
+    may_be_fastest: bool = Field(False, description="whether it is among those that may be the fastest")
     across_blocks: bool = False
     at_most_slower: float | None = Field(
         None,
@@ -293,14 +294,17 @@ Verdict = Literal[
 class Judged(Frozen):
     """The verdict on layouts.
 
-    "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower;
-    "indistinguishable" = no cell can be told apart from the best; "too-few-runs" = no test is possible yet; "untested"
+    "winner" = all others are slower; "best-set" = some may be the fastest, and others not; "indistinguishable" = each
+    may be the fastest; "too-few-runs" = no test is possible yet; "untested"
     = enough runs, but each cell's were made in a separate stretch of time, so nothing can be tested.
     """
 
     verdict: Verdict
-    best: tuple[str, ...] = Field(description="the fastest cell's id, then the tied ones; empty without a verdict")
-    tied: tuple[str, ...] = Field(description="the cells that can't be told apart from the fastest")
+    best: tuple[str, ...] = Field(
+        description="ids of the cells that may be the fastest, the one in front first: at 95 %, a fastest one is among "
+        "them; empty without a verdict"
+    )
+    tied: tuple[str, ...] = Field(description="the same without the first")
     fastest: str | None = Field(None, description="the cell of the smallest time, verdict or not")
     worst: str | None = Field(None, description="the cell of the largest time, verdict or not")
     not_compared: tuple[str, ...] = Field(

@@ -45,20 +45,12 @@ PREFERENCES: tuple[Preference, ...] = ("fewest-files", "most-capacity", "fewest-
 """Which of the layouts without a proven difference is the cheapest, unless the spec says otherwise."""
 
 
-RACES_LOOK_FROM: Literal[3] = 3
-"""The first round after which layouts may leave a race for the best that begins now: after two runs of each, a layout
-that is slow in its first runs only looks like one that is slow.
-"""
-
-
-class Race(Frozen):
+class Race(Frozen, extra="ignore"):  # earlier versions stored when such a race looks first
     """A race for the best layout: those that are surely slower leave, and the others go on. `within` is the margin
-    within which a layout is as good as the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin. `first_look` =
-    the first round after which layouts may leave; races that earlier versions began have 2.
+    within which a layout is as good as the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin.
     """
 
     within: float = Field(0.0, ge=0.0, lt=1.0)
-    first_look: Literal[2, 3] = 2
 
 
 MOST_REPETITIONS = 10_000

@@ -20,15 +20,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storagelab.model.values import MOST, Estimate
+from storagelab.model.values import Estimate
 from storagelab.stats.fit import VARIANCE_FLOOR, Fit, Means, Places, Preparations, Vector
-from storagelab.stats.points import ALPHA, CONFIDENCE, MANY, maximum_point, range_point, t_point
+from storagelab.stats.points import ALPHA, MANY, maximum_point, range_point, t_point
+from storagelab.stats.samples import from_logs
 
 CAUTION = 0.65
 """With 0, one noisy cell would look slow in 6 to 8 % of experiments; with 1, a tenth fewer 5 % slow-downs would be
@@ -40,22 +41,9 @@ noisy cell may look quiet. With 0, one noisy cell would look slow in 7 to 8 % of
 """
 KNOWN = 2.0
 """A bound above this factor says no more than that it is not known how much longer one takes than the other."""
-FURTHEST = 5 * math.log(MOST)
-"""No sure difference of log times has an interval that reaches so far, as figures are below `MOST`."""
 RUNS_LEAST = 2
 """With fewer runs of a cell, or preparations of a block, nothing is tested."""
 _NONE = 1e-6
-
-
-def from_logs(value: float, down: float, up: float | None = None) -> Estimate:
-    """e^`value` with the 95 % interval from e^(value - down) to e^(value + up); `up` is `down` if not given.
-
-    An interval wider than any two figures can be apart has no ends: the runs don't bound the value.
-    """
-    up = down if up is None else up
-    if not max(abs(value - down), abs(value + up)) <= FURTHEST:
-        return Estimate(value=math.exp(value))
-    return Estimate(value=math.exp(value), low=math.exp(value - down), high=math.exp(value + up), confidence=CONFIDENCE)
 
 
 @dataclass(frozen=True)
@@ -78,6 +66,17 @@ class Difference:
     @property
     def slower(self) -> bool:
         return self.distinguishable and self.ratio.value > 1
+
+
+def wider(one: Difference, other: Difference) -> Difference:
+    """The difference with the ends of both intervals around it; not tested if either is not."""
+    ends = (one.ratio.low, one.ratio.high, other.ratio.low, other.ratio.high)
+    if None in ends or not (one.tested and other.tested):
+        return replace(one, ratio=Estimate(value=one.ratio.value), tested=one.tested and other.tested)
+    value, above = math.log(one.ratio.value), math.log(one.ratio.value / other.ratio.value)
+    down = max(value - math.log(one.ratio.low or 1), value - above - math.log(other.ratio.low or 1))
+    up = max(math.log(one.ratio.high or 1) - value, math.log(other.ratio.high or 1) - value + above)
+    return replace(one, ratio=from_logs(value, down, up))
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,10 @@ import numpy as np
 from scipy import special
 
 from storagelab.model.values import Estimate
-from storagelab.stats.contrast import from_logs
 from storagelab.stats.fit import VARIANCE_FLOOR, Fit, Matrix, Means
 from storagelab.stats.points import ALPHA, MANY, t_point
+from storagelab.stats.samples import VALUES_LEAST, from_logs
 
-RUNS_LEAST = 3
-"""With fewer values, an interval reflects Student's t more than the runs: for two values it is 13 standard errors
-wide.
-"""
 NOISY_P_VALUE = 0.01
 """A cell noisier than chance makes one in this many cells gets an interval from its own scatter alone."""
 SKEWED_P_VALUE = 0.1
@@ -54,7 +50,7 @@ def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
 def _reach(fitted: Fit, means: Means, cell: int, picked_from: int) -> tuple[float, float] | None:
     """How far down and up the interval goes, on the log scale; None if there are too few runs."""
     runs = float(means.runs[cell])
-    if runs < RUNS_LEAST or math.isnan(fitted.of_rounds[cell]):
+    if runs < VALUES_LEAST or math.isnan(fitted.of_rounds[cell]):
         return None
     variance, df = variance_of_one(fitted, means, cell)
     of_rounds, of_cell = float(fitted.of_rounds[cell]) / runs, variance * (1 - 1 / fitted.peers[cell]) / runs

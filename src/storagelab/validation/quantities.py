@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from storagelab.findings import stats
 from storagelab.model.measurement import PFS_PAGE, Measurement
 from storagelab.model.plan import Cell
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import NS, CountedWaits, conservation, mean_of_runs, normalise, wait_table
+from storagelab.stats import contrast
+from storagelab.stats import fit as least_squares
 from storagelab.validation.articles import Levels, Published
 
 _QUANTUM_S = 0.004
@@ -229,12 +230,8 @@ def _best(figure: Published, group: Sequence[Made]) -> Simulated:
     best = min(group, key=_mean_elapsed_s)
     rounds = min(len(made.runs) for made in group)
     log_s = np.log([[run.elapsed_s for run in made.runs[:rounds]] for made in group])
-    differences = stats.compare_with_best(stats.fit(log_s), group.index(best))
-    tied = [
-        made
-        for made, difference in zip(group, differences, strict=True)
-        if difference is not None and difference.p_value is not None and not difference.distinguishable
-    ]
+    differences = contrast.compare_with_best(least_squares.fit(log_s), group.index(best))
+    tied = [group[place] for place, one in differences.items() if one.tested and not one.distinguishable]
     return Simulated(level=_level(figure, best), tied=tuple(_level(figure, made) for made in tied))
 
 

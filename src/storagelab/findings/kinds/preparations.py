@@ -11,7 +11,7 @@ from scipy import special
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Estimate, Finding, Findings
-from storagelab.findings.samples import ALPHA, CONFIDENCE
+from storagelab.stats.points import ALPHA, CONFIDENCE
 from storagelab.words.numbers import percent
 
 
@@ -52,7 +52,7 @@ def _apart(sd: float) -> str:
 
 def find(evidence: Evidence) -> Iterator[PreparedAgain]:
     fitted = evidence.basis.fitted
-    between = fitted.between
+    between = fitted.preparations
     if between is None or between.df < 1:
         return
     again = between.counts > 1
@@ -71,7 +71,7 @@ def find(evidence: Evidence) -> Iterator[PreparedAgain]:
 
 def _of_runs(evidence: Evidence) -> float:
     """The standard deviation of a mean over the runs of a preparation, if preparations were all alike."""
-    between, made_in = evidence.basis.fitted.between, evidence.basis.made_in
+    between, made_in = evidence.basis.fitted.preparations, evidence.basis.made_in
     assert between is not None
     squares, df, sizes = 0.0, 0, []
     for row, times in enumerate(evidence.basis.kept):

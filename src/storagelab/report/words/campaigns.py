@@ -124,7 +124,7 @@ def matched_table(found: Compare) -> Table:
 
 
 def mark(one: Matched) -> str:
-    if one.p_value is None:
+    if not one.tested:
         return "not tested"
     if not one.differs:
         return "can't be told apart"

@@ -77,8 +77,8 @@ def difference_text(findings: Findings, cell_id: str) -> str:
     the answer; "" for a winner.
     """
     judged, found = findings.load_of(cell_id) or findings, _comparison(findings, cell_id)
-    if found is not None and (found.distinguishable or found.p_value is None):
-        return against_slower(found.ratio) + ("" if found.p_value is not None else " (not tested)")
+    if found is not None and (found.distinguishable or not found.tested):
+        return against_slower(found.ratio) + ("" if found.tested else " (not tested)")
     if found is None and (cell_id not in judged.best[:1] or not judged.tied):
         return ""
     bound = judged.at_most_slower if found is None else found.at_most_slower

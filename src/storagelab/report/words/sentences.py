@@ -159,7 +159,7 @@ def _what_may_hide(findings: Findings) -> list[str]:
     """The largest difference that may remain hidden among cells that are not told apart."""
     if findings.loads and findings.verdict != "by-load":
         return []
-    tied = [row for row in findings.comparisons if row.p_value is not None and not row.distinguishable]
+    tied = [row for row in findings.comparisons if row.tested and row.may_be_fastest]
     bounds = [(row.cell_id, row.at_most_slower) for row in tied]
     bounds += [(load.best[0], load.at_most_slower) for load in findings.by_load if load.tied and load.best]
     if not tied:
