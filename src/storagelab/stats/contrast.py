@@ -168,7 +168,7 @@ def _sums(fitted: Fit, cells: Places, weights: Vector, plus: Means, minus: Means
     used = weights != 0
 
     def of(name: Literal["log_s", "runs", "own", "variance"]) -> Vector:
-        return np.where(weights > 0, getattr(plus, name)[cells], getattr(minus, name)[cells])
+        return np.asarray(np.where(weights > 0, getattr(plus, name)[cells], getattr(minus, name)[cells]))
 
     runs = np.where(used, of("runs"), np.inf)
     dfs = np.maximum(runs - 1, 1)

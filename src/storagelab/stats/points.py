@@ -38,7 +38,7 @@ def range_point(count: int, df: float, alpha: float) -> float:
 
     def below(differences: Vector) -> Vector:
         inner = special.ndtr(_Z) - special.ndtr(_Z - differences[:, None] * math.sqrt(2))
-        return count * (inner ** (count - 1) @ _Z_WEIGHTS)
+        return np.asarray(count * (inner ** (count - 1) @ _Z_WEIGHTS))
 
     return _point(below, df, alpha, t_point(df, alpha), t_point(df, alpha / math.comb(count, 2)))
 

@@ -61,11 +61,11 @@ def find(evidence: Evidence) -> Iterator[PreparedAgain]:
     low, high = (math.sqrt(variance * between.df / float(tail)) for tail in tails)
     sd = math.sqrt(variance)
     made = {
-        number for row in np.flatnonzero(again) for number in np.flatnonzero(~np.isnan(between.figures[row]))
+        number for row in np.flatnonzero(again) for number in np.flatnonzero(~np.isnan(between.every[row]))
     }  # fmt: skip
     yield PreparedAgain(
         sd=Estimate(value=sd, low=min(low, sd), high=max(high, sd), confidence=CONFIDENCE),
-        of_runs=_of_runs(evidence), preparations=len(made), least=int(between.least),
+        of_runs=_of_runs(evidence), preparations=len(made), least=int(between.counts[between.counts > 1].min()),
     )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def _of_runs(evidence: Evidence) -> float:
     assert between is not None
     squares, df, sizes = 0.0, 0, []
     for row, times in enumerate(evidence.basis.kept):
-        for number in np.flatnonzero(~np.isnan(between.figures[row])):
+        for number in np.flatnonzero(~np.isnan(between.every[row])):
             runs = times[(made_in[row] == number) & ~np.isnan(times)]
             if len(runs):
                 squares += float(((runs - runs.mean()) ** 2).sum())

@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import Field
 
 from storagelab.findings.evidence import Evidence
-from storagelab.findings.irregular import Outlier
 from storagelab.findings.model import Finding, Findings
 from storagelab.findings.verdicts import loads_of
+from storagelab.stats.stalls import Outlier
 from storagelab.words.numbers import percent, plural, signed_percent, significant
 
 APART_LEAST = 0.005

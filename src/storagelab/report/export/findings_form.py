@@ -71,10 +71,12 @@ class ComparisonForm(Form):
     """Its time over that of the best: 1.25 = it takes 25 % longer."""
     ci95: Interval
     """The simultaneous 95 % interval of the ratio."""
-    p_value: float | None
-    """Adjusted for all comparisons."""
+    tested: bool
+    """Whether there are enough runs to tell the two apart."""
     distinguishable: bool
-    """Whether the two are told apart."""
+    """Whether it is surely slower than the best."""
+    may_be_fastest: bool
+    """Whether it is among those that may be the fastest: at 95 %, a fastest one is among them."""
     across_blocks: NotRequired[bool]
     """The best of a block against the best of all: not tested."""
     at_most_slower: NotRequired[float | None]
