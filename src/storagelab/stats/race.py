@@ -44,7 +44,7 @@ def _spent(rounds: int, planned: int) -> float:
     planned = max(planned, LOOK_FROM)
     if rounds < LOOK_FROM:
         return 0.0
-    return (1 - _LATE) * min(1.0, rounds / planned) ** _RISE + _LATE * (1 - planned / max(rounds, planned))
+    return float((1 - _LATE) * min(1.0, rounds / planned) ** _RISE) + _LATE * (1 - planned / max(rounds, planned))
 
 
 @dataclass(frozen=True)
