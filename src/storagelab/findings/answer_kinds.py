@@ -30,7 +30,7 @@ class Pattern(Frozen):
 
 
 class Pick(Frozen):
-    """The cheapest of those tied layouts, by the spec's `prefer`, that take hardly more time than the fastest of them."""
+    """The cheapest, by the spec's `prefer`, of the layouts to use that take hardly more time than their fastest."""
 
     cell_id: str = Field(description="Its id.")
     levels: dict[str, JsonValue] = Field(description="Its levels.")

@@ -196,7 +196,7 @@ def _with_ends(name: str, estimate: Estimate, unit: str = "") -> dict[str, Value
 
 
 def _verdict(findings: Findings, cell_id: str) -> str | None:
-    """best: the fastest under its load; may-be-fastest: it may be; not-fastest: it is not; slower: surely; None: not judged."""
+    """The word of `words.marks` with hyphens; slower without its figure; None: not judged."""
     judged = findings.load_of(cell_id) or findings
     if cell_id in judged.best[:1]:
         return "best"

@@ -44,7 +44,10 @@ _ASSUMPTION = (
     "The two campaigns' runs are taken as independent samples: what happened to all runs of a campaign at once, such "
     "as another day or a fuller drive, is part of the ratio."
 )
-_SESSION = "A change of the machine between the two would look the same."
+_SESSION = (
+    "A change of the machine between the two would look the same, and one pair of campaigns doesn't show how often "
+    "that happens: storagelab run SPEC --against SPEC runs both in turns."
+)
 """A campaign's own luck, which its runs can't show, is in every difference of two."""
 
 

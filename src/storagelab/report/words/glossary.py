@@ -16,7 +16,7 @@ GLOSSARY: Mapping[str, str] = {
     "why, and what is doubtful.",
     "attached server": "A server that was already running. storagelab connects to it, and removes only what it made.",
     "best": "The verdict on a layout that is faster than all others, where chance is an unlikely explanation.",
-    "best set": "The layouts that can't be told apart from the fastest one.",
+    "best set": "The layouts that may be the fastest: at 95 %, a fastest one is among them.",
     "block": "Runs that share one preparation: the same drives from one format to the next, or the same level of a "
     "costly factor. Measured layouts of different blocks are compared if each level was prepared several times.",
     "burn-in": "Runs at the beginning that bring drives into a used state. They are stored but not judged.",
@@ -59,8 +59,8 @@ GLOSSARY: Mapping[str, str] = {
     "load": "What the connections do: inserts, reads, transactions or requests, and how many connections there are.",
     "lock": "A claim of a session on rows or tables, often until its transaction ends. Other sessions wait until it is "
     "released.",
-    "may be fastest": "The verdict on a layout that may be the fastest: at 95 %, a fastest one is among those with this "
-    "verdict. It may still be slower; the report says by how much at most.",
+    "may be fastest": "The verdict on a layout that may be the fastest: at 95 %, a fastest one is among those with "
+    "this verdict. It may still be slower; the report says by how much at most.",
     "measured": "The provenance of runs on a real server or drive, timed by a clock.",
     "nominally fastest": "The layout with the shortest mean. Others may be as fast: see may be fastest.",
     "not conclusive": "The runs can't answer the question, for example because the CPUs were the limit.",
