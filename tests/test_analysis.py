@@ -48,7 +48,7 @@ def test_one_cell_that_is_faster_than_all_others_wins():
     for comparison in findings.comparisons:
         assert comparison.best_cell_id == "cell-002"
         assert comparison.ratio.low < 1.25 < comparison.ratio.high
-        assert comparison.distinguishable
+        assert comparison.tested
 
 
 def test_cells_that_are_as_good_as_the_best_are_named_with_it():

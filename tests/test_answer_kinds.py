@@ -15,11 +15,11 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer, figure_of
 from storagelab.findings.answer_kinds import Answer, Choice
 from storagelab.findings.model import CellSummary, Findings, Sample
-from storagelab.findings.samples import KNOWN
 from storagelab.report.export.as_json import to_json
 from storagelab.report.words import compared
 from storagelab.report.words.marks import difference_text, verdict_mark
 from storagelab.report.words.sentences import sentences
+from storagelab.stats.contrast import KNOWN
 from storagelab.words.numbers import at_most_slower
 
 NEARLY = {"rel_tol": 1e-9}
@@ -96,7 +96,7 @@ def check_the_bounds(findings: Findings, found: Answer) -> None:
             assert choice.pick.at_most_slower is None or choice.pick.at_most_slower in (1.0, *of_choice)
     for cell_id, bound in table.items():
         row = next((one for one in findings.comparisons if one.cell_id == cell_id), None)
-        if row is None or row.p_value is not None:
+        if row is None or row.tested:
             assert difference_text(findings, cell_id) == ("not known" if bound is None else at_most_slower(bound))
     said = [line for line in sentences(findings) if line.startswith("Layouts that are not told apart need not")]
     for line in said:

@@ -44,7 +44,7 @@ def two_blocks(verdict: str) -> Findings:
     tied = [("b", 4)] if verdict == "best-set" else [("a", 1), ("b", 1), ("b", 4)]
     findings = make_findings({LOG: ["a", "b"], FILES: [1, 4]}, means, verdict=verdict, tied=tied)
     rows = [
-        row.model_copy(update={"ratio": Estimate(value=row.ratio.value), "p_value": None, "across_blocks": True})
+        row.model_copy(update={"ratio": Estimate(value=row.ratio.value), "tested": False, "across_blocks": True})
         if row.cell_id == "c4"
         else row.model_copy(update={"best_cell_id": "c4"})
         if row.cell_id == "c3"

@@ -9,12 +9,12 @@ import pytest
 from builders import make_environment, make_experiment, make_plan, make_runs
 from rich.console import Console
 from scipy import stats as scipy_stats
+from storagelab.findings.strata import bases_of, strata_of
 
 from bench import drawn_hosts
 from bench.drawn import LOG, design
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
-from storagelab.findings.strata import bases_of, strata_of
 from storagelab.machine import host
 from storagelab.model.measurement import Run, host_of
 from storagelab.report.export import as_json
