@@ -190,7 +190,7 @@ def _judge(
     among = [cell for cell, cell_id in zip(cells, ids, strict=True) if cell_id not in left]
     if verdict == "indistinguishable" and len(tied) < len(among) - 1:
         verdict = "best-set"
-    most = _at_most_slower(samples, (*best, *tied) if tied else (), among)
+    most = _at_most_slower(samples, () if verdict == "winner" else (*best, *tied), among)
     concluded = {
         "verdict": verdict, "best": (*best, *tied), "tied": tied, "not_compared": left,
         "at_most_slower": most.get(found.fastest or ""),
