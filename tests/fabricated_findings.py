@@ -133,7 +133,8 @@ def _comparison(cell: CellSummary, best: CellSummary, distinguishable: bool) -> 
     return Comparison(
         cell_id=cell.cell_id, best_cell_id=best.cell_id,
         ratio=Estimate(value=ratio, low=ratio - reach, high=ratio + reach), tested=True,
-        distinguishable=distinguishable, may_be_fastest=not distinguishable, at_most_slower=None if distinguishable else ratio + reach,
+        distinguishable=distinguishable, may_be_fastest=not distinguishable,
+        at_most_slower=None if distinguishable else ratio + reach,
     )  # fmt: skip
 
 

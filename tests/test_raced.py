@@ -104,8 +104,8 @@ def test_the_first_round_is_made_however_small_the_budget():
 
 def test_what_is_left_at_most_is_all_rounds_of_those_still_running():
     of, runs = raced(experiment())
-    begun = Racing(experiment(), runs[:14])  # after the second round two go on
-    assert len(begun.state.possible) == 4
+    begun = Racing(experiment(), runs[:20])  # after the third round two go on
+    assert len(begun.state.possible) == 2
     assert len(Racing(experiment(), []).state.possible) == 30
     assert not of.state.possible
 
@@ -169,11 +169,11 @@ def test_findings_are_those_of_the_race():
     assert {levels[cell] for cell in findings.best} == {1, 2}
     assert {levels[row.cell_id] for row in findings.comparisons if row.distinguishable} == {4, 8, 16, 32}
     (race,) = RaceSummary.of(findings)
-    assert {one.after_round for one in race.left} == {2}
+    assert {one.after_round for one in race.left} == {3}
     assert {levels[cell] for cell in race.open} == {1, 2}
     told = " ".join(RaceSummary.sentences(findings))
-    assert "18 of the 30 runs" in told
-    assert "4 layouts left it as surely slower: 4 after round 2" in told
+    assert "22 of the 30 runs" in told
+    assert "4 layouts left it as surely slower: 4 after round 3" in told
     assert "2 layouts may still be the fastest" in told
 
 
@@ -220,6 +220,6 @@ def test_an_experiment_that_is_no_race_says_nothing_of_one():
 def test_a_round_is_told_in_a_line():
     of, runs = raced(experiment())
     assert race_text(of.state) == "after round 5, 2 of 6 layouts may still be the fastest; no more rounds"
-    begun = Racing(experiment(), runs[:12])
-    assert race_text(begun.state) == "after round 2, 2 of 6 layouts may still be the fastest; all of them run again"
+    begun = Racing(experiment(), runs[:18])
+    assert race_text(begun.state) == "after round 3, 2 of 6 layouts may still be the fastest; all of them run again"
     assert timed(runs[0]).wall_s == 20.0

@@ -188,15 +188,15 @@ def verdict_on(log_s, blocks=None) -> JudgedByLoad:
     return verdicts.judge(experiment.factors, plan, fitted, blocks or [0] * len(log_s))
 
 
-def test_equal_layouts_without_a_round_in_common_make_no_winner():
-    rng = np.random.default_rng(70)
+def test_equal_layouts_without_a_round_in_common_are_compared_by_those_that_ran_in_both_and_seldom_make_a_winner():
+    rng, winners = np.random.default_rng(70), 0
     for _ in range(50):
         log_s = rng.normal(0, 0.03, (5, 5)) + np.array([0, 0, 0.3, 0.3, 0.3])[:, None]
         log_s[0, 3:] = log_s[1, :3] = np.nan
         judged = verdict_on(log_s)
-        assert judged.verdict != "winner"
-        assert {"cell-001", "cell-002"} <= {*judged.best, *judged.not_compared}
-        assert len(judged.not_compared) == 1
+        assert judged.not_compared == ()
+        winners += judged.verdict == "winner"
+    assert winners <= 8, "a true rate of 5 % exceeds it once in 500 times"
 
 
 def test_while_a_layout_has_no_run_nothing_is_the_winner():

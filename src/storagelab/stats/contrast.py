@@ -316,7 +316,8 @@ def may_be_fastest(fitted: Fit, cells: Sequence[int], families: int = 1) -> list
     if not len(others):
         return [first]
     sums, half = _one_sided(fitted, others, first, len(others) + 1, families)
-    staying = sums.tested & (sums.value - half <= fitted.tick)
+    # What is slower by less than matters may be used as well.
+    staying = sums.tested & ((sums.value - half <= fitted.tick) | (sums.value <= fitted.margin))
     return [first, *sorted(others[staying].tolist(), key=lambda cell: float(fitted.cells[cell]))]
 
 
