@@ -63,6 +63,6 @@ def test_between_blocks_no_verdict_is_given_and_the_evidence_says_so(verdict):
 
 
 def test_cells_are_said_to_be_slower_than_the_best_of_their_own_block():
-    slower = [line for line in sentences(two_blocks("best-set")) if " against the slower: " in line]
+    slower = [line for line in sentences(two_blocks("best-set")) if line.startswith("Slower than ")]
     assert len(slower) == 2
     assert ["log on a" in line for line in slower] == [True, False]
