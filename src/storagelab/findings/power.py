@@ -1,8 +1,8 @@
 """How large a difference must be to be found, and how many repetitions that takes. Pure; computed, not simulated.
 
-The power is that of the verdict's test (`contrast.compare_with_best`) of a layout against the fastest: both of its steps
-must succeed. They share the difference of means. Its two estimates of scatter (of all layouts, and of these two) are
-taken as independent. tests/test_power.py shows how close this is to simulated experiments.
+The power is that of the verdict's test (`contrast.compare_with_best`) of a layout against the fastest: both of its
+steps must succeed. They share the difference of means. Its two estimates of scatter (of all layouts, and of these two)
+are taken as independent. tests/test_power.py shows how close this is to simulated experiments.
 """
 
 from __future__ import annotations
