@@ -226,7 +226,8 @@ def _comparisons(samples: _Samples, best: int | None, cells: Sequence[int]) -> t
         rows += [
             Comparison(
                 cell_id=plan.cells[cell].cell_id, best_cell_id=plan.cells[first].cell_id, ratio=one.ratio,
-                tested=one.tested, distinguishable=one.slower, may_be_fastest=cell in leading and one.tested,
+                tested=one.tested, distinguishable=one.slower,
+                may_be_fastest=cell in leading and one.tested and not one.slower,
             )
             for cell, one in differences.items()
         ]  # fmt: skip
