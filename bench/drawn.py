@@ -14,12 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from storagelab.findings import basis, irregular, stats, verdicts
+from storagelab.findings import basis, verdicts
 from storagelab.findings.model import JudgedByLoad
-from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES, Statements, first_step, state
 from storagelab.model.plan import Experiment, Factor, Level, Order, Plan
 from storagelab.spec.matrix import expand
+from storagelab.stats import fit as least_squares
+from storagelab.stats import order, stalls
+from storagelab.stats.fit import Fit, Matrix
+from storagelab.stats.points import ALPHA
 
 NOISE = 0.03
 ODD_SHARE, ODD_RATIO = 0.05, 1.3
@@ -36,7 +39,6 @@ DESIGNS: Mapping[int, Mapping[str, list[int | str]]] = {
 SIZES = ((2, 3), (2, 5), (5, 5), (8, 5), (16, 5))
 
 Rng = np.random.Generator
-Matrix = stats.Matrix
 
 
 @dataclass(frozen=True)
@@ -150,40 +152,41 @@ class Said:
     """What an experiment's report says: its statements, the fit with its means, and the fastest cell."""
 
     statements: Statements
-    fitted: stats.Fit
+    fitted: Fit
     fastest: int
 
 
 def say(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True) -> Said:
     """Does what `analysis` does, without the parts that do not concern times."""
     fitted = fit(of, log_s, robust=robust, measured=measured)
-    fastest = stats.fastest(fitted)
+    fastest = fitted.fastest()
     assert fastest is not None
     return Said(state(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells)), fitted, fastest)
 
 
-def fit(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True) -> stats.Fit:
+def fit(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True) -> Fit:
     """The fit from which a report judges."""
     tick = basis.tick_of(np.exp(log_s[~np.isnan(log_s)])) if measured else 0.0
-    blocks, of_rounds = [0] * len(of.plan.cells), irregular.fit if robust else stats.fit
-    return basis.resolved(basis.fit_carried(log_s, blocks, carried_over(of, log_s), of_rounds), tick)
+    of_rounds = stalls.fit if robust else least_squares.fit
+    found = carried_over(of, log_s)
+    return basis.resolved(of_rounds(log_s, covariates=found.covariates if found and found.corrected else ()), tick)
 
 
-def states_a_difference(of: Design, fitted: stats.Fit) -> bool:
+def states_a_difference(of: Design, fitted: Fit) -> bool:
     """Whether the report says that anything differs; quicker than `say`."""
     return first_step(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells)).name_a_difference
 
 
-def judged(of: Design, fitted: stats.Fit) -> JudgedByLoad:
+def judged(of: Design, fitted: Fit) -> JudgedByLoad:
     """The report's verdict, but for intervals and p values where nothing differs; quicker than `say`."""
     return verdict_of(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells))
 
 
-def verdict_of(factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int]) -> JudgedByLoad:
+def verdict_of(factors: Sequence[Factor], plan: Plan, fitted: Fit, blocks: Sequence[int]) -> JudgedByLoad:
     """As `judged`, of any experiment. All else that a report states is asked for only where the verdict depends on
     it.
     """
-    compared = blocks if fitted.between is None else fitted.between.compared(blocks)
+    compared = fitted.compared.tolist()
 
     def judge(alpha: float) -> JudgedByLoad:
         return verdicts.judge(factors, plan, fitted, compared, alpha)
@@ -196,9 +199,9 @@ def verdict_of(factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks:
     return full if surely or first_step(factors, plan, fitted, blocks).name_a_difference else strict
 
 
-def carried_over(of: Design, log_s: Matrix) -> basis.CarriedOver | None:
+def carried_over(of: Design, log_s: Matrix) -> order.CarriedOver | None:
     """What a report finds of what runs leave behind."""
-    return basis.carried_over(of.plan.cells, log_s, of.before, [0] * len(of.plan.cells))
+    return order.carried_over([cell.levels for cell in of.plan.cells], log_s, of.before, [0] * len(of.plan.cells))
 
 
 def draw(kind: str, cells: int, repetitions: int, experiments: int) -> Iterator[tuple[Design, Matrix]]:

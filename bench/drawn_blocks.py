@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from storagelab.findings.means import mean_time
 
 from bench import drawn_rows
 from bench.drawn import NOISE, Rng, verdict_of
 from storagelab.findings import basis, irregular, stats
-from storagelab.findings.means import mean_time
 from storagelab.findings.model import Estimate
 from storagelab.findings.statements import Statements, state
 from storagelab.findings.times import blocks_of

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
+from storagelab.findings.samples import ALPHA
 
 from bench import drawn, drawn_rows
 from bench.drawn import Design, Matrix, Rng, design
 from storagelab.findings import basis, irregular, stats
-from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
 
 SIZES = ((2, 5), (2, 10), (3, 5), (5, 5), (8, 5))

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from storagelab.findings.samples import ALPHA
 
 from bench import drawn
 from bench.drawn import NOISE, Matrix, Rng, design
 from bench.drawn_warm_ups import Numbers, first_settled
 from storagelab.findings import cycles, irregular, stats
-from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
 from storagelab.loads.settling import WarmUp, end_of_whole, told
 from storagelab.model.loads.pgbench import Pgbench

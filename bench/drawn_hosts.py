@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from storagelab.findings.means import mean_time
 
 from bench import drawn, drawn_rows
 from bench.drawn import FILES, LOG, NOISE, Design, Matrix, Rng, design, states_a_difference
 from storagelab.findings import hosts, stats
-from storagelab.findings.means import mean_time
 from storagelab.findings.model import Estimate, Fleet
 
 HOSTS = 0.20

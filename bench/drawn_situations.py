@@ -15,15 +15,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
+from storagelab.findings.samples import ALPHA
+from storagelab.findings.studentized import tukey
 
 from bench import drawn, drawn_rows
 from bench.drawn import Design, Matrix, Rng, design
 from bench.drawn_carry_over import SITUATIONS
 from bench.drawn_carry_over import draw as draw_left_behind
 from storagelab.findings import stats
-from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
-from storagelab.findings.studentized import tukey
 
 SIZES = ((2, 5), (3, 5), (8, 5), (72, 5))
 POWER_SIZES = ((3, 5), (5, 5), (8, 3), (8, 5))

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from storagelab.findings.means import mean_time
 
 from bench import campaigns, drawn, drawn_hosts, drawn_rows, drawn_stalls, drawn_warm_ups
 from bench.drawn import DESIGNS, FILES, KINDS, SIZES, Design, Matrix, design, say
 from bench.figures import Figure
 from storagelab.findings import stats
-from storagelab.findings.means import mean_time
 from storagelab.findings.model import JudgedByLoad
 
 EXPERIMENTS = 1000

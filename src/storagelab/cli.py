@@ -349,7 +349,7 @@ def export_(
 ) -> None:
     """Write all stored data for other programs: JSON, CSV, SQLite.
 
-    json follows schema 1 and holds every run with all its waits; csv has a line for each run, waits-csv one for each
+    json follows schema 2 and holds every run with all its waits; csv has a line for each run, waits-csv one for each
     wait; sqlite writes a file with tables of runs, waits, series and cells.
     """
     from storagelab.verbs import results as verbs

@@ -4,64 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import special
 
-from storagelab.findings import FitKind, between_blocks, cycles, hosts, irregular, stats
-from storagelab.findings.between_blocks import BetweenBlocks
+from storagelab.findings import FitKind, cycles, hosts
 from storagelab.findings.disturbed import MachineCause, cause_of, slice_share
 from storagelab.findings.model import Compared, Estimate
-from storagelab.findings.samples import ALPHA
-from storagelab.findings.stats import Fit
 from storagelab.findings.times import blocks_judged, compared_of, log_times, measured, provenance_of, timed, usable_runs
 from storagelab.model.engines import Provenances
 from storagelab.model.measurement import Run, host_of, preparation_of
-from storagelab.model.plan import Cell, Experiment, Plan
-from storagelab.model.values import JsonValue
-
-# --- what a run leaves behind for the next one ------------------------------------------------------------------------
-# Whether the layout of the run before explains times, and the times without that. Pure.
-#
-# The model is log time = cell + round + what came before + residual, where what came before is the cell of the run
-# before or, of many cells, the level of each of its factors. It is tested by the F test of these effects together.
-# Where they are taken out of the times, the residuals are made as much larger as the comparisons of cells become less
-# sure by that.
-
-CHANGE_LEAST = 0.02
-"""Smaller effects of the run before are of no use to a reader."""
-CELLS_LEAST = 5
-"""Times of fewer cells are not corrected: what runs leave behind for two or three runs looks much like what they leave
-for one, so that the correction would err. A balanced order lets it hit all alike."""
-CORRECTED_P_VALUE = 0.005
-"""Times are corrected only for what is nearly certain. Where runs are like those just before them, the test finds
-something in 8 of 100 experiments with five layouts in which runs leave nothing behind, and correcting for it makes
-differences."""
-_FREE_LEAST = 2
-"""Degrees of freedom that must be left for the residuals."""
-_CELLS_MOST = 8
-"""Of more cells, and several factors, the levels before are looked at."""
-_COLUMNS_MOST = 40
-
-Matrix = stats.Matrix
-Places = NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class CarriedOver:
-    """What runs leave behind: runs after `levels` take `change` longer than others (0.12 for 12 %), shorter if
-    negative; of all levels this is the one that differs most. `without` = the times without such effects; `lost` = the
-    degrees of freedom that they took; `corrected`: verdicts rest on the times without them."""
-
-    levels: Mapping[str, JsonValue]
-    change: float
-    p_value: float
-    without: Matrix
-    lost: int
-    corrected: bool
+from storagelab.model.plan import Experiment, Plan
+from storagelab.stats import contrast, order, stalls
+from storagelab.stats import fit as least_squares
+from storagelab.stats.fit import Fit, Matrix, Places, prepared
 
 
 def cells_before(
@@ -84,104 +41,6 @@ def cells_before(
     return before
 
 
-def carried_over(cells: Sequence[Cell], log_s: Matrix, before: Places, blocks: Sequence[int]) -> CarriedOver | None:
-    """None if the runs before make no difference that is surely there, or if too few runs are made to tell."""
-    columns = _columns(cells, before)
-    there = ~np.isnan(log_s)
-    if not 1 < len(columns) <= _COLUMNS_MOST:
-        return None
-    fitted = stats.fit(log_s, blocks)
-    # A run without one before it counts as one after the usual mix.
-    known = there & (before >= 0)
-    shares = np.array([column[known].mean() if known.any() else 0.0 for _, column in columns])
-    raw = np.array([
-        np.where(there, np.where(before < 0, share, column), np.nan)
-        for (_, column), share in zip(columns, shares, strict=True)
-    ])  # fmt: skip
-    own = np.array([stats.residuals_of(one, blocks)[there] for one in raw]).T
-    values, vectors = np.linalg.eigh(own.T @ own)
-    kept = values > 1e-6 * max(float(values.max()), 1.0)
-    lost = int(kept.sum())
-    free = fitted.df - lost
-    if not lost or free < _FREE_LEAST:
-        return None
-    inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-    residuals = fitted.residuals[there]
-    effects = inverse @ own.T @ residuals
-    left = residuals - own @ effects
-    rest = max(float(left @ left) / free, stats.VARIANCE_FLOOR)
-    explained = max(float(residuals @ residuals) - float(left @ left), 0.0)
-    p_value = float(special.fdtrc(lost, free, explained / lost / rest))
-    changes = _changes(columns, effects, shares)
-    worst = int(np.argmax(np.abs(changes)))
-    if p_value >= ALPHA or abs(math.expm1(changes[worst])) < CHANGE_LEAST:
-        return None
-    taken = np.where(there, np.tensordot(effects, raw - shares[:, None, None], 1), np.nan)
-    without = stats.fit(log_s - taken, blocks)
-    wider = math.sqrt(_less_sure(raw, inverse, without, blocks) * fitted.df / free)
-    return CarriedOver(
-        levels=columns[worst][0], change=math.expm1(changes[worst]), p_value=p_value,
-        without=np.asarray(without.log_s + (wider - 1) * without.residuals), lost=lost,
-        corrected=len(cells) >= CELLS_LEAST and p_value < CORRECTED_P_VALUE,
-    )  # fmt: skip
-
-
-def fit_carried(
-    log_s: Matrix,
-    blocks: Sequence[int],
-    found: CarriedOver | None,
-    of_rounds: Callable[[Matrix, Sequence[int]], stats.Fit] = stats.fit,
-) -> stats.Fit:
-    """The fit of the times, without what runs leave behind if they are to be corrected for it."""
-    fitted = of_rounds(log_s, blocks)
-    if found is None or not found.corrected:
-        return fitted
-    return replace(of_rounds(found.without, blocks), df=fitted.df - found.lost)
-
-
-def _columns(cells: Sequence[Cell], before: Places) -> list[tuple[dict[str, JsonValue], Matrix]]:
-    """What may have come before, and where it did."""
-    varied = [name for name in cells[0].levels if len({repr(cell.levels[name]) for cell in cells}) > 1]
-    if len(cells) <= _CELLS_MOST or len(varied) < 2:
-        return [(dict(cell.levels), (before == place).astype(float)) for place, cell in enumerate(cells)]
-    found: dict[tuple[str, str], tuple[dict[str, JsonValue], Matrix]] = {}
-    for place, cell in enumerate(cells):
-        for name in varied:
-            _, column = found.setdefault(
-                (name, repr(cell.levels[name])), ({name: cell.levels[name]}, np.zeros(before.shape))
-            )
-            column += before == place
-    return list(found.values())
-
-
-def _changes(columns: Sequence[tuple[dict[str, JsonValue], Matrix]], effects: Matrix, shares: Matrix) -> Matrix:
-    """The effect of each level against the mean of the others of its factor."""
-    names = [tuple(levels) for levels, _ in columns]
-    found = np.zeros(len(columns))
-    for number, name in enumerate(names):
-        others = [other for other, one in enumerate(names) if one == name and other != number and shares[other] > 0]
-        if others and shares[number] > 0:
-            found[number] = effects[number] - effects[others].mean()
-    return found
-
-
-def _less_sure(raw: Matrix, inverse: Matrix, fitted: stats.Fit, blocks: Sequence[int]) -> float:
-    """By what factor the variance of a difference of two cells grows at most, as what came before them is only
-    estimated.
-    """
-    measured = np.flatnonzero(fitted.runs > 0)
-    of_cell = np.array([np.nanmean(raw[:, cell], axis=1) for cell in measured])
-    of_block = np.asarray(blocks)[measured]
-    most = 1.0
-    for place in range(len(measured)):
-        apart = of_cell - of_cell[place]
-        grown = np.einsum("ij,jk,ik->i", apart, inverse, apart)
-        without = 1 / fitted.runs[measured] + 1 / fitted.runs[measured[place]]
-        same = of_block == of_block[place]
-        most = max(most, float((1 + grown / without)[same].max()))
-    return most
-
-
 # --- the basis of verdicts --------------------------------------------------------------------------------------------
 
 
@@ -199,13 +58,13 @@ class Basis:
     compared: Compared
     rounds: tuple[int, ...]
     blocks: Sequence[int]
-    kept: stats.Matrix
-    fitted: stats.Fit
-    odd: tuple[irregular.Outlier, ...]
+    kept: Matrix
+    fitted: Fit
+    odd: tuple[stalls.Outlier, ...]
     left_out: Mapping[tuple[str, int], MachineCause]
     in_stretches: bool
     fleet: hosts.Fitted | None = None
-    carried: CarriedOver | None = None
+    carried: order.CarriedOver | None = None
     """What the run before explains of the times."""
     made_in: Places = field(default_factory=lambda: np.zeros((0, 0), dtype=int))
     """The number of the preparation in which each run was made, as cells x rounds; -1 without a run."""
@@ -221,24 +80,24 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     rounds, log_s = log_times(plan, runs_timed, compared)
     # A race looks at its rounds one after the other, as one host makes them.
     several = None if experiment.race or provenance != "measured" else hosts.hosts_of(plan, used, rounds)
-    odd = tuple(irregular.outliers(log_s) if several is None else hosts.outliers(several, log_s))
+    odd = tuple(stalls.outliers(log_s) if several is None else hosts.outliers(several, log_s))
     causes = _causes(plan, used, rounds, odd) if fit == "robust" else {}
     blocks = _without_parts(plan, blocks_judged(plan, in_stretches=in_stretches, simulated=simulated), used)
-    kept = irregular.without(log_s, causes)
-    of_rounds = irregular.fit if fit == "robust" else stats.fit
-    levels = [cell.levels for cell in plan.cells]
-    fleet = None if several is None else hosts.fit(several, kept, blocks, of_rounds, levels)
+    kept = stalls.without(log_s, causes)
+    of_rounds = stalls.fit if fit == "robust" else least_squares.fit
+    fleet = None if several is None else hosts.fit(several, kept, blocks, of_rounds)
+    in_turns = provenance == "measured" and fleet is None and not in_stretches
     carried = None
-    if provenance == "measured" and fleet is None and not in_stretches:
+    if in_turns:
         before = cells_before(plan, used, runs, rounds)
-        carried = carried_over(plan.cells, kept, before, blocks)
+        carried = order.carried_over([cell.levels for cell in plan.cells], kept, before, blocks)
         if carried is not None and experiment.race is not None:
             carried = replace(carried, corrected=False)  # the race was decided by the times as they are
-    together = fleet.together if fleet else fit_carried(kept, blocks, carried, of_rounds)
-    kept = carried.without if carried is not None and carried.corrected else kept
+    covariates = carried.covariates if carried is not None and carried.corrected else ()
+    together = fleet.together if fleet else of_rounds(kept, blocks, covariates=covariates)
     made_in = preparations_of(plan, used, rounds)
-    if provenance == "measured" and fleet is None and not in_stretches:
-        together = by_preparation(together, made_in, blocks)
+    if in_turns:
+        together = prepared(together, made_in)
     fitted = resolved(together, _tick(used, compared), experiment.margin)
     return Basis(
         used, provenance, compared, rounds, blocks, kept, fitted, odd,
@@ -273,8 +132,8 @@ def _tick(used: Mapping[str, Mapping[int, Run]], compared: Compared) -> float:
 
 
 def _causes(
-    plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence[int], odd: Iterable[irregular.Outlier]
-) -> dict[irregular.Outlier, MachineCause]:
+    plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence[int], odd: Iterable[stalls.Outlier]
+) -> dict[stalls.Outlier, MachineCause]:
     """The odd runs with a cause in their record that is the machine's."""
     found = {}
     for one in odd:
@@ -292,11 +151,8 @@ def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
     """
     places = {cell.cell_id: place for place, cell in enumerate(plan.cells)}
     first, second = places[one], places[other]
-    blocks = basis.blocks if basis.fitted.between is None else basis.fitted.between.compared(basis.blocks)
-    if blocks[first] != blocks[second]:
-        return None
-    found = stats.compare_with_best(basis.fitted, first)[second]
-    return None if found is None or found.p_value is None else found.ratio
+    found = contrast.compare_with_best(basis.fitted, first).get(second)
+    return None if found is None or not found.tested else found.ratio
 
 
 # --- the least difference of times that a verdict may rest on ---------------------------------------------------------
@@ -343,7 +199,7 @@ def grain_of(amounts: Sequence[int]) -> float:
     return 1 / min(amounts) if amounts and min(amounts) > 0 else 0.0
 
 
-# --- which preparation each run belongs to, and the fit of cells that were prepared several times ---------------------
+# --- which preparation each run belongs to ----------------------------------------------------------------------------
 
 
 def preparations_of(plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence[int]) -> Places:
@@ -355,31 +211,3 @@ def preparations_of(plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: S
             if (run := used[cell.cell_id].get(repetition)) is not None:
                 found[row, column] = numbers.setdefault((run.block, preparation_of(run)), len(numbers))
     return found
-
-
-def figures_of(log_s: stats.Matrix, made_in: Places, blocks: Sequence[int]) -> stats.Matrix:
-    """The mean time of each cell in each preparation, adjusted for rounds that lack a run, as cells x preparations."""
-    found = np.full((len(log_s), made_in.max(initial=-1) + 1), np.nan)
-    of_cell = np.asarray(blocks)
-    for number in range(found.shape[1]):
-        rows, columns = (np.unique(places) for places in np.nonzero(made_in == number))
-        for block in np.unique(of_cell[rows]):
-            inside = rows[of_cell[rows] == block]
-            times = np.where(made_in[inside] == number, log_s[inside], np.nan)[:, columns]
-            found[inside, number] = stats.fit(times).cells
-    return found
-
-
-def by_preparation(fitted: stats.Fit, made_in: Places, blocks: Sequence[int]) -> stats.Fit:
-    """The fit, with what compares cells of different blocks where these were prepared several times."""
-    if len(set(blocks)) < 2:
-        return fitted
-    found, calm = _between(fitted, made_in, blocks), fitted.calm
-    if found is None or calm is None:
-        return replace(fitted, between=found)
-    of_calm = _between(calm, made_in, blocks)
-    return fitted if of_calm is None else replace(fitted, between=found, calm=replace(calm, between=of_calm))
-
-
-def _between(fitted: stats.Fit, made_in: Places, blocks: Sequence[int]) -> BetweenBlocks | None:
-    return between_blocks.of_figures(figures_of(fitted.log_s, made_in, blocks), blocks)

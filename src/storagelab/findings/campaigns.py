@@ -20,17 +20,19 @@ from enum import IntEnum
 
 import numpy as np
 
-from storagelab.findings import irregular, stats
 from storagelab.findings.basis import Basis
 from storagelab.findings.effects import key
-from storagelab.findings.means import variance_of_one
 from storagelab.findings.model import CellSummary, Compared, Estimate, Findings
-from storagelab.findings.samples import ALPHA, from_logs
-from storagelab.findings.studentized import MANY, bonferroni, t_point, t_tail
 from storagelab.findings.times import latency_of
 from storagelab.model.plan import Experiment
 from storagelab.model.values import JsonValue
 from storagelab.spec.keys import split_path
+from storagelab.stats.contrast import named
+from storagelab.stats.fit import VARIANCE_FLOOR, Fit
+from storagelab.stats.means import variance_of_one
+from storagelab.stats.order import long_run_variance
+from storagelab.stats.points import ALPHA, MANY, t_point
+from storagelab.stats.samples import from_logs
 
 OVERALL_SHARE = 0.5
 """The overall ratio's share of the error: it is one statement, and the one that a gate asks for."""
@@ -58,11 +60,15 @@ class Matched:
     first: float
     second: float
     ratio: Estimate
-    p_value: float | None
+    tested: bool
 
     @property
     def differs(self) -> bool:
-        return self.p_value is not None and self.p_value < ALPHA
+        return _differs(self.ratio)
+
+
+def _differs(ratio: Estimate) -> bool:
+    return ratio.low is not None and ratio.high is not None and not ratio.low <= 1 <= ratio.high
 
 
 @dataclass(frozen=True)
@@ -123,14 +129,13 @@ def compare(first: Campaign, second: Campaign, others: int = 1) -> Compare:
     sides = [
         _side(campaign, [pair[n].cell_id for pair in pairs], compared) for n, campaign in enumerate((first, second))
     ]
-    overall, p_value = _ratio(sides[0].overall, sides[1].overall, 1, alpha * share, untested)
+    overall, _ = _ratio(sides[0].overall, sides[1].overall, 1, alpha * share, untested)
     # One layout makes one statement, not two: the layout's row is the overall ratio.
     of_layouts = alpha * (1 - share) if len(pairs) > 1 else alpha
     matched = tuple(_matched(pair, sides[0], sides[1], n, of_layouts, untested) for n, pair in enumerate(pairs))
     if len(pairs) == 1:
-        overall, p_value = matched[0].ratio, matched[0].p_value
-    differs = p_value is not None and p_value < ALPHA
-    return Compare(first, second, compared, matched, only_first, only_second, overall, differs, untested)
+        overall = matched[0].ratio
+    return Compare(first, second, compared, matched, only_first, only_second, overall, _differs(overall), untested)
 
 
 def gate(found: Sequence[Compare], margin: float) -> Gate:
@@ -141,9 +146,12 @@ def gate(found: Sequence[Compare], margin: float) -> Gate:
     return _gate(overall, [one.ratio for compared in found for one in compared.matched], margin)
 
 
-def gate_of_cells(ratio: Estimate | None, margin: float) -> Gate:
-    """The same of two cells of one campaign; `ratio` is None if they can't be tested."""
-    return Gate.CANT_TELL if ratio is None else _gate([ratio], (), margin)
+def gate_of_cells(ratio: Estimate | None, margin: float, counted: float = 1.0) -> Gate:
+    """The same of two cells of one campaign; `ratio` is None if they can't be tested. `counted` = the ratio of their
+    arithmetic means, in which a stall counts with all of its time: above the margin, the gate does not pass.
+    """
+    found = Gate.CANT_TELL if ratio is None else _gate([ratio], (), margin)
+    return Gate.CANT_TELL if found is Gate.NOT_SLOWER and counted > 1 + margin else found
 
 
 def _gate(overall: Sequence[Estimate], of_layouts: Sequence[Estimate], margin: float) -> Gate:
@@ -332,25 +340,25 @@ def _of_alike_runs(basis: Basis, rows: Sequence[int], known: float) -> tuple[flo
     left = np.array([deviations[row, column] for _, row, column in sorted(at)])
     left = left[~np.isnan(left)]
     df = len(left) - int((~np.isnan(fitted.cells)).sum())
-    longer = irregular.long_run_variance(left) if df > 0 else 1.0
+    longer = long_run_variance(left) if df > 0 else 1.0
     runs = float(fitted.runs[list(rows)].sum())
     beyond = longer * float(left @ left) / max(df, 1) / max(runs, 1.0) - known
     return (beyond, max(1.0, len(left) / longer - 1)) if longer > 1 and beyond > 0 else None
 
 
-def _cell(fitted: stats.Fit, row: int, shift: float) -> _Mean:
+def _cell(fitted: Fit, row: int, shift: float) -> _Mean:
     runs, log_s = int(fitted.runs[row]), float(fitted.cells[row]) - shift
     of_rounds = float(fitted.of_rounds[row])
     if runs < RUNS_LEAST or math.isnan(of_rounds):
         return _Mean(log_s, (), ())
-    variance, df = variance_of_one(fitted, row)
+    variance, df = variance_of_one(fitted, fitted.every, row)
     kept = 1 - 1 / max(float(fitted.peers[row]), 1.0)
     own = np.var(fitted.log_s[row][~np.isnan(fitted.log_s[row])], ddof=1)
     parts = ((of_rounds / runs, runs - 1.0), (variance * kept / runs, df))
     return _Mean(log_s, parts, ((float(own) / runs, runs - 1.0),))
 
 
-def _all(fitted: stats.Fit, rows: Sequence[int], blocks: Sequence[int], cells: Sequence[_Mean]) -> _Mean:
+def _all(fitted: Fit, rows: Sequence[int], blocks: Sequence[int], cells: Sequence[_Mean]) -> _Mean:
     """The mean over the matched layouts, from each block's rounds, with the variance of these."""
     parts: list[tuple[float, float]] = []
     for block in dict.fromkeys(blocks):
@@ -369,40 +377,30 @@ def _all(fitted: stats.Fit, rows: Sequence[int], blocks: Sequence[int], cells: S
 
 def _matched(pair: _Pair, first: _Side, second: _Side, number: int, alpha: float, untested: str) -> Matched:
     one, other = first.cells[number], second.cells[number]
-    ratio, p_value = _ratio(one, other, len(first.cells), alpha, untested)
+    ratio, tested = _ratio(one, other, len(first.cells), alpha, untested)
     return Matched(
         pair[1].levels if len(pair[1].levels) > len(pair[0].levels) else pair[0].levels, pair[0].cell_id,
-        pair[1].cell_id, math.exp(one.log_s), math.exp(other.log_s), ratio, p_value,
+        pair[1].cell_id, math.exp(one.log_s), math.exp(other.log_s), ratio, tested,
     )  # fmt: skip
 
 
-def _ratio(one: _Mean, other: _Mean, family: int, alpha: float, untested: str) -> tuple[Estimate, float | None]:
-    """The second over the first, with its interval as one of a family; the p-value is scaled so that 5 % is the
-    limit.
-    """
+def _ratio(one: _Mean, other: _Mean, family: int, alpha: float, untested: str) -> tuple[Estimate, bool]:
+    """The second over the first, with its interval as one of a family; and whether it could be tested."""
     value = other.log_s - one.log_s
     if untested or not one.parts or not other.parts:
-        return Estimate(value=math.exp(value)), None
-    tested = bonferroni(family)
+        return Estimate(value=math.exp(value)), False
+    tested = named(family)
     error, df = _error((*one.parts, *other.parts))
     own_error, own_df = _error((*one.own, *other.own))
-    half = max(tested.point(df, alpha) * error, t_point(own_df, alpha / tested.caution) * own_error)
-    p_value = max(
-        tested.tail(_standardised(value, error), df),
-        min(1.0, t_tail(_standardised(value, own_error), own_df) * tested.caution),
-    )
-    return from_logs(value, half), min(1.0, p_value * ALPHA / alpha)
-
-
-def _standardised(value: float, error: float) -> float:
-    return abs(value) / error if error else (math.inf if value else 0.0)
+    half = max(tested.point(df, alpha) * error, t_point(own_df, tested.level(alpha)) * own_error)
+    return from_logs(value, half), True
 
 
 def _error(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """The standard error of a difference of means, and its degrees of freedom (Satterthwaite 1946), rounded down:
     for three runs each, and one campaign four times as noisy, there are about 2, where t falls fast.
     """
-    variance = max(math.fsum(part for part, _ in parts), stats.VARIANCE_FLOOR)
+    variance = max(math.fsum(part for part, _ in parts), VARIANCE_FLOOR)
     spread = math.fsum(part**2 / df for part, df in parts if df)
     df = min(variance**2 / spread, MANY) if spread else MANY
     return math.sqrt(variance), float(max(1, math.floor(df + 1e-9)))

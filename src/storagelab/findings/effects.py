@@ -7,16 +7,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings import stats
-from storagelab.findings.differences import Difference
+import numpy as np
+
 from storagelab.findings.model import CellSummary, Effect, Estimate
 from storagelab.model.plan import Cell, Factor
 from storagelab.model.values import JsonValue
+from storagelab.stats.contrast import Difference, Family, contrasts, named, ratios, wider
+from storagelab.stats.fit import Fit, collapse
 
 EFFECT_ROWS_MAX = 40
 """The most effects per combination of the other factors: nobody reads a longer table."""
 
 _Key = str
+_Pairs = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class _Row:
 
 
 def main_effects(
-    factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
+    factors: Sequence[Factor], cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
     """Each level against its factor's first, over all matched cells: one family of comparisons, over all factors.
 
@@ -41,7 +44,7 @@ def main_effects(
 
 
 def effects_at(
-    factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
+    factors: Sequence[Factor], cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
     """The same at each combination of the other factors, if there are not too many: also one family."""
     yield from _judged(
@@ -53,21 +56,53 @@ def _varied(factors: Sequence[Factor]) -> list[Factor]:
     return [factor for factor in factors if len(factor.levels) > 1]
 
 
-def _judged(
-    groups: Sequence[Sequence[_Row]], fitted: stats.Fit, blocks: Sequence[int], alpha: float
-) -> Iterator[Effect]:
-    family = max(1, sum(bool(row.pairs) and not _across(row.pairs, blocks) for group in groups for row in group))
+def _judged(groups: Sequence[Sequence[_Row]], fitted: Fit, blocks: Sequence[int], alpha: float) -> Iterator[Effect]:
+    family = named(max(1, sum(bool(row.pairs) and not _across(row.pairs, blocks) for group in groups for row in group)))
     for group in groups:
-        for row, found in zip(group, stats.effects(fitted, [row.pairs for row in group], family, alpha), strict=True):
-            if found is not None:
-                yield effect_of(found, row.factor, row.level, row.at, across=_across(row.pairs, blocks))
+        measured = [[pair for pair in row.pairs if fitted.runs[list(pair)].all()] for row in group]
+        rows = [(row, pairs) for row, pairs in zip(group, measured, strict=True) if pairs]
+        found = _effects(fitted, [pairs for _, pairs in rows], family, alpha)
+        for (row, pairs), one in zip(rows, found, strict=True):
+            rounds, across = _rounds(fitted, pairs), _across(pairs, blocks)
+            yield effect_of(one, row.factor, row.level, row.at, rounds, across=across)
 
 
-def effect_of(found: Difference, factor: Factor, level: JsonValue, at: dict[str, JsonValue], *, across: bool) -> Effect:
+def _effects(fitted: Fit, levels: Sequence[_Pairs], family: Family, alpha: float) -> list[Difference]:
+    """For each level, the geometric mean of the ratios of its pairs of cells. Where levels have several pairs, the
+    error is also that of their averages in each round, so that what disturbs all cells of a level at once is noise too.
+    """
+    weights = np.zeros((len(levels), len(fitted.cells)))
+    for row, pairs in zip(weights, levels, strict=True):
+        for one, other in pairs:
+            row[one] += 1 / len(pairs)
+            row[other] -= 1 / len(pairs)
+    found = contrasts(fitted, np.tile(np.arange(len(fitted.cells)), (len(levels), 1)), weights, family, alpha)
+    if not any(len(pairs) > 1 for pairs in levels):
+        return found
+    baseline = sorted({other for pairs in levels for _, other in pairs})
+    whole = collapse(fitted, [baseline, *([one for one, _ in pairs] for pairs in levels)])
+    of_averages = ratios(whole, range(1, len(levels) + 1), 0, family, alpha)
+    # Of levels in different blocks, the averages of rounds say nothing: the sample is their preparations.
+    inside = [{int(fitted.blocks[cell]) for pair in pairs for cell in pair} for pairs in levels]
+    return [
+        wider(one, of_averages[number]) if len(blocks) == 1 else one
+        for number, (one, blocks) in enumerate(zip(found, inside, strict=True), start=1)
+    ]
+
+
+def _rounds(fitted: Fit, pairs: _Pairs) -> int:
+    """The ratios within a round."""
+    there = ~np.isnan(fitted.log_s)
+    return sum(int((there[one] & there[other]).sum()) for one, other in pairs)
+
+
+def effect_of(
+    found: Difference, factor: Factor, level: JsonValue, at: dict[str, JsonValue], pairs: int, *, across: bool
+) -> Effect:
     """The effect of `level` against the factor's first one; untested if the two were run in different blocks."""
     return Effect(
         factor=factor.name, level=level, baseline=factor.levels[0].value, at=at,
-        ratio=Estimate(value=found.ratio.value) if across else found.ratio, pairs=found.pairs,
+        ratio=Estimate(value=found.ratio.value) if across else found.ratio, pairs=pairs,
         distinguishable=found.distinguishable and not across, across_blocks=across,
     )  # fmt: skip
 

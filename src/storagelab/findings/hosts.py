@@ -15,24 +15,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-from storagelab.findings import irregular, stats
 from storagelab.findings.model import Estimate, Fleet, HostSummary
-from storagelab.findings.samples import ALPHA, CONFIDENCE, from_logs
-from storagelab.findings.strata import bases_of, strata_of
-from storagelab.findings.studentized import t_point
 from storagelab.model.measurement import Run, host_of
 from storagelab.model.plan import Plan
+from storagelab.stats import fit as least_squares
+from storagelab.stats import stalls
+from storagelab.stats.fit import VARIANCE_FLOOR, Fit, Matrix, Places
+from storagelab.stats.points import ALPHA, CONFIDENCE, t_point
+from storagelab.stats.samples import from_logs
 
-Matrix = stats.Matrix
-Places = NDArray[np.intp]
-
-_FitOfRounds = Callable[[Matrix, Sequence[int]], stats.Fit]
+_FitOfRounds = Callable[[Matrix, Sequence[int]], Fit]
 
 CELLS_LEAST = 0.5
 """A host that has run a smaller share of the cells takes no part in verdicts: it can't be compared with the others."""
@@ -79,32 +76,22 @@ class Fitted:
     """The fit of each counted host by itself, and that of all together, with a column for each."""
 
     hosts: Hosts
-    own: tuple[stats.Fit, ...]
-    together: stats.Fit
+    own: tuple[Fit, ...]
+    together: Fit
 
 
-def fit(
-    hosts: Hosts,
-    log_s: Matrix,
-    blocks: Sequence[int],
-    of_rounds: _FitOfRounds = irregular.fit,
-    levels: Sequence[Mapping[str, object]] = (),
-) -> Fitted:
-    """With a single host that counts, all together is that host alone, by its rounds; `of_rounds` fits these.
-
-    `levels` = the levels of each cell, if hosts may differ in what one factor does.
-    """
+def fit(hosts: Hosts, log_s: Matrix, blocks: Sequence[int], of_rounds: _FitOfRounds = stalls.fit) -> Fitted:
+    """With a single host that counts, all together is that host alone, by its rounds; `of_rounds` fits these."""
     own = tuple(of_rounds(hosts.only(log_s, host), blocks) for host in hosts.counted)
-    calm, every = (np.array([of.cells for of in each]).T for each in ([one.calm or one for one in own], own))
-    together = own[0] if len(own) == 1 else stats.counting(stats.fit(calm, blocks), every, blocks)
-    if len(own) > 1 and levels:
-        together = replace(together, strata=strata_of(every, levels, blocks, stats.VARIANCE_FLOOR))
+    calm, every = (np.array(each).T for each in zip(*((one.calm.log_s, one.cells) for one in own), strict=True))
+    odd = bool((calm != every)[~np.isnan(every)].any())
+    together = own[0] if len(own) == 1 else least_squares.fit(every, blocks, calm if odd else None)
     return Fitted(hosts, own, together)
 
 
-def outliers(hosts: Hosts, log_s: Matrix) -> list[irregular.Outlier]:
+def outliers(hosts: Hosts, log_s: Matrix) -> list[stalls.Outlier]:
     """Odd runs, each against its own host's."""
-    return [one for host in range(len(hosts.names)) for one in irregular.outliers(hosts.only(log_s, host))]
+    return [one for host in range(len(hosts.names)) for one in stalls.outliers(hosts.only(log_s, host))]
 
 
 def means(values: Sequence[float], hosts: Sequence[str]) -> list[float]:
@@ -124,7 +111,7 @@ def summarise(fitted: Fitted, plan: Plan, loads: Sequence[Sequence[int]], blocks
     """Every host, and how far hosts differ; `loads` = the cells of each load."""
     hosts, one_of_each = fitted.hosts, _cells_of_all(fitted)
     levels, odd_levels = _levels(fitted, one_of_each) if len(fitted.own) > 1 else ({}, set())
-    odd_ratios = _odd_ratios(fitted, one_of_each, blocks, [cell.levels for cell in plan.cells])
+    odd_ratios = _odd_ratios(fitted, one_of_each, blocks)
     place = {host: number for number, host in enumerate(hosts.counted)}
     summaries = []
     for host, name in enumerate(hosts.names):
@@ -142,7 +129,7 @@ def summarise(fitted: Fitted, plan: Plan, loads: Sequence[Sequence[int]], blocks
     return Fleet(hosts=tuple(summaries), scatter=scatter, p_value=p_value)
 
 
-def _fastest(own: stats.Fit, cells: Sequence[int]) -> int | None:
+def _fastest(own: Fit, cells: Sequence[int]) -> int | None:
     there = [cell for cell in cells if not np.isnan(own.cells[cell])]
     return min(there, key=lambda cell: float(own.cells[cell])) if len(there) > 1 else None
 
@@ -173,9 +160,7 @@ def _levels(fitted: Fitted, cells: Places) -> tuple[dict[int, Estimate], set[int
 
     def against(host: int, others: Sequence[int]) -> tuple[float, float]:
         spread = 1 / rounds[host] + (1 / rounds[others]).sum() / len(others) ** 2
-        return float(level[host] - level[others].mean()), point * math.sqrt(
-            max(variance, stats.VARIANCE_FLOOR) * spread
-        )
+        return float(level[host] - level[others].mean()), point * math.sqrt(max(variance, VARIANCE_FLOOR) * spread)
 
     def ratio(host: int) -> Estimate:
         apart, half = against(host, [other for other in range(len(counted)) if other != host])
@@ -193,7 +178,7 @@ def _levels(fitted: Fitted, cells: Places) -> tuple[dict[int, Estimate], set[int
     return {counted[place]: ratio(place) for place in range(len(counted))}, {counted[place] for place in places}
 
 
-def _rounds(own: stats.Fit, cells: Places) -> Matrix:
+def _rounds(own: Fit, cells: Places) -> Matrix:
     """What the rounds of a host add to its times, those with at least half of the cells."""
     apart = own.log_s[cells] - own.cells[cells, None]
     there = ~np.isnan(apart)
@@ -225,58 +210,50 @@ def _scatter(fitted: Fitted) -> tuple[Estimate | None, float | None]:
     The interval is that of Williams (1962, Biometrika 49) for a variance component.
     """
     together = fitted.together
-    df = sum(max(0, one.df) for one in fitted.own)
-    if len(fitted.own) < 2 or together.df < 1 or df < 1:
+    df = int(sum(one.free for one in fitted.own))
+    if len(fitted.own) < 2 or together.free < 1 or df < 1:
         return None, None
-    noise = max(sum(float(np.nansum(one.residuals**2)) for one in fitted.own) / df, stats.VARIANCE_FLOOR)
+    noise = max(sum(float(np.nansum(one.every.residuals**2)) for one in fitted.own) / df, VARIANCE_FLOOR)
     runs = np.array([one.runs for one in fitted.own])
     per_figure = noise * float((1 / runs[runs > 0]).mean())
-    square = max(float(np.nansum(together.residuals**2)) / together.df, stats.VARIANCE_FLOOR)
+    square = max(float(np.nansum(together.every.residuals**2)) / together.free, VARIANCE_FLOOR)
     above, half = square / per_figure, ALPHA / 2
 
     def component(tail: float) -> float:
         """A bound of the variance of a cell's figure that is host x cell's."""
-        shrunk = square - per_figure * float(special.fdtri(together.df, df, tail))
-        return max(0.0, together.df * shrunk / float(special.chdtri(together.df, 1 - tail)))
+        shrunk = square - per_figure * float(special.fdtri(together.free, df, tail))
+        return max(0.0, together.free * shrunk / float(special.chdtri(together.free, 1 - tail)))
 
     value, low, high = (
         math.sqrt(2 * one) for one in (max(0.0, square - per_figure), component(1 - half), component(half))
     )
     scatter = Estimate(value=value, low=min(low, value), high=max(high, value), confidence=CONFIDENCE)
-    return scatter, float(special.fdtrc(together.df, df, above))
+    return scatter, float(special.fdtrc(together.free, df, above))
 
 
-def _odd_ratios(
-    fitted: Fitted, cells: Places, blocks: Sequence[int], levels: Sequence[Mapping[str, object]]
-) -> set[int]:
+def _odd_ratios(fitted: Fitted, cells: Places, blocks: Sequence[int]) -> set[int]:
     """The hosts whose ratios between cells are not those of the others: by F tests of what a host's figures deviate
-    from the others' means over what those deviate from each other, one for each factor and one of the rest, at 5 % for
-    all hosts together (Bonferroni). Where hosts differ in what a factor does, they do so for all of its cells together.
+    from the others' means over what those deviate from each other, at 5 % for all hosts together (Bonferroni).
     """
     counted = fitted.hosts.counted
-    hosts = len(counted)
-    if hosts < 3 or len(cells) < 2:
+    hosts, of_cell = len(counted), np.asarray(blocks)[cells]
+    free = len(cells) - len(set(of_cell.tolist()))
+    if hosts < 3 or not free:
         return set()
     figures = np.array([own.cells[cells] for own in fitted.own])
-    bases = bases_of([levels[cell] for cell in cells], [blocks[cell] for cell in cells])
-    together = np.hstack(bases) if bases else np.zeros((len(cells), 0))
+    for block in set(of_cell.tolist()):
+        figures[:, of_cell == block] -= figures[:, of_cell == block].mean(axis=1, keepdims=True)
 
     def odd(host: int, others: Sequence[int]) -> float | None:
-        if len(others) < 2 or not together.shape[1]:
+        if len(others) < 2:
             return None
         middle = figures[others].mean(axis=0)
-        if float(np.abs(together @ (together.T @ (figures[host] - middle))).max()) <= math.log1p(ODD_LEAST):
+        apart, among = figures[host] - middle, figures[others] - middle
+        if float(np.abs(apart).max()) <= math.log1p(ODD_LEAST):
             return None
-        how_odd = [_how_odd(figures[host] - middle, figures[others] - middle, basis) for basis in bases]
-        p_value, above = min(how_odd)
-        return above if p_value < ALPHA / hosts / len(bases) else None
+        own = float((apart**2).sum()) / free / (1 + 1 / len(others))
+        theirs = max(float((among**2).sum()) / (free * (len(others) - 1)), VARIANCE_FLOOR)
+        p_value = float(special.fdtrc(free, free * (len(others) - 1), own / theirs))
+        return own / theirs if p_value < ALPHA / hosts else None
 
     return {counted[place] for place in _one_after_the_other(hosts, odd, most=(hosts - 1) // 2)}
-
-
-def _how_odd(apart: Matrix, among: Matrix, basis: Matrix) -> tuple[float, float]:
-    """The p-value of a host's deviations in one stratum over the others', and their ratio."""
-    free, others = basis.shape[1], len(among)
-    own = float(((apart @ basis) ** 2).sum()) / free / (1 + 1 / others)
-    theirs = max(float(((among @ basis) ** 2).sum()) / (free * (others - 1)), stats.VARIANCE_FLOOR)
-    return float(special.fdtrc(free, free * (others - 1), own / theirs)), own / theirs

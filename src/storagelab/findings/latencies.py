@@ -14,9 +14,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from storagelab.findings.model import CellSummary, Estimate
-from storagelab.findings.samples import ALPHA, CONFIDENCE, FURTHEST, VALUES_LEAST
-from storagelab.findings.studentized import t_point
 from storagelab.model.latency import BIN_ERROR, Latency, merged
+from storagelab.stats.points import ALPHA, CONFIDENCE, t_point
+from storagelab.stats.samples import FURTHEST, VALUES_LEAST
 
 PERCENTILES: Mapping[str, float] = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9}
 FIGURES = ("mean", *PERCENTILES, "max")

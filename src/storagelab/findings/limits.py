@@ -19,10 +19,11 @@ from dataclasses import dataclass
 
 from storagelab.findings.evidence import table_in, volumes_of
 from storagelab.findings.model import CellSummary, Estimate, Findings
-from storagelab.findings.samples import ALPHA, change, estimate, leaves_out_zero, mean
 from storagelab.findings.time_breakdown import Bound, LimitedRate
 from storagelab.model.limits import effective
 from storagelab.model.measurement import Measurement
+from storagelab.stats.points import ALPHA
+from storagelab.stats.samples import change, estimate, leaves_out_zero, mean
 
 AT_LIMIT = 0.85
 """If a volume sets the pace, its requests at its limit fill at least this share of the slower runs' time. The rest

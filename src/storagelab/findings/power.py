@@ -1,8 +1,8 @@
 """How large a difference must be to be found, and how many repetitions that takes. Pure; computed, not simulated.
 
-The power is that of the verdict's test (`stats.compare_with_best`) of a layout against the fastest: both of its steps
-must succeed. They share the difference of means. Its two estimates of scatter (of all layouts, and of these two) are
-taken as independent. tests/test_power.py shows how close this is to simulated experiments.
+The power is that of the verdict's test (`contrast.compare_with_best`) of a layout against the fastest: both of its
+steps must succeed. They share the difference of means. Its two estimates of scatter (of all layouts, and of these two)
+are taken as independent. tests/test_power.py shows how close this is to simulated experiments.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ from functools import cache
 import numpy as np
 from scipy import special
 
-from storagelab.findings import irregular, stats
 from storagelab.findings.kinds.scatter import Scatter, scatter_in
-from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
-from storagelab.findings.studentized import MANY, cautious, t_point, tukey
 from storagelab.findings.times import blocks_judged, compared_of, log_times, timed
 from storagelab.findings.verdicts import loads_of
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Factor, Plan
+from storagelab.stats import stalls
+from storagelab.stats.contrast import Family, cautious
+from storagelab.stats.fit import Vector
+from storagelab.stats.points import ALPHA, MANY, t_point
 
 POWER = 0.8
 MOST_REPETITIONS = 1000
 LARGEST = math.log(100)
 _STEPS = 32
+ASSUMED = Scatter(sd=0.03, runs=0, alike=True)
+"""What plans assume that have no runs to learn from."""
 
 
 def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
@@ -36,26 +39,25 @@ def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
     timed_runs = [timed(run) for run in runs if not run.burn_in]
     simulated = all(cell.config.simulated for cell in plan.cells)
     _, log_s = log_times(plan, timed_runs, compared_of(plan))
-    fitted = irregular.fit(log_s, blocks_judged(plan, in_stretches=False, simulated=simulated))
-    return scatter_in(fitted)
+    return scatter_in(stalls.fit(log_s, blocks_judged(plan, in_stretches=False, simulated=simulated)))
 
 
 def power(effect: float, scatter: Scatter, cells: int, repetitions: int, families: int = 1) -> float:
     """The probability that a layout that takes `effect` more time than the fastest is called slower: 0.03 for 3 %."""
     if cells < 2 or repetitions < 2:
         return 0.0
-    family = tukey(cells, families, cautious(repetitions, alike=scatter.alike))
+    family = Family("range", cells, families, cautious(repetitions, alike=scatter.alike))
     alpha = ALPHA * SHARES["verdict"]
-    alone = _alone(cells, repetitions - 1.0, alpha / family.caution)
-    moderated_df = min(scatter.prior_df + repetitions - 1, float((cells - 1) * (repetitions - 1)))
-    together = family.point(moderated_df, alpha) * np.sqrt(_variance_ratios(moderated_df))
+    alone = _alone(cells, repetitions - 1.0, family.level(alpha))
+    df = float((cells - 1) * (repetitions - 1))
+    together = family.point(df, alpha) * np.sqrt(_variance_ratios(df))
     # Two cells have one common scatter: both steps are the same test.
     limits = alone if cells == 2 else np.maximum(together[:, None], alone[None, :])
     distance = math.log1p(effect) / max(scatter.sd * math.sqrt(2 / repetitions), 1e-12)
     return float(special.ndtr(distance - limits).mean())
 
 
-def _alone(cells: int, df: float, alpha: float) -> stats.Matrix:
+def _alone(cells: int, df: float, alpha: float) -> Vector:
     """Equally likely limits of the second step (Welch's), in standard errors, from the own variances of two cells."""
     own = _variance_ratios(df)
     one, other = (own, own) if cells == 2 else (part.ravel() for part in np.meshgrid(own, own))
@@ -64,7 +66,7 @@ def _alone(cells: int, df: float, alpha: float) -> stats.Matrix:
     return np.array([t_point(float(at), alpha) for at in dfs]) * np.sqrt((one + other) / 2)
 
 
-def _variance_ratios(df: float) -> stats.Matrix:
+def _variance_ratios(df: float) -> Vector:
     """Equally likely values of an estimated variance over the true one."""
     if df >= MANY:
         return np.ones(1)

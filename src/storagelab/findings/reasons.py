@@ -19,11 +19,12 @@ from typing import Literal, NamedTuple, get_args
 from storagelab.findings import why
 from storagelab.findings.limits import AtLimit, volume_at_limit
 from storagelab.findings.model import Estimate, Findings
-from storagelab.findings.samples import ALPHA, change, estimate, leaves_out_zero, mean
 from storagelab.findings.why import Step, Thing, Waterfall
 from storagelab.model.measurement import Measurement, Run, TimeSeries
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import Category
+from storagelab.stats.points import ALPHA
+from storagelab.stats.samples import change, estimate, leaves_out_zero, mean
 
 # --- what devices did -------------------------------------------------------------------------------------------------
 # What devices did in a run, in figures by which any two cells can be compared. Pure.

@@ -18,20 +18,21 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from storagelab.findings import stats, verdicts
-from storagelab.findings.differences import Difference
+from storagelab.findings import verdicts
 from storagelab.findings.effects import effect_of, effects_at, main_effects
 from storagelab.findings.model import BestLevels, Dependence, Effect, EffectChange, Estimate, JudgedByLoad, LevelCost
 from storagelab.findings.raced import Raced
-from storagelab.findings.samples import ALPHA
 from storagelab.model.plan import Cell, Factor, Plan
 from storagelab.model.values import JsonValue
 from storagelab.spec.factors import is_condition
 from storagelab.spec.naming import axis_factor, in_order
+from storagelab.stats.contrast import Difference, contrasts, named, ratios, with_best
+from storagelab.stats.fit import Fit, collapse
+from storagelab.stats.points import ALPHA
 
 # --- how factors depend on each other ---------------------------------------------------------------------------------
 # How the best level and the effect of one factor depend on another, from the runs. Pure.
@@ -66,16 +67,14 @@ class _Grid:
     levels: list[JsonValue]
     at: list[JsonValue]
     averaged: tuple[str, ...]
-    fit: stats.Fit
+    fit: Fit
     across: bool
 
     def row(self, level: int, at: int) -> int:
         return at * len(self.levels) + level
 
 
-def _grid(
-    factor: Factor, within: Factor, cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int]
-) -> _Grid | None:
+def _grid(factor: Factor, within: Factor, cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int]) -> _Grid | None:
     """Cells averaged over the combinations of the other factors in which all rows were measured, as in a two-way
     table of means. None if fewer than two levels of each factor occur together in every such combination.
     """
@@ -92,11 +91,11 @@ def _grid(
     groups = [[row[rest] for rest in common] for row in rows]
     block_of, across = _blocks_of_rows(groups, blocks, len(levels))
     averaged = tuple(name for name in cells[0].levels if name not in (factor.name, within.name))
-    return _Grid(factor, within, levels, at, averaged, stats.collapse(fitted, groups, block_of), across)
+    return _Grid(factor, within, levels, at, averaged, collapse(fitted, groups, block_of), across)
 
 
 def _measured(
-    factor: Factor, within: Factor, cells: Sequence[Cell], fitted: stats.Fit
+    factor: Factor, within: Factor, cells: Sequence[Cell], fitted: Fit
 ) -> dict[tuple[str, str], dict[str, int]]:
     """(level of `factor`, level of `within`) -> levels of the other factors -> the cell's place; only cells with
     runs.
@@ -125,7 +124,7 @@ def _key(value: JsonValue | Mapping[str, JsonValue]) -> str:
 
 
 def dependences(
-    factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
+    factors: Sequence[Factor], cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Dependence]:
     """One dependence for each pair of factors that can be tested: of the axis within the other factor, or of the
     factor with more levels.
@@ -162,26 +161,17 @@ def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost 
     for at, value in enumerate(grid.at):
         rows = [grid.row(level, at) for level in range(len(grid.levels))]
         first = int(np.argmin(grid.fit.cells[list(rows)]))
-        against = stats.compare_with_best(_only(grid.fit, rows), rows[first], alpha=alpha)
-        judged = [against[row] for row in rows]
-        if all(one is None or one.p_value is None for one in judged):
+        # The family is that of all rows, so that picking the largest difference finds nothing in runs without any.
+        family = with_best(grid.fit, len(grid.fit.cells))
+        against = ratios(grid.fit, rows, rows[first], family, alpha)
+        if not any(one.tested for one in against.values()):
             return (), None
-        tied = [level for level, one in enumerate(judged) if one is not None and not _slower(one)]
+        judged = [against.get(row) for row in rows]
+        tied = [level for level, one in enumerate(judged) if one is not None and not one.slower]
         found.append(BestLevels(at=value, levels=tuple(grid.levels[level] for level in (first, *tied))))
         fastest.append(first)
         differences.append(judged)
     return tuple(found), _dearest(grid, fastest, differences)
-
-
-def _only(fitted: stats.Fit, rows: Sequence[int]) -> stats.Fit:
-    """The same fit without runs in all other rows. `cells` stay, so that the family is still that of all rows."""
-    log_s = np.full_like(fitted.log_s, np.nan)
-    log_s[list(rows)] = fitted.log_s[list(rows)]
-    return replace(fitted, log_s=log_s, calm=None if fitted.calm is None else _only(fitted.calm, rows))
-
-
-def _slower(difference: Difference) -> bool:
-    return difference.distinguishable and difference.ratio.value > 1
 
 
 def _dearest(
@@ -192,7 +182,7 @@ def _dearest(
         (one.ratio.value, at, elsewhere, one.ratio)
         for at, judged in enumerate(differences)
         for elsewhere in range(len(grid.at))
-        if (one := judged[fastest[elsewhere]]) is not None and _slower(one)
+        if (one := judged[fastest[elsewhere]]) is not None and one.slower
     ]
     if not costs:
         return None
@@ -231,44 +221,26 @@ def _turns(change: EffectChange) -> bool:
 
 
 def _largest_change(grid: _Grid, baseline: int, level: int, family: int, alpha: float) -> EffectChange | None:
-    pairs = [(grid.row(level, at), grid.row(baseline, at)) for at in range(len(grid.at))]
-    steps = _as_rows(grid.fit, pairs)
-    every = list(itertools.combinations(range(len(pairs)), 2))
-    ordered = [(one, other) if steps.cells[one] >= steps.cells[other] else (other, one) for one, other in every]
-    judged = stats.effects(steps, [[pair] for pair in ordered], family, alpha)
-    changed = [
-        (one.ratio.value, pair, one.ratio) for pair, one in zip(ordered, judged, strict=True) if one and _slower(one)
-    ]
+    steps = [(grid.row(level, at), grid.row(baseline, at)) for at in range(len(grid.at))]
+    size = [float(grid.fit.cells[one] - grid.fit.cells[other]) for one, other in steps]
+    every = list(itertools.combinations(range(len(steps)), 2))
+    ordered = [(one, other) if size[one] >= size[other] else (other, one) for one, other in every]
+    cells = np.array([[*steps[high], *steps[low]] for high, low in ordered])
+    judged = contrasts(grid.fit, cells, np.tile([1.0, -1.0, -1.0, 1.0], (len(cells), 1)), named(family), alpha)
+    changed = [(one.ratio.value, pair, one.ratio) for pair, one in zip(ordered, judged, strict=True) if one.slower]
     if not changed:
         return None
     _, (high, low), difference = max(changed, key=lambda row: row[0])
-    at_high, at_low = stats.effects(grid.fit, [[pairs[high]], [pairs[low]]], family, alpha)
-    assert at_high is not None
-    assert at_low is not None
+    at_high, at_low = _steps(grid.fit, [steps[high], steps[low]], family, alpha)
     return EffectChange(
         level=grid.levels[level], baseline=grid.levels[baseline], low_at=grid.at[low], low=at_low.ratio,
         high_at=grid.at[high], high=at_high.ratio, difference=difference,
     )  # fmt: skip
 
 
-def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
-    """A fit whose rows are log ratios of two rows each, as noisy as these two together.
-
-    Each ratio belongs to one block and one round, so ratios of different blocks may be compared.
-    """
-    one, other = ([pair[side] for pair in pairs] for side in (0, 1))
-    return replace(
-        fitted,
-        log_s=fitted.log_s[one] - fitted.log_s[other],
-        cells=fitted.cells[one] - fitted.cells[other],
-        residuals=fitted.residuals[one] - fitted.residuals[other],
-        own=fitted.own[one] + fitted.own[other],
-        variance=fitted.variance[one] + fitted.variance[other],
-        of_rounds=np.full(len(pairs), np.nan),
-        peers=fitted.peers[one],
-        calm=None,
-        strata=None,
-    )
+def _steps(fitted: Fit, pairs: Sequence[tuple[int, int]], family: int, alpha: float) -> list[Difference]:
+    """The time of each first row over that of the second."""
+    return contrasts(fitted, np.array(pairs), np.tile([1.0, -1.0], (len(pairs), 1)), named(family), alpha)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -277,7 +249,7 @@ def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
 
 
 def speed_ups(
-    factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
+    factors: Sequence[Factor], cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
     """Each level of each other factor against its first at every level of the axis, averaged over the remaining
     factors.
@@ -296,11 +268,11 @@ def speed_ups(
     for factor, grid in grids:
         first = grid.levels.index(factor.levels[0].value)
         places = [(level, at) for level in range(len(grid.levels)) if level != first for at in range(len(grid.at))]
-        pairs = [[(grid.row(level, at), grid.row(first, at))] for level, at in places]
-        for (level, at), found in zip(places, stats.effects(grid.fit, pairs, family, alpha), strict=True):
-            if found is not None:
-                fixed = {grid.within.name: grid.at[at]}
-                yield effect_of(found, factor, grid.levels[level], fixed, across=grid.across)
+        pairs = [(grid.row(level, at), grid.row(first, at)) for level, at in places]
+        there = ~np.isnan(grid.fit.log_s)
+        for (level, at), (one, other), found in zip(places, pairs, _steps(grid.fit, pairs, family, alpha), strict=True):
+            fixed, rounds = {grid.within.name: grid.at[at]}, int((there[one] & there[other]).sum())
+            yield effect_of(found, factor, grid.levels[level], fixed, rounds, across=grid.across)
 
 
 # --- all statements ---------------------------------------------------------------------------------------------------
@@ -331,7 +303,7 @@ class Statements:
 
 
 def state(
-    factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int], raced: Raced | None = None
+    factors: Sequence[Factor], plan: Plan, fitted: Fit, blocks: Sequence[int], raced: Raced | None = None
 ) -> Statements:
     """All statements of an experiment; `blocks` = the block of each cell. For a race, the verdict is the race's own,
     whose error is SHARES["verdict"] in either step.
@@ -343,7 +315,7 @@ def state(
 
 
 def first_step(
-    factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int], raced: Raced | None = None
+    factors: Sequence[Factor], plan: Plan, fitted: Fit, blocks: Sequence[int], raced: Raced | None = None
 ) -> Statements:
     """The statements at levels that add up to 5 %."""
     of_all = ALPHA if raced is None else ALPHA * raced.share
@@ -379,14 +351,14 @@ def _reaching_one(ratio: Estimate) -> Estimate:
 def _at(
     factors: Sequence[Factor],
     plan: Plan,
-    fitted: stats.Fit,
+    fitted: Fit,
     blocks: Sequence[int],
     alpha: Mapping[str, float],
     raced: Raced | None,
 ) -> Statements:
     given = (factors, plan.cells, fitted if raced is None else raced.complete)
     # Dependences are differences of what is seen within blocks.
-    compared = blocks if fitted.between is None else fitted.between.compared(blocks)
+    compared = fitted.compared.tolist()
     judging = None if raced is None else raced.judging
     return Statements(
         judged=verdicts.judge(factors, plan, fitted, compared, alpha["verdict"], judging),

@@ -6,6 +6,7 @@ If runs were made on several hosts, intervals are over the hosts' means: runs of
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,10 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from storagelab.findings import hosts, latencies, limits, samples, steady, time_breakdown
+from storagelab.findings import hosts, latencies, limits, steady, time_breakdown
 from storagelab.findings.basis import Basis
 from storagelab.findings.kinds import drive_trends, found_in_cell
-from storagelab.findings.means import mean_time
 from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByLoad, Point, Sample
 from storagelab.findings.time_breakdown import Bound, Spent
 from storagelab.findings.times import latency_of, measured
@@ -27,6 +27,8 @@ from storagelab.model.measurement import RAW_IO, Measurement, Run, host_of
 from storagelab.model.plan import Cell, Factor, Plan, price_of
 from storagelab.model.values import Frozen
 from storagelab.model.waits import Conservation, RawWaits, WaitStat, conservation, mean_of_runs, normalise
+from storagelab.stats import samples
+from storagelab.stats.means import mean_time
 from storagelab.words.names import labels_of
 
 _Runs = Mapping[int, Measurement]
@@ -149,11 +151,26 @@ def _waited(runs: _Runs, config: Config, compared: Compared, by_class: bool) -> 
 
 def _sample(values: _Values, made_on: Mapping[int, str]) -> Sample | None:
     points = [Point(repetition=repetition, value=value) for repetition, value in values if value is not None]
-    sample = samples.summarise(points)
+    sample = summarise(points)
     if sample is None or not made_on:
         return sample
     means = hosts.means([one.value for one in points], [made_on[one.repetition] for one in points])
     return _with_mean(sample, samples.positive_mean_estimate(means))
+
+
+def summarise(points: Sequence[Point]) -> Sample | None:
+    """Summarises a quantity over the runs of a cell; None without runs."""
+    values = [point.value for point in points]
+    if not values:
+        return None
+    return Sample(
+        mean=samples.positive_mean_estimate(values),
+        median=statistics.median(values),
+        sd=samples.sd(values) if len(values) > 1 else None,
+        minimum=min(values),
+        maximum=max(values),
+        points=tuple(points),
+    )
 
 
 def _with_mean(sample: Sample, mean: Estimate) -> Sample:
@@ -297,6 +314,8 @@ def _fitted(cell: CellSummary, mean: float, adjusted: Estimate, compared: Compar
         name: sample.model_copy(update={"mean": shown[name], "adjusted": compared_by[name]})
         for name in shown if (sample := getattr(cell, name)) is not None
     }  # fmt: skip
+    if (figure := latency_of(compared)) and figure in cell.latency:  # one figure, not also that of all operations
+        update["latency"] = {**cell.latency, figure: shown["judged"]}
     if cell.each_s is not None and (latency_of(compared) or _of_set_time(compared)):
         update["each_s"] = time.value if latency_of(compared) else time.value * cell.connections
     return cell.model_copy(update=update)

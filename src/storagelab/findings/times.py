@@ -10,12 +10,13 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from storagelab.findings import latencies, stats
+from storagelab.findings import latencies
 from storagelab.findings.model import Compared
 from storagelab.model.engines import Provenances
 from storagelab.model.loads.base import Unit
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Plan
+from storagelab.stats.fit import Matrix
 
 
 class TimedRun(NamedTuple):
@@ -61,7 +62,7 @@ def wall_time_s(runs: Iterable[TimedRun]) -> float:
     return total
 
 
-def log_times(plan: Plan, runs: Iterable[TimedRun], compared: Compared) -> tuple[tuple[int, ...], stats.Matrix]:
+def log_times(plan: Plan, runs: Iterable[TimedRun], compared: Compared) -> tuple[tuple[int, ...], Matrix]:
     """The rounds, and log times as cells x rounds: elapsed time of the run or per unit of work, or a latency.
 
     A round is a repetition: within a block of the plan it is complete, and close in time. Across blocks it is neither,

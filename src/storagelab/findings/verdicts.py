@@ -5,8 +5,11 @@ condition, not a choice: "a run with fewer reads ends sooner" is no advice. So c
 under the same load. The cells of a load are one family of comparisons, and the loads share the error, so that all
 intervals of comparisons hold together.
 
-Untested does not mean tied. A cell that shares fewer than two rounds with the fastest is `not_compared`: it is neither
-among the best nor slower, and while there is such a cell, no cell is the winner.
+The best cells are those that may be the fastest: at 95 %, a fastest one is among them (Hsu's set). "Slower" is said of
+a cell only if Tukey's test shows it; a cell may be neither.
+
+Untested does not mean as fast. A cell that has too few runs for a test against the fastest is `not_compared`: it is
+neither among the best nor slower, and while there is such a cell, no cell is the winner.
 """
 
 from __future__ import annotations
@@ -14,18 +17,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from storagelab.findings import stats
-from storagelab.findings.differences import Difference
 from storagelab.findings.model import Comparison, Estimate, Judged, JudgedByLoad, LoadVerdict, Verdict
-from storagelab.findings.samples import ALPHA
 from storagelab.model.plan import Cell, Factor, Plan
 from storagelab.model.values import JsonValue
 from storagelab.spec.factors import is_condition
+from storagelab.stats import contrast
+from storagelab.stats.contrast import Difference
+from storagelab.stats.fit import Fit
+from storagelab.stats.points import ALPHA
 
 
 class Judging(Protocol):
@@ -37,6 +41,10 @@ class Judging(Protocol):
         """The difference of each cell to the `best` of its load and block, without the best and what can't be
         compared.
         """
+        ...
+
+    def may_be_fastest(self, cells: Sequence[int]) -> Sequence[int]:
+        """Those of the cells, all of one block, of which each may be the fastest, the one in front first."""
         ...
 
     def at_most_slower(self, picks: Sequence[int], among: Sequence[int]) -> Mapping[int, float]:
@@ -52,21 +60,21 @@ class _OfAllRuns:
     share the error `alpha`.
     """
 
-    fitted: stats.Fit
+    fitted: Fit
     families: int
     alpha: float
 
     def fastest(self, cells: Sequence[int]) -> int | None:
-        log_s = np.full_like(self.fitted.log_s, np.nan)
-        log_s[list(cells)] = self.fitted.log_s[list(cells)]
-        return stats.fastest(replace(self.fitted, log_s=log_s))
+        return self.fitted.fastest(cells)
 
     def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:
-        found = stats.compare_with_best(self.fitted, best, frozenset(cells), self.families, self.alpha)
-        return {cell: one for cell, one in enumerate(found) if one is not None}
+        return contrast.compare_with_best(self.fitted, best, cells, self.families, self.alpha)
+
+    def may_be_fastest(self, cells: Sequence[int]) -> Sequence[int]:
+        return contrast.may_be_fastest(self.fitted, cells, self.families)
 
     def at_most_slower(self, picks: Sequence[int], among: Sequence[int]) -> Mapping[int, float]:
-        return stats.at_most_slower(self.fitted, picks, among, self.families)
+        return contrast.at_most_slower(self.fitted, picks, among, self.families)
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class _Samples:
     """What is judged: the runs' fit, a row for each cell of the plan, the cells' blocks, and how cells are compared."""
 
     plan: Plan
-    fitted: stats.Fit
+    fitted: Fit
     blocks: Sequence[int]
     judging: Judging
 
@@ -85,7 +93,7 @@ class _Samples:
 def judge(
     factors: Sequence[Factor],
     plan: Plan,
-    fitted: stats.Fit,
+    fitted: Fit,
     blocks: Sequence[int],
     alpha: float = ALPHA,
     judging: Judging | None = None,
@@ -124,7 +132,7 @@ def _of_all(verdicts: Sequence[Verdict], *, testable: bool) -> Verdict:
     return "by-load"
 
 
-def _testable(fitted: stats.Fit, blocks: Sequence[int]) -> bool:
+def _testable(fitted: Fit, blocks: Sequence[int]) -> bool:
     """Whether effects of loads can be tested. They are reported untested if each load ran in its own block."""
     return fitted.df >= 1 or (len(set(blocks)) > 1 and bool((fitted.runs > 1).any()))
 
@@ -169,7 +177,7 @@ def _judge(
     rows = _comparisons(samples, fastest, cells)
     ids = tuple(samples.plan.cells[cell].cell_id for cell in cells)
     best = () if fastest is None else (samples.plan.cells[fastest].cell_id,)
-    judged = {row.cell_id for row in rows if row.p_value is not None or row.across_blocks}
+    judged = {row.cell_id for row in rows if row.tested or row.across_blocks}
     left = tuple(cell_id for cell_id in ids if cell_id not in judged and cell_id not in best)
     verdict = _verdict(samples.fitted, cells, rows, complete=not left)
     found = LoadVerdict(
@@ -178,11 +186,14 @@ def _judge(
     )  # fmt: skip
     if verdict in ("too-few-runs", "untested", "single-cell"):
         return found.model_copy(update={"best": best if verdict == "single-cell" else ()}), rows
-    tied = tuple(row.cell_id for row in rows if row.cell_id in judged and not row.distinguishable)
+    tied = tuple(row.cell_id for row in rows if row.may_be_fastest)
     among = [cell for cell, cell_id in zip(cells, ids, strict=True) if cell_id not in left]
-    most = _at_most_slower(samples, (*best, *tied) if tied else (), among)
+    if verdict == "indistinguishable" and len(tied) < len(among) - 1:
+        verdict = "best-set"
+    most = _at_most_slower(samples, () if verdict == "winner" else (*best, *tied), among)
     concluded = {
-        "best": (*best, *tied), "tied": tied, "not_compared": left, "at_most_slower": most.get(found.fastest or ""),
+        "verdict": verdict, "best": (*best, *tied), "tied": tied, "not_compared": left,
+        "at_most_slower": most.get(found.fastest or ""),
     }  # fmt: skip
     return found.model_copy(update=concluded), tuple(
         row.model_copy(update={"at_most_slower": most.get(row.cell_id)}) for row in rows
@@ -211,14 +222,21 @@ def _comparisons(samples: _Samples, best: int | None, cells: Sequence[int]) -> t
         first = best if best in inside else judging.fastest(inside)
         if first is None:
             continue
-        differences = judging.differences(first, cells)
-        rows += [_comparison(plan, index, first, differences[index]) for index in inside if index in differences]
+        differences, leading = judging.differences(first, inside), judging.may_be_fastest(inside)
+        rows += [
+            Comparison(
+                cell_id=plan.cells[cell].cell_id, best_cell_id=plan.cells[first].cell_id, ratio=one.ratio,
+                tested=one.tested, distinguishable=one.slower,
+                may_be_fastest=cell in leading and one.tested and not one.slower,
+            )
+            for cell, one in differences.items()
+        ]  # fmt: skip
         if first != best:
             ratio = Estimate(value=math.exp(fitted.cells[first] - fitted.cells[best]))
             rows.append(
                 Comparison(
                     cell_id=plan.cells[first].cell_id, best_cell_id=plan.cells[best].cell_id, ratio=ratio,
-                    distinguishable=False, across_blocks=True,
+                    distinguishable=False, across_blocks=True, may_be_fastest=True,
                 )
             )  # fmt: skip
     return _in_order(rows)
@@ -228,27 +246,16 @@ def _in_order(rows: Iterable[Comparison]) -> tuple[Comparison, ...]:
     return tuple(sorted(rows, key=lambda row: (row.ratio.value, row.cell_id)))
 
 
-def _comparison(plan: Plan, cell: int, best: int, difference: Difference) -> Comparison:
-    return Comparison(
-        cell_id=plan.cells[cell].cell_id,
-        best_cell_id=plan.cells[best].cell_id,
-        ratio=difference.ratio,
-        p_value=difference.p_value,
-        # If runs are missing, the common rounds may contradict all rounds: then the cell isn't surely slower.
-        distinguishable=difference.distinguishable and difference.ratio.value > 1,
-    )
-
-
-def _worst_of(fitted: stats.Fit, cells: Sequence[int]) -> int | None:
+def _worst_of(fitted: Fit, cells: Sequence[int]) -> int | None:
     there = [cell for cell in cells if not np.isnan(fitted.cells[cell])]
     return max(there, key=lambda cell: float(fitted.cells[cell])) if len(there) > 1 else None
 
 
-def _verdict(fitted: stats.Fit, cells: Sequence[int], rows: Sequence[Comparison], *, complete: bool) -> Verdict:
+def _verdict(fitted: Fit, cells: Sequence[int], rows: Sequence[Comparison], *, complete: bool) -> Verdict:
     """The verdict. `complete`: every cell is compared with the fastest."""
     if len(cells) == 1:
         return "single-cell"
-    if not any(row.p_value is not None for row in rows):
+    if not any(row.tested for row in rows):
         # Enough runs, but each cell ran in a separate stretch of time.
         repeated = bool((fitted.runs[list(cells)] > 1).any())
         return "untested" if repeated and any(row.across_blocks for row in rows) else "too-few-runs"

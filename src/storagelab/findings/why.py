@@ -22,13 +22,14 @@ from typing import Literal, NamedTuple
 
 from storagelab.findings.effects import key
 from storagelab.findings.model import CellSummary, Estimate, Findings
-from storagelab.findings.samples import ALPHA, NONE, Change, change, estimate, leaves_out_zero, mean
 from storagelab.findings.time_breakdown import Spent, SpentPart
 from storagelab.findings.wait_classes import CLASS_NAMES
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import Category
 from storagelab.spec.naming import in_order, is_numeric
+from storagelab.stats.points import ALPHA
+from storagelab.stats.samples import NONE, Change, change, estimate, leaves_out_zero, mean
 
 NEGLIGIBLE = 0.005
 """A share of the longer time: steps below it don't widen the intervals of the others."""

@@ -58,16 +58,13 @@ def salvage(name: str, results: Path) -> tuple[Results, list[str]]:
 
 
 def as_begun(experiment: Experiment, results: Path) -> Experiment:
-    """The experiment of a spec, with the order and the looks of a race with which its stored campaign began: one of an
+    """The experiment of a spec, with the order with which its stored campaign began: one of an
     earlier version keeps its own. A store that can't be read is told of by those who use it."""
     folder = results / experiment.name
     with contextlib.suppress(StoreError), Store.salvaging(folder) as store:
         begun = store.experiment()
         if begun.sha256 == experiment.sha256:
-            race = experiment.race
-            if race is not None and begun.race is not None:
-                race = race.model_copy(update={"first_look": begun.race.first_look})
-            return experiment.model_copy(update={"balanced": begun.balanced, "race": race})
+            return experiment.model_copy(update={"balanced": begun.balanced})
     return experiment
 
 

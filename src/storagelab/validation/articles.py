@@ -15,11 +15,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from storagelab.errors import SpecError
-from storagelab.findings import stats
 from storagelab.model.measurement import PFS_PAGE, Measurement
 from storagelab.model.plan import Cell
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import NS, CountedWaits, conservation, mean_of_runs, normalise, wait_table
+from storagelab.stats import contrast
+from storagelab.stats.fit import fit
 
 Quantity = Literal[
     "elapsed_s", "wait_s", "resource_s", "signal_s", "wait_count", "wait_share", "counter", "explained",
@@ -400,12 +401,8 @@ def _best(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigu
     best = min(group, key=_mean_elapsed_s)
     rounds = min(len(made.runs) for made in group)
     log_s = np.log([[run.elapsed_s for run in made.runs[:rounds]] for made in group])
-    differences = stats.compare_with_best(stats.fit(log_s), group.index(best))
-    tied = [
-        made
-        for made, difference in zip(group, differences, strict=True)
-        if difference is not None and difference.p_value is not None and not difference.distinguishable
-    ]
+    differences = contrast.compare_with_best(fit(log_s), group.index(best))
+    tied = [group[place] for place, one in differences.items() if one.tested and not one.distinguishable]
     return SimulatedFigure(level=_level(figure, best), tied=tuple(_level(figure, made) for made in tied))
 
 

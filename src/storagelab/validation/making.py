@@ -20,7 +20,6 @@ from rich.console import Console
 
 from storagelab import _sim, profiles
 from storagelab.errors import PreflightError, SpecError
-from storagelab.findings import samples
 from storagelab.findings.model import Estimate
 from storagelab.machine import temporary
 from storagelab.model.measurement import Measurement
@@ -32,6 +31,7 @@ from storagelab.run.engine import preflight
 from storagelab.run.progress import RunProgress
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
+from storagelab.stats import samples
 from storagelab.validation.articles import (
     Article,
     Missing,

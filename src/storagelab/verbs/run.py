@@ -13,7 +13,7 @@ from storagelab import screen
 from storagelab.errors import DataRefused, PreflightError, SpecError, StoreError
 from storagelab.machine import host
 from storagelab.model.measurement import Run
-from storagelab.model.plan import RACES_LOOK_FROM, Experiment, Plan, Race
+from storagelab.model.plan import Experiment, Plan, Race
 from storagelab.model.target import Preflight
 from storagelab.model.values import share_of
 from storagelab.run import loop, scheduling, stored
@@ -382,7 +382,7 @@ def race(*, find_best: bool, within: str | None, budget: str | None) -> tuple[Ra
     if margin is None or not (0 < margin < 1 or within is None):
         raise SpecError(f"{within!r} is no margin", key="--within", hint="Write a percentage above 0, such as 3%.")
     budget_s = None if budget is None else _seconds(budget, "--budget", "Such as 90min or 2h.")
-    return Race(within=margin, first_look=RACES_LOOK_FROM), budget_s
+    return Race(within=margin), budget_s
 
 
 def _seconds(text: str, key: str, hint: str) -> float:

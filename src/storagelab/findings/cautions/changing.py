@@ -8,13 +8,13 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from storagelab.findings import irregular
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.findings.times import blocks_of
 from storagelab.model.measurement import host_of
 from storagelab.model.plan import Order
 from storagelab.model.values import JsonValue
+from storagelab.stats import order as runs_in_order
 from storagelab.words.names import cell_text, labels_of, noun
 from storagelab.words.numbers import MANY_TIMES, count, percent, significant
 
@@ -168,8 +168,8 @@ def check_changes(evidence: Evidence) -> Iterator[Drift | Step]:
         return
     log_s, cells, sequence = zip(*rows, strict=True)
     order, blocks = evidence.experiment.order, len(set(blocks_of(evidence.plan)))
-    drift = irregular.drift(log_s, cells, sequence, _longest_block(evidence))
-    step = irregular.step(log_s, cells, sequence)
+    drift = runs_in_order.drift(log_s, cells, sequence, _longest_block(evidence))
+    step = runs_in_order.step(log_s, cells, sequence)
     severity: Severity = "note" if order == "randomised" and blocks == 1 else "caution"
     drifted = (
         drift is not None

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from storagelab.findings.disturbed import MachineCause
 from storagelab.findings.evidence import Evidence
-from storagelab.findings.irregular import Outlier
 from storagelab.findings.model import Caution, Findings
+from storagelab.stats.stalls import Outlier
 from storagelab.words.names import capital, group_text, noun
 from storagelab.words.numbers import count, plural, seconds, significant
 

@@ -75,8 +75,8 @@ def check_run_in_blocks(evidence: Evidence) -> Iterator[RunInBlocks]:
     """Not for simulated blocks, which don't affect each other; see also `TwoProvenances`."""
     plan = evidence.plan
     measured = [place for place, cell in enumerate(plan.cells) if not cell.config.simulated]
-    between = evidence.basis.fitted.between
-    blocks = blocks_of(plan) if between is None else tuple(between.compared(blocks_of(plan)))
+    fitted = evidence.basis.fitted
+    blocks = blocks_of(plan) if fitted.preparations is None else tuple(fitted.compared.tolist())
     if len({blocks[place] for place in measured}) > 1 and evidence.provenance != "simulated":
         held = [factor.name for factor in evidence.experiment.factors if _held(evidence.plan, blocks, factor.name)]
         yield RunInBlocks(factors=tuple(held), blocks=len(set(blocks)))

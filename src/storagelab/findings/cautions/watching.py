@@ -12,10 +12,10 @@ from storagelab.findings import latencies
 from storagelab.findings.cautions.short_runs import length_key
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings, Severity
-from storagelab.findings.samples import from_logs, mean_estimate
 from storagelab.model.measurement import Measurement
 from storagelab.model.values import Estimate
 from storagelab.model.waits import CountedWaits, SampledWaits
+from storagelab.stats.samples import from_logs, mean_estimate
 from storagelab.words.names import in_brackets, without_stop
 from storagelab.words.numbers import count, percent, plural, times_estimate
 

@@ -14,10 +14,11 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from storagelab.findings import samples, stats
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import DriveState, Estimate, Finding, Findings
 from storagelab.model.measurement import Measurement, Run
+from storagelab.stats import samples
+from storagelab.stats.fit import Vector
 from storagelab.words.names import listed
 from storagelab.words.numbers import percent, share_estimate
 
@@ -188,7 +189,7 @@ def _rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
-def _ranks(values: Sequence[float]) -> stats.Matrix:
+def _ranks(values: Sequence[float]) -> Vector:
     """Ranks from 0; ties get their mean rank."""
     _, place, counts = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)

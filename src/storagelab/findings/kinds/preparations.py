@@ -11,7 +11,7 @@ from scipy import special
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Estimate, Finding, Findings
-from storagelab.findings.samples import ALPHA, CONFIDENCE
+from storagelab.stats.points import ALPHA, CONFIDENCE
 from storagelab.words.numbers import percent
 
 
@@ -52,7 +52,7 @@ def _apart(sd: float) -> str:
 
 def find(evidence: Evidence) -> Iterator[PreparedAgain]:
     fitted = evidence.basis.fitted
-    between = fitted.between
+    between = fitted.preparations
     if between is None or between.df < 1:
         return
     again = between.counts > 1
@@ -61,21 +61,21 @@ def find(evidence: Evidence) -> Iterator[PreparedAgain]:
     low, high = (math.sqrt(variance * between.df / float(tail)) for tail in tails)
     sd = math.sqrt(variance)
     made = {
-        number for row in np.flatnonzero(again) for number in np.flatnonzero(~np.isnan(between.figures[row]))
+        number for row in np.flatnonzero(again) for number in np.flatnonzero(~np.isnan(between.every[row]))
     }  # fmt: skip
     yield PreparedAgain(
         sd=Estimate(value=sd, low=min(low, sd), high=max(high, sd), confidence=CONFIDENCE),
-        of_runs=_of_runs(evidence), preparations=len(made), least=int(between.least),
+        of_runs=_of_runs(evidence), preparations=len(made), least=int(between.counts[between.counts > 1].min()),
     )  # fmt: skip
 
 
 def _of_runs(evidence: Evidence) -> float:
     """The standard deviation of a mean over the runs of a preparation, if preparations were all alike."""
-    between, made_in = evidence.basis.fitted.between, evidence.basis.made_in
+    between, made_in = evidence.basis.fitted.preparations, evidence.basis.made_in
     assert between is not None
     squares, df, sizes = 0.0, 0, []
     for row, times in enumerate(evidence.basis.kept):
-        for number in np.flatnonzero(~np.isnan(between.figures[row])):
+        for number in np.flatnonzero(~np.isnan(between.every[row])):
             runs = times[(made_in[row] == number) & ~np.isnan(times)]
             if len(runs):
                 squares += float(((runs - runs.mean()) ** 2).sum())

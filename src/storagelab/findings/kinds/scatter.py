@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-import numpy as np
 from pydantic import Field
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Finding, Findings
-from storagelab.findings.stats import Fit
-from storagelab.findings.studentized import MANY
+from storagelab.stats.fit import Fit
 
 
 class Scatter(Finding):
@@ -19,8 +17,9 @@ class Scatter(Finding):
 
     kind, about, alone = "scatter", "use", True
     meaning = "How times scatter from run to run; `null` if no cell was run twice, or if hosts were compared."
-    sd: float = Field(ge=0, description="The standard deviation of log times in a typical cell.")
-    prior_df: float = Field(description="Degrees of freedom that all cells lend to each.")
+    sd: float = Field(
+        ge=0, description="The standard deviation of log times, of cells that are not surely noisier than others."
+    )
     runs: int = Field(description="The runs that it was learned from.")
     alike: bool = Field(description="Whether no cell surely scatters more than others, so that all share one figure.")
 
@@ -31,15 +30,14 @@ class Scatter(Finding):
 
 
 def scatter_in(fitted: Fit) -> Scatter | None:
-    if fitted.df < 1 or np.isnan(fitted.own).all():
+    if fitted.df < 1:
         return None
-    sd = math.sqrt(float(np.nanmedian(fitted.variance)))
-    return Scatter(sd=sd, prior_df=min(fitted.prior_df, MANY), runs=int(fitted.runs.sum()), alike=fitted.alike)
+    return Scatter(sd=math.sqrt(fitted.pooled), runs=int(fitted.runs.sum()), alike=fitted.alike)
 
 
 def find(evidence: Evidence) -> Iterator[Scatter]:
     basis = evidence.basis
     # Of several hosts or preparations, the scatter of runs doesn't say how many repetitions it takes.
-    found = scatter_in(basis.fitted) if basis.fleet is None and basis.fitted.between is None else None
+    found = scatter_in(basis.fitted) if basis.fleet is None and basis.fitted.preparations is None else None
     if found is not None:
         yield found

@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import Field
 
 from storagelab.findings.evidence import Evidence
-from storagelab.findings.irregular import Outlier
 from storagelab.findings.model import Finding, Findings
 from storagelab.findings.verdicts import loads_of
+from storagelab.stats.stalls import Outlier
 from storagelab.words.numbers import percent, plural, signed_percent, significant
 
 APART_LEAST = 0.005
@@ -91,7 +91,7 @@ def _of_a_load(evidence: Evidence, cells: Sequence[int], slow: dict[int, list[Ou
     for cell, odd in slow.items():
         if cell not in means or evidence.basis.blocks[cell] != evidence.basis.blocks[fastest]:
             continue
-        typical = means[cell] + float(np.nanmedian(fitted.residuals[cell]))
+        typical = means[cell] + float(np.nanmedian(fitted.every.residuals[cell]))
         apart = means[cell] - typical > math.log1p(APART_LEAST)
         if apart and (cell == fastest or typical < means[fastest]):
             yield TypicalRun(

@@ -1,7 +1,7 @@
 """The export's form, field by field: the only place that names them. Pure.
 
 `as_json` fills these forms. From them, `make docs` writes the JSON schema beside this file and the tables of
-docs/reference/export.md. Within schema 1, fields may be added, but none is renamed, removed or changed in meaning.
+docs/reference/export.md. Within schema 2, fields may be added, but none is renamed, removed or changed in meaning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from storagelab.model.plan import Order
 from storagelab.report.export.findings_form import FindingsForm, LoadForm
 from storagelab.report.export.run_form import CellForm, Form, Level, RunForm
 
-SCHEMA: Literal[1] = 1
+SCHEMA: Literal[2] = 2
 
 
 class Spec(Form):
@@ -41,7 +41,7 @@ class FactorForm(Form):
 class Opening(Form):
     """What comes before the cells."""
 
-    schema: Literal[1]
+    schema: Literal[2]
     """The version of this form."""
     experiment: Annotated[str, Field(min_length=1)]
     """The experiment's name."""

@@ -7,19 +7,13 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from storagelab.findings.model import Estimate, Point, Sample
-from storagelab.findings.studentized import MANY, t_point
-from storagelab.model.values import MOST
+from storagelab.model.values import MOST, Estimate
+from storagelab.stats.points import ALPHA, CONFIDENCE, MANY, t_point
 
-CONFIDENCE = 0.95
-ALPHA = 1 - CONFIDENCE
 VALUES_LEAST = 3
 """With fewer values, an interval reflects Student's t more than the runs: for two values it is 13 standard errors
 wide.
 """
-
-KNOWN = 2.0
-"""A bound above this factor says no more than that it is not known how much longer one takes than the other."""
 
 FURTHEST = 5 * math.log(MOST)
 """No sure difference of log times has an interval that reaches so far, as figures are below `MOST`."""
@@ -65,21 +59,6 @@ def sd(values: Sequence[float]) -> float:
     """
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
-
-
-def summarise(points: Sequence[Point]) -> Sample | None:
-    """Summarises a quantity over the runs of a cell; None without runs."""
-    values = [point.value for point in points]
-    if not values:
-        return None
-    return Sample(
-        mean=positive_mean_estimate(values),
-        median=statistics.median(values),
-        sd=sd(values) if len(values) > 1 else None,
-        minimum=min(values),
-        maximum=max(values),
-        points=tuple(points),
-    )
 
 
 # --- the change of a quantity from the runs of one cell to those of another, or averaged over pairs of cells ----------

@@ -1,0 +1,346 @@
+"""Contrasts of a fit -> differences with simultaneous intervals. Pure.
+
+A contrast is a sum of cells' means with weights that add up to 0; its exponential is a ratio of times. The test asks
+two things at once, so that neither a quiet nor a wild cell misleads:
+
+1. The difference exceeds a simultaneous critical value times its standard error, with the variance that all cells have
+   in common. For comparisons with the best it is Tukey's studentized range over all cells, as the best cell is picked
+   by looking at the data; for differences named beforehand it is Bonferroni's.
+2. It passes Welch's t test, which uses only the variances of the cells it compares (Welch 1947, Biometrika 34), at a
+   level that falls slowly with the number of cells (`Family.caution`). So one noisy cell looks neither slow nor quiet.
+
+An odd run only adds time. So a cell takes at least the time of its calm runs, and at most that of all its runs, and one
+is slower than another if its calm runs take longer than all runs of that one.
+
+Within a block, the sample is its runs. Cells of different blocks are compared by preparations (`fit.Preparations`).
+Error rates and power: docs/records/monte-carlo.md, drawn by `make bench ARGS="--only statistics"`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storagelab.model.values import Estimate
+from storagelab.stats.fit import VARIANCE_FLOOR, Fit, Means, Places, Preparations, Vector
+from storagelab.stats.points import ALPHA, MANY, maximum_point, range_point, t_point
+from storagelab.stats.samples import from_logs
+
+CAUTION = 0.65
+"""With 0, one noisy cell would look slow in 6 to 8 % of experiments; with 1, a tenth fewer 5 % slow-downs would be
+found.
+"""
+CAUTION_ALIKE = 0.6
+"""As `CAUTION`, where no cell looks noisier than others: divided by a cell's degrees of freedom, as with few runs a
+noisy cell may look quiet. With 0, one noisy cell would look slow in 7 to 8 % of experiments with 3 runs.
+"""
+KNOWN = 2.0
+"""A bound above this factor says no more than that it is not known how much longer one takes than the other."""
+RUNS_LEAST = 2
+"""With fewer runs of a cell, or preparations of a block, nothing is tested."""
+_NONE = 1e-6
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A ratio of times with its simultaneous interval. `tested`: enough runs, so that it may be called a difference;
+    if not, the ratio has no interval. It has none either if the runs are so wild that they bound nothing. Up to
+    `margin`, on the log scale, it doesn't matter."""
+
+    ratio: Estimate
+    tested: bool
+    margin: float = 0.0
+
+    @property
+    def distinguishable(self) -> bool:
+        low, high = self.ratio.low, self.ratio.high
+        if not self.tested or low is None or high is None:
+            return False
+        return not low <= 1 <= high and abs(math.log(self.ratio.value)) > self.margin
+
+    @property
+    def slower(self) -> bool:
+        return self.distinguishable and self.ratio.value > 1
+
+
+def wider(one: Difference, other: Difference) -> Difference:
+    """The difference with the ends of both intervals around it; not tested if either is not."""
+    ends = (one.ratio.low, one.ratio.high, other.ratio.low, other.ratio.high)
+    if None in ends or not (one.tested and other.tested):
+        return replace(one, ratio=Estimate(value=one.ratio.value), tested=one.tested and other.tested)
+    value, above = math.log(one.ratio.value), math.log(one.ratio.value / other.ratio.value)
+    down = max(value - math.log(one.ratio.low or 1), value - above - math.log(other.ratio.low or 1))
+    up = max(math.log(one.ratio.high or 1) - value, math.log(other.ratio.high or 1) - value + above)
+    return replace(one, ratio=from_logs(value, down, up))
+
+
+@dataclass(frozen=True)
+class Family:
+    """Differences tested together, with an error rate for the whole family.
+
+    "range": all differences between `count` rows, whose best was picked by looking at the data, in each of `families`;
+    "maximum": each of `count` rows against all others, one-sided; "named": `count` differences named beforehand.
+    `cautious`: the level of a difference's own test falls with this power of their number.
+    """
+
+    kind: Literal["range", "maximum", "named"]
+    count: int
+    families: int = 1
+    cautious: float = CAUTION
+
+    def point(self, df: float, alpha: float) -> float:
+        """The standardised difference that any of the family exceeds with probability `alpha` if nothing differs."""
+        df = round(min(df, MANY), 1)
+        match self.kind:
+            case "range":
+                return range_point(self.count, df, alpha / self.families)
+            case "maximum":
+                return maximum_point(self.count - 1, df, alpha / self.families)
+        return t_point(df, alpha / self.count)
+
+    def level(self, alpha: float) -> float:
+        """The two-sided level of a difference's own test; one for each difference would find nothing in five runs."""
+        things = self.count + 1 if self.kind == "named" else self.count * self.families
+        sides = 2 / self.families if self.kind == "maximum" else 1.0
+        return alpha * sides / float((things / 2) ** self.cautious)
+
+
+def named(count: int) -> Family:
+    return Family("named", count)
+
+
+def with_best(fitted: Fit, count: int, families: int = 1) -> Family:
+    """The family of comparisons with the best of `count` cells."""
+    return Family("range", count, families, caution_of(fitted))
+
+
+def caution_of(fitted: Fit) -> float:
+    """`Family.cautious` of comparisons with the best."""
+    runs, alike = fitted.runs, fitted.alike
+    if fitted.preparations is not None:
+        runs, alike = np.concatenate([runs, fitted.preparations.counts]), fitted.preparations.alike
+    return cautious(runs[runs > 1].min(initial=math.inf), alike=alike)
+
+
+def cautious(runs: float, *, alike: bool) -> float:
+    """`Family.cautious` of cells with so many runs; `alike`: none looks noisier than others."""
+    return min(CAUTION, CAUTION_ALIKE / (runs - 1)) if alike else CAUTION
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What a contrast may be off by
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class _Sums(NamedTuple):
+    """Of several contrasts at once: log ratios, whether they may be tested, their standard errors and degrees of
+    freedom with the common variance, and the same with the cells' own."""
+
+    value: Vector
+    tested: NDArray[np.bool_]
+    error: Vector
+    df: Vector
+    own_error: Vector
+    own_df: Vector
+
+    def half(self, family: Family, alpha: float) -> Vector:
+        """Half the width of the intervals of those that may be tested."""
+        together = _points(self.df, lambda df: family.point(df, alpha)) * self.error
+        alone = _points(self.own_df, lambda df: t_point(df, family.level(alpha))) * self.own_error
+        return np.maximum(together, alone)
+
+
+def _points(df: Vector, point: Callable[[float], float]) -> Vector:
+    """`point` of each number of degrees of freedom, rounded so that few are computed."""
+    rounded, place = np.unique(np.round(np.clip(df, 1, MANY), 1), return_inverse=True)
+    return np.array([point(float(one)) for one in rounded])[place]
+
+
+def _sums(fitted: Fit, cells: Places, weights: Vector, plus: Means, minus: Means) -> _Sums:
+    """Contrasts over `cells` with `weights`, both as contrasts x terms. Cells of positive weight are as in `plus`, the
+    others as in `minus`.
+    """
+    used = weights != 0
+
+    def of(name: Literal["log_s", "runs", "own", "variance"]) -> Vector:
+        return np.asarray(np.where(weights > 0, getattr(plus, name)[cells], getattr(minus, name)[cells]))
+
+    runs = np.where(used, of("runs"), np.inf)
+    dfs = np.maximum(runs - 1, 1)
+    shares = weights**2 / np.maximum(runs, 1)
+    shift = (weights[:, :, None] * fitted.columns[cells]).sum(axis=1)
+    unsure = np.einsum("ij,jk,ik->i", shift, fitted.inverse, shift) * fitted.pooled
+    parts = np.where(used, shares * of("variance"), 0.0)
+    noisy = np.where(fitted.noisier[cells], parts, 0.0)
+    shared = (parts - noisy).sum(axis=1) + unsure
+    variance = shared + noisy.sum(axis=1)
+    spread = shared**2 / max(fitted.df, 1.0) + (noisy**2 / dfs).sum(axis=1)
+    own = of("own")
+    alone = np.where(used, shares * np.where(np.isnan(own), fitted.pooled, own), 0.0)
+    scaled = alone / np.sqrt(dfs)
+    # As rounds were taken out, the residuals of two of n cells correlate by -1/(n - 1).
+    alike = 1 / np.maximum(fitted.peers[cells] - 1, 1) ** 2
+    own_spread = (scaled**2 * (1 - alike)).sum(axis=1) + (scaled * np.sqrt(alike)).sum(axis=1) ** 2
+    estimable = np.abs(shift - shift @ fitted.estimable).max(axis=1, initial=0.0) < _NONE
+    apart = _across(fitted, cells, weights)
+    found = _Sums(
+        value=np.where(used, weights * of("log_s"), 0.0).sum(axis=1),
+        tested=~apart & estimable & (runs.min(axis=1) >= RUNS_LEAST) & (fitted.df >= 1),
+        error=np.sqrt(variance),
+        df=variance**2 / np.maximum(spread, 1e-300),
+        own_error=np.sqrt(alone.sum(axis=1) + unsure),
+        own_df=alone.sum(axis=1) ** 2 / np.maximum(own_spread, 1e-300),
+    )
+    if fitted.preparations is not None:
+        for row in np.flatnonzero(apart):
+            one = _of_preparations(fitted, fitted.preparations, cells[row], weights[row], plus, minus)
+            for values, value in zip(found, one, strict=True):
+                values[row] = value
+    return found
+
+
+def _across(fitted: Fit, cells: Places, weights: Vector) -> NDArray[np.bool_]:
+    """Whether contrasts are between blocks: their weights don't add up to 0 within each."""
+    blocks = fitted.blocks[cells]
+    if len(np.unique(blocks)) < 2:
+        return np.zeros(len(cells), dtype=bool)
+    return np.array([
+        any(abs(weight[of == block].sum()) > _NONE for block in np.unique(of))
+        for of, weight in zip(blocks, weights, strict=True)
+    ], dtype=bool)  # fmt: skip
+
+
+def _of_preparations(
+    fitted: Fit, prepared: Preparations, cells: Places, weights: Vector, plus: Means, minus: Means
+) -> tuple[float, bool, float, float, float, float]:
+    """A contrast between blocks, as a row of `_Sums`. In each preparation its cells are summed up first, so that what
+    they share counts as noise.
+    """
+    figures = np.where(
+        (weights > 0)[:, None],
+        *(prepared.calm[cells] if of is fitted.calm else prepared.every[cells] for of in (plus, minus)),
+    )
+    value, shared, own = 0.0, 0.0, []
+    for block in np.unique(fitted.blocks[cells[weights != 0]]):
+        rows = np.flatnonzero((fitted.blocks[cells] == block) & (weights != 0))
+        sums = (weights[rows, None] * figures[rows]).sum(axis=0)
+        sums = sums[~np.isnan(sums)]
+        value += float(sums.mean()) if len(sums) else float((weights[rows] * np.nanmean(figures[rows], axis=1)).sum())
+        if len(sums) < RUNS_LEAST:
+            return value, False, 0.0, 1.0, 0.0, 1.0
+        own.append((max(float(sums.var(ddof=1)), VARIANCE_FLOOR) / len(sums), len(sums) - 1))
+        shared += float(weights[rows].sum()) ** 2 * float(prepared.variance[cells[rows[0]]]) / len(sums)
+    parts, dfs = np.array(own).T
+    return (
+        value,
+        True,
+        math.sqrt(shared),
+        prepared.df,
+        math.sqrt(parts.sum()),
+        parts.sum() ** 2 / (parts**2 / dfs).sum(),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Differences
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def contrasts(fitted: Fit, cells: Places, weights: Vector, family: Family, alpha: float = ALPHA) -> list[Difference]:
+    """Contrasts over `cells` with `weights`, both as contrasts x terms; all cells must have runs. The intervals of the
+    family hold together at 1 - `alpha`.
+    """
+    every, calm = fitted.every, fitted.calm
+    both = _sums(fitted, cells, weights, every, every)
+    half = both.half(family, alpha)
+    low, high, tested = both.value - half, both.value + half, both.tested
+    if calm is not every:
+        least, most = _sums(fitted, cells, weights, calm, every), _sums(fitted, cells, weights, every, calm)
+        low = np.minimum(both.value, least.value - least.half(family, alpha))
+        high = np.maximum(both.value, most.value + most.half(family, alpha))
+        tested = tested & least.tested & most.tested
+    low, high = np.minimum(low, both.value - fitted.tick), np.maximum(high, both.value + fitted.tick)
+    return [
+        Difference(from_logs(value, value - at_least, at_most - value) if test else Estimate(value=math.exp(value)),
+                   bool(test), fitted.margin)
+        for value, at_least, at_most, test in zip(both.value.tolist(), low.tolist(), high.tolist(), tested, strict=True)
+    ]  # fmt: skip
+
+
+def ratios(fitted: Fit, cells: Sequence[int], base: int, family: Family, alpha: float = ALPHA) -> dict[int, Difference]:
+    """The time of each of `cells` over that of `base`; without `base` itself and cells without runs."""
+    rows = [cell for cell in cells if cell != base and fitted.runs[cell]]
+    if not rows or not fitted.runs[base]:
+        return {}
+    found = contrasts(
+        fitted, np.array([[cell, base] for cell in rows]), np.tile([1.0, -1.0], (len(rows), 1)), family, alpha
+    )
+    return dict(zip(rows, found, strict=True))
+
+
+def _pairs(rows: Sequence[int] | Places, base: int) -> tuple[Places, Vector]:
+    return np.array([[row, base] for row in rows]), np.tile([1.0, -1.0], (len(rows), 1))
+
+
+def compare_with_best(
+    fitted: Fit, best: int, cells: Sequence[int] | None = None, families: int = 1, alpha: float = ALPHA
+) -> dict[int, Difference]:
+    """As `ratios`, of all cells or of these, where the base was picked as the best of them (Tukey). That also covers a
+    best cell for each block: cells are never further apart within blocks than over all of them. If cells are compared
+    in several `families`, each with its own best, they hold together over all of these (Bonferroni).
+    """
+    among = range(len(fitted.cells)) if cells is None else cells
+    count = int((fitted.runs[list(among)] > 0).sum())
+    return ratios(fitted, among, best, with_best(fitted, count, families), alpha)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The cells that may be the fastest
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def may_be_fastest(fitted: Fit, cells: Sequence[int], families: int = 1) -> list[int]:
+    """The cells of which each may be the fastest of these, the one in front first: at 95 %, a fastest one is among
+    them, however many there are (Hsu 1984, Annals of Statistics 12). A cell that can't be compared with the one in
+    front is not among them, nor known to be slower.
+    """
+    first = fitted.fastest(cells)
+    if first is None:
+        return []
+    others = np.array([cell for cell in cells if cell != first and fitted.runs[cell]], dtype=int)
+    if not len(others):
+        return [first]
+    sums, half = _one_sided(fitted, others, first, len(others) + 1, families)
+    # What is slower by less than matters may be used as well.
+    staying = sums.tested & ((sums.value - half <= fitted.tick) | (sums.value <= fitted.margin))
+    return [first, *sorted(others[staying].tolist(), key=lambda cell: float(fitted.cells[cell]))]
+
+
+def at_most_slower(fitted: Fit, cells: Sequence[int], among: Sequence[int], families: int = 1) -> dict[int, float]:
+    """For each of `cells`, an upper bound for the ratio of its time to that of the truly fastest of `among`.
+
+    The bounds hold together at 95 %, however the cells were picked (Hsu). A cell that can't be compared with all of
+    `among`, or may take more than `KNOWN` times as long, has none.
+    """
+    found = {}
+    for cell in cells:
+        others = np.array([other for other in among if other != cell], dtype=int)
+        if not len(others):
+            found[cell] = 1.0
+            continue
+        sums, half = _one_sided(fitted, others, cell, len(others) + 1, families)
+        log_bound = max(0.0, float((np.maximum(half, fitted.tick) - sums.value).max()))
+        if sums.tested.all() and log_bound <= math.log(KNOWN):
+            found[cell] = math.exp(log_bound)
+    return found
+
+
+def _one_sided(fitted: Fit, others: Places, cell: int, count: int, families: int) -> tuple[_Sums, Vector]:
+    """The calm time of `others` over all of that of `cell`, and by how much that may be too large."""
+    sums = _sums(fitted, *_pairs(others, cell), fitted.calm, fitted.every)
+    return sums, sums.half(Family("maximum", count, families, caution_of(fitted)), ALPHA)

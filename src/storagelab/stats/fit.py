@@ -1,0 +1,301 @@
+"""One least-squares fit of log responses: cell + round of its block + covariates + residual. Pure.
+
+`log_s` is always a matrix of natural logarithms of elapsed seconds (or of seconds for each piece of work, or of a
+latency), one row for each cell and one column for each round, NaN where a run is missing or left out. The cells of a
+round ran close together in time, so they share its effect, and differences of cells are free of it. If runs were made
+on several hosts, or in several campaigns, these are drawn from all like them: then the columns are the hosts, and a
+figure is a cell's mean on one of them (Kalibera and Jones 2013, ISMM: where the highest level of repetition varies,
+its means are the sample). `Preparations` does the same for blocks that were prepared again.
+
+Odd runs that may be what a layout does now and then (`stalls`) count in the means of their own cells. Rounds and all
+other cells are known without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+VARIANCE_FLOOR = 1e-14
+"""The least variance of log seconds: clocks and schedulers don't repeat better than a part in ten million."""
+NOISIER_P_VALUE = 0.1
+"""A cell is noisier than the others if chance makes such a variance the largest more rarely than this."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """Each cell's mean, NaN for a cell without runs, the number of its `runs`, and `residuals` as cells x rounds.
+
+    Variances are of one run: `own` by the cell's residuals alone, NaN where they say nothing; `variance` pooled over
+    all cells but for those that are surely noisier, which keep their own.
+    """
+
+    log_s: Vector
+    runs: Vector
+    residuals: Matrix
+    own: Vector
+    variance: Vector
+
+
+@dataclass(frozen=True)
+class Preparations:
+    """The means of cells in each preparation of their block, as cells x preparations, NaN where there is none.
+
+    All runs of a preparation share its luck, so cells of different blocks are compared by these: they are the sample.
+    `every` and `calm` as in `Fit`; `variance` = for each cell, that of one figure, pooled over the blocks but for those
+    that surely vary more; `df` = preparations beyond the first of each block.
+    """
+
+    every: Matrix
+    calm: Matrix
+    variance: Vector
+    df: float
+    alike: bool
+
+    @property
+    def counts(self) -> Vector:
+        """The preparations of each cell."""
+        return np.asarray((~np.isnan(self.every)).sum(axis=1), dtype=float)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The fit of `log_s`, all runs that count. `every` = the means of all runs, `calm` = those without odd ones: one
+    object if there are none. `blocks` = the block of each cell, `peers` = the measured cells in it, `of_rounds` = the
+    variance of its rounds, what residuals add to that included.
+
+    `effects` = those of rounds and covariates, whose values are `design`, as effects x cells x rounds; `free` = degrees
+    of freedom of the residuals; `pooled` = the variance of cells that are not `noisier`, with `df`: below 1 no test is
+    possible. `columns` = for each cell the mean of the design, `inverse` the inverse of its information, so that what
+    missing runs and covariates cost is in the error of each contrast, and `estimable` the projection on what can be
+    told. `preparations`: how blocks are compared, if they can be. No difference is known better than by `tick`, or
+    matters up to `margin`, both on the log scale.
+    """
+
+    log_s: Matrix
+    every: Means
+    calm: Means
+    blocks: Places
+    peers: Vector
+    of_rounds: Vector
+    effects: Vector
+    design: Matrix
+    free: float
+    df: float
+    pooled: float
+    noisier: NDArray[np.bool_]
+    columns: Matrix
+    inverse: Matrix
+    estimable: Matrix
+    preparations: Preparations | None = None
+    tick: float = 0.0
+    margin: float = 0.0
+
+    @property
+    def cells(self) -> Vector:
+        """The mean log time of each cell."""
+        return self.every.log_s
+
+    @property
+    def runs(self) -> Vector:
+        """The runs of each cell."""
+        return self.every.runs
+
+    @property
+    def alike(self) -> bool:
+        """Whether no cell is surely noisier than the others."""
+        return not self.noisier.any()
+
+    @property
+    def compared(self) -> Places:
+        """The blocks of cells, one number for all that can be compared."""
+        if self.preparations is None:
+            return self.blocks
+        again = self.preparations.counts > 1
+        return np.where(again, self.blocks[again].min(initial=self.blocks.max(initial=0)), self.blocks)
+
+    def without_covariates(self, count: int) -> Matrix:
+        """The times without what the last `count` effects add to them."""
+        first = len(self.effects) - count
+        return self.log_s - np.tensordot(self.effects[first:], self.design[first:], 1)
+
+    def fastest(self, cells: Sequence[int] | Places | None = None) -> int | None:
+        """The cell, of these or of all, with the shortest time; one with a single run only if no other has more."""
+        among = np.arange(len(self.cells)) if cells is None else np.asarray(cells, dtype=int)
+        runs = self.runs[among]
+        if not runs.any():
+            return None
+        eligible = (runs > 0) & (runs >= min(2, runs.max()))
+        return int(among[np.argmin(np.where(eligible, self.cells[among], np.inf))])
+
+
+def fit(
+    log_s: Matrix, blocks: Sequence[int] | Places = (), calm: Matrix | None = None, covariates: Sequence[Matrix] = ()
+) -> Fit:
+    """The fit of `log_s`. `blocks` = the block of each cell, none = one for all: each block has its own rounds, as the
+    n-th rounds of two blocks were far apart in time. `calm` = the times without odd runs, or with those changed;
+    `covariates` = what else may explain times, each as cells x rounds.
+    """
+    quiet = log_s if calm is None else calm
+    of_cell = np.asarray(blocks if len(blocks) else [0] * len(log_s), dtype=int)
+    there = ~np.isnan(quiet)
+    runs = there.sum(axis=1).astype(float)
+    many = np.maximum(runs, 1)
+    peers = np.array([((runs > 0) & (of_cell == block)).sum() for block in of_cell], dtype=float)
+    raw = _design(there, of_cell, peers, covariates)
+    columns = np.where(there, raw, 0.0).sum(axis=2).T / many[:, None]
+    # The rounds of a block with one cell are what that cell did in them: such a block tells nothing of covariates.
+    shared = there & (peers > 1)[:, None]
+    within = np.where(shared, raw - columns.T[:, :, None], 0.0).reshape(len(raw), there.size)
+    information = within @ within.T
+    inverse = np.linalg.pinv(information, rcond=1e-9, hermitian=True)
+    means = np.where(there, quiet, 0.0).sum(axis=1) / many
+    effects = inverse @ (within @ np.where(there, quiet - means[:, None], 0.0).ravel())
+    explained = np.tensordot(effects, raw, 1)
+    cells = np.where(runs > 0, means - columns @ effects, np.nan)
+    residuals = np.where(there, (quiet - cells[:, None] - explained) * (peers > 1)[:, None], np.nan)
+    free = np.where(peers > 1, (many - 1) * (1 - 1 / np.maximum(peers, 1)), 0.0)
+    taken = (runs[peers > 1] > 0).sum() + round(float(np.trace(inverse @ information)))
+    whole = float(max(0, there[peers > 1].sum() - taken))
+    free *= whole / max(float(free.sum()), 1e-9)
+    own = _own(residuals, free)
+    noisier = surely_noisier(own, runs - 1)
+    pooled, df = pool(own, free, noisier)
+    calm_means = Means(cells, runs, residuals, own, np.where(noisier, own, pooled))
+    every = calm_means if calm is None else _with_odd_runs(log_s, quiet, explained, calm_means, free)
+    of_rounds = _variances_of_rounds(quiet - cells[:, None], of_cell)
+    return Fit(
+        log_s, every, calm_means, of_cell, peers, of_rounds, effects, raw, whole, df, pooled, noisier, columns, inverse,
+        inverse @ information,
+    )  # fmt: skip
+
+
+def _design(there: NDArray[np.bool_], of_cell: Places, peers: Vector, covariates: Sequence[Matrix]) -> Matrix:
+    """What is fitted beside cells, as columns x cells x rounds: each round of a block but its first, and covariates."""
+    found = []
+    for block in np.unique(of_cell[peers > 1]):
+        inside = of_cell == block
+        made = there[inside].any(axis=0)
+        for column in np.flatnonzero(made)[1:]:
+            one = np.where(inside[:, None] & made, -1 / made.sum(), 0.0)  # rounds add up to 0, so that cells are means
+            one[inside, column] += 1
+            found.append(one)
+    return np.array([*found, *covariates]).reshape(len(found) + len(covariates), *there.shape)
+
+
+def _own(residuals: Matrix, free: Vector) -> Vector:
+    """Each cell's variance from its own residuals, whose degrees of freedom are `free`; NaN where it has none."""
+    sums = np.nansum(residuals**2, axis=1)
+    return np.where(free > 0, np.maximum(sums / np.where(free > 0, free, 1), VARIANCE_FLOOR), np.nan)
+
+
+def _with_odd_runs(log_s: Matrix, quiet: Matrix, explained: Matrix, calm: Means, free: Vector) -> Means:
+    """The means in which the odd runs count that `log_s` has and `quiet` has not, or has as other times."""
+    odd = ((log_s != quiet) & ~(np.isnan(log_s) & np.isnan(quiet))).any(axis=1)
+    if not odd.any():
+        return calm
+    runs = (~np.isnan(log_s)).sum(axis=1).astype(float)
+    adjusted = log_s - explained
+    cells = np.where(odd, np.nansum(adjusted, axis=1) / np.maximum(runs, 1), calm.log_s)
+    residuals = np.where(odd[:, None], adjusted - cells[:, None], calm.residuals)
+    own = np.where(odd, _own(residuals, free * np.maximum(runs - 1, 1) / np.maximum(calm.runs - 1, 1)), calm.own)
+    return Means(cells, runs, residuals, own, np.where(odd, np.fmax(calm.variance, own), calm.variance))
+
+
+def surely_noisier(own: Vector, free: Vector) -> NDArray[np.bool_]:
+    """The rows whose variance is surely above that of the others, the noisiest first, each among those that are left
+    (Cochran 1941, Annals of Eugenics 11); at most half of them.
+    """
+    left = ~np.isnan(own) & (free > 0)
+    found = np.zeros(len(own), dtype=bool)
+    most = left.sum() // 2
+    while found.sum() < most:
+        sums, dfs = (own * free)[left], free[left]
+        of_rest = (sums.sum() - sums) / (dfs.sum() - dfs)
+        p_values = special.fdtrc(dfs, dfs.sum() - dfs, own[left] / np.maximum(of_rest, VARIANCE_FLOOR))
+        if p_values.min() * len(p_values) > NOISIER_P_VALUE:
+            break
+        at = np.flatnonzero(left)[np.argmin(p_values)]
+        found[at], left[at] = True, False
+    return found
+
+
+def pool(own: Vector, free: Vector, noisier: NDArray[np.bool_]) -> tuple[float, float]:
+    """The variance that the rows have in common which are not `noisier`, and its degrees of freedom; NaN without."""
+    counted = (free > 0) & ~noisier
+    df = float(free[counted].sum())
+    return (float((own * free)[counted].sum() / df) if df else np.nan), df
+
+
+def _variances_of_rounds(apart: Matrix, of_cell: Places) -> Vector:
+    """For each cell the variance of its block's rounds; NaN for fewer than two. `apart` = times without their cell."""
+    found = np.full(len(apart), np.nan)
+    for block in np.unique(of_cell):
+        rounds = average(apart[of_cell == block])
+        rounds = rounds[~np.isnan(rounds)]
+        if len(rounds) > 1:
+            found[of_cell == block] = rounds.var(ddof=1)
+    return found
+
+
+def average(rows: Matrix) -> Vector:
+    """The mean over `rows` in each column, NaN where all are missing."""
+    count = (~np.isnan(rows)).sum(axis=0)
+    return np.where(count > 0, np.nansum(rows, axis=0) / np.maximum(count, 1), np.nan)
+
+
+def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int] = ()) -> Fit:
+    """A fit whose rows are averages over `groups` of cells (geometric means of times), without the effects of rounds.
+
+    Its noise is that of the averages, so that a disturbance of all cells of a group at once is not taken for chance.
+    """
+    every, calm = (
+        np.array([of.log_s[list(group)].mean() + average(of.residuals[list(group)]) for group in groups])
+        for of in (fitted.every, fitted.calm)
+    )
+    whole = fit(every, blocks, None if fitted.every is fitted.calm else calm)
+    return replace(whole, tick=fitted.tick, margin=fitted.margin)
+
+
+def prepared(fitted: Fit, made_in: Places) -> Fit:
+    """The fit, with how cells of different blocks are compared: by their means in each preparation, if two blocks or
+    more were prepared again. `made_in` = the number of each run's preparation, as cells x rounds; -1 without a run.
+    """
+    if len(set(fitted.blocks)) < 2:
+        return fitted
+    every, calm = (_means_of_preparations(of, fitted, made_in) for of in (fitted.every, fitted.calm))
+    counts = (~np.isnan(every)).sum(axis=1)
+    kinds = np.unique(fitted.blocks[counts > 1])
+    if len(kinds) < 2:
+        return fitted
+    # Cells of one block share the luck of its preparations: they add no degrees of freedom.
+    of_kind = [calm[(fitted.blocks == kind) & (counts > 1)] for kind in kinds]
+    own = np.array([max(float(np.nanvar(figures, axis=1, ddof=1).mean()), VARIANCE_FLOOR) for figures in of_kind])
+    free = np.array([counts[fitted.blocks == kind].max() - 1.0 for kind in kinds])
+    noisier = surely_noisier(own, free)
+    pooled, df = pool(own, free, noisier)
+    variance = np.full(len(counts), pooled)
+    for kind, alone in zip(kinds[noisier], own[noisier], strict=True):
+        variance[fitted.blocks == kind] = alone
+    return replace(fitted, preparations=Preparations(every, calm, variance, df, alike=not noisier.any()))
+
+
+def _means_of_preparations(of: Means, fitted: Fit, made_in: Places) -> Matrix:
+    """Each cell's mean in each preparation, adjusted for the rounds in which it has no run."""
+    found = np.full((len(made_in), int(made_in.max(initial=-1)) + 1), np.nan)
+    apart = fitted.log_s - fitted.cells[:, None] - fitted.every.residuals
+    for number in range(found.shape[1]):
+        here = (made_in == number) & ~np.isnan(of.residuals)
+        cells = np.flatnonzero(here.any(axis=1))
+        rounds = average(apart[cells])[here.any(axis=0)]
+        left = np.where(here, of.residuals, 0.0).sum(axis=1) / np.maximum(here.sum(axis=1), 1)
+        found[cells, number] = of.log_s[cells] + np.nanmean(rounds) + left[cells]
+    return found

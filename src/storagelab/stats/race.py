@@ -1,0 +1,127 @@
+"""The rule by which cells leave a race: after each complete round, those that are surely slower. Pure.
+
+Every cell still in the race runs once in each round. From the third round on, the race is evaluated after each round (a
+look). Each cell is compared with the one in front by the test of the verdicts (`contrast.compare_with_best`), with the
+number of comparisons as if none had left, since the one in front was picked by looking. A look may err with a small
+probability (`error_of`), most of it at the last planned round, where a race without looks would have spent all (O'Brien
+and Fleming 1979, Biometrics 35). These probabilities add up to 4 % over all rounds that there can ever be, and 1 % is
+left for the other statements of a report. So all statements of all looks hold together at 95 %, whenever a race ends
+and whoever decides to continue. That includes who left, and by how much the cell in front may be slower than the
+fastest. How often the fastest is lost, and how many runs races take: docs/records/monte-carlo.md.
+
+A race is a function of the times of its complete rounds. An interrupted race decides the same when it continues.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from storagelab.stats.contrast import KNOWN, Difference, compare_with_best
+from storagelab.stats.fit import Fit
+from storagelab.stats.points import ALPHA
+
+LOOK_FROM = 3
+"""Two runs of a cell say nothing about its own scatter, nor whether both were slow only because they were its first."""
+SHARE = 0.8
+"""The share of the report's 5 % that all looks have together, the same as for the verdict of any other experiment."""
+_LATE = 0.1
+"""The share of all rounds after the planned ones together: a budget may allow such at any time."""
+_RISE = 4.5
+"""With five rounds planned, the looks after rounds 3, 4 and 5 have 10, 27 and 63 % of the rest."""
+
+
+def error_of(look: int, planned: int, before: int) -> float:
+    """The error probability of the look after this round, of so many `planned`, if the one before it was after round
+    `before`.
+    """
+    return ALPHA * SHARE * (_spent(look, planned) - _spent(before, planned))
+
+
+def _spent(rounds: int, planned: int) -> float:
+    """The share of the error that all looks up to this round have."""
+    planned = max(planned, LOOK_FROM)
+    if rounds < LOOK_FROM:
+        return 0.0
+    return float((1 - _LATE) * min(1.0, rounds / planned) ** _RISE) + _LATE * (1 - planned / max(rounds, planned))
+
+
+@dataclass(frozen=True)
+class Left:
+    """A cell that left the race after a round, surely slower than the `leader` of that time."""
+
+    cell: int
+    after: int
+    leader: int
+    difference: Difference
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A race among cells after some of its rounds.
+
+    `racing` = those still in it, the one in front first. `differences` of each of them to the first, at the last look.
+    `silent` = those that left because none of their runs succeeded. `cleared` = for each cell that was ever in front,
+    the cells that are known not to be faster than it by more than the race's margin.
+    """
+
+    racing: tuple[int, ...]
+    rounds: int = 0
+    left: tuple[Left, ...] = ()
+    silent: tuple[int, ...] = ()
+    differences: Mapping[int, Difference] = field(default_factory=dict)
+    cleared: Mapping[int, frozenset[int]] = field(default_factory=dict)
+
+    @property
+    def everybody(self) -> tuple[int, ...]:
+        return tuple(sorted((*self.racing, *self.silent, *(one.cell for one in self.left))))
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """The cells that run in the next round: of those in the race, the one in front and all that may be faster
+        than it by more than the margin. Empty if the race is decided.
+        """
+        rest = [cell for cell in self.racing[1:] if cell not in self.cleared.get(self.racing[0], ())]
+        return (self.racing[0], *rest) if rest else ()
+
+    @property
+    def at_most_slower(self) -> float | None:
+        """How much slower than the truly fastest the first can be at most, as a ratio, if the last look gives a
+        bound.
+        """
+        lows = [one.ratio.low for one in self.differences.values() if one.ratio.low is not None]
+        most = max([1.0, *(1 / low for low in lows)]) if len(lows) == len(self.racing) - 1 else math.inf
+        return most if most <= KNOWN else None
+
+
+def look(standing: Standing, fit: Fit, rounds: int, planned: int, families: int = 1, within: float = 0.0) -> Standing:
+    """The standing after so many `rounds`, of those `planned`. `fit` is that of all of them; `families` counts the
+    races that share the error.
+    """
+    if rounds < LOOK_FROM:
+        return replace(standing, rounds=rounds)
+    ran, silent = standing.running, [cell for cell in standing.racing if not fit.runs[cell]]
+    racing = sorted((cell for cell in standing.racing if cell not in silent), key=lambda cell: float(fit.cells[cell]))
+    now = replace(standing, rounds=rounds, racing=tuple(racing), silent=(*standing.silent, *silent))
+    if not racing:
+        return now
+    first = next((cell for cell in racing if cell in ran), racing[0])
+    error = error_of(rounds, planned, standing.rounds)
+    compared = compare_with_best(fit, first, now.everybody, families, error)
+    differences = {cell: one for cell, one in compared.items() if cell in racing}
+    slower = {cell: one for cell, one in differences.items() if one.slower}
+    staying = {cell: one for cell, one in differences.items() if cell not in slower}
+    return replace(
+        now,
+        racing=(first, *(cell for cell in racing if cell not in (first, *slower))),
+        left=(*now.left, *(Left(cell, rounds, first, one) for cell, one in slower.items())),
+        differences=staying,
+        cleared={**now.cleared, first: now.cleared.get(first, frozenset()) | _not_faster(staying, within)},
+    )
+
+
+def _not_faster(differences: Mapping[int, Difference], within: float) -> set[int]:
+    """The cells that are surely not faster than the first by more than the margin."""
+    lows = {cell: one.ratio.low for cell, one in differences.items()}
+    return {cell for cell, low in lows.items() if low is not None and low * (1 + within) >= 1}

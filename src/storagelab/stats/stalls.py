@@ -1,0 +1,121 @@
+"""Odd runs, and the fit in which they count where they belong. Pure.
+
+A stall is what a layout does now and then: a run that takes much longer than its others. It counts in the mean of its
+own layout. Rounds and other layouts are known without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from storagelab.stats import fit as least_squares
+from storagelab.stats.fit import VARIANCE_FLOOR, Fit, Matrix, Places
+from storagelab.stats.points import ALPHA, t_point
+
+OUTLIER_DEVIATION = 3.5
+OUTLIER_CHANGE = 0.05
+MEDIAN_EFFICIENCY = 0.37
+"""The efficiency of the median absolute deviation for a normal spread, relative to the full sample (Hampel 1974)."""
+QUIET_SD = 1.1
+"""A cell whose other runs scatter up to this many times the typical cell is quiet, with an odd run; above it, noisy."""
+RARE_SHARE_MOST = 0.2
+"""Of a cell's runs."""
+ODD_SHARE_MOST = 0.15
+"""If more of the runs are odd, they are normal for this machine."""
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A run far from the time expected of its cell and round: `ratio` = its time over that, `deviation` in robust sds.
+
+    `rare`: it took too long, as did at most a fifth of its cell's runs (or one), and the others are as quiet as any.
+    Their scatter is then known without it; otherwise the cell is noisy.
+    """
+
+    cell: int
+    round: int
+    ratio: float
+    deviation: float
+    rare: bool
+
+
+def outliers(log_s: Matrix) -> list[Outlier]:
+    """Runs whose residual from medians of cell and round exceeds 5 %, 3.5 robust sds, and what chance would produce.
+
+    The last limit grows with the number of runs, so that about one clean experiment in 20 has a false alarm. Cells with
+    fewer than four runs are not judged, nor experiments with fewer than twelve: a median of three is one of the three.
+    """
+    runs_of_cell = (~np.isnan(log_s)).sum(axis=1)
+    judged = runs_of_cell >= 4
+    if judged.sum() < 2 or runs_of_cell[judged].sum() < 12:
+        return []
+    rounds_at = np.flatnonzero((~np.isnan(log_s[judged])).any(axis=0))
+    residuals = log_s[judged][:, rounds_at]
+    for _ in range(4):
+        residuals = residuals - _medians(residuals)
+        residuals = residuals - _medians(residuals.T).T
+    count = int((~np.isnan(residuals)).sum())
+    free = max(1, count - residuals.shape[0] - residuals.shape[1] + 1)
+    # Medians pass through as many residuals as they have parameters; those zeros say nothing about the spread.
+    sizes = np.sort(np.abs(residuals[~np.isnan(residuals)]))[count - free :]
+    sd = max(float(np.median(sizes)) / 0.6745, math.sqrt(VARIANCE_FLOOR))
+    chance = t_point(MEDIAN_EFFICIENCY * free, ALPHA / count)
+    limit = max(max(OUTLIER_DEVIATION, chance) * sd, math.log1p(OUTLIER_CHANGE))
+    found = np.argwhere(np.abs(np.nan_to_num(residuals)) > limit)
+    few = len(found) <= max(2, ODD_SHARE_MOST * count)
+    cells_at = np.flatnonzero(judged)
+
+    def rare(row: int) -> bool:
+        odd = [at for of, at in found if of == row]
+        most = max(1, int(RARE_SHARE_MOST * runs_of_cell[cells_at[row]]))
+        if not few or len(odd) > most or (residuals[row, odd] < 0).any():
+            return False
+        return _quiet(np.delete(residuals[row], odd), sd)
+
+    return [
+        Outlier(
+            cell=int(cells_at[row]), round=int(rounds_at[column]), ratio=math.exp(residuals[row, column]),
+            deviation=float(residuals[row, column] / sd), rare=rare(int(row)),
+        )
+        for row, column in found
+    ]  # fmt: skip
+
+
+def _medians(rows: Matrix) -> Matrix:
+    """The median of each row without its NaN, as a column: as `np.nanmedian`, many times faster for few values."""
+    ordered = np.sort(rows, axis=1)  # NaN come last
+    there = (~np.isnan(rows)).sum(axis=1, keepdims=True)
+    low, high = (np.take_along_axis(ordered, np.maximum(of, 0), axis=1) for of in ((there - 1) // 2, there // 2))
+    return np.where(there > 0, (low + np.where(there % 2, low, high)) / 2, np.nan)
+
+
+def _quiet(residuals: Matrix, sd: float) -> bool:
+    # Cells that agree to the last digit, as simulated ones may, have no scatter to judge by.
+    return float(np.nanstd(residuals, ddof=1)) <= QUIET_SD * max(sd, math.log1p(OUTLIER_CHANGE) / OUTLIER_DEVIATION)
+
+
+def without(log_s: Matrix, runs: Iterable[Outlier]) -> Matrix:
+    """The same times without those of `runs`."""
+    left = log_s.copy()
+    for run in runs:
+        left[run.cell, run.round] = np.nan
+    return left
+
+
+def fit(log_s: Matrix, blocks: Sequence[int] | Places = (), covariates: Sequence[Matrix] = ()) -> Fit:
+    """The fit in which rare odd runs count in the means of their cells, but do not hide what the other runs show."""
+    of_others = least_squares.fit(log_s, blocks, covariates=covariates)
+    odd = [run for run in outliers(of_others.without_covariates(len(covariates))) if run.rare]
+    return least_squares.fit(log_s, blocks, without(log_s, odd), covariates) if odd else of_others
+
+
+def share_most(runs: int, stalled: int = 0) -> float:
+    """The largest share of a layout's runs that may stall, at 95 %, if so many of its `runs` did (Clopper and Pearson
+    1934, Biometrika 26): for none, 1 - 0.05 ** (1 / runs).
+    """
+    return 1.0 if stalled >= runs else float(special.betaincinv(stalled + 1, runs - stalled, 1 - ALPHA))
