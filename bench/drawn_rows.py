@@ -28,12 +28,6 @@ def into(folder: Path | None) -> None:
         os.environ[_FOLDER] = str(folder)
 
 
-def asked(arguments: Sequence[str], usual: int = 1000) -> int:
-    """The number of experiments that a command's arguments ask for; they may name a folder, too."""
-    into(Path(arguments[1]) if len(arguments) > 1 else None)
-    return int(arguments[0]) if arguments else usual
-
-
 def counted(
     row: str, seed: int | Sequence[int], experiments: int, one: Callable[[Rng, int], Sequence[float]]
 ) -> list[float]:
