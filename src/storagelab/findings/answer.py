@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storagelab.findings.answer_kinds import Answer, Cause, Choice, Gain, Good, Limit, Next, Pick, SlowestAtLimit
-from storagelab.findings.cautions.missing_runs import REPETITIONS_SOUND
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.kinds.scatter import Scatter
 from storagelab.findings.limits import AtLimit, between_ends, volume_at_limit
@@ -20,7 +19,7 @@ from storagelab.findings.model import Caution, CellSummary, Comparison, Effect, 
 from storagelab.findings.pattern import pattern_of
 from storagelab.findings.power import EFFECTS, repetitions_for
 from storagelab.findings.why import adds_up, legs
-from storagelab.model.plan import Factor, Preference
+from storagelab.model.plan import REPETITIONS_SOUND, Factor, Preference
 from storagelab.model.values import Estimate, JsonValue
 
 JUDGED = ("winner", "best-set", "indistinguishable")
@@ -29,8 +28,8 @@ DEPENDS_LEAST = 0.02
 time.
 """
 FACTORS_EXPLAINED = 2
-LOOKS_SLOWER = 1.10
-"""A layout picked among tied ones is told apart in words, though not in tests, from one that looks so much faster."""
+CHEAPER_WITHIN = 0.01
+"""A cheaper layout is the default only if it takes at most so much more time, unless the spec says (`indifferent`)."""
 FORBIDS = ("cpu-saturated", "short-runs")
 """Facts that may be the reason why layouts don't differ: then the runs say nothing about storage."""
 NOT_COMPARED_WEIGHT = 205
@@ -188,10 +187,18 @@ def _next(findings: Findings, load: LoadVerdict) -> Comparison | None:
 
 
 def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pick:
-    """The first of the layouts by the preferences, and then by the order of levels; judged by the first load's
-    cells.
+    """The first of the layouts by the preferences, and then by the order of levels; judged by the first load's cells.
+
+    A level that an effect shows as slower is no default. Of those that remain, only layouts within the margin of the
+    fastest of them are cheaper without a loss.
     """
-    left = [loads[0].cells[layout] for layout in tied]
+    among = [loads[0].cells[layout] for layout in tied]
+    slow = _slower_levels(findings)
+    left = [cell for cell in among if not slow & {(name, repr(level)) for name, level in cell.levels.items()}] or among
+    most = (1 + (CHEAPER_WITHIN if findings.indifferent is None else findings.indifferent)) * min(
+        _speed(findings, cell) for cell in left
+    )
+    left = [cell for cell in left if _speed(findings, cell) <= most]
     decided: list[Preference] = []
     for preference in findings.prefer:
         worth = _WORTH[preference]
@@ -202,33 +209,22 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
         left = kept
     cell = min(left, key=lambda one: _places(findings, one))
     layout = _key(_layout(findings, cell))
-    among = [loads[0].cells[one] for one in tied]
     keeps, capacities = _keeps(findings, among)
-    looks_slower, faster_looking = _looks_slower(findings, cell, among)
     return Pick(
         cell_id=cell.cell_id,
         levels=_layout(findings, cell),
         decided_by=tuple(decided),
         at_most_slower=_most(findings, loads, [layout]),
-        looks_slower=looks_slower,
-        faster_looking=faster_looking,
         capacity_bytes=cell.capacity_bytes,
         keeps=keeps,
         capacities=capacities,
     )
 
 
-def _looks_slower(
-    findings: Findings, pick: CellSummary, among: Sequence[CellSummary]
-) -> tuple[float, str] | tuple[None, None]:
-    """How many times as long the picked layout took as the one of the shortest mean, if that is much longer."""
-    times = {
-        cell.cell_id: _time_of(findings, figure) for cell in among if (figure := figure_of(findings, cell)) is not None
-    }
-    fastest = min(times, key=lambda one: times[one], default=None)
-    if fastest is None or pick.cell_id not in times or times[pick.cell_id] < LOOKS_SLOWER * times[fastest]:
-        return None, None
-    return times[pick.cell_id] / times[fastest], fastest
+def _slower_levels(findings: Findings) -> set[tuple[str, str]]:
+    """The levels, by factor, that some other level surely beats over all layouts."""
+    main = [one for one in findings.effects if not one.at and one.distinguishable]
+    return {(one.factor, repr(one.level if one.ratio.value > 1 else one.baseline)) for one in main}
 
 
 def _places(findings: Findings, cell: CellSummary) -> list[int]:

@@ -30,18 +30,12 @@ class Pattern(Frozen):
 
 
 class Pick(Frozen):
-    """The cheapest of the tied layouts, by the spec's `prefer`."""
+    """The cheapest, by the spec's `prefer`, of the layouts to use that take hardly more time than their fastest."""
 
     cell_id: str = Field(description="Its id.")
     levels: dict[str, JsonValue] = Field(description="Its levels.")
     decided_by: tuple[Preference, ...] = Field(description="The preferences that left others out, in their order.")
     at_most_slower: float | None = Field(None, description="As below, of this layout alone.")
-    looks_slower: float | None = Field(
-        None,
-        description="Its mean time over the shortest among `meant`, where the two are tied and yet so far apart that "
-        "one may want more runs; else `null`.",
-    )
-    faster_looking: str | None = Field(None, description="The cell with that shortest mean time.")
     capacity_bytes: float | None = Field(None, description="The capacity of the data's volumes, or `null`.")
     keeps: str | None = Field(None, description="The factor on which that capacity depends.")
     capacities: tuple[tuple[JsonValue, float], ...] = Field(

@@ -146,9 +146,12 @@ def gate(found: Sequence[Compare], margin: float) -> Gate:
     return _gate(overall, [one.ratio for compared in found for one in compared.matched], margin)
 
 
-def gate_of_cells(ratio: Estimate | None, margin: float) -> Gate:
-    """The same of two cells of one campaign; `ratio` is None if they can't be tested."""
-    return Gate.CANT_TELL if ratio is None else _gate([ratio], (), margin)
+def gate_of_cells(ratio: Estimate | None, margin: float, counted: float = 1.0) -> Gate:
+    """The same of two cells of one campaign; `ratio` is None if they can't be tested. `counted` = the ratio of their
+    arithmetic means, in which a stall counts with all of its time: above the margin, the gate does not pass.
+    """
+    found = Gate.CANT_TELL if ratio is None else _gate([ratio], (), margin)
+    return Gate.CANT_TELL if found is Gate.NOT_SLOWER and counted > 1 + margin else found
 
 
 def _gate(overall: Sequence[Estimate], of_layouts: Sequence[Estimate], margin: float) -> Gate:

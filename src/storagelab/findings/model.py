@@ -309,7 +309,8 @@ class Judged(Frozen):
     worst: str | None = Field(None, description="the cell of the largest time, verdict or not")
     not_compared: tuple[str, ...] = Field(
         (),
-        description="cells that share too few rounds with the fastest: neither tied nor slower; they rule out a winner",
+        description="cells that have too few runs for a test against the fastest: neither fast nor slower; they rule "
+        "out a winner",
     )
     at_most_slower: float | None = Field(
         None,

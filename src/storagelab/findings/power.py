@@ -1,8 +1,8 @@
 """How large a difference must be to be found, and how many repetitions that takes. Pure; computed, not simulated.
 
-The power is that of the verdict's test (`contrast.compare_with_best`) of a layout against the fastest: both of its steps
-must succeed. They share the difference of means. Its two estimates of scatter (of all layouts, and of these two) are
-taken as independent. tests/test_power.py shows how close this is to simulated experiments.
+The power is that of the verdict's test (`contrast.compare_with_best`) of a layout against the fastest: both of its
+steps must succeed. They share the difference of means. Its two estimates of scatter (of all layouts, and of these two)
+are taken as independent. tests/test_power.py shows how close this is to simulated experiments.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ POWER = 0.8
 MOST_REPETITIONS = 1000
 LARGEST = math.log(100)
 _STEPS = 32
+ASSUMED = Scatter(sd=0.03, runs=0, alike=True)
+"""What plans assume that have no runs to learn from."""
 
 
 def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:

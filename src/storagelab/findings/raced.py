@@ -17,7 +17,7 @@ import numpy as np
 
 from storagelab.findings.times import TimedRun, blocks_judged, compared_of, log_times, wall_time_s
 from storagelab.findings.verdicts import loads_of
-from storagelab.model.plan import Experiment, Plan, PlannedRun, Race
+from storagelab.model.plan import FEW_RACED, Experiment, Plan, PlannedRun, Race
 from storagelab.stats import stalls
 from storagelab.stats.contrast import Difference
 from storagelab.stats.fit import Fit, Matrix
@@ -111,9 +111,15 @@ def _race(experiment: Experiment, whole: Plan, runs: Iterable[TimedRun], budget_
     attempts = sorted(runs, key=lambda run: run.attempt)
     simulated = all(cell.config.simulated for cell in whole.cells)
     rounds: dict[int, dict[int, list[PlannedRun]]] = {}
+    # Of few measured layouts, two rounds are made in turns, so that the race looks after each second one.
+    inside = Counter(run.block for run in whole.runs if run.repetition == 1)
+    last = max((run.repetition for run in whole.runs), default=0)
     for planned in whole.runs:
         of_stretch = rounds.setdefault(0 if simulated else planned.block, {})
-        of_stretch.setdefault(max(planned.repetition, 0), []).append(planned)
+        number = max(planned.repetition, 0)
+        if not simulated and inside[planned.block] <= FEW_RACED:
+            number = min(number + number % 2, last)
+        of_stretch.setdefault(number, []).append(planned)
     made = {(run.cell_id, run.repetition): run for run in attempts}
     blocks = blocks_judged(whole, in_stretches=False, simulated=simulated)
     return _Race(experiment, experiment.race or Race(), whole, attempts, made, budget_s, simulated, blocks, rounds)
@@ -172,13 +178,14 @@ def _affordable(race: _Race, wanted: Sequence[PlannedRun], number: int, stretch:
     """Whether the budget is enough for the rest of this round. A stretch gets its share, plus what earlier ones
     left.
     """
-    if race.budget_s is None or number <= 1:
+    if race.budget_s is None or number == min({*race.rounds[stretch]} - {0}):
         return True
     left = [run for run in wanted if (run.cell_id, run.repetition) not in race.made]
     if len(left) < len(wanted):
         return True  # begun: only complete rounds count
     before = [one for one in race.rounds if race.simulated or one <= stretch]
-    share = sum(len(race.rounds[one][1]) for one in before) / len(race.whole.cells)
+    cells = ({run.cell_id for runs in race.rounds[one].values() for run in runs} for one in before)
+    share = sum(map(len, cells)) / len(race.whole.cells)
     return wall_time_s(race.attempts) + _estimated_s(race, left) <= race.budget_s * share
 
 
@@ -199,7 +206,9 @@ def _looked(race: _Race, groups: Sequence[Group], number: int, families: int) ->
     _, log_s = log_times(race.whole, runs, compared_of(race.whole))
     fit, within, planned = stalls.fit(log_s, race.blocks), race.rules.within, race.experiment.repetitions
     return [
-        Group(group.cells, look(group.standing, fit, planned, families, within)) if group.standing.running else group
+        Group(group.cells, look(group.standing, fit, number, planned, families, within))
+        if group.standing.running
+        else group
         for group in groups
     ]
 
@@ -265,6 +274,6 @@ def raced(
     return Raced(
         judging=ByRace(so_far.groups, fitted),
         complete=replace(stalls.fit(log_s[:, complete], blocks), tick=fitted.tick, margin=fitted.margin),
-        share=error_of(max(last, LOOK_FROM), experiment.repetitions) / (ALPHA * SHARE),
+        share=error_of(max(last, LOOK_FROM), experiment.repetitions, max(last, LOOK_FROM) - 1) / (ALPHA * SHARE),
         groups=so_far.groups,
     )

@@ -314,6 +314,8 @@ def _fitted(cell: CellSummary, mean: float, adjusted: Estimate, compared: Compar
         name: sample.model_copy(update={"mean": shown[name], "adjusted": compared_by[name]})
         for name in shown if (sample := getattr(cell, name)) is not None
     }  # fmt: skip
+    if (figure := latency_of(compared)) and figure in cell.latency:  # one figure, not also that of all operations
+        update["latency"] = {**cell.latency, figure: shown["judged"]}
     if cell.each_s is not None and (latency_of(compared) or _of_set_time(compared)):
         update["each_s"] = time.value if latency_of(compared) else time.value * cell.connections
     return cell.model_copy(update=update)

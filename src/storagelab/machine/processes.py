@@ -174,13 +174,16 @@ def _opened(process: Path, facts: os.stat_result, *, strict: bool = False) -> It
 
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_KERNEL_PARENT_PID = 2
+"""kthreadd, the parent of all of the kernel's threads."""
 _BUSY = ("user", "nice", "system", "irq", "softirq")
 _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
 def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str, float]:
-    """Cumulative CPU seconds: `busy_s`, `idle_s`, `iowait_s`, `steal_s` of the whole machine, `storagelab_s` of this
-    process, and `server_s` of `server_parent_pid` and its living children. Empty if /proc does not give them.
+    """Cumulative CPU seconds: `busy_s`, `idle_s`, `iowait_s`, `steal_s` of the whole machine, `kernel_s` of interrupts
+    and the kernel's threads, `storagelab_s` of this process, and `server_s` of `server_parent_pid` and its living
+    children. Empty if /proc does not give them.
     """
     try:
         first = (proc / "stat").read_text(encoding="utf-8").split("\n", maxsplit=1)[0].split()
@@ -189,14 +192,15 @@ def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str
         return {}
     seconds = {name + "_s": machine.get(name, 0.0) for name in ("idle", "iowait", "steal")}
     seconds |= {"busy_s": sum(machine.get(name, 0.0) for name in _BUSY), "storagelab_s": time.process_time()}
-    if server_parent_pid is not None:
-        # CPU seconds of a process and its living children.
-        ticks = 0
-        for folder in proc.glob("[0-9]*"):
-            fields = stat_fields(folder)
-            if fields and server_parent_pid in (int(folder.name), int(fields[1])):
-                ticks += int(fields[11]) + int(fields[12])
-        seconds["server_s"] = ticks / _TICKS_PER_S
+    parents = {"kernel_s": _KERNEL_PARENT_PID, "server_s": server_parent_pid}
+    ticks = {name: 0 for name, pid in parents.items() if pid is not None}
+    for folder in proc.glob("[0-9]*"):
+        fields = stat_fields(folder)
+        for name in ticks if fields else ():
+            if parents[name] in (int(folder.name), int(fields[1])):
+                ticks[name] += int(fields[11]) + int(fields[12])
+    seconds |= {name: of_processes / _TICKS_PER_S for name, of_processes in ticks.items()}
+    seconds["kernel_s"] += machine.get("irq", 0.0) + machine.get("softirq", 0.0)
     return seconds
 
 
@@ -207,10 +211,13 @@ def run_queue(proc: Path = _PROC) -> int:
 
 
 def cpu_time_between(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """CPU seconds between two readings, with `others_s`: busy, but neither the server's nor storagelab's."""
-    spent = {name: after[name] - before[name] for name in after if name in before}
+    """CPU seconds between two readings, with `others_s`: busy, but neither the server's nor storagelab's, nor the
+    kernel's, whose threads and interrupts do the load's own I/O.
+    """
+    spent = {name: max(0.0, after[name] - before[name]) for name in after if name in before}
     if "server_s" in spent:
-        spent["others_s"] = max(0.0, spent["busy_s"] - spent["server_s"] - spent["storagelab_s"])
+        own = spent["server_s"] + spent["storagelab_s"] + spent["kernel_s"]
+        spent["others_s"] = max(0.0, spent["busy_s"] - own)
     return spent
 
 

@@ -45,6 +45,11 @@ PREFERENCES: tuple[Preference, ...] = ("fewest-files", "most-capacity", "fewest-
 """Which of the layouts without a proven difference is the cheapest, unless the spec says otherwise."""
 
 
+FEW_RACED = 3
+"""Up to so many layouts, a race makes two rounds in turns before it looks: see `spec.matrix`, where up to five do. Of
+more, some leave, and what is left of two mixed rounds would no longer be balanced."""
+
+
 class Race(Frozen, extra="ignore"):  # earlier versions stored when such a race looks first
     """A race for the best layout: those that are surely slower leave, and the others go on. `within` is the margin
     within which a layout is as good as the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin.
@@ -54,6 +59,8 @@ class Race(Frozen, extra="ignore"):  # earlier versions stored when such a race 
 
 
 MOST_REPETITIONS = 10_000
+REPETITIONS_SOUND = 5
+"""With three repetitions of many layouts, differences of 10 % are missed in up to half of the experiments."""
 
 
 class Experiment(Described):
@@ -64,7 +71,7 @@ class Experiment(Described):
     `results/<name>/`."""
     question: str = ""
     """The question that the experiment answers. Every report begins with it."""
-    repetitions: int = Field(3, ge=1, le=MOST_REPETITIONS)
+    repetitions: int = Field(REPETITIONS_SOUND, ge=1, le=MOST_REPETITIONS)
     """How many times each cell is run, on all hosts together. 5 or more give useful intervals."""
     order: Order = "randomised"
     """A repetition is a complete round of all cells. `randomised`: a random order; for measured runs, one in which

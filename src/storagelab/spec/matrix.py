@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from storagelab.errors import SpecError
 from storagelab.model.hints import shown
-from storagelab.model.plan import Cell, Experiment, Factor, Level, Plan, PlannedRun
+from storagelab.model.plan import FEW_RACED, Cell, Experiment, Factor, Level, Plan, PlannedRun
 from storagelab.model.values import JsonValue
 from storagelab.spec.factors import same
 from storagelab.spec.keys import put
@@ -63,10 +63,10 @@ _Names = tuple[int, ...]
 
 
 def balanced(
-    cells: Sequence[Cell], repetitions: int, seed: int, stream: str, *, whole: bool = False
+    cells: Sequence[Cell], repetitions: int, seed: int, stream: str, *, few: int = FEW
 ) -> Iterator[tuple[int, Cell]]:
-    """(repetition, cell) of all runs of a block. Each repetition is a complete round by itself, or, of `FEW` layouts,
-    two are made in turns; `whole` = never that. More repetitions change nothing of earlier rounds, but for an odd last
+    """(repetition, cell) of all runs of a block. Each repetition is a complete round by itself, or, of up to `few`
+    layouts, two are made in turns. More repetitions change nothing of earlier rounds, but for an odd last
     one."""
     if len(cells) > _MANY:
         for repetition in range(1, repetitions + 1):
@@ -74,7 +74,7 @@ def balanced(
         return
     names = _names(cells)
     followed = _Followed(len(cells))
-    width = 2 if len(cells) <= FEW and not whole else 1
+    width = 2 if len(cells) <= few else 1
     for first in range(1, repetitions + 1, width):
         rounds = range(first, min(first + width, repetitions + 1))
         tries = max(1, _TRIES // len(cells)) if first < _LONG else 1
@@ -334,8 +334,8 @@ def _ordered(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[t
             yield from ((number, turn, cell) for cell in cells for turn in range(1, experiment.repetitions + 1))
             continue
         if randomised and experiment.balanced and not cells[0].config.simulated:
-            whole = experiment.race is not None
-            order = balanced(cells, experiment.repetitions, experiment.seed, cells[0].cell_id, whole=whole)
+            few = FEW if experiment.race is None else FEW_RACED
+            order = balanced(cells, experiment.repetitions, experiment.seed, cells[0].cell_id, few=few)
             yield from ((number, repetition, cell) for repetition, cell in order)
             continue
         for repetition in range(1, experiment.repetitions + 1):
@@ -348,7 +348,7 @@ def _prepared_again(blocks: Sequence[list[Cell]], experiment: Experiment) -> Ite
     """As `_ordered`, for several blocks of each combination, which share its repetitions."""
     each = experiment.repetitions // experiment.blocks
     first_of = {cells[0].cell_id: cells for cells in blocks}
-    turns = balanced([cells[0] for cells in blocks], experiment.blocks, experiment.seed, "blocks", whole=True)
+    turns = balanced([cells[0] for cells in blocks], experiment.blocks, experiment.seed, "blocks", few=0)
     for number, (turn, first) in enumerate(turns):
         cells, before = first_of[first.cell_id], (turn - 1) * each
         yield from ((number, repetition, cell) for repetition, cell in _burn_in(cells, experiment, turn))

@@ -32,13 +32,19 @@ _RISE = 4.5
 """With five rounds planned, the looks after rounds 3, 4 and 5 have 10, 27 and 63 % of the rest."""
 
 
-def error_of(look: int, planned: int) -> float:
-    """The error probability of the look after this round, of so many `planned`."""
+def error_of(look: int, planned: int, before: int) -> float:
+    """The error probability of the look after this round, of so many `planned`, if the one before it was after round
+    `before`.
+    """
+    return ALPHA * SHARE * (_spent(look, planned) - _spent(before, planned))
+
+
+def _spent(rounds: int, planned: int) -> float:
+    """The share of the error that all looks up to this round have."""
     planned = max(planned, LOOK_FROM)
-    if look > planned:  # 1 / (n (n - 1)) from n = planned + 1 on adds up to 1 / planned
-        return ALPHA * SHARE * _LATE * planned / (look * (look - 1))
-    spent = [(number / planned) ** _RISE if number >= LOOK_FROM else 0.0 for number in (look - 1, look)]
-    return ALPHA * SHARE * (1 - _LATE) * (spent[1] - spent[0])
+    if rounds < LOOK_FROM:
+        return 0.0
+    return float((1 - _LATE) * min(1.0, rounds / planned) ** _RISE) + _LATE * (1 - planned / max(rounds, planned))
 
 
 @dataclass(frozen=True)
@@ -89,11 +95,10 @@ class Standing:
         return most if most <= KNOWN else None
 
 
-def look(standing: Standing, fit: Fit, planned: int, families: int = 1, within: float = 0.0) -> Standing:
-    """The standing after one more round, of so many `planned`. `fit` is that of all rounds up to it; `families` counts
-    the races that share the error.
+def look(standing: Standing, fit: Fit, rounds: int, planned: int, families: int = 1, within: float = 0.0) -> Standing:
+    """The standing after so many `rounds`, of those `planned`. `fit` is that of all of them; `families` counts the
+    races that share the error.
     """
-    rounds = standing.rounds + 1
     if rounds < LOOK_FROM:
         return replace(standing, rounds=rounds)
     ran, silent = standing.running, [cell for cell in standing.racing if not fit.runs[cell]]
@@ -102,7 +107,7 @@ def look(standing: Standing, fit: Fit, planned: int, families: int = 1, within: 
     if not racing:
         return now
     first = next((cell for cell in racing if cell in ran), racing[0])
-    error = error_of(rounds, planned)
+    error = error_of(rounds, planned, standing.rounds)
     compared = compare_with_best(fit, first, now.everybody, families, error)
     differences = {cell: one for cell, one in compared.items() if cell in racing}
     slower = {cell: one for cell, one in differences.items() if one.slower}

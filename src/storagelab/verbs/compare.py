@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from storagelab import screen
 from storagelab.errors import SpecError
 from storagelab.findings import FitKind, campaigns
@@ -24,7 +26,13 @@ from storagelab.report import writing
 from storagelab.report.export.comparisons import beside_json, campaigns_json, pair_json
 from storagelab.report.text.columns import print_paper
 from storagelab.report.text.markdown import markdown_of
-from storagelab.report.words.campaigns import campaigns_paper, gate_of_campaigns_sentence, gate_sentence, manifest_table
+from storagelab.report.words.campaigns import (
+    campaigns_paper,
+    gate_of_campaigns_sentence,
+    gate_sentence,
+    manifest_table,
+    stalls_sentence,
+)
 from storagelab.report.words.predicted import beside_part, beside_sentence
 from storagelab.report.words.table import Paper
 from storagelab.report.words.why import pair_paper
@@ -196,15 +204,23 @@ def _show_cells(
     if before == after:
         raise SpecError(f"{one!r} and {two!r} are the same cell, {before}", key="CELL", hint="name two cells")
     ratio = ratio_of(basis, plan, before, after)
-    result = None if margin is None else campaigns.gate_of_cells(ratio, margin)
+    result = None if margin is None else campaigns.gate_of_cells(ratio, margin, _counted(basis, plan, before, after))
     case = case_between(findings, basis.used, before, after, ratio)
     paper = pair_paper(findings, before, after, ratio, case)
     if margin is not None and result is not None:
-        paper = paper.opened_by(gate_sentence(result, margin), _dots(basis, findings, before, after))
+        said = f"{gate_sentence(result, margin)} {stalls_sentence(basis, plan, after)}"
+        paper = paper.opened_by(said, _dots(basis, findings, before, after))
     of_gate = None if result is None else result.text
     as_json = pair_json(findings, before, after, ratio, case, paper, of_gate) if format_ == "json" else ""
     _deliver(paper, as_json, format_, output)
     return Gate.NOT_SLOWER if result is None else result
+
+
+def _counted(basis: Basis, plan: Plan, before: str, after: str) -> float:
+    """The arithmetic mean time of one cell over that of another, of the runs that count."""
+    times = {cell.cell_id: np.exp(logs[~np.isnan(logs)]) for cell, logs in zip(plan.cells, basis.kept, strict=True)}
+    both = times[after], times[before]
+    return float(both[0].mean() / both[1].mean()) if all(map(len, both)) else 1.0
 
 
 def _dots(basis: Basis, findings: Findings, before: str, after: str) -> Sequence[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from storagelab import screen
 from storagelab.errors import StoreError
-from storagelab.model.plan import Experiment, Plan
+from storagelab.model.plan import REPETITIONS_SOUND, Experiment, Plan
 from storagelab.model.target import Preflight
 from storagelab.report.text.as_data import plan_json
 from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
@@ -49,15 +49,22 @@ def show(
 
 
 def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path) -> str:
-    """How small a difference the plan can show, from the stored runs of an experiment; "" if they don't tell."""
+    """How small a difference the plan can show, from the stored runs of an experiment or, of a plan with few
+    repetitions, from a scatter that is assumed; "" if nothing tells.
+    """
     measured = any(not cell.config.simulated for cell in expanded.cells)
-    if pilot is None or experiment.order == "cell-by-cell" or (experiment.order == "as-listed" and measured):
+    few = experiment.repetitions < REPETITIONS_SOUND and len(expanded.cells) > 1
+    if (
+        (pilot is None and not few)
+        or experiment.order == "cell-by-cell"
+        or (experiment.order == "as-listed" and measured)
+    ):
         return ""
     from storagelab.findings import power  # statistics load slowly, and are not needed before there are runs
     from storagelab.report.text.plan import tells_text
 
-    of = stored.read(pilot, results)
-    scatter = power.scatter_of(of.plan, of.runs)
+    of = None if pilot is None else stored.read(pilot, results)
+    scatter = power.ASSUMED if of is None else power.scatter_of(of.plan, of.runs)
     if scatter is None:
         return ""
     return tells_text(power.tells(experiment.factors, expanded, experiment.repetitions, scatter))

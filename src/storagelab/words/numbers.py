@@ -151,13 +151,6 @@ def signed_estimate(ratio: Estimate | None) -> str:
     return signed_percent(ratio.value, ratio.half_width) + (f" ({interval})" if interval else "")
 
 
-def against_slower(ratio: Estimate) -> str:
-    """The time of the faster against the slower, which takes `ratio` times as long: "-18 % (15 to 21 %)", "x 2.4 (2.1
-    to 2.6)". Per cent are always of the time of what one would replace.
-    """
-    return signed_estimate(ratio.inverse if ratio.value < 2 else ratio)
-
-
 def at_most_slower(bound: float) -> str:
     """The bound of how much longer one may take than the truly fastest: "at most 6.2 % slower"."""
     return f"at most {percent(max(bound, _LEAST_BOUND) - 1)} slower"

@@ -186,7 +186,7 @@ class _RawTarget:
             counters = machine.counted(with_checkpoint=False)
         at_drive, cpu = _at_drive(counters.get("volumes", {}), self._volume, outcome), counters.get("cpu", {})
         if "busy_s" in cpu:  # fio's CPU time belongs to the load; what is neither fio's nor storagelab's, to others
-            others_s = cpu["busy_s"] - cpu.get("storagelab_s", 0.0) - outcome.cpu_s
+            others_s = cpu["busy_s"] - cpu.get("storagelab_s", 0.0) - cpu.get("kernel_s", 0.0) - outcome.cpu_s
             cpu = {**cpu, "server_s": outcome.cpu_s, "others_s": max(0.0, others_s)}
         return Measurement(
             provenance="measured",

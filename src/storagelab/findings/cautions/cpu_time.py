@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from storagelab.findings.disturbed import others_share
 from storagelab.findings.evidence import Evidence, table_in
+from storagelab.findings.limits import between_ends
 from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.measurement import HELD_BACK, held_back
 from storagelab.words.numbers import count, percent, plural, seconds
@@ -32,10 +33,14 @@ class BusyMachine(Caution):
     def sentence(self, findings: Findings) -> str:
         loser = "the load" if findings.unit == "requests" else "the measured server"
         return (
-            f"Other processes and the kernel took up to {percent(self.others_share)} of the machine's CPU time in "
+            f"Other processes took up to {percent(self.others_share)} of the machine's CPU time in "
             f"{count(self.runs)} of {count(self.checked)} runs: {loser} lost that time, and may share the disk "
             "too. Stop the other processes and use a new name, or raise repetitions so that it averages out."
         )
+
+    def is_unable(self, findings: Findings) -> bool:
+        """Not where a volume at its limit explains the difference: a busy CPU can't."""
+        return between_ends(findings) is None
 
     def brief(self, findings: Findings) -> str:
         return f"the machine was busy (others took up to {percent(self.others_share)} of it)"

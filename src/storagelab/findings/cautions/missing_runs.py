@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings
+from storagelab.model.plan import REPETITIONS_SOUND
 from storagelab.words.names import without_stop
 from storagelab.words.numbers import count, plural
 
-REPETITIONS_SOUND = 5
 REPETITIONS_LEAST = 3
 
 

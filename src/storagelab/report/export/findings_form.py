@@ -36,15 +36,15 @@ class Concluded(Form):
     `untested`: enough runs, but each cell ran in a separate stretch of time.
     """
     best: list[str]
-    """The best cell and those that can't be told apart from it; empty without a verdict. With several loads, the
-    cells of each.
+    """The cells that may be the fastest, the one in front first: at 95 %, a fastest one is among them; empty without a
+    verdict. With several loads, the cells of each.
     """
     tied: list[str]
-    """The cells that can't be told apart from the best of their load."""
+    """The same without the first of each load."""
     worst: str | None
     """The slowest cell; with several loads, under the load where layouts differ most."""
     not_compared: NotRequired[list[str]]
-    """Cells that share fewer than two rounds with the fastest, or have no run: neither tied nor slower. While there is
+    """Cells that have too few runs for a test against the fastest, or none: neither fast nor slower. While there is
     one, nothing is a winner."""
     at_most_slower: NotRequired[float | None]
     """With 95 % confidence, the time of the nominally fastest cell over that of the truly fastest is at most this

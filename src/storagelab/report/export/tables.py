@@ -196,14 +196,14 @@ def _with_ends(name: str, estimate: Estimate, unit: str = "") -> dict[str, Value
 
 
 def _verdict(findings: Findings, cell_id: str) -> str | None:
-    """best: the fastest under its load; tied: can't be told apart from it; slower: surely; None: not judged."""
+    """The word of `words.marks` with hyphens; slower without its figure; None: not judged."""
     judged = findings.load_of(cell_id) or findings
     if cell_id in judged.best[:1]:
         return "best"
     if cell_id in judged.tied:
-        return "tied"
-    compared = next((row for row in findings.comparisons if row.cell_id == cell_id), None)
-    return "slower" if compared is not None and compared.distinguishable else None
+        return "may-be-fastest"
+    compared = next((row for row in findings.comparisons if row.cell_id == cell_id and row.tested), None)
+    return None if compared is None else "slower" if compared.distinguishable else "not-fastest"
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

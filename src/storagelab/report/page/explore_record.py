@@ -24,7 +24,7 @@ from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words.names import title_of, value_text
 from storagelab.words.numbers import quantity_text
 
-_VERDICTS = ("best", "best of block", "tied", "slower", "not judged")
+_VERDICTS = ("best", "best of block", "may be fastest", "not fastest", "slower", "not judged")
 Json = dict[str, object]
 _Figures = list[list[object]]
 """The rows of a cell: a place, then figures."""

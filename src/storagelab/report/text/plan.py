@@ -226,7 +226,9 @@ def _print_volumes(console: Console, volumes: Sequence[VolumeFacts]) -> None:
 
 def tells_text(tells: Tells) -> str:
     """How small a difference the plan can show, and how many repetitions a smaller one needs."""
-    basis = f"{plural(tells.scatter.runs, 'run')} that scatter by {_two_digits(tells.scatter.sd)}"
+    scatter = _two_digits(tells.scatter.sd)
+    runs = tells.scatter.runs
+    basis = f"{plural(runs, 'run')} that scatter by {scatter}" if runs else f"an assumed scatter of {scatter}"
     times = plural(tells.repetitions, "repetition")
     can = f"{times} find no difference"
     if tells.smallest is not None:

@@ -20,7 +20,7 @@ TextColumn = tuple[str, list[str]]
 NINE_COLUMNS = (
     "WaitType", "Wait_S", "Resource_S", "Signal_S", "WaitCount", "Percentage", "AvgWait_S", "AvgRes_S", "AvgSig_S",
 )  # fmt: skip
-AGAINST = "the best against it (joint 95 % CI)"
+AGAINST = "against the best (joint 95 % CI)"
 IN_SQL_SERVER = "In SQL Server"
 """The heading of the column of SQL Server's names."""
 CELL_ID = "cell"

@@ -113,7 +113,7 @@ def _is_figure(name: str, texts: Sequence[str]) -> bool:
     return name in tables.CELL_RANKS or name.startswith("mean") or are_numbers(texts)
 
 
-_STYLES = {"best": "green", "good": "green", "tied": "green", "slower": ""}
+_STYLES = {"best": "green", "good": "green", "may": "green", "slower": ""}
 
 
 def _print_cautions(console: Console, findings: Findings) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from storagelab.findings.basis import Basis
 from storagelab.findings.campaigns import Campaign, Compare, Gate, Matched
+from storagelab.findings.kinds.stalls import stalled_of
 from storagelab.model.measurement import Run
+from storagelab.model.plan import Plan
 from storagelab.report.words.compared import PER
 from storagelab.report.words.secrets import masked
 from storagelab.report.words.table import Heading, Paper, Part, Table
+from storagelab.stats.stalls import share_most
 from storagelab.words import numbers
 from storagelab.words.names import listed
 
@@ -40,7 +44,10 @@ _ASSUMPTION = (
     "The two campaigns' runs are taken as independent samples: what happened to all runs of a campaign at once, such "
     "as another day or a fuller drive, is part of the ratio."
 )
-_SESSION = "A change of the machine between the two would look the same."
+_SESSION = (
+    "A change of the machine between the two would look the same, and one pair of campaigns doesn't show how often "
+    "that happens: storagelab run SPEC --against SPEC runs both in turns."
+)
 """A campaign's own luck, which its runs can't show, is in every difference of two."""
 
 
@@ -68,6 +75,15 @@ def gate_sentence(result: Gate, margin: float, surely: str = ", for sure") -> st
         Gate.NOT_SLOWER: f"Gate: not slower by more than {limit} overall{surely}.",
         Gate.CANT_TELL: f"Gate: these runs can't tell whether it is slower by more than {limit}; more repetitions may.",
     }[result]
+
+
+def stalls_sentence(basis: Basis, plan: Plan, cell_id: str) -> str:
+    """How many of the runs of a cell stalled, and how many may."""
+    place = next(place for place, cell in enumerate(plan.cells) if cell.cell_id == cell_id)
+    runs, stalled = int(basis.fitted.runs[place]), stalled_of(basis, plan, place)
+    return (
+        f"{stalled} of {numbers.plural(runs, 'run')} stalled: up to {numbers.percent(share_most(runs, stalled))} may."
+    )
 
 
 def gate_of_campaigns_sentence(result: Gate, margin: float) -> str:

@@ -15,6 +15,8 @@ from storagelab.report.words.short import Form, Names, listed_or, plain
 from storagelab.words import numbers
 from storagelab.words.names import is_counted, noun
 
+EITHER_WITHIN = 0.05
+"""Any layout will do where none can take so much more time than the fastest, unless the spec says (`indifferent`)."""
 _MUCH_MORE = 2.0
 """The slowest layout is told if it takes so many times as long as the answer lets expect."""
 _REASONS = {
@@ -63,6 +65,12 @@ def _noun(findings: Findings, number: int) -> str:
 
 
 def _use(findings: Findings, choice: Choice) -> list[Form]:
+    if not choice.pattern.needed and choice.verdict != "winner" and not _bounded(findings, choice):
+        return plain(
+            f"Not decided: {_any(choice)} {_noun(findings, choice.layouts)} may be the fastest, and how much another "
+            "would cost is not known.",
+            f"Not decided: {_any(choice)} {_noun(findings, choice.layouts)} may be the fastest.",
+        )
     loads = len(choice.loads)
     use = "Use"
     if loads > 1:
@@ -80,6 +88,12 @@ def _use(findings: Findings, choice: Choice) -> list[Form]:
     ]
     # What to use is the most important part, so its names are cut last.
     return [*(_uncut(form, items) for items in (4, 2, 1) for form in forms), *forms]
+
+
+def _bounded(findings: Findings, choice: Choice) -> bool:
+    """Whether it is known that no choice costs more than a margin."""
+    margin = EITHER_WITHIN if findings.indifferent is None else findings.indifferent
+    return choice.at_most_slower is not None and choice.at_most_slower <= 1 + margin
 
 
 def _uncut(form: Form, items: int) -> Form:
@@ -134,8 +148,9 @@ def _sure_of_a_winner(findings: Findings, choice: Choice) -> list[Form]:
             return plain(f"It takes {' to '.join(dict.fromkeys(saves))} % less time than the {than}.")
         return [] if choice.lowest is None else plain(f"{start}.")
     ratio = choice.leads[0]
-    ends = "" if ratio.low is None or ratio.high is None else f" ({_saved(ratio.low)} to {_saved(ratio.high)} %)"
-    saved = f"{numbers.signed_percent(1 / ratio.value).removeprefix('-')}{ends} less time"
+    saved = f"{numbers.signed_percent(1 / ratio.value).removeprefix('-')} less time"
+    if ratio.low is not None and ratio.low > 1:  # what is found is exaggerated where it was hard to find
+        saved = f"at least {_saved(ratio.low)} % less time (most likely {_saved(ratio.value)})"
     than, levels = "the other" if choice.layouts == 2 else "the next", findings.cell(choice.next_slower).levels
     if ratio.value >= 2:
         times = f"{_two_digits(ratio.value)}{numbers.ends_in_brackets(ratio, _two_digits)} times as long"
@@ -240,20 +255,14 @@ def _pick(findings: Findings, choice: Choice, pick: Pick) -> list[Form]:
     sample = compared.judged(findings, findings.cell(pick.cell_id))
     mean = ""
     if sample is not None and len(choice.loads) < 2:
-        mean = f" ({_figure(findings, Estimate(value=sample.mean.value))}{_looks_slower(findings, pick)})"
+        mean = f" ({_figure(findings, Estimate(value=sample.mean.value))})"
 
     def form(why: str, rest: str) -> Form:
         return lambda names: f"Default pick{why and f' ({why})'}: {names.layout(pick.levels)}{rest}."
 
     kept = [form(why, f"{mean}{capacities}") for capacities in _capacities(pick) for why in (reasons, "")]
-    forms = [*kept, form(reasons, mean), form("", mean), form("", _looks_slower(findings, pick))]
+    forms = [*kept, form(reasons, mean), form("", mean), form("", "")]
     return [*(_uncut(one, 4) for one in forms), *forms]
-
-
-def _looks_slower(findings: Findings, pick: Pick) -> str:
-    """A warning that another tied layout looks much faster, though that may be chance."""
-    sample = None if pick.faster_looking is None else compared.judged(findings, findings.cell(pick.faster_looking))
-    return "" if sample is None else f"; faster-looking: {_figure(findings, Estimate(value=sample.mean.value))}"
 
 
 def _capacities(pick: Pick) -> list[str]:

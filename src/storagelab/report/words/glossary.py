@@ -16,7 +16,7 @@ GLOSSARY: Mapping[str, str] = {
     "why, and what is doubtful.",
     "attached server": "A server that was already running. storagelab connects to it, and removes only what it made.",
     "best": "The verdict on a layout that is faster than all others, where chance is an unlikely explanation.",
-    "best set": "The layouts that can't be told apart from the fastest one.",
+    "best set": "The layouts that may be the fastest: at 95 %, a fastest one is among them.",
     "block": "Runs that share one preparation: the same drives from one format to the next, or the same level of a "
     "costly factor. Measured layouts of different blocks are compared if each level was prepared several times.",
     "burn-in": "Runs at the beginning that bring drives into a used state. They are stored but not judged.",
@@ -59,9 +59,13 @@ GLOSSARY: Mapping[str, str] = {
     "load": "What the connections do: inserts, reads, transactions or requests, and how many connections there are.",
     "lock": "A claim of a session on rows or tables, often until its transaction ends. Other sessions wait until it is "
     "released.",
+    "may be fastest": "The verdict on a layout that may be the fastest: at 95 %, a fastest one is among those with "
+    "this verdict. It may still be slower; the report says by how much at most.",
     "measured": "The provenance of runs on a real server or drive, timed by a clock.",
-    "nominally fastest": "The layout with the shortest mean. Others may be as fast: see tied.",
+    "nominally fastest": "The layout with the shortest mean. Others may be as fast: see may be fastest.",
     "not conclusive": "The runs can't answer the question, for example because the CPUs were the limit.",
+    "not fastest": "The verdict on a layout that is not the fastest (95 %), though these runs don't show by themselves "
+    "that it is slower than the one in front.",
     "not judged": "The verdict on a layout that could not be tested: too few runs in the same rounds, another block, "
     "or an order without rounds.",
     "odd run": "A run far from what its layout and its round suggest, by more than chance explains.",
@@ -85,11 +89,9 @@ GLOSSARY: Mapping[str, str] = {
     "steady state": "The state of a drive whose throughput no longer changes: five rounds within 20 % of their mean, "
     "with a slope within 10 %.",
     "template": "A database that is made once and copied for each run.",
-    "tied": "The verdict on a layout that these runs can't tell apart from the fastest. It may still be slower; the "
-    "report says by how much at most.",
     "unverified": "The status of a run in which something was not as asked or could not be read back. The run "
     "counts, with its reason.",
-    "verdict": "What the runs say about a layout: best, tied, slower or not judged.",
+    "verdict": "What the runs say about a layout: best, may be fastest, not fastest, slower or not judged.",
     "volume": "A place for files, on one drive or an array. A spec names it.",
     "wait class": "The kind of thing that is waited for, such as a read, a commit or a latch. The waits of several "
     "engines are compared by class (in the export: category).",

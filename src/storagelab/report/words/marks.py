@@ -1,6 +1,6 @@
 """Verdicts and ratios in tables and legends. Pure.
 
-An untested cell is never called tied: it is "not judged", with the reason.
+An untested cell is never called fast or slow: it is "not judged", with the reason.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from storagelab.findings.model import Comparison, Effect, Estimate, Findings
 from storagelab.report.words import compared
 from storagelab.words.names import DATA_FILES, in_reading_order, level_text
-from storagelab.words.numbers import against_slower, at_most_slower, change, change_estimate
+from storagelab.words.numbers import change, change_estimate, signed_estimate
 
 
 def change_text(findings: Findings, ratio: Estimate) -> str:
@@ -22,6 +22,7 @@ def legend_sentence(findings: Findings) -> str:
     return f"Cells by short names: {cell.name} has {level_text(levels)}." if len(levels) > 1 else ""
 
 
+MAY_BE_FASTEST = "may be fastest"
 _APART = {"as-listed": "in another place of each round", "cell-by-cell": "run at another time"}
 
 
@@ -51,8 +52,8 @@ def first_factor(findings: Findings) -> str | None:
 
 
 def verdict_mark(findings: Findings, cell_id: str) -> str:
-    """For a narrow column: "best", "best of block", "tied", "not judged"; "slower (18 %)" if the best takes 18 % less
-    time; "" for a single cell."""
+    """For a narrow column: "best" of a winner, "may be fastest", "not fastest", "best of block", "not judged"; "slower
+    (18 %)" if it surely takes more time, 18 % more than the best; "" for a single cell."""
     judged = findings.load_of(cell_id) or findings
     if judged.verdict == "single-cell":
         return ""
@@ -63,26 +64,19 @@ def verdict_mark(findings: Findings, cell_id: str) -> str:
     if (found is not None and found.across_blocks) or (cell_id in judged.best[:1] and in_blocks(findings)):
         return "best of block"
     if cell_id in judged.best[:1]:
-        return "best" if judged.verdict == "winner" else "tied"
+        return "best" if judged.verdict == "winner" else MAY_BE_FASTEST
     if found is None:
         return ""
     if not found.distinguishable:
-        return "tied"
-    against = against_slower(found.ratio).split(" (")[0]
-    return f"slower {against}" if against.startswith("x") else f"slower ({against.removeprefix('-')})"
+        return MAY_BE_FASTEST if found.may_be_fastest else "not fastest"
+    against = signed_estimate(found.ratio).split(" (")[0]
+    return f"slower {against}" if against.startswith("x") else f"slower ({against.removeprefix('+')})"
 
 
 def difference_text(findings: Findings, cell_id: str) -> str:
-    """The best against the cell, for a table: "-18 % (15 to 21 %)", and "at most 6.2 % slower" for a tied cell, as in
-    the answer; "" for a winner.
-    """
-    judged, found = findings.load_of(cell_id) or findings, _comparison(findings, cell_id)
-    if found is not None and (found.distinguishable or not found.tested):
-        return against_slower(found.ratio) + ("" if found.tested else " (not tested)")
-    if found is None and (cell_id not in judged.best[:1] or not judged.tied):
-        return ""
-    bound = judged.at_most_slower if found is None else found.at_most_slower
-    return "not known" if bound is None else at_most_slower(bound)
+    """The cell against the best, for a table: "+18 % (15 to 21 %)"; "" for the best."""
+    found = _comparison(findings, cell_id)
+    return "" if found is None else signed_estimate(found.ratio) + ("" if found.tested else " (not tested)")
 
 
 def _comparison(findings: Findings, cell_id: str) -> Comparison | None:

@@ -1,0 +1,55 @@
+"""What the runs can't show of stalls: how often a layout may stall that did not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from storagelab.findings.basis import Basis
+from storagelab.findings.evidence import Evidence
+from storagelab.findings.model import Finding, Findings
+from storagelab.model.plan import Plan
+from storagelab.stats.stalls import share_most
+from storagelab.words.numbers import percent, plural
+
+RUNS_MOST = 29
+"""From 30 runs on, fewer than a tenth may stall unseen."""
+
+
+class StallsUnseen(Finding):
+    """How often the fastest layout may stall, though so few of its runs did."""
+
+    kind, about, alone = "stalls_unseen", "use", True
+    meaning = "How large a share of the fastest layout's runs may stall, as far as its runs show."
+    cell_id: str = Field(description="The cell in front.")
+    runs: int = Field(ge=1, description="Its runs.")
+    stalled: int = Field(ge=0, description="Those that took much longer than its others.")
+    share_most: float = Field(ge=0, le=1, description="The largest share that may, at 95 %.")
+
+    @classmethod
+    def sentences(cls, findings: Findings) -> list[str]:
+        return [f"Stalls: {one.sentence(findings)}." for one in cls.of(findings)]
+
+    def sentence(self, findings: Findings) -> str:
+        runs = f"{self.stalled} of {plural(self.runs, 'run')} with {findings.cell(self.cell_id).name}"
+        return f"{runs} stalled; up to {percent(self.share_most)} may (95 %)"
+
+
+def stalled_of(basis: Basis, plan: Plan, cell: int) -> int:
+    """The runs of a cell that took much longer, without those whose record shows another cause."""
+    cell_id = plan.cells[cell].cell_id
+    odd = (one for one in basis.odd if one.cell == cell and one.ratio > 1)
+    return sum((cell_id, basis.rounds[one.round]) not in basis.left_out for one in odd)
+
+
+def find(evidence: Evidence) -> Iterator[StallsUnseen]:
+    fitted = evidence.basis.fitted
+    first = fitted.fastest()
+    if first is None or evidence.basis.fleet is not None or evidence.basis.provenance != "measured":
+        return
+    runs, stalled = int(fitted.runs[first]), stalled_of(evidence.basis, evidence.plan, first)
+    if 3 <= runs <= RUNS_MOST:
+        yield StallsUnseen(
+            cell_id=evidence.plan.cells[first].cell_id, runs=runs, stalled=stalled, share_most=share_most(runs, stalled)
+        )
