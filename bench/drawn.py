@@ -9,6 +9,7 @@ Noise applies to the log time, 3 % from run to run. `bench.drawn_orders` has the
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -166,14 +167,9 @@ def _every(period: int) -> Start:
     """Every so many runs, one takes 20 % longer; 0 = one in each round."""
 
     def start(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
-        step, number = period or cells, rng.integers(period or cells)
-
-        def run(cell: int) -> float:  # noqa: ARG001
-            nonlocal number
-            number += 1
-            return rng.normal(0, NOISE) + math.log1p(0.2) * (number % step == 0)
-
-        return run
+        step = period or cells
+        number = itertools.count(1 + int(rng.integers(step)))
+        return lambda cell: rng.normal(0, NOISE) + math.log1p(0.2) * (next(number) % step == 0)  # noqa: ARG005
 
     return start
 

@@ -20,6 +20,7 @@ from storagelab.findings.campaigns import Compare, Gate, gate, gate_of_cells
 from storagelab.findings.model import Estimate
 from storagelab.findings.raced import ByRace, Group, Raced
 from storagelab.findings.statements import SHARES, first_step
+from storagelab.model.plan import FEW_RACED
 from storagelab.stats import contrast, stalls
 from storagelab.stats.fit import Fit, Matrix, Vector
 from storagelab.stats.means import mean_time
@@ -106,12 +107,14 @@ def race(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign:
 def raced_to_its_end(of: Design, levels: Vector, kind: str, seed: int) -> tuple[Standing, Matrix]:
     """A race, and the times of its runs; what happens to these has the same seed for any levels."""
     machine = SITUATIONS[kind].start(np.random.default_rng(seed), of.shape[0], len(of.sequence))
-    log_s, standing = np.full(of.shape, np.nan), Standing(tuple(range(of.shape[0])))
-    while standing.running and standing.rounds < of.shape[1]:
+    log_s, standing, (cells, planned) = np.full(of.shape, np.nan), Standing(tuple(range(of.shape[0]))), of.shape
+    at_once = 2 if cells <= FEW_RACED else 1  # as `raced` has it
+    while standing.running and standing.rounds < planned:
+        rounds = min(standing.rounds + at_once, planned)
         for at in of.sequence:
-            if at[1] == standing.rounds and at[0] in standing.running:
+            if standing.rounds <= at[1] < rounds and at[0] in standing.running:
                 log_s[at] = levels[at[0]] + machine(at[0])
-        standing = look(standing, stalls.fit(log_s[:, : standing.rounds + 1]), of.shape[1])
+        standing = look(standing, stalls.fit(log_s[:, :rounds]), rounds, planned)
     return standing, log_s[:, : standing.rounds]
 
 
@@ -126,7 +129,8 @@ def _report_of_race(of: Design, levels: Vector, kind: str, seed: int) -> Said:
         return said
     fitted, complete = basis.resolved(stalls.fit(log_s), 0.0), there.all(axis=0)
     groups = (Group(tuple(range(of.shape[0])), standing),)
-    share = error_of(max(int(complete.sum()), LOOK_FROM), of.shape[1]) / (ALPHA * SHARE)
+    last = max(int(complete.sum()), LOOK_FROM)
+    share = error_of(last, of.shape[1], last - 1) / (ALPHA * SHARE)
     found = Raced(ByRace(groups, fitted), stalls.fit(log_s[:, complete]), share, groups)
     stated = first_step(of.experiment.factors, of.plan, fitted, of.blocks, found)
     means = [mean_time(fitted, cell, of.shape[0] if cell == standing.racing[0] else 1) for cell in range(of.shape[0])]
@@ -144,13 +148,15 @@ def blocks(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign:
 def against(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign:
     """`--against`, and the gate of its two cells: the change is the first layout, its base the second."""
     of = design(*size, seed=number % ORDERS)
-    fitted = drawn.fit(of, happened(of, SITUATIONS[kind], rng))
+    log_s = happened(of, SITUATIONS[kind], rng)
+    fitted, times = drawn.fit(of, log_s), np.exp(log_s).mean(axis=1)
 
     def said(levels: Vector) -> Said:
+        counted = float(times[0] / times[1] * np.exp(levels[0] - levels[1]))
         found = contrast.compare_with_best(shifted(fitted, levels), 1)[0]
         ratio = found.ratio if found.tested else None
         alarms = gate_of_cells(ratio, 0.0) == Gate.SLOWER
-        passes = gate_of_cells(ratio, MARGIN) == Gate.NOT_SLOWER
+        passes = gate_of_cells(ratio, MARGIN, counted) == Gate.NOT_SLOWER
         return Said(alarms, {0: found.ratio} if alarms else {}, ratio=ratio, passes=passes)
 
     return Campaign(said, _truth(size[0], kind), slow=0)
@@ -211,8 +217,6 @@ def _campaign(of: Design, fitted: Fit) -> Any:
 
 
 Order = Callable[[Rng, int, tuple[int, int], str], Campaign]
-LARGE = 16
-"""Layouts from which on a campaign takes long to judge."""
 
 
 class Ordered(NamedTuple):

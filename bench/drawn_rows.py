@@ -48,17 +48,6 @@ def counted(
     return [] if sums is None else sums.tolist()
 
 
-def whole(row: str, make: Callable[[], list[Any]]) -> list[Any]:
-    """The texts or numbers of a row that is made as a whole."""
-    file = _file(row)
-    if file is not None and file.exists():
-        return list(json.loads(file.read_text(encoding="utf-8"))["made"])
-    made = make()
-    if file is not None:
-        _write(file, {"row": row, "made": made})
-    return made
-
-
 def _file(row: str) -> Path | None:
     folder = os.environ.get(_FOLDER)
     name = re.sub(r"\W+", "-", row)[:80]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -161,9 +160,9 @@ def rows(pool: Executor, part: int) -> list[Row]:
 
 def _row(case: tuple[str, int, int]) -> Row:
     kind, counted_s, runs = case
-    return Row(*case, *drawn_rows.whole(f"warm-up: {kind}, {counted_s} s, {runs}", partial(_shares, *case)))
 
+    def shares(rng: Rng, number: int) -> tuple[float, ...]:  # noqa: ARG001 - all runs at once
+        found = judged(kind, runs, counted_s, seed=1)
+        return found.too_early, found.away_from_end, found.never, found.waited_s
 
-def _shares(kind: str, counted_s: int, runs: int) -> list[float]:
-    found = judged(kind, runs, counted_s, seed=1)
-    return [found.too_early, found.away_from_end, found.never, found.waited_s]
+    return Row(*case, *drawn_rows.counted(f"warm-up: {kind}, {counted_s} s, {runs}", 1, 1, shares))
