@@ -152,14 +152,15 @@ def fit(
     peers = np.array([((runs > 0) & (of_cell == block)).sum() for block in of_cell], dtype=float)
     raw = _design(there, of_cell, peers, covariates)
     columns = np.where(there, raw, 0.0).sum(axis=2).T / many[:, None]
-    within = np.where(there, raw - columns.T[:, :, None], 0.0).reshape(len(raw), there.size)
+    # The rounds of a block with one cell are what that cell did in them: such a block tells nothing of covariates.
+    shared = there & (peers > 1)[:, None]
+    within = np.where(shared, raw - columns.T[:, :, None], 0.0).reshape(len(raw), there.size)
     information = within @ within.T
     inverse = np.linalg.pinv(information, rcond=1e-9, hermitian=True)
     means = np.where(there, quiet, 0.0).sum(axis=1) / many
     effects = inverse @ (within @ np.where(there, quiet - means[:, None], 0.0).ravel())
     explained = np.tensordot(effects, raw, 1)
     cells = np.where(runs > 0, means - columns @ effects, np.nan)
-    # The rounds of a block with one cell are what that cell did in them.
     residuals = np.where(there, (quiet - cells[:, None] - explained) * (peers > 1)[:, None], np.nan)
     free = np.where(peers > 1, (many - 1) * (1 - 1 / np.maximum(peers, 1)), 0.0)
     taken = (runs[peers > 1] > 0).sum() + round(float(np.trace(inverse @ information)))
@@ -187,7 +188,7 @@ def _design(there: NDArray[np.bool_], of_cell: Places, peers: Vector, covariates
             one = np.where(inside[:, None] & made, -1 / made.sum(), 0.0)  # rounds add up to 0, so that cells are means
             one[inside, column] += 1
             found.append(one)
-    return np.array([*found, *covariates]).reshape(-1, *there.shape)
+    return np.array([*found, *covariates]).reshape(len(found) + len(covariates), *there.shape)
 
 
 def _own(residuals: Matrix, free: Vector) -> Vector:

@@ -143,24 +143,21 @@ def _sure_of_a_winner(findings: Findings, choice: Choice) -> list[Form]:
         behind = [_two_digits(one.value) for one in choice.leads if choice.leads[0].value >= 2]
         if behind:  # under several loads
             return plain(f"The {than} takes {' to '.join(dict.fromkeys(behind))} times as long.")
-        saves = [_saved(one.value) for one in choice.leads]
-        if saves:
-            return plain(f"It takes {' to '.join(dict.fromkeys(saves))} % less time than the {than}.")
+        more = [_more(one.value) for one in choice.leads]
+        if more:
+            return plain(f"The {than} takes {' to '.join(dict.fromkeys(more))} % more time.")
         return [] if choice.lowest is None else plain(f"{start}.")
     ratio = choice.leads[0]
-    saved = f"{numbers.signed_percent(1 / ratio.value).removeprefix('-')} less time"
-    if ratio.low is not None and ratio.low > 1:  # what is found is exaggerated where it was hard to find
-        saved = f"at least {_saved(ratio.low)} % less time (most likely {_saved(ratio.value)})"
     than, levels = "the other" if choice.layouts == 2 else "the next", findings.cell(choice.next_slower).levels
     if ratio.value >= 2:
-        times = f"{_two_digits(ratio.value)}{numbers.ends_in_brackets(ratio, _two_digits)} times as long"
-        return [
-            lambda names: f"{start}; {than}, {names.layout(levels)}, takes {times}.",
-            *plain(f"{start}; {than} takes {times}."),
-        ]
+        much = f"{_two_digits(ratio.value)}{numbers.ends_in_brackets(ratio, _two_digits)} times as long"
+    elif ratio.low is not None and ratio.low > 1:  # what is found is exaggerated where it was hard to find
+        much = f"at least {_more(ratio.low)} % more time (most likely {_more(ratio.value)})"
+    else:
+        much = f"{_more(ratio.value)} % more time"
     return [
-        lambda names: f"{start}; {saved} than {than}, {names.layout(levels)}.",
-        *plain(f"{start}; {saved} than {than}."),
+        lambda names: f"{start}; {than}, {names.layout(levels)}, takes {much}.",
+        *plain(f"{start}; {than} takes {much}."),
     ]
 
 
@@ -221,9 +218,9 @@ def _slower(choice: Choice, indifferent: float | None, each: str) -> str:
     return f"the same within {within} (95 %)" if choice.same else f"not shown to be the same within {within}: {slower}"
 
 
-def _saved(ratio: float) -> str:
-    """How much less time the faster one takes, in percent, from the ratio of the slower one's time to its time."""
-    return f"{100 * (1 - 1 / ratio):.0f}"
+def _more(ratio: float) -> str:
+    """How much more time the slower one takes, in percent."""
+    return numbers.percent(ratio - 1).removesuffix(" %")
 
 
 def _span(findings: Findings, lowest: Estimate, highest: Estimate) -> str:
@@ -289,7 +286,9 @@ def _under(findings: Findings, choice: Choice) -> list[Form]:
     sure = "" if wins else f", {_slower(choice, None, '').strip()}"
 
     def start(names: Names) -> str:
-        used = _pattern(choice, names) if choice.pattern.needed else _any(choice)
+        used = _any(choice) if _bounded(findings, choice) else f"not decided, {_any(choice)} may be the fastest"
+        if choice.pattern.needed:
+            used = _pattern(choice, names)
         return f"With {_loads(findings, choice, names)}: {used}"
 
     def default(names: Names) -> str:
@@ -309,8 +308,8 @@ def _lead(choice: Choice) -> str:
         return ""
     than = "the other" if choice.layouts == 2 else "the next"
     if choice.leads[-1].value < 2:
-        saves = [numbers.percent(1 - 1 / one.value).removesuffix(" %") for one in choice.leads]
-        return f"; {' to '.join(dict.fromkeys(saves))} % less time than {than}"
+        more = [_more(one.value) for one in choice.leads]
+        return f"; {than} takes {' to '.join(dict.fromkeys(more))} % more time"
     times = [_two_digits(one.value) for one in choice.leads]
     return f"; {than}: {' to '.join(dict.fromkeys(times))} times as long"
 

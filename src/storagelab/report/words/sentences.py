@@ -138,7 +138,7 @@ def _on_a_load(findings: Findings, load: LoadVerdict) -> str:
     name = cell_name(best.cell_id, left, best.labels)
     which = "Fastest" if load.verdict == "winner" else "Nominally fastest"
     slower = [one for one in _slower_cells(findings) if one.cell_id in load.cells]
-    lead = f"; against the slowest: {_saved_against(findings, slower[-1])}" if slower else ""
+    lead = f"; against the slowest: {_takes(findings, slower[-1])}" if slower else ""
     under = listed([phrase(factor, [value]) for factor, value in load.load.items()])
     return f"{which} with {under}: {name}, {compared.judged_text(findings, best)}{lead}."
 
@@ -228,20 +228,15 @@ def _slower_cells(findings: Findings) -> list[Comparison]:
 
 def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) -> str:
     shown = slower if len(slower) <= _SLOWER_SHOWN + 1 else [*slower[:_SLOWER_SHOWN], slower[-1]]
-    parts = [_saved_against(findings, item) for item in shown]
+    parts = [_takes(findings, item) for item in shown]
     if hidden := len(slower) - len(shown):
         parts.insert(-1, "1 other in between" if hidden == 1 else f"{hidden} others in between")
-    return f"{findings.cell(best).name} against the slower: {'; '.join(parts)}."
+    return f"Slower than {findings.cell(best).name}: {'; '.join(parts)}."
 
 
-def _saved_against(findings: Findings, slower: Comparison) -> str:
-    """Such as "18 % less time (joint 95 % CI 15 to 21 %) than 1 data file"; "1 data file takes 2.4 times as long
-    (...)".
-    """
-    name = findings.cell(slower.cell_id).name
-    if slower.ratio.value >= 2:
-        return f"{name} takes {change_text(findings, slower.ratio)}"
-    return f"{change_text(findings, slower.ratio.inverse)} than {name}"
+def _takes(findings: Findings, slower: Comparison) -> str:
+    """Such as "1 data file takes 22 % more time (joint 95 % CI 17 to 27 %)"."""
+    return f"{findings.cell(slower.cell_id).name} takes {change_text(findings, slower.ratio)}"
 
 
 def _on_effects(findings: Findings) -> list[str]:
