@@ -18,6 +18,7 @@ from functools import partial
 import numpy as np
 
 from storagelab.findings import basis
+from storagelab.findings.model import JudgedByLoad
 from storagelab.findings.statements import Statements, first_step, state
 from storagelab.model.plan import Experiment, Factor, Level, Order, Plan, Race
 from storagelab.spec.matrix import expand
@@ -187,12 +188,12 @@ def _debt(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
     return run
 
 
-SKEWED_MEAN = 2.443287
+_SKEWED_MEAN = 2.443287
 """Mean of log(10 + e^z) for a standard normal z, by quadrature; a test checks it."""
 STALLING = math.log(1.08)
 SITUATIONS: Mapping[str, Situation] = {
     "normal": Situation(_noisy(1)),
-    "skewed (lognormal)": Situation(_each(lambda rng, _: math.log(10 + rng.lognormal(0, 1)) - SKEWED_MEAN)),
+    "skewed (lognormal)": Situation(_each(lambda rng, _: math.log(10 + rng.lognormal(0, 1)) - _SKEWED_MEAN)),
     "heavy tails (t of 3 df)": Situation(_each(lambda rng, _: NOISE * rng.standard_t(3))),
     "skewed (gamma of shape 1)": Situation(_each(lambda rng, _: NOISE * (rng.standard_exponential() - 1))),
     "one cell twice as noisy": Situation(_noisy(2)),
@@ -222,8 +223,10 @@ def happened(of: Design, situation: Situation, rng: Rng) -> Matrix:
 
 
 KINDS: Mapping[str, Callable[[Design, Rng], Matrix]] = {
-    name: partial(lambda situation, of, rng: happened(of, situation, rng), one) for name, one in SITUATIONS.items()
-}
+    name: partial(lambda situation, of, rng: happened(of, situation, rng), one)
+    for name, one in SITUATIONS.items() if one.mean is not None and not one.first
+}  # fmt: skip
+"""Kinds of noise: layouts are equal, and no run does anything to another."""
 normal = KINDS["normal"]
 
 
@@ -268,14 +271,14 @@ def shifted(fitted: Fit, levels: Vector) -> Fit:
     def of(means: Means) -> Means:
         return replace(means, log_s=means.log_s + levels)
 
-    every = of(fitted.every)
-    again = fitted.preparations
-    if again is not None:
-        again = replace(again, every=again.every + levels[:, None], calm=again.calm + levels[:, None])
-    return replace(
-        fitted, log_s=fitted.log_s + levels[:, None], every=every, preparations=again,
-        calm=every if fitted.calm is fitted.every else of(fitted.calm),
-    )  # fmt: skip
+    again, every, more = fitted.preparations, of(fitted.every), levels[:, None]
+    calm = every if fitted.calm is fitted.every else of(fitted.calm)
+    again = None if again is None else replace(again, every=again.every + more, calm=again.calm + more)
+    return replace(fitted, log_s=fitted.log_s + more, every=every, calm=calm, preparations=again)
+
+
+def judged(of: Design, fitted: Fit) -> JudgedByLoad:
+    return state(of.experiment.factors, of.plan, fitted, of.blocks).judged
 
 
 def states_a_difference(of: Design, fitted: Fit) -> bool:

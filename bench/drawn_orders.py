@@ -30,8 +30,7 @@ from storagelab.stats.race import LOOK_FROM, SHARE, Standing, error_of, look
 MARGIN = 0.05
 """Of gates."""
 PREPARED, HOSTS, INTERACTION, LUCK = 0.05, 0.20, 0.03, 0.02
-"""One sd of what a preparation does to its runs, a host to all of its runs, a host to each layout, and a campaign to
-all of its runs."""
+"""One sd of what a preparation, a host, a host to each layout, and a campaign does to its runs."""
 
 
 class Said(NamedTuple):

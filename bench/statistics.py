@@ -29,8 +29,7 @@ EXPERIMENTS = 1000
 LARGE = 16
 """In each row; a fifth of that for campaigns of so many layouts, which take long to judge."""
 FALSE_MOST = 5.0
-LIMIT_SE = 2.0
-"""A figure misses its limit if it exceeds it by more than this many standard errors; chance causes that once in 40."""
+LIMIT_SE = 2.0  # a figure misses its limit if it exceeds it by so many standard errors; chance causes that once in 40
 DOCUMENT = Path(__file__).parent.parent / "docs" / "records" / "monte-carlo.md"
 FIVE, TEN = math.log(1.05), math.log(1.10)
 
@@ -182,8 +181,7 @@ def _figure(name: str, share: float, number: int) -> Figure:
     return Figure(name, 100 * share, "%", f"at most {FALSE_MOST:g} %", met, low, high, "± one SE")
 
 
-def standard_error(share: float, number: int) -> float:
-    """In percent."""
+def standard_error(share: float, number: int) -> float:  # in percent
     return 100 * math.sqrt(max(share * (1 - share), 0.5 / number) / number)
 
 
