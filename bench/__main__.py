@@ -29,7 +29,6 @@ from bench import (
     mariadb_load,
     page,
     predictions,
-    races,
     raw_io,
     simulator,
     statistics,
@@ -49,7 +48,6 @@ PARTS = {
     "cluster": "How do two workers of Dask's compare with two processes of our own?",
     "large": "Can a campaign of very many runs be planned, stored and reported?",
     "statistics": "How often are verdicts false, intervals too narrow, and differences found, in drawn experiments?",
-    "races": "What does a race save, and how often does it lose the best layout?",
     "raw-io": "Does raw I/O through storagelab give fio's own figures?",
 }
 ON_REQUEST = {
@@ -63,11 +61,8 @@ ON_REQUEST = {
 }
 """These take long, and show no cost."""
 TABLES = {
-    "drawn_blocks": "What do reports say of levels that are prepared several times?",
-    "drawn_carry_over": "What do reports say if a run leaves something behind for the next one?",
+    "drawn": "What do reports say of drawn campaigns, for every order of runs and every situation?",
     "drawn_cycles": "What do checkpoint cycles do to verdicts?",
-    "drawn_gates": "How often does a gate alarm wrongly, or let a slower change pass?",
-    "drawn_situations": "How often is a difference false in the situations in which real storage misleads?",
     "pgbench_by_hand": "Does pgbench through storagelab give the figures of pgbench by hand?",
 }
 """Programs of their own, `python -m bench.NAME`, that write a table of docs/records or docs/how-to."""
@@ -97,9 +92,7 @@ def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -
     if "large" in parts:
         yield from large.figures(folder, 200 if quick else large.CELLS)
     if "statistics" in parts:
-        yield from statistics.figures(quick, write, options.kept)
-    if "races" in parts:
-        yield from races.figures(quick, write)
+        yield from statistics.figures(quick, write, options.kept, options.jobs)
     if "raw-io" in parts and shutil.which("fio"):
         yield from raw_io.figures(folder, pairs)
     yield from _on_request(folder, options, parts)
@@ -247,7 +240,7 @@ def main() -> int:
     parser.add_argument(
         "--write",
         action="store_true",
-        help="write the tables of --only statistics or races, or the errors of predictions",
+        help="write the tables of --only statistics, or the errors of predictions",
     )
     parser.add_argument("--only", choices=(*PARTS, *ON_REQUEST), help="this part alone")
     parser.add_argument("--list", action="store_true", help="say which question each part answers, and end")
@@ -258,6 +251,7 @@ def main() -> int:
         help="a file with the known answers, faults or topologies so far: they are not made again; of predictions and "
         "statistics, a folder",
     )
+    parser.add_argument("--jobs", type=int, default=0, help="processes that draw; as many as there are CPUs if 0")
     faults.add_options(parser)
     options = parser.parse_args()
     if options.list:

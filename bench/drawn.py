@@ -1,55 +1,60 @@
-"""Draws random experiments with a known truth, to check what the statistics say about them.
+"""Draws campaigns with a known truth, to check what reports say about them: their designs, and what happens in them.
 
-In an A/A experiment no cell differs from another, so any difference that a report states is false. Runs are in the
-random order that `matrix` makes. Noise applies to the log time, 3 % from run to run.
+    nice python -m bench.drawn [EXPERIMENTS [FOLDER]] [--jobs N]    writes the tables of docs/records/monte-carlo.md;
+                                                                    a drawing that was stopped goes on in FOLDER
+
+Noise applies to the log time, 3 % from run to run. `bench.drawn_orders` has the ways in which runs are ordered.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from storagelab.findings import basis, verdicts
+from storagelab.findings import basis
 from storagelab.findings.model import JudgedByLoad
-from storagelab.findings.statements import SHARES, Statements, first_step, state
-from storagelab.model.plan import Experiment, Factor, Level, Order, Plan
+from storagelab.findings.statements import Statements, first_step, state
+from storagelab.model.plan import Experiment, Factor, Level, Order, Plan, Race
 from storagelab.spec.matrix import expand
 from storagelab.stats import fit as least_squares
 from storagelab.stats import order, stalls
-from storagelab.stats.fit import Fit, Matrix
-from storagelab.stats.points import ALPHA
+from storagelab.stats.fit import Fit, Matrix, Means, Places, Vector, prepared
 
 NOISE = 0.03
-ODD_SHARE, ODD_RATIO = 0.05, 1.3
+ORDERS = 20
+"""Seeds of orders, used in turn."""
 FILES, LOG, COMPRESSION = "layout.data_files", "layout.log", "target.settings.wal_compression"
 DESIGNS: Mapping[int, Mapping[str, list[int | str]]] = {
     2: {FILES: [1, 4]},
     3: {FILES: [1, 4, 16]},
+    4: {LOG: ["a", "b"], FILES: [1, 4]},
     5: {FILES: [1, 2, 4, 8, 16]},
     8: {FILES: [1, 2, 4, 8], LOG: ["a", "b"]},
     16: {FILES: [1, 2, 4, 8], LOG: ["a", "b"], COMPRESSION: ["off", "on"]},
-    72: {FILES: [1, 2, 4, 8, 16, 32, 64, 128], LOG: ["a", "b", "c"], COMPRESSION: ["off", "pglz", "lz4"]},
+    24: {FILES: [1, 2, 4, 8], LOG: ["a", "b", "c"], COMPRESSION: ["off", "on"]},
 }
-"""Cells -> factors: as in real experiments, so that reports make every kind of statement."""
-SIZES = ((2, 3), (2, 5), (5, 5), (8, 5), (16, 5))
+"""Layouts -> factors: as in real experiments, so that reports make every kind of statement."""
 
 Rng = np.random.Generator
 
 
 @dataclass(frozen=True)
 class Design:
-    """An experiment and its plan; `place` is the position of each cell and repetition in the order, from 0 to 1;
-    `before` = the cell that ran before it, -1 for none."""
+    """An experiment and its plan. `sequence` = the cell and the column of each run, in their order; `before` = the cell
+    that ran before, -1 for none, `made_in` = the preparation, both as cells x rounds; `blocks` = each cell's block."""
 
     experiment: Experiment
     plan: Plan
-    place: Matrix
-    before: NDArray[np.intp]
+    sequence: tuple[tuple[int, int], ...]
+    before: Places
+    made_in: Places
+    blocks: Sequence[int]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -58,11 +63,14 @@ class Design:
 
 @functools.cache
 def design(
-    cells: int, repetitions: int, order: Order = "randomised", seed: int = 1, *, balanced: bool = True
-) -> Design:
-    """The experiment with this many cells and repetitions."""
+    cells: int, repetitions: int, order: Order = "randomised", seed: int = 1, *, balanced: bool = True,
+    race: bool = False, blocks: int = 1,
+) -> Design:  # fmt: skip
+    """The experiment with this many cells and repetitions. With several `blocks`, the first factor is costly."""
+    names = list(DESIGNS[cells])
     experiment = Experiment(
-        name="drawn", repetitions=repetitions, order=order, seed=seed, balanced=balanced,
+        name="drawn", repetitions=repetitions, order=order, seed=seed, balanced=balanced, blocks=blocks,
+        race=Race() if race else None, costly=tuple(names[:1]) if blocks > 1 else (),
         base={"target": {"engine": "postgres"}, "volumes": {name: {"path": name} for name in "abc"}},
         factors=tuple(
             Factor(name=name, levels=tuple(Level(value=value, sets={name: value}) for value in levels))
@@ -71,80 +79,166 @@ def design(
     )  # fmt: skip
     plan = expand(experiment)
     row = {cell.cell_id: index for index, cell in enumerate(plan.cells)}
-    place = np.zeros((cells, repetitions))
-    before = np.full((cells, repetitions), -1)
-    for run in plan.runs:
-        before[row[run.cell_id], run.repetition - 1] = row[plan.runs[run.sequence - 1].cell_id] if run.sequence else -1
-        place[row[run.cell_id], run.repetition - 1] = run.sequence / (len(plan.runs) - 1)
-    return Design(experiment, plan, place, before)
+    sequence = tuple((row[run.cell_id], run.repetition - 1) for run in plan.runs)
+    before, made_in = np.full((cells, repetitions), -1), np.full((cells, repetitions), -1)
+    of_cell = [0] * cells
+    for number, (at, run) in enumerate(zip(sequence, plan.runs, strict=True)):
+        made_in[at] = of_cell[at[0]] = run.block
+        if number and plan.runs[number - 1].block == run.block:
+            before[at] = sequence[number - 1][0]
+    return Design(experiment, plan, sequence, before, made_in, of_cell)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Kinds of noise
-# ---------------------------------------------------------------------------------------------------------------------
+# --- what happens -----------------------------------------------------------------------------------------------------
+
+Machine = Callable[[int], float]
+"""Makes a run of this layout, the next one: by how much its log time is off from the layout's own."""
+Start = Callable[[Rng, int, int], Machine]
+"""A machine on which so many layouts run, so many times in all."""
 
 
-def normal(of: Design, rng: Rng) -> Matrix:
-    return rng.normal(0, NOISE, of.shape)
+@dataclass(frozen=True)
+class Situation:
+    """`first` = by how much the mean log time of the first layout is above that of the others; `mean` = that of what
+    happens to all runs, None if it depends on their order."""
+
+    start: Start
+    first: float = 0.0
+    mean: float | None = 0.0
 
 
-def skewed(of: Design, rng: Rng) -> Matrix:
-    """Skewed times: 10 s and a little more, sometimes much more, relative to their mean logarithm."""
-    return np.log(10 + rng.lognormal(0, 1, of.shape)) - _SKEWED_MEAN
+def _each(draw: Callable[[Rng, int], float]) -> Start:
+    """Runs that know nothing of each other."""
+    return lambda rng, cells, runs: lambda cell: draw(rng, cell)  # noqa: ARG005 - all have one form
+
+
+def _noisy(times: float) -> Start:
+    return _each(lambda rng, cell: rng.normal(0, NOISE * (1 if cell else times)))
+
+
+def _sometimes(share: float, ratio: float, faster: float = 0.0, *, only_first: bool = False) -> Start:
+    def draw(rng: Rng, cell: int) -> float:
+        stalls_now = rng.random() < share and not (only_first and cell)
+        return rng.normal(0, NOISE) + math.log(ratio) * stalls_now + (0 if cell else math.log1p(-faster))
+
+    return _each(draw)
+
+
+def _drift(share: float) -> Start:
+    def start(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
+        places = iter(np.linspace(-0.5, 0.5, runs))
+        return lambda cell: rng.normal(0, NOISE) + math.log1p(share) * next(places)  # noqa: ARG005
+
+    return start
+
+
+def _alike(kept: float) -> Start:
+    """Each run keeps so much of the noise of the one before."""
+
+    def start(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
+        last = rng.normal(0, NOISE)
+
+        def run(cell: int) -> float:  # noqa: ARG001
+            nonlocal last
+            last = kept * last + rng.normal(0, NOISE * math.sqrt(1 - kept**2))
+            return last
+
+        return run
+
+    return start
+
+
+def _left_behind(*shares: float) -> Start:
+    """The first layout makes the next runs longer by these shares."""
+
+    def start(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
+        latest: list[int] = []
+
+        def run(cell: int) -> float:
+            longer = sum(share for share, one in zip(shares, latest, strict=False) if one == 0)
+            latest.insert(0, cell)
+            return rng.normal(0, NOISE) + math.log1p(longer)
+
+        return run
+
+    return start
+
+
+def _every(period: int) -> Start:
+    """Every so many runs, one takes 20 % longer; 0 = one in each round."""
+
+    def start(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
+        step = period or cells
+        number = itertools.count(1 + int(rng.integers(step)))
+        return lambda cell: rng.normal(0, NOISE) + math.log1p(0.2) * (next(number) % step == 0)  # noqa: ARG005
+
+    return start
+
+
+def _debt(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
+    """A run of the first layout adds three to a debt, any other one; from 6 on, the next run takes 30 % longer."""
+    debt = int(rng.integers(6))
+
+    def run(cell: int) -> float:
+        nonlocal debt
+        pays = debt >= 6
+        debt = (0 if pays else debt) + (1 if cell else 3)
+        return rng.normal(0, NOISE) + math.log(1.3) * pays
+
+    return run
 
 
 _SKEWED_MEAN = 2.443287
 """Mean of log(10 + e^z) for a standard normal z, by quadrature; a test checks it."""
+STALLING = math.log(1.08)
+SITUATIONS: Mapping[str, Situation] = {
+    "normal": Situation(_noisy(1)),
+    "skewed (lognormal)": Situation(_each(lambda rng, _: math.log(10 + rng.lognormal(0, 1)) - _SKEWED_MEAN)),
+    "heavy tails (t of 3 df)": Situation(_each(lambda rng, _: NOISE * rng.standard_t(3))),
+    "skewed (gamma of shape 1)": Situation(_each(lambda rng, _: NOISE * (rng.standard_exponential() - 1))),
+    "one cell twice as noisy": Situation(_noisy(2)),
+    "one cell 5 times as noisy": Situation(_noisy(5)),
+    **{f"drift of {100 * share:.0f} %": Situation(_drift(share)) for share in (0.1, 0.2, 0.4)},
+    "autocorrelated (0.7)": Situation(_alike(0.7)),
+    "next run 20 % longer": Situation(_left_behind(0.2), mean=None),
+    "next three runs 25, 12, 6 % longer": Situation(_left_behind(0.25, 0.12, 0.06), mean=None),
+    "every second run 20 % longer": Situation(_every(2), mean=None),
+    "one run of each round 20 % longer": Situation(_every(0), mean=None),
+    "a debt that is paid": Situation(_debt, mean=None),
+    "5 % of runs 30 % too long": Situation(_sometimes(0.05, 1.3), mean=0.05 * math.log(1.3)),
+    "a layout that stalls": Situation(
+        _sometimes(0.2, math.exp((STALLING - math.log(0.95)) / 0.2), 0.05, only_first=True), STALLING
+    ),
+}  # fmt: skip
+"""What happens to runs; to "normal" ones, nothing. Where layouts differ in it, the first is the guilty one."""
 
 
-def heavy_tails(of: Design, rng: Rng) -> Matrix:
-    return np.asarray(NOISE * rng.standard_t(3, of.shape))
-
-
-def odd_runs(of: Design, rng: Rng) -> Matrix:
-    """Some runs take 30 % longer. The truth is the time of the others."""
-    return normal(of, rng) + math.log(ODD_RATIO) * (rng.random(of.shape) < ODD_SHARE)
-
-
-def one_noisy(of: Design, rng: Rng) -> Matrix:
-    """The first cell, the baseline of every factor, scatters five times as much as the others."""
-    log_s = normal(of, rng)
-    log_s[0] *= 5
-    return log_s
-
-
-def drift(of: Design, rng: Rng) -> Matrix:
-    """Times grow by 10 % from the first run to the last, centred on their mean."""
-    return normal(of, rng) + math.log(1.10) * (of.place - of.place.mean())
-
-
-def autocorrelated(of: Design, rng: Rng) -> Matrix:
-    """Autocorrelated noise: each run keeps 0.7 of the previous run's noise and adds its own."""
-    order = np.argsort(of.place, axis=None)
-    noise = np.empty(order.size)
-    last = rng.normal(0, NOISE)
-    for number in range(order.size):
-        last = noise[number] = last if number == 0 else 0.7 * last + rng.normal(0, NOISE * math.sqrt(1 - 0.49))
-    drawn = np.empty(order.size)
-    drawn[order] = noise
-    return drawn.reshape(of.shape)
-
-
-def gamma(of: Design, rng: Rng) -> Matrix:
-    """Gamma noise of shape 1, which is exponential: its skewness is 2."""
-    return np.asarray(NOISE * (rng.standard_exponential(of.shape) - 1))
+def happened(of: Design, situation: Situation, rng: Rng) -> Matrix:
+    """What happens in all runs of a design, as cells x rounds."""
+    machine = situation.start(rng, of.shape[0], len(of.sequence))
+    found = np.full(of.shape, np.nan)
+    for at in of.sequence:
+        found[at] = machine(at[0])
+    return found
 
 
 KINDS: Mapping[str, Callable[[Design, Rng], Matrix]] = {
-    "normal": normal, "skewed (lognormal)": skewed, "heavy tails (t of 3 df)": heavy_tails,
-    "5 % of runs 30 % too long": odd_runs, "one cell 5 times as noisy": one_noisy, "drift of 10 %": drift,
-    "autocorrelated (0.7)": autocorrelated, "skewed (gamma of shape 1)": gamma,
+    name: partial(lambda situation, of, rng: happened(of, situation, rng), one)
+    for name, one in SITUATIONS.items() if one.mean is not None and not one.first
 }  # fmt: skip
+"""Kinds of noise: layouts are equal, and no run does anything to another."""
+normal = KINDS["normal"]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What the statistics say about them
-# ---------------------------------------------------------------------------------------------------------------------
+def draw(kind: str, cells: int, repetitions: int, experiments: int) -> Iterator[tuple[Design, Matrix]]:
+    """A/A experiments of one kind, each in its own order; the same ones every time."""
+    rng = np.random.default_rng([cells, repetitions, list(KINDS).index(kind)])
+    for number in range(experiments):
+        of = design(cells, repetitions, seed=number % ORDERS)
+        yield of, KINDS[kind](of, rng)
+
+
+# --- what a report says -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -156,57 +250,48 @@ class Said:
     fastest: int
 
 
-def say(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True) -> Said:
+def say(of: Design, log_s: Matrix, *, robust: bool = True) -> Said:
     """Does what `analysis` does, without the parts that do not concern times."""
-    fitted = fit(of, log_s, robust=robust, measured=measured)
+    fitted = fit(of, log_s, robust=robust)
     fastest = fitted.fastest()
     assert fastest is not None
-    return Said(state(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells)), fitted, fastest)
+    return Said(state(of.experiment.factors, of.plan, fitted, of.blocks), fitted, fastest)
 
 
-def fit(of: Design, log_s: Matrix, *, robust: bool = True, measured: bool = True) -> Fit:
-    """The fit from which a report judges."""
-    tick = basis.tick_of(np.exp(log_s[~np.isnan(log_s)])) if measured else 0.0
-    of_rounds = stalls.fit if robust else least_squares.fit
-    found = carried_over(of, log_s)
-    return basis.resolved(of_rounds(log_s, covariates=found.covariates if found and found.corrected else ()), tick)
+def fit(of: Design, log_s: Matrix, *, robust: bool = True) -> Fit:
+    """The fit from which a report judges, as `basis.basis_of` makes it."""
+    found, of_rounds = carried_over(of, log_s), stalls.fit if robust else least_squares.fit
+    fitted = of_rounds(log_s, of.blocks, covariates=found.covariates if found and found.corrected else ())
+    return basis.resolved(prepared(fitted, of.made_in), basis.tick_of(np.exp(log_s[~np.isnan(log_s)])))
+
+
+def shifted(fitted: Fit, levels: Vector) -> Fit:
+    """The fit of the same runs if each cell took longer by its level: the residuals stay what they are."""
+
+    def of(means: Means) -> Means:
+        return replace(means, log_s=means.log_s + levels)
+
+    again, every, more = fitted.preparations, of(fitted.every), levels[:, None]
+    calm = every if fitted.calm is fitted.every else of(fitted.calm)
+    again = None if again is None else replace(again, every=again.every + more, calm=again.calm + more)
+    return replace(fitted, log_s=fitted.log_s + more, every=every, calm=calm, preparations=again)
+
+
+def judged(of: Design, fitted: Fit) -> JudgedByLoad:
+    return state(of.experiment.factors, of.plan, fitted, of.blocks).judged
 
 
 def states_a_difference(of: Design, fitted: Fit) -> bool:
     """Whether the report says that anything differs; quicker than `say`."""
-    return first_step(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells)).name_a_difference
-
-
-def judged(of: Design, fitted: Fit) -> JudgedByLoad:
-    """The report's verdict, but for intervals and p values where nothing differs; quicker than `say`."""
-    return verdict_of(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells))
-
-
-def verdict_of(factors: Sequence[Factor], plan: Plan, fitted: Fit, blocks: Sequence[int]) -> JudgedByLoad:
-    """As `judged`, of any experiment. All else that a report states is asked for only where the verdict depends on
-    it.
-    """
-    compared = fitted.compared.tolist()
-
-    def judge(alpha: float) -> JudgedByLoad:
-        return verdicts.judge(factors, plan, fitted, compared, alpha)
-
-    full = judge(ALPHA)
-    if not any(row.distinguishable for row in full.comparisons):
-        return full
-    strict = judge(ALPHA * SHARES["verdict"])
-    surely = any(row.distinguishable for row in strict.comparisons)
-    return full if surely or first_step(factors, plan, fitted, blocks).name_a_difference else strict
+    return first_step(of.experiment.factors, of.plan, fitted, of.blocks).name_a_difference
 
 
 def carried_over(of: Design, log_s: Matrix) -> order.CarriedOver | None:
     """What a report finds of what runs leave behind."""
-    return order.carried_over([cell.levels for cell in of.plan.cells], log_s, of.before, [0] * len(of.plan.cells))
+    return order.carried_over([cell.levels for cell in of.plan.cells], log_s, of.before, of.blocks)
 
 
-def draw(kind: str, cells: int, repetitions: int, experiments: int) -> Iterator[tuple[Design, Matrix]]:
-    """A/A experiments with one kind of noise, each in its own order; the same ones every time."""
-    rng = np.random.default_rng([cells, repetitions, list(KINDS).index(kind)])
-    for number in range(experiments):
-        of = design(cells, repetitions, seed=number % 20)
-        yield of, KINDS[kind](of, rng)
+if __name__ == "__main__":
+    from bench import statistics
+
+    statistics.main()

@@ -17,15 +17,16 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from storagelab.findings.samples import ALPHA
 
 from bench import drawn
 from bench.drawn import NOISE, Matrix, Rng, design
 from bench.drawn_warm_ups import Numbers, first_settled
-from storagelab.findings import cycles, irregular, stats
+from storagelab.findings import cycles
 from storagelab.findings.statements import SHARES
 from storagelab.loads.settling import WarmUp, end_of_whole, told
 from storagelab.model.loads.pgbench import Pgbench
+from storagelab.stats import contrast, stalls
+from storagelab.stats.points import ALPHA
 
 SIZES = ((2, 5), (3, 5), (8, 5))
 COUNTED_S = (30, 60)
@@ -146,12 +147,12 @@ def experiments(
 
 def _slower(log_s: Matrix) -> bool:
     """Whether the verdict calls a layout slower."""
-    fitted = irregular.fit(log_s, [0] * len(log_s))
-    best = stats.fastest(fitted)
+    fitted = stalls.fit(log_s)
+    best = fitted.fastest()
     if best is None:
         return False
-    found = stats.compare_with_best(fitted, best, alpha=ALPHA * SHARES["verdict"])
-    return any(one is not None and one.distinguishable for one in found)
+    found = contrast.compare_with_best(fitted, best, alpha=ALPHA * SHARES["verdict"])
+    return any(one.slower for one in found.values())
 
 
 def _share(hits: list[bool]) -> str:

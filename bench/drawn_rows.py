@@ -28,12 +28,6 @@ def into(folder: Path | None) -> None:
         os.environ[_FOLDER] = str(folder)
 
 
-def asked(arguments: Sequence[str], usual: int = 1000) -> int:
-    """The number of experiments that a command's arguments ask for; they may name a folder, too."""
-    into(Path(arguments[1]) if len(arguments) > 1 else None)
-    return int(arguments[0]) if arguments else usual
-
-
 def counted(
     row: str, seed: int | Sequence[int], experiments: int, one: Callable[[Rng, int], Sequence[float]]
 ) -> list[float]:
@@ -52,17 +46,6 @@ def counted(
             random = rng.bit_generator.state
             _write(file, {"row": row, "drawn": number + 1, "sums": sums.tolist(), "random": random})
     return [] if sums is None else sums.tolist()
-
-
-def whole(row: str, make: Callable[[], list[Any]]) -> list[Any]:
-    """The texts or numbers of a row that is made as a whole."""
-    file = _file(row)
-    if file is not None and file.exists():
-        return list(json.loads(file.read_text(encoding="utf-8"))["made"])
-    made = make()
-    if file is not None:
-        _write(file, {"row": row, "made": made})
-    return made
 
 
 def _file(row: str) -> Path | None:

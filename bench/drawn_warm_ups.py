@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench import drawn_rows
 from storagelab.loads import settling
 from storagelab.model.loads.pgbench import Pgbench
 
@@ -124,3 +126,43 @@ def first_settled(rates: Numbers, counted_s: int) -> NDArray[np.int_]:
         assert found is not None
         began_s[waiting[found.settled]] = second
     return began_s
+
+
+# --- the table of docs/records/monte-carlo.md -------------------------------------------------------------------------
+
+RUNS = {10: 2000, 60: 1000, 300: 200}
+"""Seconds that count -> runs of each kind."""
+HEADS = ("true level", "counted", "still moves", "away from its end", "never settles", "waits for")
+
+
+class Row(NamedTuple):
+    """So many runs of one kind, and the shares that counted too early, away from their end, and never as settled."""
+
+    kind: str
+    counted_s: int
+    runs: int
+    too_early: float
+    away: float
+    never: float
+    waited_s: float
+
+    @property
+    def texts(self) -> list[str]:
+        shares = (f"{100 * share:.1f}" for share in (self.too_early, self.away, self.never))
+        return [self.kind, f"{self.counted_s} s", *shares, f"{self.waited_s:.0f} s"]
+
+
+def rows(pool: Executor, part: int) -> list[Row]:
+    """All kinds, with a part of the runs."""
+    cases = [(kind, counted_s, runs // part) for counted_s, runs in RUNS.items() for kind in LEVELS]
+    return list(pool.map(_row, cases))
+
+
+def _row(case: tuple[str, int, int]) -> Row:
+    kind, counted_s, runs = case
+
+    def shares(rng: Rng, number: int) -> tuple[float, ...]:  # noqa: ARG001 - all runs at once
+        found = judged(kind, runs, counted_s, seed=1)
+        return found.too_early, found.away_from_end, found.never, found.waited_s
+
+    return Row(*case, *drawn_rows.counted(f"warm-up: {kind}, {counted_s} s, {runs}", 1, 1, shares))

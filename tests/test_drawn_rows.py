@@ -1,11 +1,11 @@
-"""What is drawn for the records is kept row by row."""
+"""What is drawn for the records is kept row by row, and holds what it says it does."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench import drawn_rows
+from bench import drawn, drawn_orders, drawn_rows, statistics
 
 
 def test_a_drawing_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,3 +32,33 @@ def test_a_drawing_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeyp
     assert counted(130) == pytest.approx(at_once)
     assert few != at_once
     assert not drawn
+
+
+@pytest.mark.parametrize("order", drawn_orders.ALL)
+@pytest.mark.parametrize("kind", ["normal", pytest.param("a layout that stalls", marks=pytest.mark.campaign)])
+def test_every_order_is_drawn_and_a_much_slower_layout_is_found(order: str, kind: str) -> None:
+    one = drawn_orders.ALL[order]
+    campaign = one.order(np.random.default_rng(1), 0, one.everywhere[0], kind)
+    counts = statistics.count(campaign, kind, 10)
+    assert all(0 <= share <= 1 for share in counts[:9] if share == share)
+    much = np.zeros(len(campaign.truth))
+    much[campaign.slow] = 3.0
+    assert campaign.slow in campaign.said(campaign.truth + much).slower
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_a_fit_that_is_shifted_is_the_fit_of_shifted_times(blocks: int) -> None:
+    rng, of, levels = np.random.default_rng(2), drawn.design(4, 9, blocks=blocks), np.array([0.0, 0.1, 0.0, -0.2])
+    log_s = drawn.KINDS["5 % of runs 30 % too long"](of, rng)
+    moved, fitted = drawn.shifted(drawn.fit(of, log_s), levels), drawn.fit(of, log_s + levels[:, None])
+    assert moved.cells == pytest.approx(fitted.cells)
+    assert moved.calm.log_s == pytest.approx(fitted.calm.log_s)
+    assert moved.pooled == pytest.approx(fitted.pooled)
+    if blocks > 1:
+        assert moved.preparations.calm == pytest.approx(fitted.preparations.calm, nan_ok=True)
+
+
+def test_the_tables_are_made_of_all_rows() -> None:
+    nothing = statistics.Counts(*[0.0] * len(statistics.Counts._fields))
+    made = statistics.tables(dict.fromkeys(statistics.rows(), nothing), 1000)
+    assert {len({line.count("|") for line in table.splitlines()}) for table in made.values()} == {1}

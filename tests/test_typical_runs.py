@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from builders import make_planned, make_runs
 
-from bench import drawn_stalls
+from bench import drawn_orders
 from storagelab.findings.analysis import analyse
 from storagelab.findings.kinds.typical_runs import TypicalRun
 from storagelab.findings.model import Findings
@@ -64,10 +64,8 @@ def test_stalls_of_a_layout_that_is_slower_anyway_do_not_hide_that():
     assert TypicalRun.of(findings) == ()
 
 
-def test_a_layout_that_stalls_is_not_called_the_same_as_one_that_does_not():
-    """But for those of whose runs none stalls, 33 of 100."""
-    wins, same = (case(3, 5, *rest) for case, rest in
-                  ((drawn_stalls.called_the_winner, (0.01,)), (drawn_stalls.called_the_same, ())))  # fmt: skip
-    for case in (wins, same):
-        rng = np.random.default_rng(70)
-        assert sum(case(rng, number) for number in range(60)) <= 30
+def test_a_layout_that_stalls_wins_only_if_none_of_its_runs_happened_to_stall():
+    """None of 5 runs stalls in 33 of 100 campaigns; noise of 3 % hides most of the 5 % by which it is faster then."""
+    rng = np.random.default_rng(70)
+    drawn = [drawn_orders.fixed(rng, number, (3, 5), "a layout that stalls") for number in range(60)]
+    assert sum(one.said(one.truth).winner == 0 for one in drawn) <= 20
