@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import known_answers
 from storagelab.machine.control_groups import V1_LIMITS
+
+from bench import known_answers
 from storagelab.machine.disks import device_numbers_of
 from storagelab.volumes import block_devices, file_systems, limits
 
