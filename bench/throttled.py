@@ -16,11 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from storagelab.machine.control_groups import V1_LIMITS
-
 from bench import known_answers
+from storagelab.machine.counts import V1_LIMITS
 from storagelab.machine.disks import device_numbers_of
-from storagelab.volumes import block_devices, file_systems, limits
+from storagelab.volumes import file_systems, limits
 
 _PATIENCE_S = 5.0
 
@@ -62,7 +61,7 @@ def volume(folder: Path, size_bytes: int) -> Iterator[Throttled]:
     assert found is not None, why_not()
     with contextlib.ExitStack() as undo:
         memory = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="slab-throttled-", dir="/dev/shm")))
-        device = undo.enter_context(block_devices.made_of_file(memory / "drive", size_bytes, None))
+        device = undo.enter_context(file_systems.made_of_file(memory / "drive", size_bytes, None))
         file_systems.make(f"/dev/{device}", "ext4", "-m 0")
         place = folder / "throttled"
         undo.enter_context(file_systems.mounted(f"/dev/{device}", place, "ext4", "noatime"))

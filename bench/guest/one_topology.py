@@ -25,8 +25,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from storagelab.volumes.block_devices import sector_bytes
-
 from bench.guest import user_mode
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.disks import mounts_here, node_of, read_text
@@ -34,6 +32,7 @@ from storagelab.machine.processes import until
 from storagelab.model.config import VolumeConfig
 from storagelab.volumes import drives, layers
 from storagelab.volumes import volume as volumes
+from storagelab.volumes.file_systems import sector_bytes
 from storagelab.volumes.journal import REGISTRY
 
 _IDS = sorted(glob.glob("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_D?")) or sorted(glob.glob(user_mode.DRIVES))
