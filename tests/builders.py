@@ -12,6 +12,8 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from scipy.special import bdtr
+
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.model.config import Config
@@ -319,3 +321,8 @@ def make_environment() -> dict[str, object]:
         },
         "storagelab": {"version": "0.0.0"},
     }
+
+
+def at_most(experiments: int, rate: float) -> int:
+    """The count that a true rate of `rate` exceeds once in a thousand."""
+    return next(count for count in range(experiments + 1) if bdtr(count, experiments, rate) >= 0.999)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from builders import make_experiment, make_runs
+from builders import at_most, make_experiment, make_runs
 
 from bench import drawn
 from storagelab.findings import basis
@@ -35,17 +35,12 @@ def left_behind(of: drawn.Design, rng: np.random.Generator, *shares: float) -> d
     return log_s
 
 
-def most(of: int, share: float) -> float:
-    """What chance exceeds once in 700 times."""
-    return of * share + 3 * math.sqrt(of * share * (1 - share))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("cells", "repetitions"), [(2, 5), (5, 5), (8, 5)])
 def test_nothing_left_behind_is_told_as_carry_over_in_5_of_100_experiments(cells, repetitions):
     rng, of = np.random.default_rng(1), drawn.design(cells, repetitions)
     told = sum(drawn.carried_over(of, drawn.normal(of, rng)) is not None for _ in range(100))
-    assert told <= most(100, 0.05)
+    assert told <= at_most(100, 0.05)
 
 
 @pytest.mark.parametrize(("cells", "repetitions"), [(2, 10), (3, 5), (5, 5), (8, 5)])
@@ -71,7 +66,7 @@ def test_the_guilty_layout_does_not_win_in_a_balanced_order(cells):
         best = fitted.fastest()
         assert best is not None
         false += any(one.distinguishable for one in compare_with_best(fitted, best, alpha=0.04).values())
-    assert false <= most(60, 0.05)
+    assert false <= at_most(60, 0.05)
 
 
 def test_times_that_are_corrected_have_wider_intervals_and_nothing_left_behind():

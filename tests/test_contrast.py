@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from builders import at_most
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
@@ -61,11 +62,6 @@ def false_verdicts(kind: str, cells: int, repetitions: int, experiments: int) ->
     return sum(bool(losers(simulated(kind, cells, repetitions, rng))) for _ in range(experiments))
 
 
-def most(experiments: int, rate: float) -> int:
-    """The count that a true rate of `rate` exceeds once in a thousand."""
-    return int(scipy_stats.binom.ppf(0.999, experiments, rate))
-
-
 # --- The best set ----------------------------------------------------------------------------------------------------
 
 DESIGNS = [
@@ -77,7 +73,7 @@ DESIGNS = [
 @pytest.mark.parametrize(("cells", "repetitions", "experiments"), DESIGNS)
 @pytest.mark.parametrize("kind", KINDS[:4])
 def test_an_experiment_without_a_difference_names_no_loser(kind, cells, repetitions, experiments):
-    assert false_verdicts(kind, cells, repetitions, experiments) <= most(experiments, 0.05)
+    assert false_verdicts(kind, cells, repetitions, experiments) <= at_most(experiments, 0.05)
 
 
 @pytest.mark.parametrize(("cells", "repetitions", "experiments"), DESIGNS[1:])
@@ -85,7 +81,7 @@ def test_an_experiment_without_a_difference_names_no_loser(kind, cells, repetiti
 def test_noisy_cells_seldom_make_false_verdicts(kind, cells, repetitions, experiments):
     """Half of the cells hide each other: chance is a poor measure of which are noisier."""
     rate = 0.06 if kind == "one noisy" else 0.12
-    assert false_verdicts(kind, cells, repetitions, experiments) <= most(experiments, rate)
+    assert false_verdicts(kind, cells, repetitions, experiments) <= at_most(experiments, rate)
 
 
 def test_a_real_difference_of_20_percent_is_found_nearly_always():
@@ -99,28 +95,20 @@ def test_a_real_difference_of_20_percent_is_found_nearly_always():
         found += len(set(named) & set(slower))
         wrong += bool(set(named) - set(slower))
     assert found >= 0.99 * 200 * len(slower)
-    assert wrong <= most(200, 0.05)
+    assert wrong <= at_most(200, 0.05)
 
 
-def test_a_hiccup_in_one_cell_does_not_hide_that_another_is_slower():
-    rng = np.random.default_rng(21)
-    found = 0
-    for _ in range(100):
+def test_a_hiccup_in_one_cell_is_no_reason_to_call_it_slower_and_hides_no_other():
+    rng = np.random.default_rng(22)
+    declared = found = 0
+    for _ in range(200):
         log_s = simulated("normal", 8, 5, rng)
         log_s[1, 2] += math.log(3)
         log_s[4] += math.log(1.3)
-        found += 4 in losers(log_s)
-    assert found >= 90
-
-
-def test_a_cell_that_loses_only_by_one_hiccup_is_not_declared_slower():
-    rng = np.random.default_rng(22)
-    declared = 0
-    for _ in range(300):
-        log_s = simulated("normal", 8, 5, rng)
-        log_s[1, 2] += math.log(3)
-        declared += 1 in losers(log_s)
-    assert declared <= most(300, 0.05)
+        named = losers(log_s)
+        declared, found = declared + (1 in named), found + (4 in named)
+    assert found >= 180
+    assert declared <= at_most(200, 0.05)
 
 
 def test_simultaneous_intervals_hold_all_true_ratios_in_95_of_100_experiments():
@@ -134,7 +122,7 @@ def test_simultaneous_intervals_hold_all_true_ratios_in_95_of_100_experiments():
             not one.ratio.low <= math.exp(true[cell] - true[best]) <= one.ratio.high
             for cell, one in compare_with_best(fitted, best).items()
         )
-    assert missed <= most(400, 0.05)
+    assert missed <= at_most(400, 0.05)
 
 
 matrices = st.tuples(st.integers(2, 9), st.integers(2, 7), st.integers(0, 2**32 - 1), st.floats(0, 0.3))
@@ -250,7 +238,7 @@ def test_in_95_of_100_experiments_a_fastest_cell_is_among_those_that_may_be_it(k
     for _ in range(experiments):
         log_s = simulated(kind, cells, repetitions, rng) + np.where(np.arange(cells) > 0, math.log(1.02), 0)[:, None]
         missed += 0 not in may_be_fastest(fit(log_s), range(cells))
-    assert missed <= most(experiments, 0.06 if "noisy" in kind else 0.05)
+    assert missed <= at_most(experiments, 0.06 if "noisy" in kind else 0.05)
 
 
 def test_hsus_set_leaves_out_more_cells_than_tukeys_test_calls_slower():
@@ -269,7 +257,7 @@ def test_the_bound_of_each_cell_holds_the_truth_and_is_missing_above_twice_the_t
         bounds = at_most_slower(fit(simulated("normal", 4, 5, rng) + true[:, None]), range(4), range(4))
         missed += any(math.log(bound) < true[cell] for cell, bound in bounds.items())
         assert 3 not in bounds
-    assert missed <= most(200, 0.05)
+    assert missed <= at_most(200, 0.05)
 
 
 def test_families_share_the_error_and_more_cells_ask_for_more():

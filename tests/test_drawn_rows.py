@@ -56,9 +56,3 @@ def test_a_fit_that_is_shifted_is_the_fit_of_shifted_times(blocks: int) -> None:
     assert moved.pooled == pytest.approx(fitted.pooled)
     if blocks > 1:
         assert moved.preparations.calm == pytest.approx(fitted.preparations.calm, nan_ok=True)
-
-
-def test_the_tables_are_made_of_all_rows() -> None:
-    nothing = statistics.Counts(*[0.0] * len(statistics.Counts._fields))
-    made = statistics.tables(dict.fromkeys(statistics.rows(), nothing), 1000)
-    assert {len({line.count("|") for line in table.splitlines()}) for table in made.values()} == {1}

@@ -4,16 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats as scipy_stats
+from builders import at_most
 
 from storagelab.stats import order
 
 NOISE = 0.03
-
-
-def at_most(experiments, rate):
-    """The count that a true rate of `rate` exceeds once in a thousand."""
-    return int(scipy_stats.binom.ppf(0.999, experiments, rate))
 
 
 def test_a_drift_is_that_from_the_first_run_of_all_to_the_last():

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from builders import at_most
 from scipy import stats as scipy_stats
 
 from storagelab.stats import stalls
@@ -17,11 +18,6 @@ def drawn_noise(cells, repetitions, rng):
 
 def noise_and_effects(cells, repetitions, rng):
     return drawn_noise(cells, repetitions, rng) + rng.normal(0, 0.2, repetitions)
-
-
-def at_most(experiments, rate):
-    """The count that a true rate of `rate` exceeds once in a thousand."""
-    return int(scipy_stats.binom.ppf(0.999, experiments, rate))
 
 
 def test_clean_experiments_have_hardly_an_outlier():

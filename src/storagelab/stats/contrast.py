@@ -106,7 +106,7 @@ class Family:
     def level(self, alpha: float) -> float:
         """The two-sided level of a difference's own test; one for each difference would find nothing in five runs."""
         things = self.count + 1 if self.kind == "named" else self.count * self.families
-        sides = 2 / self.families if self.kind == "maximum" else 1.0
+        sides = 2 if self.kind == "maximum" else 1  # one-sided: `t_point` takes both
         return alpha * sides / float((things / 2) ** self.cautious)
 
 
