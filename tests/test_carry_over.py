@@ -27,11 +27,10 @@ FILES = "layout.data_files"
 def left_behind(of: drawn.Design, rng: np.random.Generator, *shares: float) -> drawn.Matrix:
     """Log times of equal layouts, of which the first makes the runs after it longer by these shares."""
     log_s = drawn.normal(of, rng)
-    rounds = np.argsort(of.place, axis=None)
-    for place, run in enumerate(rounds):
+    for place, (cell, _) in enumerate(of.sequence):
         for later, share in enumerate(shares, start=place + 1):
-            if run // log_s.shape[1] == 0 and later < len(rounds):
-                log_s.flat[rounds[later]] += math.log1p(share)
+            if cell == 0 and later < len(of.sequence):
+                log_s[of.sequence[later]] += math.log1p(share)
     return log_s
 
 
