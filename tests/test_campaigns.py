@@ -162,10 +162,9 @@ def pairs(kind, count, slower=1.0):
 def drawn_campaign(of, log_s):
     """A campaign with these log times, and nothing else except what a comparison needs."""
     cells = [SimpleNamespace(cell_id=f"c{n}", work=1.0, levels={"x": n}, elapsed_s=1) for n in range(len(log_s))]
-    used = {
-        cell.cell_id: {at: SimpleNamespace(sequence=place) for at, place in enumerate(row)}
-        for cell, row in zip(cells, of.place, strict=True)
-    }
+    used = {cell.cell_id: {} for cell in cells}
+    for place, (row, at) in enumerate(of.sequence):
+        used[cells[row].cell_id][at] = SimpleNamespace(sequence=place)
     basis = SimpleNamespace(
         fitted=fit(log_s), blocks=[0] * len(log_s), in_stretches=False, used=used, rounds=range(5), fleet=None
     )
