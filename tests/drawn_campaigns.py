@@ -116,7 +116,7 @@ def shapes(most_runs: int) -> st.SearchStrategy[Shape]:
         order=st.sampled_from(("randomised", "as-listed", "cell-by-cell")), costly=st.booleans(),
         made=st.integers(1, 16) | st.integers(1, most_runs), times=st.sampled_from(TIMES),
         troubles=st.sampled_from((0.0, 0.0, 0.2, 0.6)), hosts=st.sampled_from((1, 1, 2, 3)),
-        race=st.sampled_from((None, None, Race(first_look=3), Race(within=0.03))), waits=st.booleans(),
+        race=st.sampled_from((None, None, Race(), Race(within=0.03))), waits=st.booleans(),
         seed=st.integers(0, 2**16),
     )  # fmt: skip
 

@@ -132,8 +132,9 @@ def _comparison(cell: CellSummary, best: CellSummary, distinguishable: bool) -> 
     reach = min(0.03, 0.8 * (ratio - 1)) if distinguishable else 0.03 + (ratio - 1)
     return Comparison(
         cell_id=cell.cell_id, best_cell_id=best.cell_id,
-        ratio=Estimate(value=ratio, low=ratio - reach, high=ratio + reach), p_value=0.001 if distinguishable else 0.6,
-        distinguishable=distinguishable, at_most_slower=None if distinguishable else ratio + reach,
+        ratio=Estimate(value=ratio, low=ratio - reach, high=ratio + reach), tested=True,
+        distinguishable=distinguishable, may_be_fastest=not distinguishable,
+        at_most_slower=None if distinguishable else ratio + reach,
     )  # fmt: skip
 
 

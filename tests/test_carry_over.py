@@ -8,8 +8,7 @@ import pytest
 from builders import make_experiment, make_runs
 
 from bench import drawn
-from bench.drawn_carry_over import draw, left_behind
-from storagelab.findings import basis, stats
+from storagelab.findings import basis
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of
 from storagelab.findings.cautions.changing import CarryOver
@@ -18,8 +17,22 @@ from storagelab.findings.times import usable_runs
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
 from storagelab.spec.matrix import expand
+from storagelab.stats import order
+from storagelab.stats.contrast import compare_with_best
+from storagelab.stats.fit import fit
 
 FILES = "layout.data_files"
+
+
+def left_behind(of: drawn.Design, rng: np.random.Generator, *shares: float) -> drawn.Matrix:
+    """Log times of equal layouts, of which the first makes the runs after it longer by these shares."""
+    log_s = drawn.normal(of, rng)
+    rounds = np.argsort(of.place, axis=None)
+    for place, run in enumerate(rounds):
+        for later, share in enumerate(shares, start=place + 1):
+            if run // log_s.shape[1] == 0 and later < len(rounds):
+                log_s.flat[rounds[later]] += math.log1p(share)
+    return log_s
 
 
 def most(of: int, share: float) -> float:
@@ -38,7 +51,7 @@ def test_nothing_left_behind_is_told_as_carry_over_in_5_of_100_experiments(cells
 @pytest.mark.parametrize(("cells", "repetitions"), [(2, 10), (3, 5), (5, 5), (8, 5)])
 def test_what_makes_the_next_run_a_fifth_longer_is_found_and_its_layout_named(cells, repetitions):
     rng, of = np.random.default_rng(2), drawn.design(cells, repetitions)
-    found = [drawn.carried_over(of, draw(of, left_behind(0.2), rng)) for _ in range(30)]
+    found = [drawn.carried_over(of, left_behind(of, rng, 0.2)) for _ in range(30)]
     known = [one for one in found if one is not None]
     assert len(known) >= 27
     guilty = [one for one in known if dict(one.levels) == dict(of.plan.cells[0].levels)]
@@ -53,34 +66,32 @@ def test_the_guilty_layout_does_not_win_in_a_balanced_order(cells):
     rng, false = np.random.default_rng(3), 0
     for number in range(60):
         of = drawn.design(cells, 5, seed=number % 10)
-        log_s = draw(of, left_behind(0.25, 0.12, 0.06), rng)
-        fitted = basis.fit_carried(log_s, [0] * cells, drawn.carried_over(of, log_s))
-        best = stats.fastest(fitted)
+        log_s = left_behind(of, rng, 0.25, 0.12, 0.06)
+        fitted = drawn.fit(of, log_s)
+        best = fitted.fastest()
         assert best is not None
-        false += any(
-            one is not None and one.distinguishable for one in stats.compare_with_best(fitted, best, alpha=0.04)
-        )
+        false += any(one.distinguishable for one in compare_with_best(fitted, best, alpha=0.04).values())
     assert false <= most(60, 0.05)
 
 
 def test_times_that_are_corrected_have_wider_intervals_and_nothing_left_behind():
     of = drawn.design(8, 5, balanced=False)
-    log_s = draw(of, left_behind(0.3), np.random.default_rng(4))
+    log_s = left_behind(of, np.random.default_rng(4), 0.3)
     found = drawn.carried_over(of, log_s)
     assert found.corrected
-    fitted, plain = basis.fit_carried(log_s, [0] * 8, found), stats.fit(log_s)
+    fitted, plain = fit(log_s, covariates=found.covariates), fit(log_s)
     assert np.ptp(fitted.cells) < np.ptp(plain.cells)
-    assert (fitted.df, plain.df) == (28 - 7, 28)
-    again = basis.carried_over(of.plan.cells, found.without, of.before, [0] * 8)
-    assert again is None
+    assert (fitted.free, plain.free) == (28 - 7, 28)
+    without = fitted.without_covariates(len(found.covariates))
+    assert order.carried_over([cell.levels for cell in of.plan.cells], without, of.before, [0] * 8) is None
 
 
 def test_few_layouts_in_a_balanced_order_are_told_of_but_not_corrected():
     of = drawn.design(2, 10)
-    log_s = draw(of, left_behind(0.3), np.random.default_rng(5))
+    log_s = left_behind(of, np.random.default_rng(5), 0.3)
     found = drawn.carried_over(of, log_s)
     assert not found.corrected
-    assert (basis.fit_carried(log_s, [0, 0], found).cells == stats.fit(log_s).cells).all()
+    assert (drawn.fit(of, log_s).cells == fit(log_s).cells).all()
 
 
 def campaign(after: float, repetitions: int = 8, **fields: object) -> tuple[Experiment, list[Run]]:

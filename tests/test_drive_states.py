@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 from builders import make_experiment, make_measurement, make_plan, make_planned, make_run
 
-from storagelab.findings import samples
 from storagelab.findings.analysis import analyse
 from storagelab.findings.kinds.drive_trends import states, trends
 from storagelab.findings.model import Estimate, Findings
 from storagelab.model.measurement import Run
+from storagelab.stats import samples
 
 FILES = "layout.data_files"
 

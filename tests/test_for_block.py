@@ -15,7 +15,6 @@ from raw_io_specs import needs_fio, parsed, runs_of
 from shell import typed
 from test_for_run import as_root, left_of
 
-from storagelab.findings import basis, irregular
 from storagelab.findings.analysis import analyse
 from storagelab.findings.kinds.preparations import PreparedAgain
 from storagelab.findings.statements import state
@@ -24,6 +23,8 @@ from storagelab.model.measurement import preparation_of
 from storagelab.report.charts import drawn_charts
 from storagelab.run.stored import read
 from storagelab.spec.matrix import expand
+from storagelab.stats import stalls
+from storagelab.stats.fit import prepared
 
 
 def spec(place: Path, volume: str, factors: str, header: str = "repetitions = 4\nblocks = 2") -> str:
@@ -65,7 +66,7 @@ def _stated(tmp_path: Path, blocks: int, luck: float, slower: float):
         log_s[cell, column] = of_block[run.block] + slower * cell + rng.normal(0, 0.001)
         made_in[cell, column] = run.block
     kinds = blocks_of(plan)
-    fitted = basis.by_preparation(irregular.fit(log_s, kinds), made_in, kinds)
+    fitted = prepared(stalls.fit(log_s, kinds), made_in)
     return state(parsed(tmp_path, spec(tmp_path, MADE, TWO)).factors, plan, fitted, kinds)
 
 

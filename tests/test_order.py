@@ -1,4 +1,4 @@
-"""Odd runs, drifts and jumps: found where they are, and hardly anywhere else."""
+"""Drifts and jumps: found where they are, and hardly anywhere else."""
 
 import math
 
@@ -6,51 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from storagelab.findings import irregular
+from storagelab.stats import order
 
 NOISE = 0.03
-
-
-def drawn_noise(cells, repetitions, rng):
-    return rng.normal(0, NOISE, (cells, repetitions))
-
-
-def noise_and_effects(cells, repetitions, rng):
-    return drawn_noise(cells, repetitions, rng) + rng.normal(0, 0.2, repetitions)
 
 
 def at_most(experiments, rate):
     """The count that a true rate of `rate` exceeds once in a thousand."""
     return int(scipy_stats.binom.ppf(0.999, experiments, rate))
-
-
-def test_clean_experiments_have_hardly_an_outlier():
-    rng = np.random.default_rng(40)
-    accused = sum(bool(irregular.outliers(drawn_noise(8, 5, rng) * 3)) for _ in range(400))
-    assert accused <= at_most(400, 0.05)
-
-
-def test_a_run_that_took_half_as_long_again_is_found_and_no_other():
-    rng = np.random.default_rng(41)
-    log_s = noise_and_effects(6, 5, rng)
-    log_s[4, 3] += math.log(1.5)
-    (outlier,) = irregular.outliers(log_s)
-    assert (outlier.cell, outlier.round) == (4, 3)
-    assert outlier.ratio == pytest.approx(1.5, rel=0.1)
-    assert outlier.deviation > irregular.OUTLIER_DEVIATION
-
-
-def test_outliers_are_not_looked_for_in_too_few_runs():
-    log_s = np.zeros((4, 3))
-    log_s[0, 0] = 5
-    assert irregular.outliers(log_s) == []
-
-
-def test_a_missing_run_is_no_outlier():
-    rng = np.random.default_rng(42)
-    log_s = drawn_noise(5, 6, rng)
-    log_s[2, 2], log_s[1, 4] = np.nan, log_s[1, 4] + 1
-    assert [(outlier.cell, outlier.round) for outlier in irregular.outliers(log_s)] == [(1, 4)]
 
 
 def test_a_drift_is_that_from_the_first_run_of_all_to_the_last():
@@ -59,7 +22,7 @@ def test_a_drift_is_that_from_the_first_run_of_all_to_the_last():
     sequence = list(range(30))
     level = [1.0, 4.0, 2.0, 3.0, 5.0]
     log_s = [level[cell] + 0.10 * at / 29 + rng.normal(0, 0.01) for cell, at in zip(cells, sequence, strict=True)]
-    found = irregular.drift(log_s, cells, sequence)
+    found = order.drift(log_s, cells, sequence)
     assert found.change == pytest.approx(math.expm1(0.10), abs=0.02)
     assert found.p_value < 0.001
 
@@ -67,66 +30,22 @@ def test_a_drift_is_that_from_the_first_run_of_all_to_the_last():
 def test_a_slope_seen_in_neighbouring_runs_does_not_tell_the_change_over_a_thousand():
     cells, sequence = [0, 0, 1, 1, 2, 2, 3, 3, 4], [0, 1, 300, 301, 600, 601, 900, 901, 1000]
     steep = [0.0, 5.0, 0.0, 5.1, 0.0, 4.9, 0.0, 5.0, 0.0]
-    found = irregular.drift(steep, cells, sequence)
+    found = order.drift(steep, cells, sequence)
     assert (found.change, found.p_value < 0.001) == (None, True)
     gentle = [0.0, 0.05, 0.0, 0.06, 0.0, 0.04, 0.0, 0.05, 0.0]
-    assert irregular.drift(gentle, cells, sequence).change is None
-    assert irregular.drift(gentle, cells, sequence, length=2).change == pytest.approx(math.expm1(0.1), abs=0.01)
+    assert order.drift(gentle, cells, sequence).change is None
+    assert order.drift(gentle, cells, sequence, length=2).change == pytest.approx(math.expm1(0.1), abs=0.01)
 
 
 def test_without_drift_hardly_one_is_found():
     rng = np.random.default_rng(44)
     cells, sequence = [cell for _ in range(5) for cell in range(6)], list(range(30))
-    found = [irregular.drift(list(rng.normal(0, NOISE, 30)), cells, sequence).p_value < 0.01 for _ in range(300)]
+    found = [order.drift(list(rng.normal(0, NOISE, 30)), cells, sequence).p_value < 0.01 for _ in range(300)]
     assert sum(found) <= at_most(300, 0.01)
 
 
 def test_no_drift_can_be_told_from_one_round():
-    assert irregular.drift([1.0, 2.0, 3.0], [0, 1, 2], [0, 1, 2]) is None
-
-
-def test_a_lone_odd_run_of_a_steady_cell_is_rare_and_those_of_a_noisy_cell_are_not():
-    rng = np.random.default_rng(45)
-    log_s = drawn_noise(8, 5, rng)
-    log_s[2, 1] += math.log(1.5)
-    log_s[5] *= 12
-    told = {(run.cell, run.round): run.rare for run in irregular.outliers(log_s)}
-    assert told[2, 1]
-    assert not any(rare for (cell, _), rare in told.items() if cell == 5)
-    left = irregular.without(log_s, [run for run in irregular.outliers(log_s) if run.rare])
-    assert np.isnan(left).sum() == 1
-    assert np.isnan(left[2, 1])
-
-
-def test_two_of_ten_runs_that_stall_are_rare_and_two_of_five_are_what_the_cell_does():
-    rng = np.random.default_rng(49)
-    ten, five = drawn_noise(4, 10, rng) / 3, drawn_noise(6, 5, rng) / 3
-    for log_s in (ten, five):
-        log_s[1, [1, 3]] += math.log(1.5)
-    assert [(run.cell, run.rare) for run in irregular.outliers(ten)] == [(1, True), (1, True)]
-    assert [(run.cell, run.rare) for run in irregular.outliers(five)] == [(1, False), (1, False)]
-
-
-def test_a_rare_odd_run_counts_in_its_own_cell_and_changes_nothing_that_is_said_of_others():
-    rng = np.random.default_rng(50)
-    calm = drawn_noise(8, 5, rng) / 3
-    log_s = calm.copy()
-    log_s[2, 1] += math.log(1.5)
-    fitted = irregular.fit(log_s)
-    without = irregular.fit(irregular.without(log_s, irregular.outliers(log_s)))
-    others = np.arange(8) != 2
-    for name in ("cells", "own", "variance"):
-        assert getattr(fitted, name)[others] == pytest.approx(getattr(without, name)[others])
-    assert fitted.cells[2] == pytest.approx(without.cells[2] + math.log(1.5) / 5, abs=0.02)
-    assert fitted.own[2] > 10 * without.own[2]
-
-
-def test_where_many_runs_are_odd_none_is_rare():
-    rng = np.random.default_rng(46)
-    log_s = drawn_noise(8, 5, rng) / 10
-    log_s[:, 2] += np.where(np.arange(8) % 2, math.log(1.5), 0)
-    log_s[:, 4] += np.where(np.arange(8) % 2, 0, math.log(1.5))
-    assert not any(run.rare for run in irregular.outliers(log_s))
+    assert order.drift([1.0, 2.0, 3.0], [0, 1, 2], [0, 1, 2]) is None
 
 
 def order_of(cells, repetitions, rng):
@@ -138,7 +57,7 @@ def test_a_drift_is_told_in_full_where_each_cell_saw_a_part_of_it_only():
     rng = np.random.default_rng(47)
     cells = [cell for cell in range(8) for _ in range(5)]
     sequence = list(range(40))
-    found = irregular.drift([math.log(1.2) * at / 39 + rng.normal(0, 0.003) for at in sequence], cells, sequence)
+    found = order.drift([math.log(1.2) * at / 39 + rng.normal(0, 0.003) for at in sequence], cells, sequence)
     assert found.change == pytest.approx(0.2, abs=0.05)
     assert found.p_value < 0.001
 
@@ -150,25 +69,25 @@ def test_a_jump_midway_is_found_where_it_was_and_as_high_as_it_was(change):
     log_s = [
         cell + math.log1p(change) * (at > 25) + rng.normal(0, 0.01) for cell, at in zip(cells, sequence, strict=True)
     ]
-    found = irregular.step(log_s, cells, sequence)
+    found = order.step(log_s, cells, sequence)
     assert abs(found.after - 25) <= 1
     assert found.change == pytest.approx(change, abs=0.02)
     assert found.p_value < 0.01
-    assert found.explained > irregular.drift(log_s, cells, sequence).explained
+    assert found.explained > order.drift(log_s, cells, sequence).explained
 
 
 def test_a_steady_drift_is_better_explained_as_one_than_as_a_jump():
     rng = np.random.default_rng(49)
     cells, sequence = order_of(8, 5, rng), list(range(40))
     log_s = [cell + 0.2 * at / 39 + rng.normal(0, 0.01) for cell, at in zip(cells, sequence, strict=True)]
-    assert irregular.drift(log_s, cells, sequence).explained > irregular.step(log_s, cells, sequence).explained
+    assert order.drift(log_s, cells, sequence).explained > order.step(log_s, cells, sequence).explained
 
 
 def test_without_a_jump_hardly_one_is_found():
     rng = np.random.default_rng(50)
     found = 0
     for _ in range(150):
-        step = irregular.step(list(rng.normal(0, NOISE, 30)), order_of(6, 5, rng), list(range(30)))
+        step = order.step(list(rng.normal(0, NOISE, 30)), order_of(6, 5, rng), list(range(30)))
         found += step is not None and step.p_value < 0.01
     assert found <= at_most(150, 0.01)
 
@@ -181,7 +100,7 @@ def test_runs_that_are_like_those_before_them_are_hardly_taken_for_a_drift_or_a_
         for _ in range(79):
             times.append(0.7 * times[-1] + rng.normal(0, 0.7 * NOISE))
         cells = rng.permutation(np.repeat(np.arange(8), 10)).tolist()
-        drift, step = irregular.drift(times, cells, range(80)), irregular.step(times, cells, range(80))
+        drift, step = order.drift(times, cells, range(80)), order.step(times, cells, range(80))
         found += (drift is not None and drift.p_value < 0.01) or (step is not None and step.p_value < 0.01)
     assert found <= at_most(40, 0.07)  # half of them, if runs were taken for independent
 
@@ -189,7 +108,7 @@ def test_runs_that_are_like_those_before_them_are_hardly_taken_for_a_drift_or_a_
 def test_a_jump_between_two_cells_that_ran_one_after_the_other_cannot_be_seen():
     cells = [cell for cell in range(4) for _ in range(5)]
     rng = np.random.default_rng(51)
-    found = irregular.step([float(at >= 10) + rng.normal(0, 1e-3) for at in range(20)], cells, list(range(20)))
+    found = order.step([float(at >= 10) + rng.normal(0, 1e-3) for at in range(20)], cells, list(range(20)))
     assert found is None or abs(found.change) < 0.01
 
 
@@ -197,4 +116,4 @@ def test_where_each_block_begins_anew_a_drift_is_that_of_the_longest_one():
     cells = [cell for cell in range(4) for _ in range(10)]
     sequence = list(range(40))
     log_s = [0.01 * (at % 10) + 1e-4 * (-1) ** at for at in sequence]
-    assert irregular.drift(log_s, cells, sequence, 9).change == pytest.approx(math.expm1(0.09), abs=0.002)
+    assert order.drift(log_s, cells, sequence, 9).change == pytest.approx(math.expm1(0.09), abs=0.002)

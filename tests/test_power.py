@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from builders import make_planned, make_runs
 
-from storagelab.findings import stats
-from storagelab.findings.power import MANY, Scatter, power, repetitions_for, scatter_of, smallest_found, tells
+from storagelab.findings.power import Scatter, power, repetitions_for, scatter_of, smallest_found, tells
 from storagelab.findings.statements import SHARES
 from storagelab.report.text.plan import tells_text
+from storagelab.stats.contrast import compare_with_best
+from storagelab.stats.fit import fit
 
-QUIET = Scatter(sd=0.03, prior_df=MANY, runs=40, alike=True)
+QUIET = Scatter(sd=0.03, runs=40, alike=True)
 
 
 def drawn(effect: float, cells: int, repetitions: int, experiments: int = 300) -> float:
@@ -22,10 +23,9 @@ def drawn(effect: float, cells: int, repetitions: int, experiments: int = 300) -
         log_s = np.random.default_rng(seed).normal(0, QUIET.sd, (cells, repetitions))
         log_s[1] += math.log1p(effect)
         log_s[2:] += math.log(2)
-        fitted = stats.fit(log_s)
-        best = stats.fastest(fitted)
-        row = stats.compare_with_best(fitted, 0, alpha=0.05 * SHARES["verdict"])[1]
-        found += best == 0 and row is not None and row.distinguishable
+        fitted = fit(log_s)
+        row = compare_with_best(fitted, 0, alpha=0.05 * SHARES["verdict"])[1]
+        found += fitted.fastest() == 0 and row.slower
     return found / experiments
 
 

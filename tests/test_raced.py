@@ -53,10 +53,10 @@ def order(runs: list[Run]) -> list[tuple[int, str, int]]:
     return [(run.sequence, run.cell_id, run.repetition) for run in runs]
 
 
-def test_slow_layouts_are_repeated_twice_and_the_fastest_as_often_as_the_spec_says():
+def test_slow_layouts_are_repeated_three_times_and_the_fastest_as_often_as_the_spec_says():
     of, runs = raced(experiment())
     repeated = {cell.levels[FILES]: sum(run.cell_id == cell.cell_id for run in runs) for cell in of.state.plan.cells}
-    assert repeated == {1: 5, 2: 5, 4: 2, 8: 2, 16: 2, 32: 2}
+    assert repeated == {1: 5, 2: 5, 4: 3, 8: 3, 16: 3, 32: 3}
     assert [run.sequence for run in runs] == list(range(len(runs)))
 
 
@@ -104,8 +104,8 @@ def test_the_first_round_is_made_however_small_the_budget():
 
 def test_what_is_left_at_most_is_all_rounds_of_those_still_running():
     of, runs = raced(experiment())
-    begun = Racing(experiment(), runs[:14])  # after the second round two go on
-    assert len(begun.state.possible) == 4
+    begun = Racing(experiment(), runs[:20])  # after the third round two go on
+    assert len(begun.state.possible) == 2
     assert len(Racing(experiment(), []).state.possible) == 30
     assert not of.state.possible
 
@@ -169,11 +169,11 @@ def test_findings_are_those_of_the_race():
     assert {levels[cell] for cell in findings.best} == {1, 2}
     assert {levels[row.cell_id] for row in findings.comparisons if row.distinguishable} == {4, 8, 16, 32}
     (race,) = RaceSummary.of(findings)
-    assert {one.after_round for one in race.left} == {2}
+    assert {one.after_round for one in race.left} == {3}
     assert {levels[cell] for cell in race.open} == {1, 2}
     told = " ".join(RaceSummary.sentences(findings))
-    assert "18 of the 30 runs" in told
-    assert "4 layouts left it as surely slower: 4 after round 2" in told
+    assert "22 of the 30 runs" in told
+    assert "4 layouts left it as surely slower: 4 after round 3" in told
     assert "2 layouts may still be the fastest" in told
 
 
@@ -194,7 +194,7 @@ def test_a_race_without_a_difference_states_none():
 
 
 def test_a_race_tells_what_runs_leave_behind_and_is_not_corrected_for_it():
-    spec = make_experiment({FILES: list(SLOW)}, race=Race(first_look=3))
+    spec = make_experiment({FILES: list(SLOW)}, race=Race())
     of = Racing(spec, [])
     runs: list[Run] = []
     while of.state.possible:
@@ -220,6 +220,6 @@ def test_an_experiment_that_is_no_race_says_nothing_of_one():
 def test_a_round_is_told_in_a_line():
     of, runs = raced(experiment())
     assert race_text(of.state) == "after round 5, 2 of 6 layouts may still be the fastest; no more rounds"
-    begun = Racing(experiment(), runs[:12])
-    assert race_text(begun.state) == "after round 2, 2 of 6 layouts may still be the fastest; all of them run again"
+    begun = Racing(experiment(), runs[:18])
+    assert race_text(begun.state) == "after round 3, 2 of 6 layouts may still be the fastest; all of them run again"
     assert timed(runs[0]).wall_s == 20.0

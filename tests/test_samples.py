@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from storagelab.findings import samples
 from storagelab.findings.model import Point
+from storagelab.findings.summaries import summarise
+from storagelab.stats import samples
 
 
 @given(st.lists(st.floats(0.1, 1e4), min_size=3, max_size=12))
@@ -23,7 +24,7 @@ def test_a_mean_has_the_t_interval(values):
 
 @given(st.lists(st.floats(1e-6, 1e4), min_size=3, max_size=12))
 def test_an_interval_of_a_time_holds_its_mean_and_stays_above_zero(values):
-    mean = samples.summarise([Point(repetition=n, value=value) for n, value in enumerate(values, 1)]).mean
+    mean = summarise([Point(repetition=n, value=value) for n, value in enumerate(values, 1)]).mean
     assert 0 < mean.low <= mean.value * (1 + 1e-9)
     assert mean.value <= mean.high * (1 + 1e-9)
 
@@ -54,14 +55,14 @@ def test_a_time_of_zero_in_all_runs_has_no_interval():
 
 
 def test_a_single_run_has_a_mean_and_no_interval():
-    sample = samples.summarise([Point(repetition=1, value=4.0)])
+    sample = summarise([Point(repetition=1, value=4.0)])
     assert (sample.mean.value, sample.mean.low, sample.mean.high, sample.sd) == (4.0, None, None, None)
-    assert samples.summarise([]) is None
+    assert summarise([]) is None
 
 
 def test_a_sample_keeps_its_points_and_its_extremes():
     points = [Point(repetition=number, value=value) for number, value in enumerate([3.0, 1.0, 8.0], start=1)]
-    sample = samples.summarise(points)
+    sample = summarise(points)
     assert (sample.median, sample.minimum, sample.maximum, sample.points) == (3.0, 1.0, 8.0, tuple(points))
 
 

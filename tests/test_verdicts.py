@@ -8,7 +8,7 @@ from builders import make_campaign, make_experiment, make_plan, make_planned, ma
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storagelab.findings import stats, verdicts
+from storagelab.findings import verdicts
 from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer
 from storagelab.findings.model import Findings, JudgedByLoad
@@ -19,6 +19,8 @@ from storagelab.report.words.answer import answer_lines, headline
 from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.sentences import sentences
 from storagelab.spec.matrix import expand
+from storagelab.stats import contrast
+from storagelab.stats.fit import fit
 from storagelab.words.numbers import at_most_slower
 
 FILES, LOG, BATCH, CONNECTIONS = (
@@ -159,9 +161,9 @@ def test_of_experiments_of_many_loads_without_a_difference_one_in_twenty_at_most
     experiment, plan = make_planned({BATCH: [1, 2, 3, 4, 5, 6], FILES: [1, 2, 4, 8]})
     rng, wrong = np.random.default_rng(11), 0
     for _ in range(400):
-        fitted = stats.fit(np.log(10) + rng.normal(0, 0.02, (24, 5)) + rng.normal(0, 0.05, 5))
+        fitted = fit(np.log(10) + rng.normal(0, 0.02, (24, 5)) + rng.normal(0, 0.05, 5))
         judged = verdicts.judge(experiment.factors, plan, fitted, [0] * 24)
-        wrong += any(load.verdict != "indistinguishable" for load in judged.loads)
+        wrong += any(row.distinguishable for row in judged.comparisons)
     assert wrong <= 0.05 * 400 + 2 * math.sqrt(0.05 * 0.95 * 400)
 
 
@@ -171,7 +173,7 @@ def test_a_layout_that_is_a_tenth_slower_under_one_load_alone_is_found_there_and
     for _ in range(20):
         log_s = np.log(10) + rng.normal(0, 0.01, (24, 5))
         log_s[2] += 0.1
-        judged = verdicts.judge(experiment.factors, plan, stats.fit(log_s), [0] * 24)
+        judged = verdicts.judge(experiment.factors, plan, fit(log_s), [0] * 24)
         assert not {plan.cells[2].cell_id} & {*judged.best}
         assert judged.loads[0].verdict == "best-set"
 
@@ -182,19 +184,19 @@ def test_a_layout_that_is_a_tenth_slower_under_one_load_alone_is_found_there_and
 def verdict_on(log_s, blocks=None) -> JudgedByLoad:
     """The verdict on as many numbers of data files as there are rows."""
     experiment, plan = make_planned({FILES: list(range(1, len(log_s) + 1))}, repetitions=len(log_s[0]))
-    fitted = stats.fit(np.array(log_s), blocks or [0] * len(log_s))
+    fitted = fit(np.array(log_s), blocks or [0] * len(log_s))
     return verdicts.judge(experiment.factors, plan, fitted, blocks or [0] * len(log_s))
 
 
-def test_equal_layouts_without_a_round_in_common_make_no_winner():
-    rng = np.random.default_rng(70)
+def test_equal_layouts_without_a_round_in_common_are_compared_by_those_that_ran_in_both_and_seldom_make_a_winner():
+    rng, winners = np.random.default_rng(70), 0
     for _ in range(50):
         log_s = rng.normal(0, 0.03, (5, 5)) + np.array([0, 0, 0.3, 0.3, 0.3])[:, None]
         log_s[0, 3:] = log_s[1, :3] = np.nan
         judged = verdict_on(log_s)
-        assert judged.verdict != "winner"
-        assert {"cell-001", "cell-002"} <= {*judged.best, *judged.not_compared}
-        assert len(judged.not_compared) == 1
+        assert judged.not_compared == ()
+        winners += judged.verdict == "winner"
+    assert winners <= 8, "a true rate of 5 % exceeds it once in 500 times"
 
 
 def test_while_a_layout_has_no_run_nothing_is_the_winner():
@@ -218,7 +220,7 @@ def test_cells_each_in_a_stretch_of_their_own_are_shown_and_not_tested():
     judged = verdict_on([[0.0, 0.01, -0.01], [0.2, 0.21, 0.19]], blocks=[0, 1])
     assert (judged.verdict, judged.best, judged.tied, judged.not_compared) == ("untested", (), (), ())
     (row,) = judged.comparisons
-    assert (row.across_blocks, row.p_value, row.ratio.low) == (True, None, None)
+    assert (row.across_blocks, row.tested, row.ratio.low) == (True, False, None)
     assert row.ratio.value == pytest.approx(math.exp(0.2))
 
 
@@ -318,8 +320,8 @@ def test_the_bounds_of_all_layouts_hold_at_once_in_95_of_100_experiments(heavy):
     failed = 0
     for _ in range(DRAWN):
         noise = rng.standard_t(3, (8, 5)) if heavy else rng.normal(size=(8, 5))
-        bounds = stats.at_most_slower(stats.fit(true[:, None] + 0.03 * noise), range(8), range(8))
-        failed += any(math.log(bounds[cell]) < true[cell] for cell in range(8))
+        bounds = contrast.at_most_slower(fit(true[:, None] + 0.03 * noise), range(8), range(8))
+        failed += any(math.log(bounds.get(cell, math.inf)) < true[cell] for cell in range(8))
     assert failed / DRAWN <= ALLOWED
 
 
@@ -329,7 +331,8 @@ def test_layouts_just_outside_of_the_margin_are_called_the_same_in_at_most_5_of_
     outside = np.array([0.0, math.log(1.0301), 0.0, 0.0])
     called = 0
     for _ in range(DRAWN):
-        bounds = stats.at_most_slower(stats.fit(outside[:, None] + rng.normal(0, 0.01, (4, 5))), range(4), range(4))
+        fitted = fit(outside[:, None] + rng.normal(0, 0.01, (4, 5)))
+        bounds = contrast.at_most_slower(fitted, range(4), range(4))
         called += max(bounds.values()) <= 1.03
     assert called / DRAWN <= ALLOWED
 

@@ -154,7 +154,8 @@ class CellSummary(Frozen):
 
 
 class Comparison(Frozen):
-    """A cell against the best cell: ratio of elapsed times with a simultaneous 95 % interval over all comparisons.
+    """A cell against the best cell: its time over the best's, so above 1 it is worse, also where rates are shown. The
+    95 % interval is joint: it holds for all comparisons at once. Every output formats this record, and no other.
 
     With several loads, the best cell is that of the same load. In an experiment run in blocks it is that of its block.
     The best of a block is compared with the best of all `across_blocks`: untested, as a drift between blocks would look
@@ -196,8 +197,7 @@ class Effect(Frozen):
 
 
 class BestLevels(Frozen):
-    """The levels of a factor that are best while another factor is at `at`: the fastest first, then those not told
-    apart."""
+    """The best levels of a factor while another factor is at `at`: the fastest first, then those not told apart."""
 
     at: JsonValue
     levels: tuple[JsonValue, ...]
@@ -295,22 +295,19 @@ class Judged(Frozen):
     """The verdict on layouts.
 
     "winner" = all others are slower; "best-set" = some may be the fastest, and others not; "indistinguishable" = each
-    may be the fastest; "too-few-runs" = no test is possible yet; "untested"
-    = enough runs, but each cell's were made in a separate stretch of time, so nothing can be tested.
+    may be the fastest; "too-few-runs" = no test is possible yet; "untested" = enough runs, but each cell's were made in
+    a separate stretch of time.
     """
 
     verdict: Verdict
     best: tuple[str, ...] = Field(
-        description="ids of the cells that may be the fastest, the one in front first: at 95 %, a fastest one is among "
-        "them; empty without a verdict"
+        description="ids of the cells that may be the fastest (95 %), the one in front first; empty without a verdict"
     )
     tied: tuple[str, ...] = Field(description="the same without the first")
     fastest: str | None = Field(None, description="the cell of the smallest time, verdict or not")
     worst: str | None = Field(None, description="the cell of the largest time, verdict or not")
     not_compared: tuple[str, ...] = Field(
-        (),
-        description="cells that have too few runs for a test against the fastest: neither fast nor slower; they rule "
-        "out a winner",
+        (), description="cells that have too few runs for a test: neither fast nor slower; they rule out a winner"
     )
     at_most_slower: float | None = Field(
         None,

@@ -190,7 +190,7 @@ def _judge(
     among = [cell for cell, cell_id in zip(cells, ids, strict=True) if cell_id not in left]
     if verdict == "indistinguishable" and len(tied) < len(among) - 1:
         verdict = "best-set"
-    most = _at_most_slower(samples, (*best, *tied) if tied else (), among)
+    most = _at_most_slower(samples, () if verdict == "winner" else (*best, *tied), among)
     concluded = {
         "verdict": verdict, "best": (*best, *tied), "tied": tied, "not_compared": left,
         "at_most_slower": most.get(found.fastest or ""),
@@ -226,7 +226,8 @@ def _comparisons(samples: _Samples, best: int | None, cells: Sequence[int]) -> t
         rows += [
             Comparison(
                 cell_id=plan.cells[cell].cell_id, best_cell_id=plan.cells[first].cell_id, ratio=one.ratio,
-                tested=one.tested, distinguishable=one.slower, may_be_fastest=cell in leading and one.tested,
+                tested=one.tested, distinguishable=one.slower,
+                may_be_fastest=cell in leading and one.tested and not one.slower,
             )
             for cell, one in differences.items()
         ]  # fmt: skip

@@ -207,7 +207,7 @@ def _sums(fitted: Fit, cells: Places, weights: Vector, plus: Means, minus: Means
 def _across(fitted: Fit, cells: Places, weights: Vector) -> NDArray[np.bool_]:
     """Whether contrasts are between blocks: their weights don't add up to 0 within each."""
     blocks = fitted.blocks[cells]
-    if (blocks == blocks.flat[0]).all():
+    if len(np.unique(blocks)) < 2:
         return np.zeros(len(cells), dtype=bool)
     return np.array([
         any(abs(weight[of == block].sum()) > _NONE for block in np.unique(of))
@@ -316,7 +316,8 @@ def may_be_fastest(fitted: Fit, cells: Sequence[int], families: int = 1) -> list
     if not len(others):
         return [first]
     sums, half = _one_sided(fitted, others, first, len(others) + 1, families)
-    staying = sums.tested & (sums.value - half <= fitted.tick)
+    # What is slower by less than matters may be used as well.
+    staying = sums.tested & ((sums.value - half <= fitted.tick) | (sums.value <= fitted.margin))
     return [first, *sorted(others[staying].tolist(), key=lambda cell: float(fitted.cells[cell]))]
 
 

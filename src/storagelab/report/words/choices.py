@@ -66,11 +66,7 @@ def _noun(findings: Findings, number: int) -> str:
 
 def _use(findings: Findings, choice: Choice) -> list[Form]:
     if not choice.pattern.needed and choice.verdict != "winner" and not _bounded(findings, choice):
-        return plain(
-            f"Not decided: {_any(choice)} {_noun(findings, choice.layouts)} may be the fastest, and how much another "
-            "would cost is not known.",
-            f"Not decided: {_any(choice)} {_noun(findings, choice.layouts)} may be the fastest.",
-        )
+        return plain(f"Not decided: {_any(choice)} {_noun(findings, choice.layouts)} may be the fastest.")
     loads = len(choice.loads)
     use = "Use"
     if loads > 1:

@@ -23,6 +23,8 @@ def legend_sentence(findings: Findings) -> str:
 
 
 MAY_BE_FASTEST = "may be fastest"
+_TOO_WIDE = 100.0
+"""An interval whose ends are so many times apart says nothing."""
 _APART = {"as-listed": "in another place of each round", "cell-by-cell": "run at another time"}
 
 
@@ -76,7 +78,10 @@ def verdict_mark(findings: Findings, cell_id: str) -> str:
 def difference_text(findings: Findings, cell_id: str) -> str:
     """The cell against the best, for a table: "+18 % (15 to 21 %)"; "" for the best."""
     found = _comparison(findings, cell_id)
-    return "" if found is None else signed_estimate(found.ratio) + ("" if found.tested else " (not tested)")
+    if found is None or not found.tested:
+        return "" if found is None else f"{signed_estimate(found.ratio)} (not tested)"
+    low, high = found.ratio.low, found.ratio.high
+    return signed_estimate(found.ratio) if low and high and high / low <= _TOO_WIDE else "not known"
 
 
 def _comparison(findings: Findings, cell_id: str) -> Comparison | None:
