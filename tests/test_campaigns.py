@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from builders import make_environment, make_experiment, make_plan, make_planned, make_runs
 
-from bench import drawn
+from bench import drawn, drawn_orders
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of
 from storagelab.findings.campaigns import Campaign, Gate, compare, gate, of_one_kind, varied_by_one
@@ -153,23 +153,10 @@ def test_what_differs_in_server_and_host_is_named_and_what_moves_by_itself_is_no
 
 def pairs(kind, count, slower=1.0):
     """So many comparisons of two drawn campaigns of one spec, the second slower by this factor."""
-    made = [drawn_campaign(*one) for one in drawn.draw(kind, 8, 5, 2 * count)]
-    for one, other in zip(made[::2], made[1::2], strict=True):
-        other.basis.fitted = fit(other.basis.fitted.log_s + math.log(slower))
-        yield compare(one, other)
-
-
-def drawn_campaign(of, log_s):
-    """A campaign with these log times, and nothing else except what a comparison needs."""
-    cells = [SimpleNamespace(cell_id=f"c{n}", work=1.0, levels={"x": n}, elapsed_s=1) for n in range(len(log_s))]
-    used = {
-        cell.cell_id: {at: SimpleNamespace(sequence=place) for at, place in enumerate(row)}
-        for cell, row in zip(cells, of.place, strict=True)
-    }
-    basis = SimpleNamespace(
-        fitted=fit(log_s), blocks=[0] * len(log_s), in_stretches=False, used=used, rounds=range(5), fleet=None
-    )
-    return SimpleNamespace(name="drawn", findings=SimpleNamespace(cells=cells, compared="elapsed"), basis=basis)
+    made = list(drawn.draw(kind, 8, 5, 2 * count))
+    for (of, log_s), (after, later) in zip(made[::2], made[1::2], strict=True):
+        second = drawn_orders.campaign(after, fit(later + math.log(slower)))
+        yield compare(drawn_orders.campaign(of, fit(log_s)), second)
 
 
 @pytest.mark.slow
