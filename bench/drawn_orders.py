@@ -197,10 +197,10 @@ def two_campaigns(rng: Rng, number: int, size: tuple[int, int], kind: str, luck:
 
 def compared(of: Design, first: Fit, second: Fit) -> Compare:
     """The comparison of two campaigns of a design."""
-    return campaigns.compare(_campaign(of, first), _campaign(of, second))
+    return campaigns.compare(campaign(of, first), campaign(of, second))
 
 
-def _campaign(of: Design, fitted: Fit) -> Any:
+def campaign(of: Design, fitted: Fit) -> Any:
     """A campaign with nothing else except what a comparison needs."""
     used: dict[str, dict[int, Any]] = {cell.cell_id: {} for cell in of.plan.cells}
     for sequence, run in enumerate(of.plan.runs):
