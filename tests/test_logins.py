@@ -40,6 +40,7 @@ from storagelab.engines.postgres import connect as postgres
 from storagelab.engines.postgres.preflight import check_session_settings, read_facts
 from storagelab.engines.postgres.server import USER
 from storagelab.model.config import Config, TargetConfig
+from storagelab.model.loads.pgbench import Pgbench
 
 CREATE, CHECKPOINT = "CREATE ON DATABASE postgres", "pg_checkpoint"
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
@@ -288,6 +289,22 @@ def test_a_login_without_the_right_to_checkpoint_measures_all_but_the_checkpoint
     measured = measure(cell(server, scratch, dsn=login(CREATE), checkpoint=False), site_at(scratch))
     assert measured.rows == ROWS
     assert measured.checkpoint_s is None
+
+
+@pytest.mark.parametrize("shared", ["postgres"], indirect=True)
+@pytest.mark.parametrize("load", [None, Pgbench(scale=1, connections=2, duration_s=1.0)], ids=["inserts", "pgbench"])
+def test_what_a_role_sets_that_could_only_end_a_load_does_not_hold(server, login, scratch, load):
+    sets = {
+        "statement_timeout": "1ms", "lock_timeout": "1ms", "idle_session_timeout": "1ms",
+        "default_transaction_read_only": "on", "default_tablespace": "pg_global", "role": "pg_checkpoint",
+    }  # fmt: skip
+    dsn = login(CREATE, CHECKPOINT)
+    server.said(*(f"ALTER ROLE plain SET {name} = '{text}'" for name, text in sets.items()))
+    config = small(scratch, dsn=dsn)
+    config = config if load is None else config.model_copy(update={"workload": load})
+    (kept,) = [note for note in checked(config, scratch).notes if "the load keeps" in note]
+    assert kept.endswith("the load keeps: default_tablespace")
+    assert measure(config, site_at(scratch)).unverified == ()
 
 
 def test_a_server_without_room_for_all_connections_says_how_many_are_free(server, login, scratch):

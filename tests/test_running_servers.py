@@ -201,22 +201,6 @@ def test_a_roles_defaults_hinder_no_set_up_and_are_the_loads_own(scratch, attach
         own.execute("DROP ROLE kept")
 
 
-@pytest.mark.parametrize("shared", ["postgres"], indirect=True)
-@pytest.mark.parametrize("load", [None, Pgbench(scale=1, connections=2, duration_s=1.0)], ids=["inserts", "pgbench"])
-def test_what_a_role_sets_that_could_only_end_a_load_does_not_hold(server, login, scratch, load):
-    sets = {
-        "statement_timeout": "1ms", "lock_timeout": "1ms", "idle_session_timeout": "1ms",
-        "default_transaction_read_only": "on", "default_tablespace": "pg_global", "role": "pg_checkpoint",
-    }  # fmt: skip
-    dsn = login("CREATE ON DATABASE postgres", "pg_checkpoint")
-    server.said(*(f"ALTER ROLE plain SET {name} = '{text}'" for name, text in sets.items()))
-    config = small(scratch, dsn=dsn)
-    config = config if load is None else config.model_copy(update={"workload": load})
-    (kept,) = [note for note in checked(config, scratch).notes if "the load keeps" in note]
-    assert kept.endswith("the load keeps: default_tablespace")
-    assert measure(config, site_at(scratch)).unverified == ()
-
-
 ODD = (
     "--sql-mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE,STRICT_ALL_TABLES", "--autocommit=0", "--wait-timeout=3",
     "--completion-type=CHAIN", "--transaction-isolation=SERIALIZABLE", "--default-storage-engine=MyISAM",

@@ -294,9 +294,8 @@ Verdict = Literal[
 class Judged(Frozen):
     """The verdict on layouts.
 
-    "winner" = all others are slower; "best-set" = some may be the fastest, and others not; "indistinguishable" = each
-    may be the fastest; "too-few-runs" = no test is possible yet; "untested" = enough runs, but each cell's were made in
-    a separate stretch of time.
+    "winner" = all others are slower; "best-set" = some may be the fastest; "indistinguishable" = each may be;
+    "too-few-runs" = no test is possible yet; "untested" = each cell ran in a separate stretch of time.
     """
 
     verdict: Verdict
@@ -310,8 +309,7 @@ class Judged(Frozen):
         (), description="cells that have too few runs for a test: neither fast nor slower; they rule out a winner"
     )
     at_most_slower: float | None = Field(
-        None,
-        description="at 95 %, the nominally fastest takes at most so many times as the truly fastest; None = unknown",
+        None, description="the one in front takes at most so many times as the truly fastest (95 %); None = unknown"
     )
 
 
