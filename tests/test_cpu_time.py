@@ -27,10 +27,10 @@ def test_the_cpu_time_of_the_server_s_children_is_the_server_s():
 
 def test_what_neither_server_nor_storagelab_used_is_the_others():
     spent = cpu_time_between(
-        {"busy_s": 1.0, "server_s": 0.5, "storagelab_s": 0.1, "idle_s": 5.0},
-        {"busy_s": 4.0, "server_s": 2.0, "storagelab_s": 0.2, "idle_s": 6.0},
+        {"busy_s": 1.0, "server_s": 0.5, "storagelab_s": 0.1, "kernel_s": 0.1, "idle_s": 5.0},
+        {"busy_s": 4.0, "server_s": 2.0, "storagelab_s": 0.2, "kernel_s": 0.5, "idle_s": 6.0},
     )
-    assert spent["others_s"] == pytest.approx(3.0 - 1.5 - 0.1)
+    assert spent["others_s"] == pytest.approx(3.0 - 1.5 - 0.1 - 0.4)
 
 
 def test_a_machine_that_can_t_tell_tells_nothing(tmp_path):

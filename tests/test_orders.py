@@ -79,9 +79,11 @@ def test_two_rounds_of_few_layouts_are_made_in_turns_and_an_odd_last_one_by_itse
     )  # which no complete rounds can have
 
 
-def test_a_race_is_made_in_complete_rounds_as_it_looks_at_each() -> None:
-    raced = layouts(2, 6).model_copy(update={"race": Race()})
-    assert [run.repetition for run in expand(raced).runs] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
+def test_a_race_is_made_in_complete_rounds_as_it_looks_at_each_and_one_of_few_in_two_at_a_time() -> None:
+    raced = layouts(4, 3).model_copy(update={"race": Race()})
+    assert [run.repetition for run in expand(raced).runs] == [1] * 4 + [2] * 4 + [3] * 4
+    few = expand(layouts(2, 6).model_copy(update={"race": Race()})).runs
+    assert [sorted({run.repetition for run in few[at : at + 4]}) for at in (0, 4, 8)] == [[1, 2], [3, 4], [5, 6]]
 
 
 @settings(max_examples=25, deadline=None)

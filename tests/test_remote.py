@@ -127,7 +127,7 @@ def test_a_folder_that_mariadb_can_not_write_fails_the_run_in_its_words(scratch)
 
 
 def test_what_mariadb_tells_of_its_drives_is_believed(monkeypatch):
-    monkeypatch.setattr(engine, "ask", lambda *_: [("/", "/dev/vda1"), ("/data", "/dev/nvme0n1")])
+    monkeypatch.setattr(engine.db, "ask", lambda *_: [("/", "/dev/vda1"), ("/data", "/dev/nvme0n1")])
     config = elsewhere(Config.model_validate({"target": {"engine": "mariadb", "dsn": "-"}}), "/data/fast")
     (check,) = places.checks(config, engine.MariaDB.mounts(None, None), mariadb.__name__)
     assert (check.ok, check.got) == (True, "/dev/nvme0n1, mounted at /data")

@@ -45,7 +45,7 @@ def test_the_cells_of_the_a_a_experiment_differ_in_their_label_only() -> None:
 def test_a_spec_needs_only_an_engine_and_a_volume() -> None:
     plan = planned(TARGET + '[volumes.a]\npath = "."\n')
     assert [cell.levels for cell in plan.cells] == [{}]
-    assert [run.repetition for run in plan.runs] == [1, 2, 3]
+    assert [run.repetition for run in plan.runs] == [1, 2, 3, 4, 5]
 
 
 def test_the_whole_content_of_a_spec_reaches_the_experiment() -> None:

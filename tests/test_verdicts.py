@@ -4,7 +4,16 @@ import math
 
 import numpy as np
 import pytest
-from builders import make_campaign, make_experiment, make_plan, make_planned, make_runs, runs_in_order, ten_seconds
+from builders import (
+    at_most,
+    make_campaign,
+    make_experiment,
+    make_plan,
+    make_planned,
+    make_runs,
+    runs_in_order,
+    ten_seconds,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -164,7 +173,7 @@ def test_of_experiments_of_many_loads_without_a_difference_one_in_twenty_at_most
         fitted = fit(np.log(10) + rng.normal(0, 0.02, (24, 5)) + rng.normal(0, 0.05, 5))
         judged = verdicts.judge(experiment.factors, plan, fitted, [0] * 24)
         wrong += any(row.distinguishable for row in judged.comparisons)
-    assert wrong <= 0.05 * 400 + 2 * math.sqrt(0.05 * 0.95 * 400)
+    assert wrong <= at_most(400, 0.05)
 
 
 def test_a_layout_that_is_a_tenth_slower_under_one_load_alone_is_found_there_and_nowhere_else():

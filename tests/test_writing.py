@@ -33,7 +33,7 @@ def test_the_page_is_written_into_the_results_folder(inputs, tmp_path):
 @pytest.mark.parametrize(
     ("form", "start"),
     [("html", "<!doctype html"), ("md", "# files-and-log-place"), ("csv", "cell_id,layout.data_files,repetition"),
-     ("waits-csv", "cell_id,layout.data_files,repetition"), ("json", '{"schema":1,')],
+     ("waits-csv", "cell_id,layout.data_files,repetition"), ("json", '{"schema":2,')],
 )  # fmt: skip
 def test_every_form_can_be_had(inputs, form, start):
     assert writing.render(form, *inputs).lower().startswith(start)

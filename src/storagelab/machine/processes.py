@@ -216,7 +216,7 @@ def cpu_time_between(before: dict[str, float], after: dict[str, float]) -> dict[
     """
     spent = {name: max(0.0, after[name] - before[name]) for name in after if name in before}
     if "server_s" in spent:
-        own = spent["server_s"] + spent["storagelab_s"] + spent["kernel_s"]
+        own = spent["server_s"] + spent["storagelab_s"] + spent.get("kernel_s", 0.0)
         spent["others_s"] = max(0.0, spent["busy_s"] - own)
     return spent
 

@@ -17,7 +17,6 @@ from storagelab.capture.taking import cost_percent
 from storagelab.errors import SpecError
 from storagelab.machine.descriptors import write_whole
 from storagelab.model.engines import ENGINES
-from storagelab.predicting.reckoning import skeleton
 from storagelab.report.text.columns import print_paper
 from storagelab.report.words.captured import capture_paper
 from storagelab.run import contract
@@ -52,6 +51,8 @@ def capture(target: str, length: str, output: Path, *, requests: bool, trace: bo
         manifest = manifest.model_copy(update={"cost_percent": cost.percent, "notes": (*manifest.notes, cost.words)})
         folder.write_manifest(output, manifest)
     volumes = output / VOLUMES_FILE
+    from storagelab.predicting.reckoning import skeleton  # statistics load slowly, and a window must not wait for them
+
     write_whole(volumes, [skeleton(manifest).encode()], within=output)
     print_capture(screen.out(), folder.read(output), output.resolve().name)
     screen.say(
