@@ -15,7 +15,6 @@ from storagelab.model.values import Estimate
 from storagelab.stats import stalls
 from storagelab.stats.contrast import (
     Difference,
-    Family,
     at_most_slower,
     compare_with_best,
     contrasts,
@@ -258,10 +257,3 @@ def test_the_bound_of_each_cell_holds_the_truth_and_is_missing_above_twice_the_t
         missed += any(math.log(bound) < true[cell] for cell, bound in bounds.items())
         assert 3 not in bounds
     assert missed <= at_most(200, 0.05)
-
-
-def test_families_share_the_error_and_more_cells_ask_for_more():
-    one, many = Family("range", 4), Family("range", 4, families=6)
-    assert one.point(20, 0.05 / 6) == pytest.approx(many.point(20, 0.05))
-    assert Family("range", 8).point(20, 0.05) > one.point(20, 0.05) > Family("maximum", 4).point(20, 0.05)
-    assert Family("range", 8).level(0.05) < one.level(0.05)

@@ -74,7 +74,7 @@ def test_of_many_different_verdicts_five_are_given_and_the_table_has_the_rest():
         {BATCH: batches, FILES: batches}, lambda levels: 1 if levels[FILES] == levels[BATCH] else 1.3, repetitions=4
     )
     text = headline(findings)
-    assert text.count("the next takes 29 % more time") == 5
+    assert text.count(" % more time") == 5
     assert text.endswith("For 2 more groups of loads see the table of layouts.")
     assert sum(line.startswith("Fastest with ") for line in sentences(findings)) == 5
 
