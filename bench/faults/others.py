@@ -12,6 +12,7 @@ from bench.faults.campaigns import Campaign, Log, World
 from storagelab.capture import folder
 from storagelab.drives.fitting import planned
 from storagelab.errors import StoragelabError
+from storagelab.verbs.capture import VOLUMES_FILE
 
 _SHORT = (
     "import storagelab.run.measuring as m; m.QUICK = m.QUICK._replace(point_s=0.2, stretch_s=3.0); "
@@ -52,7 +53,7 @@ class Capturing(Campaign):
         """Also captures that can't be read, and files beside a capture's own."""
         found = super().left(done=done)
         for one in self.home.glob("capture-*"):
-            own = {folder.MANIFEST, folder.IO, folder.DEVICES}
+            own = {folder.MANIFEST, folder.IO, folder.DEVICES, VOLUMES_FILE}
             found += [f"{self}: {file}" for file in one.iterdir() if file.name not in own]
             try:
                 folder.read(one)
