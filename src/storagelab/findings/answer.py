@@ -222,8 +222,11 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
 
 
 def _slower_levels(findings: Findings) -> set[tuple[str, str]]:
-    """The levels, by factor, that some other level surely beats over all layouts."""
-    main = [one for one in findings.effects if not one.at and one.distinguishable]
+    """The levels, by factor, that some other level surely beats over all layouts, whatever the other factors are."""
+    main = [
+        one for one in findings.effects
+        if not one.at and one.distinguishable and not any(_depends_on(findings, one.factor))
+    ]  # fmt: skip
     return {(one.factor, repr(one.level if one.ratio.value > 1 else one.baseline)) for one in main}
 
 

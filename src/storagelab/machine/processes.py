@@ -174,8 +174,8 @@ def _opened(process: Path, facts: os.stat_result, *, strict: bool = False) -> It
 
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_KERNEL_PARENT_PID = 2
-"""kthreadd, the parent of all of the kernel's threads."""
+_KERNEL_THREAD = 0x0020_0000
+"""PF_KTHREAD in a process's flags: by its parent's number it can't be told in a container."""
 _BUSY = ("user", "nice", "system", "irq", "softirq")
 _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
@@ -192,13 +192,14 @@ def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str
         return {}
     seconds = {name + "_s": machine.get(name, 0.0) for name in ("idle", "iowait", "steal")}
     seconds |= {"busy_s": sum(machine.get(name, 0.0) for name in _BUSY), "storagelab_s": time.process_time()}
-    parents = {"kernel_s": _KERNEL_PARENT_PID, "server_s": server_parent_pid}
-    ticks = {name: 0 for name, pid in parents.items() if pid is not None}
+    ticks = {"kernel_s": 0} | ({} if server_parent_pid is None else {"server_s": 0})
     for folder in proc.glob("[0-9]*"):
-        fields = stat_fields(folder)
-        for name in ticks if fields else ():
-            if parents[name] in (int(folder.name), int(fields[1])):
-                ticks[name] += int(fields[11]) + int(fields[12])
+        if fields := stat_fields(folder):
+            spent = int(fields[11]) + int(fields[12])
+            if int(fields[6]) & _KERNEL_THREAD:
+                ticks["kernel_s"] += spent
+            elif server_parent_pid in (int(folder.name), int(fields[1])):
+                ticks["server_s"] += spent
     seconds |= {name: of_processes / _TICKS_PER_S for name, of_processes in ticks.items()}
     seconds["kernel_s"] += machine.get("irq", 0.0) + machine.get("softirq", 0.0)
     return seconds

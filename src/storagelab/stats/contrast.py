@@ -7,7 +7,7 @@ two things at once, so that neither a quiet nor a wild cell misleads:
    in common. For comparisons with the best it is Tukey's studentized range over all cells, as the best cell is picked
    by looking at the data; for differences named beforehand it is Bonferroni's.
 2. It passes Welch's t test, which uses only the variances of the cells it compares (Welch 1947, Biometrika 34), at a
-   level that falls slowly with the number of cells (`Family.caution`). So one noisy cell looks neither slow nor quiet.
+   level that falls slowly with the number of cells (`Family.cautious`). So one noisy cell looks neither slow nor quiet.
 
 An odd run only adds time. So a cell takes at least the time of its calm runs, and at most that of all its runs, and one
 is slower than another if its calm runs take longer than all runs of that one.
@@ -277,10 +277,7 @@ def ratios(fitted: Fit, cells: Sequence[int], base: int, family: Family, alpha: 
     rows = [cell for cell in cells if cell != base and fitted.runs[cell]]
     if not rows or not fitted.runs[base]:
         return {}
-    found = contrasts(
-        fitted, np.array([[cell, base] for cell in rows]), np.tile([1.0, -1.0], (len(rows), 1)), family, alpha
-    )
-    return dict(zip(rows, found, strict=True))
+    return dict(zip(rows, contrasts(fitted, *_pairs(rows, base), family, alpha), strict=True))
 
 
 def _pairs(rows: Sequence[int] | Places, base: int) -> tuple[Places, Vector]:
