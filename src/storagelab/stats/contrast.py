@@ -69,14 +69,11 @@ class Difference:
 
 
 def wider(one: Difference, other: Difference) -> Difference:
-    """The difference with the ends of both intervals around it; not tested if either is not."""
-    ends = (one.ratio.low, one.ratio.high, other.ratio.low, other.ratio.high)
-    if None in ends or not (one.tested and other.tested):
+    """The difference with an interval that holds both; none, and not tested, if either is not."""
+    low, high, least, most = one.ratio.low, one.ratio.high, other.ratio.low, other.ratio.high
+    if low is None or high is None or least is None or most is None:
         return replace(one, ratio=Estimate(value=one.ratio.value), tested=one.tested and other.tested)
-    value, above = math.log(one.ratio.value), math.log(one.ratio.value / other.ratio.value)
-    down = max(value - math.log(one.ratio.low or 1), value - above - math.log(other.ratio.low or 1))
-    up = max(math.log(one.ratio.high or 1) - value, math.log(other.ratio.high or 1) - value + above)
-    return replace(one, ratio=from_logs(value, down, up))
+    return replace(one, ratio=one.ratio.model_copy(update={"low": min(low, least), "high": max(high, most)}))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pydantic import Field
 from storagelab.findings.basis import Basis
 from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Finding, Findings
+from storagelab.findings.verdicts import loads_of
 from storagelab.model.plan import Plan
 from storagelab.stats.stalls import share_most
 from storagelab.words.numbers import percent, plural
@@ -45,7 +46,8 @@ def stalled_of(basis: Basis, plan: Plan, cell: int) -> int:
 
 def find(evidence: Evidence) -> Iterator[StallsUnseen]:
     fitted = evidence.basis.fitted
-    first = fitted.fastest()
+    loads = [cells for _, cells in loads_of(evidence.experiment.factors, evidence.plan.cells)]
+    first = fitted.fastest() if len(loads) == 1 else None  # the fastest of several loads is that of the lightest
     if first is None or evidence.basis.fleet is not None or evidence.basis.provenance != "measured":
         return
     runs, stalled = int(fitted.runs[first]), stalled_of(evidence.basis, evidence.plan, first)
