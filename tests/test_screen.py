@@ -70,7 +70,7 @@ def test_an_encoding_without_dashes_gets_them_written_out_and_documents_stay_utf
 def test_a_terminal_of_no_width_is_none(old, columns):
     (old / "plain.toml").write_text(SPEC)
     of_no_width, of_any = (typed(old, "plan", "plain.toml", **also).stdout for also in ({"COLUMNS": columns}, {}))
-    free_space = re.compile(r"\d+ GB")  # changes meanwhile
+    free_space = re.compile(r"\d+ GiB")  # changes meanwhile
     assert free_space.sub("", of_no_width) == free_space.sub("", of_any)
 
 

@@ -1,5 +1,7 @@
 """Pace, series and moments of a watcher: it minds its own cost, and its rates add up to what was counted."""
 
+import contextlib
+import itertools
 import os
 import signal
 import threading
@@ -207,7 +209,9 @@ def freeze_child(program: str, patience_s: float = 60.0) -> None:
 
     def is_there() -> bool:
         children = (path.read_text().split() for path in Path("/proc/self/task").glob("*/children"))
-        found[:] = [int(one) for of in children for one in of if program in Path(f"/proc/{one}/cmdline").read_text()]
+        for one in itertools.chain(*children):
+            with contextlib.suppress(OSError):  # it may have ended
+                found.extend([int(one)] if program in Path(f"/proc/{one}/cmdline").read_text() else [])
         return bool(found)
 
     until(is_there, patience_s)
