@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 
 
 class Capturing(Campaign):
-    """One whole capture. One that was killed is kept, and the next one gets another folder."""
+    """One whole capture. One that was killed is kept, and the next one gets another folder, unless it kept nothing."""
 
     planned = 1
 
@@ -39,11 +39,11 @@ class Capturing(Campaign):
         pass
 
     def start(self) -> subprocess.Popen[str]:
-        words = ["capture", "STORAGELAB_BENCH_DSN", "--for", "3s", "-o", str(self._newest(1))]
+        words = ["capture", "STORAGELAB_BENCH_DSN", "--for", "3s", "-o", str(self._next())]
         return self._started(self._command(*words))
 
-    def _newest(self, more: int = 0) -> Path:
-        return self.home / f"capture-{len(list(self.home.glob('capture-*'))) + more}"
+    def _next(self) -> Path:
+        return self.home / f"capture-{sum(map(folder.is_capture, self.home.glob('capture-*'))) + 1}"
 
     def stored(self) -> tuple[Any, ...]:
         whole = [one for one in sorted(self.home.glob("capture-*")) if _whole(one)]
@@ -62,7 +62,7 @@ class Capturing(Campaign):
         return found
 
     def log(self) -> Log:
-        return _CaptureLog(self, self._newest(1))
+        return _CaptureLog(self, self._next())
 
 
 def _whole(capture: Path) -> bool:
@@ -79,7 +79,7 @@ class _CaptureLog(Log):
 
     @property
     def begun(self) -> bool:
-        return (self._capture / folder.DEVICES).exists()
+        return folder.is_capture(self._capture)
 
     @property
     def stored(self) -> int:

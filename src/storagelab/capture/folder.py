@@ -231,6 +231,7 @@ def capture_schema_text() -> str:
 
 
 MANIFEST, IO, DEVICES, REQUESTS = "manifest.json", "io.csv", "devices.csv", "requests.iolog"
+_TABLES = {IO: IoRow._fields, DEVICES: DeviceRow._fields}
 _Row = TypeVar("_Row", IoRow, DeviceRow)
 
 
@@ -242,10 +243,21 @@ def is_capture(path: Path) -> bool:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
+def is_free(path: Path) -> bool:
+    """Whether a capture may be written here: nothing is there, or only what a killed one made before its manifest."""
+    if not path.is_dir():
+        return not path.exists()
+    sizes = {name: len(_lines([fields])) for name, fields in _TABLES.items()}
+    return all(
+        one.lstat().st_size == sizes.get(one.name) or re.fullmatch(rf"\.({IO}|{DEVICES}|{MANIFEST})\.\d+", one.name)
+        for one in path.iterdir()
+    )
+
+
 def begin(path: Path, manifest: Manifest) -> None:
     """Makes the folder, with tables without rows, and last a manifest that says that the capture is not complete."""
-    write_whole(path / IO, [_lines([IoRow._fields])])
-    write_whole(path / DEVICES, [_lines([DeviceRow._fields])])
+    for name, fields in _TABLES.items():
+        write_whole(path / name, [_lines([fields])])
     write_manifest(path, manifest.model_copy(update={"complete": False}))
 
 

@@ -31,7 +31,7 @@ VOLUMES_FILE = "volumes.toml"
 def capture(target: str, length: str, output: Path, *, requests: bool, trace: bool, turns: int) -> None:
     """Watches the server and writes the folder. Raises StoragelabError before anything is written if it can't."""
     seconds = _seconds(length)
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+    if not folder.is_free(output):
         raise SpecError(
             "is there already", file=output, hint="Choose another folder, or remove it: nothing is overwritten."
         )
