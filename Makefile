@@ -38,7 +38,7 @@ check: setup-dev ## as test, without the slow tests
 	@$(MAKE) --no-print-directory test-quick
 
 .PHONY: validate
-validate: setup-dev test-tools ## what `make test` leaves to CI: figures confirmed by many drawings, kills at random moments
+validate: setup-dev test-tools ## what `make test` leaves out, before a release: figures confirmed by many drawings, kills at random moments
 	@echo 'pytest, campaigns only ...'
 	@$(PYTEST) -m campaign $(ARGS)
 

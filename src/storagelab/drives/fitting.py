@@ -9,7 +9,6 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import least_squares
 
 # --- the law of a measured drive --------------------------------------------------------------------------------------
 #
@@ -219,6 +218,8 @@ def _law(logs: Any, knee: int) -> Law:
 
 
 def _fitted(points: _Points, knee: int, start: Any) -> tuple[float, Law]:
+    from scipy.optimize import least_squares  # when it is needed, as it takes a second: captures load this module
+
     least = np.log([*[1.0] * 4, _LEAST_DATA_PER_S, _LEAST_DATA_PER_S, *[1.0] * 3, *[1.0] * len(LIMITS)])
     most = np.log([*[1e9] * 4, _MOST_DATA_PER_S, _MOST_DATA_PER_S, *[_MOST_PARALLEL] * 3, *[1e15] * len(LIMITS)])
     # soft_l1: one odd point, as when the machine was busy, does not pull all figures
