@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -287,6 +288,31 @@ def test_what_somebody_put_on_a_drive_since_the_kill_is_wiped_only_if_its_serial
         preparing.put_back(left)
     assert content(stand_in) == before
     preparing.put_back(left, ["S1"])
+    assert (drives.look(stand_in.id, "key").holds, left.left()) == ((), [])
+
+
+@as_root
+@pytest.mark.parametrize("pages", [1, 256, 511])
+@pytest.mark.parametrize("holds", ["a file system of ours", "nothing", "the mark"])
+def test_a_drive_is_given_back_unasked_if_a_kill_cut_its_mark_short(tmp_path, stand_in, monkeypatch, holds, pages):
+    left, uuid = Journal(tmp_path / "results"), uuid4()
+    claim = left.claimed(stand_in, None, {str(uuid)})
+    if holds == "a file system of ours":
+        file_systems.make(stand_in.id, "ext4", "-F", uuid)
+    elif holds == "the mark":
+        drives.mark(stand_in.name, claim.token)
+    write, written = os.pwrite, []
+
+    def killed(number, content, at):
+        if len(written) == pages:
+            raise KeyboardInterrupt
+        written.append(at)
+        return write(number, content, at)
+
+    with monkeypatch.context() as kills, pytest.raises(KeyboardInterrupt):
+        kills.setattr(os, "pwrite", killed)
+        drives.mark(stand_in.name, claim.token)
+    preparing.put_back(left)
     assert (drives.look(stand_in.id, "key").holds, left.left()) == ((), [])
 
 

@@ -27,6 +27,7 @@ UNKNOWN_DATA = "data of an unknown kind"
 _OF_THE_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/usr", "/var", "/home"})
 _NO_DRIVES = re.compile(r"(loop|ram|zram|dm-|md)\d+")
 _LOOKED_AT_BYTES = 2**20
+_PAGE_BYTES = 4096
 _SCAN_S = 60.0
 HELD = "another program holds it"
 
@@ -217,17 +218,22 @@ def contents(drive: Drive) -> str:
 #
 # While a drive holds nothing of storagelab's with a UUID, its first MiB is full of the claim's token, and so is the
 # second, where a partition will begin. Whoever uses the drive or the partition writes there: a file system, a partition
-# table, a database or an archive.
+# table, a database or an archive. The first page is written last: until then, a kill leaves what tells whose it is.
 
 
 def mark(name: str, token: str) -> None:
     """Fills the first two MiB of a drive or a partition. Raises RunFailed."""
-    _write_first(name, 2 * _mark_of(token))
+    line = _line_of(token)
+    _write_first(name, line * (2 * _LOOKED_AT_BYTES // len(line)))
 
 
 def is_marked(name: str, token: str) -> bool:
+    """Whether the first MiB holds the mark, and beside it nothing but zeros: a kill may leave some, and so does mdadm
+    where its superblock was.
+    """
     first = _first(name, _LOOKED_AT_BYTES)
-    return bool(token and first) and _mark_of(token).startswith(first)
+    others = first.replace(_line_of(token), b"")
+    return bool(token) and len(others) < len(first) and not any(others)
 
 
 def unmark(name: str, token: str) -> None:
@@ -236,9 +242,8 @@ def unmark(name: str, token: str) -> None:
         _write_first(name, bytes(2 * _LOOKED_AT_BYTES))
 
 
-def _mark_of(token: str) -> bytes:
-    line = f"storagelab {token}".ljust(63).encode() + b"\n"
-    return line * (_LOOKED_AT_BYTES // len(line))
+def _line_of(token: str) -> bytes:
+    return f"storagelab {token}".ljust(63).encode() + b"\n"
 
 
 def _first(name: str, size: int) -> bytes:
@@ -249,9 +254,9 @@ def _first(name: str, size: int) -> bytes:
 def _write_first(name: str, content: bytes) -> None:
     try:
         with open(f"/dev/{name}", "r+b", buffering=0) as drive:
-            size = drive.seek(0, os.SEEK_END)
-            drive.seek(0)
-            drive.write(content[:size])
+            size = min(len(content), drive.seek(0, os.SEEK_END))
+            for at in reversed(range(0, size, _PAGE_BYTES)):
+                os.pwrite(drive.fileno(), content[at : min(at + _PAGE_BYTES, size)], at)
             os.fsync(drive.fileno())
     except OSError as error:
         raise RunFailed(f"/dev/{name} can't be written: {error.strerror}") from error
