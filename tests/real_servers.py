@@ -24,6 +24,7 @@ import pytest
 
 from storagelab.engines.postgres.connect import connect_private
 from storagelab.engines.postgres.server import Server, find_binaries
+from storagelab.machine.processes import TaskView
 from storagelab.machine.rights import give_to_server
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement, Run
@@ -249,3 +250,10 @@ def until(happened: Any, timeout_s: float = 30.0) -> Any:
             return found
         time.sleep(0.01)
     raise AssertionError(f"did not happen within {timeout_s} s")
+
+
+def keeps_schedstat() -> bool:
+    """Whether this kernel counts each task's time on CPUs and in their queues (Linux built with CONFIG_SCHED_INFO)."""
+    with contextlib.closing(TaskView(os.getpid())) as view:
+        sched = view.sched()
+    return sched is not None and sched.timeslices > 0

@@ -309,9 +309,10 @@ def test_a_drive_is_given_back_unasked_if_a_kill_cut_its_mark_short(tmp_path, st
         written.append(at)
         return write(number, content, at)
 
-    with monkeypatch.context() as kills, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as kills:
         kills.setattr(os, "pwrite", killed)
-        drives.mark(stand_in.name, claim.token)
+        with pytest.raises(KeyboardInterrupt):
+            drives.mark(stand_in.name, claim.token)
     preparing.put_back(left)
     assert (drives.look(stand_in.id, "key").holds, left.left()) == ((), [])
 

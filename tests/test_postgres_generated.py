@@ -7,12 +7,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from real_servers import ask, cell_of, connect, got, left_behind, measure, running, site_at
+from real_servers import ask, cell_of, connect, got, keeps_schedstat, left_behind, measure, running, site_at
 
 from storagelab.engines.postgres.layout import relations_like
 from storagelab.engines.postgres.loads.generated import generator_sessions
 from storagelab.errors import DataRefused, PreflightError, RunFailed
-from storagelab.machine.processes import keeps_schedstat
 from storagelab.machine.rights import give_to_server
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Measurement

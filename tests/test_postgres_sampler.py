@@ -11,11 +11,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from real_servers import keeps_schedstat
 
 from storagelab.engines.postgres.sampler import LockWait, Sampler, _raw_waits, lock_wait, waiting_tasks
 from storagelab.engines.postgres.server import Server, find_binaries
 from storagelab.machine.host import usable_cpus
-from storagelab.machine.processes import Switches, keeps_schedstat
+from storagelab.machine.processes import Switches
 from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
 from storagelab.model.waits import NO_EVENT, ON_CPU, RUNNABLE_NO_EVENT, conservation, normalise

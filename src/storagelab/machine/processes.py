@@ -7,7 +7,6 @@ For the meaning of the files see proc_pid_stat(5), and scheduler/sched-stats.rst
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import re
@@ -325,10 +324,3 @@ def _open_to_keep(path: str) -> int | None:
         os.close(file)
         return None
     return file
-
-
-def keeps_schedstat() -> bool:
-    """Whether this kernel counts each task's time on CPUs and in their queues (Linux built with CONFIG_SCHED_INFO)."""
-    with contextlib.closing(TaskView(os.getpid())) as view:
-        sched = view.sched()
-    return sched is not None and sched.timeslices > 0
