@@ -135,9 +135,9 @@ test-rust: setup-dev ## the tests of the Rust crates
 	@echo 'cargo test ...'
 	@cargo test --quiet --locked --package storagelab-sim --package storagelab-replay
 
-# A test that failed while all cores were busy may have lacked a CPU. Up to five such tests are run again, one at a time.
+# A test that failed while all cores were busy may have lacked a CPU. Up to ten such tests are run again, one at a time.
 FAILED := .pytest_cache/v/cache/lastfailed
-AGAIN = [ "$$(grep -c true $(FAILED))" -le 5 ] \
+AGAIN = [ "$$(grep -c true $(FAILED))" -le 10 ] \
   && echo 'pytest, those that failed beside others, alone ...' && $(PYTEST) $(ARGS) --numprocesses 0 --last-failed
 
 test-python: setup-dev test-tools ## the Python tests; ARGS="-k waits" for some of them
