@@ -7,18 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from storagelab.findings import FitKind, hosts
-from storagelab.findings.basis import basis_of
+from storagelab.findings.basis import Evidence, basis_of
 from storagelab.findings.cautions import cautions_of
 from storagelab.findings.effects import combinations, key
-from storagelab.findings.evidence import Evidence
 from storagelab.findings.kinds import found_in
 from storagelab.findings.model import CellSummary, Estimate, Findings, WaitChange, WaitTrend
 from storagelab.findings.raced import raced
 from storagelab.findings.statements import state
 from storagelab.findings.summaries import summaries, with_fitted_means, without_intervals
+from storagelab.findings.time_breakdown import native_names
 from storagelab.findings.times import of_set_time, timed, unit_of
 from storagelab.findings.verdicts import loads_of
-from storagelab.findings.wait_classes import native_names
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Factor, Plan
 from storagelab.model.waits import WaitStat

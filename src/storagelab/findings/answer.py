@@ -11,12 +11,22 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings.answer_kinds import Answer, Cause, Choice, Gain, Good, Limit, Next, Pick, SlowestAtLimit
+from storagelab.findings.answer_kinds import (
+    Answer,
+    Cause,
+    Choice,
+    Gain,
+    Good,
+    Limit,
+    Next,
+    Pick,
+    SlowestAtLimit,
+    pattern_of,
+)
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.kinds.scatter import Scatter
 from storagelab.findings.limits import AtLimit, between_ends, volume_at_limit
 from storagelab.findings.model import Caution, CellSummary, Comparison, Effect, Findings, LoadVerdict, Sample, Verdict
-from storagelab.findings.pattern import pattern_of
 from storagelab.findings.power import EFFECTS, repetitions_for
 from storagelab.findings.why import adds_up, legs
 from storagelab.model.plan import REPETITIONS_SOUND, Factor, Preference

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings.evidence import table_in, volumes_of
+from storagelab.findings.basis import table_in, volumes_of
 from storagelab.findings.model import CellSummary, Estimate, Findings
 from storagelab.findings.time_breakdown import Bound, LimitedRate
 from storagelab.model.limits import effective

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from storagelab.findings import hosts, latencies, limits, steady, time_breakdown
+from storagelab.findings import hosts, limits, time_breakdown
 from storagelab.findings.basis import Basis
+from storagelab.findings.comparable import is_steady
 from storagelab.findings.kinds import drive_trends, found_in_cell
 from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByLoad, Point, Sample
-from storagelab.findings.time_breakdown import Bound, Spent
-from storagelab.findings.times import latency_of, measured
-from storagelab.findings.wait_classes import in_classes
+from storagelab.findings.time_breakdown import Bound, Spent, in_classes
+from storagelab.findings.times import figure_s, figures_of_cell, latency_of, measured
 from storagelab.model.config import Config
 from storagelab.model.latency import Latency, merged
 from storagelab.model.measurement import RAW_IO, Measurement, Run, host_of
@@ -178,7 +178,7 @@ def _with_mean(sample: Sample, mean: Estimate) -> Sample:
 
 
 def _steady(runs: Mapping[int, Measurement]) -> bool | None:
-    return steady.is_steady([*runs.values()], simulated=any(one.provenance == "simulated" for one in runs.values()))
+    return is_steady([*runs.values()], simulated=any(one.provenance == "simulated" for one in runs.values()))
 
 
 def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
@@ -189,13 +189,13 @@ def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
     for name, latency in of_runs:
         of_host.setdefault(name, []).append(latency)
     if len(of_host) < 2:
-        return latencies.of_cell([latency for _, latency in of_runs])
+        return figures_of_cell([latency for _, latency in of_runs])
     together = (merged(of) for of in of_host.values())
-    return latencies.of_cell([one for one in together if one is not None])
+    return figures_of_cell([one for one in together if one is not None])
 
 
 def _figure_s(run: Measurement, figure: str) -> float | None:
-    return None if run.latency is None else latencies.figure_s(run.latency, figure)
+    return None if run.latency is None else figure_s(run.latency, figure)
 
 
 def _raw_io(runs: _Runs, made_on: Mapping[int, str]) -> dict[str, Sample]:
@@ -210,7 +210,7 @@ def _raw_io(runs: _Runs, made_on: Mapping[int, str]) -> dict[str, Sample]:
         assert sample is not None
         found[name] = sample
     histograms = [one.latency for one in runs.values() if one.latency is not None]
-    for name, together in latencies.of_cell(histograms).items() if len(histograms) == len(runs) else ():
+    for name, together in figures_of_cell(histograms).items() if len(histograms) == len(runs) else ():
         if (counter := f"latency_{name}_s") in found:
             found[counter] = _with_mean(found[counter], together)
     return found

@@ -22,8 +22,7 @@ from typing import Literal, NamedTuple
 
 from storagelab.findings.effects import key
 from storagelab.findings.model import CellSummary, Estimate, Findings
-from storagelab.findings.time_breakdown import Spent, SpentPart
-from storagelab.findings.wait_classes import CLASS_NAMES
+from storagelab.findings.time_breakdown import CLASS_NAMES, Spent, SpentPart
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import Category

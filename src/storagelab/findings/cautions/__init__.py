@@ -6,9 +6,9 @@ function `check_...`. The package is the list.
 
 from __future__ import annotations
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings import modules_of
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Caution
-from storagelab.findings.packages import modules_of
 
 
 def kinds() -> list[type[Caution]]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings import modules_of
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Finding
-from storagelab.findings.packages import modules_of
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Finding, Findings
 from storagelab.model.values import Frozen
 from storagelab.words.names import noun

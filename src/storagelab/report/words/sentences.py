@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer_kinds import Answer
-from storagelab.findings.latencies import Disagreement, disagreement
 from storagelab.findings.model import Comparison, Effect, Estimate, Findings, LoadVerdict
+from storagelab.findings.times import Disagreement, disagreement
 from storagelab.report.words import compared
 from storagelab.report.words.answer import About, in_full
 from storagelab.report.words.caution_texts import caution_sentences, found_sentences
