@@ -8,6 +8,7 @@ from builders import make_experiment, make_plan, make_runs
 from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer
 from storagelab.findings.basis import basis_of
+from storagelab.findings.cautions.cpu_time import BusyMachine
 from storagelab.findings.reasons import Rule, case_between, reasons
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.sentences import sentences
@@ -77,6 +78,12 @@ def test_the_answer_names_the_volume_and_not_the_wait():
     (sentence,) = [one for one in sentences(findings) if "Where the time goes" in one]
     assert sentence.startswith("Volume a stood at its limit, 600 writes/s, for 9")
     assert "waits there stand in its queue, whatever they are for." in sentence
+
+
+@pytest.mark.parametrize(("limit", "unable"), [(600, False), (None, True)])
+def test_a_busy_machine_withholds_no_verdict_that_a_volume_s_limit_explains(limit, unable):
+    findings, _ = drawn(writes=(4200, 3000), limit=limit, seconds=(7.1, 5.1))
+    assert BusyMachine(others_share=0.3, limit=0.1, runs=4, checked=10).is_unable(findings) is unable
 
 
 def test_a_limit_is_told_in_its_unit():
