@@ -325,7 +325,7 @@ def first_step(
 def _without_a_difference(strict: Statements, full: Statements) -> Statements:
     """The statements of the first step, with the intervals of the second."""
     comparisons = tuple(
-        one.model_copy(update={"ratio": _reaching_one(other.ratio)})
+        one.model_copy(update={"ratio": reaching_one(other.ratio)})
         for one, other in zip(strict.judged.comparisons, full.judged.comparisons, strict=True)
     )
     return Statements(
@@ -338,11 +338,12 @@ def _without_a_difference(strict: Statements, full: Statements) -> Statements:
 
 def _reaching_none(strict: Sequence[Effect], full: Sequence[Effect]) -> tuple[Effect, ...]:
     return tuple(
-        one.model_copy(update={"ratio": _reaching_one(other.ratio)}) for one, other in zip(strict, full, strict=True)
+        one.model_copy(update={"ratio": reaching_one(other.ratio)}) for one, other in zip(strict, full, strict=True)
     )
 
 
-def _reaching_one(ratio: Estimate) -> Estimate:
+def reaching_one(ratio: Estimate) -> Estimate:
+    """The ratio with an interval that extends to no difference."""
     if ratio.low is None or ratio.high is None:
         return ratio
     return ratio.model_copy(update={"low": min(ratio.low, 1.0), "high": max(ratio.high, 1.0)})
@@ -359,10 +360,29 @@ def _at(
     given = (factors, plan.cells, fitted if raced is None else raced.complete)
     # Dependences are differences of what is seen within blocks.
     compared = fitted.compared.tolist()
-    judging = None if raced is None else raced.judging
+    judged = verdicts.judge(factors, plan, fitted, compared, alpha["verdict"], None if raced is None else raced.judging)
+    main = main_effects(*given, compared, alpha["effects"])
+    alone = len(plan.cells[0].levels) == 1 and raced is None
     return Statements(
-        judged=verdicts.judge(factors, plan, fitted, compared, alpha["verdict"], judging),
-        effects=(*main_effects(*given, compared, alpha["effects"]), *effects_at(*given, compared, alpha["effects-at"])),
+        judged=judged,
+        effects=(
+            *(_as_compared(one, judged, plan) if alone else one for one in main),
+            *effects_at(*given, compared, alpha["effects-at"]),
+        ),
         dependences=tuple(dependences(*given, blocks, alpha["dependences"])),
         speed_ups=tuple(speed_ups(*given, blocks, alpha["speed-ups"])),
     )
+
+
+def _as_compared(effect: Effect, judged: JudgedByLoad, plan: Plan) -> Effect:
+    """An effect of the only factor: its two levels are two layouts, and where one of them is the best, the comparison
+    has their ratio already.
+    """
+    ends = (repr(effect.baseline), repr(effect.level))
+    ids = {repr(cell.levels[effect.factor]): cell.cell_id for cell in plan.cells}
+    pair = [ids[end] for end in ends if end in ids]
+    row = next((row for row in judged.comparisons if {row.cell_id, row.best_cell_id} == {*pair}), None)
+    if row is None:
+        return effect
+    ratio = row.ratio if row.best_cell_id == pair[0] else row.ratio.inverse
+    return effect.model_copy(update={"ratio": ratio, "distinguishable": row.distinguishable})

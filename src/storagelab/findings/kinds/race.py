@@ -76,7 +76,7 @@ def _end(race: RaceSummary, findings: Findings) -> str:
 
 
 def find(evidence: Evidence) -> Iterator[RaceSummary]:
-    raced, plan, experiment = evidence.race, evidence.plan, evidence.experiment
+    raced, plan, experiment = evidence.basis.race, evidence.plan, evidence.experiment
     if raced is None or experiment.race is None:
         return
     walls: dict[str, list[float]] = {}
