@@ -8,7 +8,6 @@ from fabricated_findings import FILES, LOG, extension_trend, golden, make_effect
 from storagelab.findings.model import Estimate, WaitChange
 from storagelab.report.page.opening import _tile
 from storagelab.report.words.answer import headline
-from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.sentences import sentences
 from storagelab.words.names import factor_text, level_text
 
@@ -124,13 +123,6 @@ def test_no_sentence_ever_calls_two_layouts_equal():
         text = " ".join([headline(findings), *sentences(findings)])
         assert not re.search(r"\b(identical|no difference|as fast as)\b", text)
         assert "equal" not in text.replace("need not be equal", "").replace("not proven equal", "")
-
-
-def test_every_cell_is_compared_with_the_best_in_a_mark():
-    findings = make_findings({FILES: [1, 4, 8]}, {1: 2.94, 4: 2.41, 8: 2.42}, verdict="best-set", tied=[8])
-    one, four, eight = (cell.cell_id for cell in findings.cells)
-    marks = [verdict_mark(findings, cell_id) for cell_id in (one, four, eight)]
-    assert marks == ["slower (22 %)", "may be fastest", "may be fastest"]
 
 
 @pytest.mark.parametrize(

@@ -194,11 +194,12 @@ def rounds_of(run: Measurement) -> list[float]:
     )
 
 
-def is_steady(runs: Sequence[Measurement], *, simulated: bool = False) -> bool | None:
+def is_steady(runs: Sequence[Measurement]) -> bool | None:
     """Whether each run of a cell ended in steady state; for runs without a series, whether the repetitions did. None if
-    there are fewer than five rounds. Of `simulated` runs, the repetitions come first: a drive keeps its state from run
-    to run, and its rate within a run goes in steps if its life is scaled down.
+    there are fewer than five rounds. Of simulated runs, the repetitions come first: a drive keeps its state from run to
+    run, and its rate within a run goes in steps if its life is scaled down.
     """
+    simulated = any(one.provenance == "simulated" for one in runs)
     first, then = (_by_repetitions, _by_series) if simulated else (_by_series, _by_repetitions)
     judged = first(runs)
     return then(runs) if judged is None else judged

@@ -220,7 +220,7 @@ def _ends(findings: Findings, factor: Factor) -> Iterator[tuple[JsonValue, JsonV
 def _relative(findings: Findings, factor: str, level: JsonValue, baseline: JsonValue) -> float:
     """The time at a level over that at the baseline, per work."""
     pairs = _matched(findings, factor, level, baseline)
-    return sum(_time(other) / _work(other) / (_time(one) / _work(one)) for one, other in pairs) / len(pairs)
+    return sum(other.time_s / _work(other) / (one.time_s / _work(one)) for one, other in pairs) / len(pairs)
 
 
 def _main(waterfall: Waterfall, of_types: Waterfall) -> Step | None:
@@ -265,14 +265,6 @@ def _cells_at(findings: Findings, factor: str, level: JsonValue) -> list[CellSum
     ]  # fmt: skip
 
 
-def _time(cell: CellSummary) -> float:
-    """The mean time by which a cell is compared: of a run, or of a transaction if runs have a set time."""
-    if cell.each_s is not None:
-        return cell.each_s
-    assert cell.elapsed_s is not None
-    return cell.elapsed_s.mean.value
-
-
 def _work(cell: CellSummary) -> float:
     return 1.0 if cell.each_s is not None else cell.work or 1.0
 
@@ -280,8 +272,8 @@ def _work(cell: CellSummary) -> float:
 def _waterfall(pairs: Sequence[_Cells], by: By, *, differs: bool) -> Waterfall | None:
     if not pairs or not all(cell.spent and cell.elapsed_s for pair in pairs for cell in pair):
         return None
-    before_s = sum(_time(one) for one, _ in pairs) / len(pairs)
-    after_s = sum(_time(other) for _, other in pairs) / len(pairs)
+    before_s = sum(one.time_s for one, _ in pairs) / len(pairs)
+    after_s = sum(other.time_s for _, other in pairs) / len(pairs)
     changes = _changes(pairs, by)
     means = {thing: mean(rows) for thing, rows in changes.items()}
     longer_s = max(before_s, after_s)
@@ -306,7 +298,7 @@ def _changes(pairs: Sequence[_Cells], by: By) -> dict[Thing, list[Change]]:
     things = _changes_at(pairs, by, more)
     if any(times != 1.0 for times in more):
         things[WORK] = [
-            Change(_time(one), times * _time(one), (0.0, 0.0), (1, 1))
+            Change(one.time_s, times * one.time_s, (0.0, 0.0), (1, 1))
             for (one, _), times in zip(pairs, more, strict=True)
         ]
     return things
@@ -331,7 +323,7 @@ def _zeros(cell: CellSummary) -> tuple[float, ...]:
 def _grouped(cell: CellSummary, by: By, times: float) -> dict[Thing, tuple[float, ...]]:
     """Each thing's seconds by run, scaled to the mean time of the cell's table."""
     arithmetic_s = sum(one.mean_s for one in cell.spent)
-    scale = times * _time(cell) / arithmetic_s if arithmetic_s else 0.0
+    scale = times * cell.time_s / arithmetic_s if arithmetic_s else 0.0
     groups: dict[Thing, list[float]] = {}
     for one in cell.spent:
         thing = by(one)

@@ -120,7 +120,7 @@ def figure(findings: Findings, cell: CellSummary) -> Sample | None:
 
 def judged(findings: Findings, cell: CellSummary) -> Sample | None:
     """The sample by which a cell is compared; it is the rate also if cells do different amounts of work."""
-    return cell.rows_per_s if by_rate(findings) else figure(findings, cell)
+    return cell.judged_by(findings.compared)
 
 
 def figure_text(findings: Findings, cell: CellSummary) -> str:
