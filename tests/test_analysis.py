@@ -89,7 +89,7 @@ def test_an_experiment_without_runs_has_findings_too():
     assert findings.verdict == "too-few-runs"
     assert (findings.runs_planned, findings.runs_stored, findings.provenance, findings.fastest) == (10, 0, None, None)
     assert findings.cell("cell-001").elapsed_s is None
-    assert analyse(alone := make_experiment({"layout.data_files": [1]}), make_plan(alone), ()).best == ()
+    assert analyse(*make_planned({"layout.data_files": [1]}), ()).best == ()
 
 
 def test_the_order_in_which_runs_are_handed_over_changes_nothing():
