@@ -13,11 +13,7 @@ statistics.
 """
 
 
-def modules_of(name: str, path: Sequence[str]) -> Sequence[ModuleType]:
-    """The modules of the package `name`, by their names; `path` is its `__path__`."""
-    return _modules_of(name, tuple(path))
-
-
 @functools.lru_cache  # the folder is read once, not for each cell
-def _modules_of(name: str, path: tuple[str, ...]) -> Sequence[ModuleType]:
+def modules_of(name: str, path: tuple[str, ...]) -> Sequence[ModuleType]:
+    """The modules of the package `name`, by their names; `path` is its `__path__`."""
     return [import_module(one.name) for one in pkgutil.iter_modules(path, f"{name}.")]

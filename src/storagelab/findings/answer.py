@@ -28,6 +28,7 @@ from storagelab.findings.kinds.scatter import Scatter
 from storagelab.findings.limits import AtLimit, between_ends, volume_at_limit
 from storagelab.findings.model import Caution, CellSummary, Comparison, Effect, Findings, LoadVerdict
 from storagelab.findings.power import EFFECTS, repetitions_for
+from storagelab.findings.times import judged_by
 from storagelab.findings.why import adds_up, legs
 from storagelab.model.plan import REPETITIONS_SOUND, Factor, Preference
 from storagelab.model.values import Estimate, JsonValue
@@ -140,7 +141,7 @@ def _choice(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> 
 
 def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
     """The mean of the quantity by which a cell is judged."""
-    sample = cell.judged_by(findings.compared)
+    sample = judged_by(cell, findings.compared)
     return None if sample is None else sample.mean
 
 
@@ -226,7 +227,7 @@ def _places(findings: Findings, cell: CellSummary) -> list[int]:
 
 def _speed(findings: Findings, cell: CellSummary) -> float:
     """Its time, or that of a unit of its work."""
-    sample = cell.judged_by(findings.compared)
+    sample = judged_by(cell, findings.compared)
     if sample is None:
         return math.inf
     return 1 / sample.judged.value if findings.compared.startswith("time-per-") else sample.judged.value

@@ -279,8 +279,7 @@ class Evidence:
         """Where the figures come from. In a simulation each run has a seed, and blocks don't drift, because the
         world is made anew.
         """
-        found = sorted({cell.provenance for cell in self.cells if cell.provenance is not None})
-        return "measured and simulated" if len(found) > 1 else next(iter(found), "measured")
+        return self.basis.provenance or "measured"
 
     def named(self, cells: Iterable[str]) -> tuple[str, ...]:
         """The cells that a caution concerns, in the plan's order; empty if it concerns all of them."""

@@ -3,7 +3,6 @@ parts of the server's checkpoint cycles, and steady state. Pure."""
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, median
@@ -53,7 +52,7 @@ def cause_of(odd: Measurement, beside: Sequence[Measurement], ratio: float) -> M
     shares: Mapping[MachineCause, Callable[[Measurement], float | None]] = {"others": others_share, "quota": held_share}
     for cause, share_of in shares.items():
         usual = [share for run in beside if (share := share_of(run)) is not None]
-        limit = max(SHARE_MOST, TIMES_USUAL * statistics.median(usual)) if usual else SHARE_MOST
+        limit = max(SHARE_MOST, TIMES_USUAL * median(usual)) if usual else SHARE_MOST
         if ratio > 1 and (share_of(odd) or 0.0) > limit:
             return cause
     return None

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from storagelab.findings.basis import table_in, volumes_of
 from storagelab.findings.model import CellSummary, Estimate, Findings
 from storagelab.findings.time_breakdown import Bound, LimitedRate
+from storagelab.findings.times import time_s
 from storagelab.model.limits import effective
 from storagelab.model.measurement import Measurement
 from storagelab.stats.points import ALPHA
@@ -121,7 +122,7 @@ def between_ends(findings: Findings) -> AtLimit | None:
     if not apart or findings.fastest is None or findings.worst is None:
         return None
     best, worst = findings.cell(findings.fastest), findings.cell(findings.worst)
-    return volume_at_limit([(best, worst)], worst.time_s - best.time_s)
+    return volume_at_limit([(best, worst)], time_s(worst) - time_s(best))
 
 
 def _hardest(cell: CellSummary) -> Bound | None:
@@ -150,5 +151,5 @@ def _least_s(cell: CellSummary) -> tuple[float, ...]:
     if not cell.bounds or cell.elapsed_s is None:
         return (0.0,) * runs
     spent_s = sum(sum(one.by_run_s) for one in cell.spent) / runs
-    scale = cell.time_s / spent_s if spent_s else 1.0
+    scale = time_s(cell) / spent_s if spent_s else 1.0
     return tuple(scale * max(of_run) for of_run in zip(*(one.by_run_s for one in cell.bounds), strict=True))

@@ -142,17 +142,6 @@ class CellSummary(Frozen):
     found: Found = Field(default_factory=dict, description="what else its runs show")
     labels: dict[str, str] = Field(default_factory=dict, description="the spec's own short names of what varies")
 
-    def judged_by(self, compared: str) -> Sample | None:
-        """What it is compared by: its time, its rate if cells do different amounts of work, or a latency."""
-        if compared.startswith("latency-"):
-            return self.judged
-        return self.elapsed_s if compared == "elapsed" else self.rows_per_s
-
-    @property
-    def time_s(self) -> float:
-        """The mean time of a run, or of a transaction if runs have a set time; 0 without a run."""
-        return self.each_s or (0.0 if self.elapsed_s is None else self.elapsed_s.mean.value)
-
     @property
     def text(self) -> str:
         """Its levels in short."""

@@ -20,7 +20,7 @@ from storagelab.findings.comparable import is_steady
 from storagelab.findings.kinds import drive_trends, found_in_cell
 from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByLoad, Point, Sample
 from storagelab.findings.time_breakdown import Bound, Spent, in_classes
-from storagelab.findings.times import figure_s, figures_of_cell, latency_of, measured
+from storagelab.findings.times import figure_s, figures_of_cell, judged_by, latency_of, measured
 from storagelab.model.config import Config
 from storagelab.model.latency import Latency, merged
 from storagelab.model.measurement import RAW_IO, Measurement, Run, host_of
@@ -281,7 +281,7 @@ def _mean_of_runs(cell: CellSummary, basis: Basis, index: int) -> float:
         hosts, logs = basis.fleet.hosts, basis.kept[index]
         of_hosts = (logs[(hosts.of_run[index] == host) & ~np.isnan(logs)] for host in hosts.counted)
         return math.exp(float(np.mean([of_host.mean() for of_host in of_hosts if of_host.size])))
-    sample = cell.judged_by(basis.compared)
+    sample = judged_by(cell, basis.compared)
     by_rate = basis.compared != "elapsed" and not latency_of(basis.compared)
     points = () if sample is None else sample.points
     logs = [

@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from storagelab.findings.model import CellSummary, Compared, Estimate
+from storagelab.findings.model import CellSummary, Compared, Estimate, Sample
 from storagelab.model.engines import Provenances
 from storagelab.model.latency import BIN_ERROR, Latency, merged
 from storagelab.model.loads.base import Unit
@@ -134,6 +134,18 @@ def latency_of(compared: Compared) -> str | None:
     something else.
     """
     return compared.removeprefix("latency-") if compared.startswith("latency-") else None
+
+
+def judged_by(cell: CellSummary, compared: Compared) -> Sample | None:
+    """What a cell is compared by: its time, its rate if cells do different amounts of work, or a latency."""
+    if latency_of(compared):
+        return cell.judged
+    return cell.elapsed_s if compared == "elapsed" else cell.rows_per_s
+
+
+def time_s(cell: CellSummary) -> float:
+    """The mean time of a run, or of a transaction if runs have a set time; 0 without a run."""
+    return cell.each_s or (0.0 if cell.elapsed_s is None else cell.elapsed_s.mean.value)
 
 
 def unit_of(plan: Plan) -> Unit:

@@ -23,6 +23,7 @@ from typing import Literal, NamedTuple
 from storagelab.findings.effects import key
 from storagelab.findings.model import CellSummary, Estimate, Findings
 from storagelab.findings.time_breakdown import CLASS_NAMES, Spent, SpentPart
+from storagelab.findings.times import time_s
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import Category
@@ -203,7 +204,7 @@ def _ends(findings: Findings, factor: Factor) -> Iterator[tuple[JsonValue, JsonV
         return
     # The time at a level over that at the first, per work.
     times = [
-        sum(other.time_s / _work(other) / (one.time_s / _work(one)) for one, other in of_level) / len(of_level)
+        sum(time_s(other) / _work(other) / (time_s(one) / _work(one)) for one, other in of_level) / len(of_level)
         for of_level in pairs
     ]
     best, worst = times.index(min(times)), times.index(max(times))
@@ -265,7 +266,7 @@ def _work(cell: CellSummary) -> float:
 def _waterfall(pairs: Sequence[_Cells], by: By, *, differs: bool) -> Waterfall | None:
     if not pairs or not all(cell.spent and cell.elapsed_s for pair in pairs for cell in pair):
         return None
-    before_s, after_s = (sum(cell.time_s for cell in side) / len(pairs) for side in zip(*pairs, strict=True))
+    before_s, after_s = (sum(time_s(cell) for cell in side) / len(pairs) for side in zip(*pairs, strict=True))
     changes = _changes(pairs, by, [_work(other) / _work(one) for one, other in pairs])
     means = {thing: mean(rows) for thing, rows in changes.items()}
     least_s = NEGLIGIBLE * max(before_s, after_s)
@@ -288,7 +289,7 @@ def _changes(pairs: Sequence[_Cells], by: By, more: Sequence[float]) -> dict[Thi
     """
     things: dict[Thing, list[Change]] = {}
     if any(times != 1.0 for times in more):
-        things[WORK] = [Change(one.time_s, times * one.time_s) for (one, _), times in zip(pairs, more, strict=True)]
+        things[WORK] = [Change(time_s(one), times * time_s(one)) for (one, _), times in zip(pairs, more, strict=True)]
     for number, ((one, other), times) in enumerate(zip(pairs, more, strict=True)):
         befores, afters = _grouped(one, by, times), _grouped(other, by, 1.0)
         for thing in {**befores, **afters}:
@@ -303,7 +304,7 @@ def _changes(pairs: Sequence[_Cells], by: By, more: Sequence[float]) -> dict[Thi
 def _grouped(cell: CellSummary, by: By, times: float) -> dict[Thing, tuple[float, ...]]:
     """Each thing's seconds by run, scaled to the mean time of the cell's table."""
     arithmetic_s = sum(one.mean_s for one in cell.spent)
-    scale = times * cell.time_s / arithmetic_s if arithmetic_s else 0.0
+    scale = times * time_s(cell) / arithmetic_s if arithmetic_s else 0.0
     groups: dict[Thing, list[float]] = {}
     for one in cell.spent:
         thing = by(one)
