@@ -4,7 +4,7 @@ checkpoint comes every 60 s in every second layout and every 120 s in the others
     python -m bench.drawn_cycles [EXPERIMENTS]      prints the table, and puts it into docs/records/monte-carlo.md
 
 *Before*: the part that counts begins when throughput has settled, and lasts as long as the spec says. *After*: it holds
-whole cycles (`loads.cycles`), or the layout is not compared (`findings.cycles`). Each run has 3 % noise,
+whole cycles (`loads.cycles`), or the layout is not compared (`findings.comparable`). Each run has 3 % noise,
 and each second as much again.
 """
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from bench import drawn
 from bench.drawn import NOISE, Matrix, Rng, design
 from bench.drawn_warm_ups import Numbers, first_settled
-from storagelab.findings import cycles
+from storagelab.findings import comparable
 from storagelab.findings.statements import SHARES
 from storagelab.loads.settling import WarmUp, end_of_whole, told
 from storagelab.model.loads.pgbench import Pgbench
@@ -138,7 +138,7 @@ def experiments(
             log_s[cell] -= np.log(one.rates[taken])
             tells[str(cell)] = [one.told[at] for at in taken]
             counted_s += one.counted_s[taken].tolist()
-        alone = cycles.in_parts(tells) if whole else ()
+        alone = comparable.in_parts(tells) if whole else ()
         kept = log_s.copy()
         kept[[int(cell) for cell in alone]] = np.nan
         off = np.exp(-log_s[:2].mean(1)) - 1

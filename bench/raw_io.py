@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.figures import Figure, paired_ratios, ratio_figure
 from bench.known_answers import why_not
-from storagelab.findings.steady import is_steady
+from storagelab.findings.comparable import is_steady
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
 from storagelab.model.plan import PlannedBlock
 from storagelab.run.engine import open_block

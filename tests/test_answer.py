@@ -190,11 +190,6 @@ def test_the_tied_layouts_are_a_pattern_with_a_pick_that_has_the_fewest_files_an
     assert choice.pick.decided_by == ("fewest-files", "baseline")
 
 
-def test_the_spec_can_prefer_the_fastest():
-    findings = analysed(TWO, noisy(four_and_eight_are_best), prefer=("fastest",))
-    assert answer(findings).choices[0].pick.cell_id == findings.fastest
-
-
 def test_a_label_of_the_spec_names_cells_axes_and_groups_of_cells():
     labels = {FILES: "partitions", FORMAT: "images"}
     factors = tuple(

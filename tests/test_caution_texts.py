@@ -106,7 +106,7 @@ def test_a_caution_about_some_cells_names_them(caution):
 FULL_MOON = '''
 from collections.abc import Iterator
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Caution, Findings
 from storagelab.model.measurement import WATCHED
 

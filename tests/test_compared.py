@@ -4,26 +4,8 @@ import pytest
 from fabricated_findings import FILES, LOG, make_findings
 
 from storagelab.findings.model import Estimate, Findings
-from storagelab.report.words.answer import headline
 from storagelab.report.words.marks import difference_text, verdict_mark
 from storagelab.report.words.sentences import sentences
-
-
-def per_row(verdict: str, **how) -> Findings:
-    findings = make_findings({"workload.connections": [1, 200]}, {1: 3.1, 200: 2.4}, verdict=verdict, **how)
-    return findings.model_copy(update={"compared": "time-per-row"})
-
-
-def test_where_cells_insert_different_numbers_of_rows_the_headline_speaks_of_rows_a_second():
-    text = headline(per_row("winner"))
-    assert "It does 133,000 rows/s (95 % CI" in text
-    assert "2.4 s" not in text
-    assert any("compared by their time per row" in line for line in sentences(per_row("winner")))
-
-
-def test_the_other_verdicts_speak_of_rows_a_second_too():
-    assert "Both do 103,000 to 133,000 rows/s, not proven equal" in headline(per_row("indistinguishable"))
-    assert "Lowest mean: 103,000 rows/s" in headline(per_row("too-few-runs"))
 
 
 def test_a_difference_that_runs_do_not_bound_is_said_to_be_not_known():

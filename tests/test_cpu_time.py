@@ -33,6 +33,21 @@ def test_what_neither_server_nor_storagelab_used_is_the_others():
     assert spent["others_s"] == pytest.approx(3.0 - 1.5 - 0.1 - 0.4)
 
 
+def test_the_kernel_s_threads_are_told_by_their_flag_and_not_by_their_parent(tmp_path):
+    """Lines of a real /proc, and a server whose parent has the number 2, as in a container."""
+    (tmp_path / "stat").write_text("cpu  3304579 2223126 1563871 794142 98767 0 30556 142133 0 0\n")
+    for pid, of_process in {
+        2: "(kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 1 28 0 0 20 0 1 0 14 0 0",
+        10: "(kworker/0:0H-kblockd) I 2 0 0 0 -1 69238880 0 0 0 0 0 3350 0 0 0 -20 1 0 14 0 0",
+        41: "(postgres) S 2 41 41 0 -1 4194624 1290 0 0 0 500 100 0 0 20 0 1 0 90 0 0",
+    }.items():
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} {of_process}\n")
+    spent, tick_s = read_cpu_time(41, tmp_path), 1 / os.sysconf("SC_CLK_TCK")
+    assert spent["kernel_s"] == pytest.approx(tick_s * (1 + 28 + 3350 + 30556)), "the two threads, and interrupts"
+    assert spent["server_s"] == pytest.approx(tick_s * 600)
+
+
 def test_a_machine_that_can_t_tell_tells_nothing(tmp_path):
     assert read_cpu_time(None, tmp_path) == {}
     assert cpu_time_between({}, {}) == {}

@@ -169,15 +169,9 @@ def test_the_queue_is_read_in_bytes_and_a_missing_or_broken_key_is_none(machine)
     (machine.kernel.sys / "class/block/sda/queue/nr_requests").unlink()
     machine.write("sys/class/block/sda/queue/discard_max_bytes", "many\n")
     assert disks.describe_queue("sda", machine.kernel) == {
-        "scheduler": "none",
-        "write_cache": "write through",
-        "rotational": False,
-        "logical_block_bytes": 512,
-        "physical_block_bytes": 4096,
-        "nr_requests": None,
-        "read_ahead_bytes": 131072,
-        "discard_max_bytes": None,
-    }
+        "scheduler": "none", "write_cache": "write through", "rotational": False, "logical_block_bytes": 512,
+        "physical_block_bytes": 4096, "nr_requests": None, "read_ahead_bytes": 131072, "discard_max_bytes": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

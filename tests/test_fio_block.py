@@ -10,7 +10,7 @@ from real_servers import until
 
 from bench.known_answers import why_not
 from storagelab.engines.fio import engine
-from storagelab.findings.steady import is_steady
+from storagelab.findings.comparable import is_steady
 from storagelab.loads import fio
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
 from storagelab.run.engine import sweep

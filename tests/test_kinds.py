@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Finding, Findings
 
 

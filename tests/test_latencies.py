@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from storagelab.findings import latencies
+from storagelab.findings import times
 from storagelab.findings.model import CellSummary, Estimate, Sample
 from storagelab.model.latency import Latency, latency_of
 
@@ -25,8 +25,8 @@ def drawn(rng, operations=1000, noise=0.1, spread=0.5):
 def test_a_percentile_of_a_cell_is_within_a_hundredth_of_that_of_all_its_latencies():
     rng = np.random.default_rng(7)
     runs = [drawn(rng, 20_000) for _ in range(5)]
-    found = latencies.of_cell([histogram(one) for one in runs])
-    for name, per_cent in latencies.PERCENTILES.items():
+    found = times.figures_of_cell([histogram(one) for one in runs])
+    for name, per_cent in times.PERCENTILES.items():
         assert found[name].value == pytest.approx(np.percentile(np.concatenate(runs), per_cent) / 1e9, rel=0.01)
     assert found["max"].value == pytest.approx(max(map(max, runs)) / 1e9)
 
@@ -34,20 +34,20 @@ def test_a_percentile_of_a_cell_is_within_a_hundredth_of_that_of_all_its_latenci
 def test_the_longest_latency_has_no_interval_and_neither_have_two_runs():
     rng = np.random.default_rng(3)
     runs = [histogram(drawn(rng)) for _ in range(3)]
-    assert latencies.of_cell(runs)["max"].low is None
-    assert latencies.of_cell(runs)["p99"].low is not None
-    assert latencies.of_cell(runs[:2])["p99"].low is None
-    assert latencies.of_cell([]) == {}
+    assert times.figures_of_cell(runs)["max"].low is None
+    assert times.figures_of_cell(runs)["p99"].low is not None
+    assert times.figures_of_cell(runs[:2])["p99"].low is None
+    assert times.figures_of_cell([]) == {}
 
 
 def test_a_percentile_that_no_operation_is_beyond_is_not_named():
-    found = latencies.of_cell([histogram(range(10**6, 10**6 + 500)) for _ in range(1)])
+    found = times.figures_of_cell([histogram(range(10**6, 10**6 + 500)) for _ in range(1)])
     assert set(found) == {"mean", "p50", "p95", "p99", "max"}
 
 
 def test_runs_that_agree_leave_the_width_of_a_bin():
     same = histogram(range(10**6, 2 * 10**6, 1000))
-    p99 = latencies.of_cell([same] * 4)["p99"]
+    p99 = times.figures_of_cell([same] * 4)["p99"]
     assert p99.high / p99.value == pytest.approx(math.exp(1 / 512))
 
 
@@ -61,7 +61,7 @@ def test_intervals_hold_the_true_percentile_in_95_of_100_cells():
     }
     missed = dict.fromkeys(truths_s, 0)
     for _ in range(cells):
-        found = latencies.of_cell([histogram(drawn(rng, 400)) for _ in range(5)])
+        found = times.figures_of_cell([histogram(drawn(rng, 400)) for _ in range(5)])
         for name, truth_s in truths_s.items():
             missed[name] += not found[name].low <= truth_s <= found[name].high
     assert max(missed.values()) <= scipy_stats.binom.ppf(0.999, cells, 0.06), missed
@@ -78,14 +78,14 @@ def cell(name: str, rate: float, p99_s: float) -> CellSummary:
 
 def test_throughput_and_latency_disagree_only_where_their_intervals_do_not_meet():
     told_apart = {frozenset(("one", "other"))}
-    found = latencies.disagreement([cell("one", 1000, 0.014), cell("other", 900, 0.010)], told_apart)
+    found = times.disagreement([cell("one", 1000, 0.014), cell("other", 900, 0.010)], told_apart)
     assert (found.fastest, found.lowest) == ("one", "other")
-    assert latencies.disagreement([cell("one", 1000, 0.012), cell("other", 900, 0.010)], told_apart) is None
-    assert latencies.disagreement([cell("one", 1000, 0.010), cell("other", 900, 0.014)], told_apart) is None
-    assert latencies.disagreement([cell("one", 1000, 0.010)], told_apart) is None
+    assert times.disagreement([cell("one", 1000, 0.012), cell("other", 900, 0.010)], told_apart) is None
+    assert times.disagreement([cell("one", 1000, 0.010), cell("other", 900, 0.014)], told_apart) is None
+    assert times.disagreement([cell("one", 1000, 0.010)], told_apart) is None
 
 
 def test_throughput_and_latency_disagree_only_about_cells_whose_throughput_is_told_apart():
     cells = [cell("one", 1000, 0.014), cell("other", 900, 0.010)]
-    assert latencies.disagreement(cells, {frozenset(("one", "third"))}) is None
-    assert latencies.disagreement(cells, set()) is None
+    assert times.disagreement(cells, {frozenset(("one", "third"))}) is None
+    assert times.disagreement(cells, set()) is None

@@ -8,11 +8,11 @@ from builders import make_experiment, make_plan, make_runs
 from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer
 from storagelab.findings.basis import basis_of
+from storagelab.findings.cautions.cpu_time import BusyMachine
 from storagelab.findings.reasons import Rule, case_between, reasons
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.why import why_sentence
-from storagelab.words.numbers import limit_text, quantity_text
 
 SLOWER, FASTER = "cell-001", "cell-002"
 WAITING = {"Lock:extend": 0.5, "IO:DataFileWrite": 0.3, "LWLock:WALWrite": 0.15}
@@ -79,12 +79,10 @@ def test_the_answer_names_the_volume_and_not_the_wait():
     assert "waits there stand in its queue, whatever they are for." in sentence
 
 
-def test_a_limit_is_told_in_its_unit():
-    assert limit_text("read_iops", 600) == "600 reads/s"
-    assert limit_text("write_bytes_per_s", 20_500_000) == "20.5 MB/s written"
-    assert quantity_text("write_bytes_per_s", 20_500_000) == "20.5 MB/s"
-    assert quantity_text("ios_per_s", 94_288.2) == "94,300 IO/s"
-    assert quantity_text("reads_per_s", 94_288.2) == "94,300 reads/s"
+@pytest.mark.parametrize(("limit", "unable"), [(600, False), (None, True)])
+def test_a_busy_machine_withholds_no_verdict_that_a_volume_s_limit_explains(limit, unable):
+    findings, _ = drawn(writes=(4200, 3000), limit=limit, seconds=(7.1, 5.1))
+    assert BusyMachine(others_share=0.3, limit=0.1, runs=4, checked=10).is_unable(findings) is unable
 
 
 def test_the_faster_end_may_be_free_of_any_limit():

@@ -4,7 +4,7 @@ import pytest
 from raw_io_specs import parsed, runs_of
 
 from storagelab.findings.analysis import analyse
-from storagelab.findings.steady import is_steady, rounds_of, steadiness
+from storagelab.findings.comparable import is_steady, rounds_of, steadiness
 from storagelab.model.measurement import Measurement, TimeSeries
 from storagelab.report.words.caution_texts import caution_sentences
 from storagelab.spec.matrix import expand

@@ -30,7 +30,6 @@ from storagelab.report.words.sentences import sentences
 from storagelab.spec.matrix import expand
 from storagelab.stats import contrast
 from storagelab.stats.fit import fit
-from storagelab.words.numbers import at_most_slower
 
 FILES, LOG, BATCH, CONNECTIONS = (
     "layout.data_files", "layout.log", "workload.rows_per_transaction", "workload.connections",
@@ -300,17 +299,6 @@ def test_layouts_that_are_not_compared_are_named_in_the_evidence_and_in_their_ro
         "Not compared: 8 data files (fewer than two rounds with the fastest). Until they are, no winner can be named."
     )
     assert verdict_mark(findings, "cell-003") == "not judged"
-
-
-def test_beside_the_nominally_fastest_stands_how_much_slower_it_may_be():
-    findings = analysed({FILES: [1, 2, 4]})
-    assert findings.verdict == "indistinguishable"
-    assert 1 <= findings.at_most_slower < 1.05
-    fastest, hidden = sentences(findings)[:2]
-    assert fastest.startswith("Nominally fastest: ")
-    bound = f"{at_most_slower(max(row.at_most_slower for row in findings.comparisons))} than the "
-    assert f"{bound}truly fastest (95 %)" in hidden
-    assert f"each {bound}best (95 %)" in answer_lines(findings)[2].text
 
 
 # --- At most so much slower, and the same within a margin ------------------------------------------------------------

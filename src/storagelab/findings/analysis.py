@@ -7,18 +7,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from storagelab.findings import FitKind, hosts
-from storagelab.findings.basis import basis_of
+from storagelab.findings.basis import Evidence, basis_of
 from storagelab.findings.cautions import cautions_of
 from storagelab.findings.effects import combinations, key
-from storagelab.findings.evidence import Evidence
 from storagelab.findings.kinds import found_in
 from storagelab.findings.model import CellSummary, Estimate, Findings, WaitChange, WaitTrend
-from storagelab.findings.raced import raced
-from storagelab.findings.statements import state
 from storagelab.findings.summaries import summaries, with_fitted_means, without_intervals
-from storagelab.findings.times import of_set_time, timed, unit_of
+from storagelab.findings.time_breakdown import native_names
+from storagelab.findings.times import of_set_time, unit_of
 from storagelab.findings.verdicts import loads_of
-from storagelab.findings.wait_classes import native_names
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Factor, Plan
 from storagelab.model.waits import WaitStat
@@ -33,11 +30,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     whose record shows a cause that is the machine's; other odd runs count, and are named.
     """
     basis = basis_of(experiment, plan, runs, fit)
-    compared, rounds, blocks = basis.compared, basis.rounds, basis.blocks
-    race = None
-    if experiment.race and not basis.in_stretches:
-        race = raced(experiment, plan, list(map(timed, runs)), rounds, basis.kept, basis.fitted)
-    stated = state(experiment.factors, plan, basis.fitted, blocks, race)
+    compared, stated = basis.compared, basis.stated
     judged = stated.judged
     cells = with_fitted_means(summaries(experiment.factors, plan, runs, basis), basis, judged, compared)
     by_wait = cells
@@ -51,7 +44,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     if basis.in_stretches:
         cells, by_wait = without_intervals(cells), without_intervals(by_wait)
     loads = [places for _, places in loads_of(experiment.factors, plan.cells)]
-    evidence = Evidence(experiment, plan, tuple(runs), cells, basis, race)
+    evidence = Evidence(experiment, plan, tuple(runs), cells, basis)
     return Findings(
         experiment=experiment.name,
         question=experiment.question,
@@ -74,7 +67,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         dependences=stated.dependences,
         speed_ups=stated.speed_ups,
         found=found_in(evidence),
-        fleet=None if basis.fleet is None else hosts.summarise(basis.fleet, plan, loads, blocks),
+        fleet=None if basis.fleet is None else hosts.summarise(basis.fleet, plan, loads, basis.blocks),
         prefer=experiment.prefer,
         indifferent=experiment.margin,
         wait_names=native_names(row for cell in cells for row in cell.waits) if several_engines else {},

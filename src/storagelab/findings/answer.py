@@ -6,18 +6,29 @@ Pure; `report` words it in at most eight lines.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings.answer_kinds import Answer, Cause, Choice, Gain, Good, Limit, Next, Pick, SlowestAtLimit
+from storagelab.findings.answer_kinds import (
+    Answer,
+    Cause,
+    Choice,
+    Gain,
+    Good,
+    Limit,
+    Next,
+    Pick,
+    SlowestAtLimit,
+    pattern_of,
+)
+from storagelab.findings.effects import key
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.kinds.scatter import Scatter
 from storagelab.findings.limits import AtLimit, between_ends, volume_at_limit
-from storagelab.findings.model import Caution, CellSummary, Comparison, Effect, Findings, LoadVerdict, Sample, Verdict
-from storagelab.findings.pattern import pattern_of
+from storagelab.findings.model import Caution, CellSummary, Comparison, Effect, Findings, LoadVerdict
 from storagelab.findings.power import EFFECTS, repetitions_for
+from storagelab.findings.times import judged_by
 from storagelab.findings.why import adds_up, legs
 from storagelab.model.plan import REPETITIONS_SOUND, Factor, Preference
 from storagelab.model.values import Estimate, JsonValue
@@ -46,7 +57,7 @@ def answer(findings: Findings) -> Answer:
         provenance=findings.provenance,
         runs=sum(cell.runs_ok + cell.runs_unverified for cell in findings.cells),
         runs_planned=sum(cell.runs_planned for cell in findings.cells),
-        layouts=len({_key(_layout(findings, cell)) for cell in findings.cells}),
+        layouts=len({key(_layout(findings, cell)) for cell in findings.cells}),
         compared=findings.compared,
         unable=unable,
         choices=choices,
@@ -65,67 +76,62 @@ def answer(findings: Findings) -> Answer:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+def _layout(findings: Findings, cell: CellSummary) -> dict[str, JsonValue]:
+    return {factor.name: cell.levels[factor.name] for factor in findings.layout_factors if factor.name in cell.levels}
+
+
 @dataclass(frozen=True)
 class _Load:
-    """One load's layouts: the text of their levels -> the cell. `tied` has only the tied ones."""
+    """One load's layouts: the key of their levels -> the cell. `tied` has only the tied ones."""
 
     judged: LoadVerdict
     cells: Mapping[str, CellSummary]
     tied: tuple[str, ...]
 
 
-def _layout(findings: Findings, cell: CellSummary) -> dict[str, JsonValue]:
-    return {factor.name: cell.levels[factor.name] for factor in findings.layout_factors if factor.name in cell.levels}
-
-
-def _key(levels: Mapping[str, JsonValue]) -> str:
-    return json.dumps(levels, sort_keys=True)
+def _load(findings: Findings, judged: LoadVerdict) -> _Load:
+    inside, best = {*judged.cells} - {*judged.not_compared}, {*judged.best, *judged.tied}
+    cells = {key(_layout(findings, cell)): cell for cell in findings.cells if cell.cell_id in inside}
+    return _Load(judged, cells, tuple(layout for layout, cell in cells.items() if cell.cell_id in best))
 
 
 def _choices(findings: Findings) -> Iterator[Choice]:
     """One choice for all loads if some layout is among the best under each, else one for each set of best layouts."""
     loads = [_load(findings, load) for load in findings.by_load if load.verdict in JUDGED and load.best]
-    if not loads:
-        return
-    common = [layout for layout in loads[0].tied if all(layout in load.tied for load in loads)]
+    common = [layout for layout in loads[0].tied if all(layout in load.tied for load in loads)] if loads else []
     if common:
         yield _choice(findings, loads, common)
         return
-    groups: dict[str, list[_Load]] = {}
+    groups: dict[frozenset[str], list[_Load]] = {}
     for load in loads:
-        groups.setdefault(json.dumps(sorted(load.tied)), []).append(load)
+        groups.setdefault(frozenset(load.tied), []).append(load)
     for group in groups.values():
-        yield _choice(findings, group, list(group[0].tied))
-
-
-def _load(findings: Findings, judged: LoadVerdict) -> _Load:
-    inside = {*judged.cells} - {*judged.not_compared}
-    cells = {_key(_layout(findings, cell)): cell for cell in findings.cells if cell.cell_id in inside}
-    best = {*judged.best, *judged.tied}
-    return _Load(judged, cells, tuple(layout for layout, cell in cells.items() if cell.cell_id in best))
+        yield _choice(findings, group, group[0].tied)
 
 
 def _choice(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Choice:
-    layouts = [layout for layout in loads[0].cells if all(layout in load.cells for load in loads)]
-    levels = [json.loads(layout) for layout in layouts]
+    first, verdicts = loads[0].cells, {load.judged.verdict for load in loads}
+    layouts = [layout for layout in first if all(layout in load.cells for load in loads)]
+    levels = [_layout(findings, first[layout]) for layout in layouts]
     factors = [factor for factor in findings.layout_factors if factor.name in levels[0]]
     pattern, places = pattern_of(factors, levels, [layouts.index(layout) for layout in tied])
     meant = [layouts[place] for place in places]
-    most = _most(findings, loads, meant)
     cells = [load.cells[layout] for load in loads for layout in meant]
-    lowest, highest = _range(findings, cells) if len(loads) == 1 else (None, None)
+    figures = [figure for cell in cells if len(loads) == 1 and (figure := figure_of(findings, cell)) is not None]
+    figures.sort(key=lambda figure: figure.value)
+    most = _most(findings, loads, meant)
     slower = [row for load in loads if (row := _next(findings, load.judged)) is not None]
     leads = sorted((row.ratio for row in slower), key=lambda ratio: ratio.value)
     return Choice(
         loads=tuple(load.judged.load for load in loads) if findings.loads else (),
-        verdict=_verdict([load.judged.verdict for load in loads]),
+        verdict=verdicts.pop() if len(verdicts) == 1 else "best-set",
         layouts=len(layouts),
         tied=tuple(load.cells[layout].cell_id for load in loads for layout in tied),
         meant=tuple(cell.cell_id for cell in cells),
         pattern=pattern,
         pick=_pick(findings, loads, meant),
-        lowest=lowest,
-        highest=highest,
+        lowest=figures[0] if figures else None,
+        highest=figures[-1] if figures else None,
         at_most_slower=most,
         same=most is not None and findings.indifferent is not None and most <= 1 + findings.indifferent,
         next_slower=slower[0].cell_id if len(loads) == 1 and slower else None,
@@ -133,33 +139,10 @@ def _choice(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> 
     )
 
 
-def _verdict(verdicts: Sequence[Verdict]) -> Verdict:
-    return verdicts[0] if len(set(verdicts)) == 1 else "best-set"
-
-
-def _range(findings: Findings, cells: Sequence[CellSummary]) -> tuple[Estimate | None, Estimate | None]:
-    figures = [figure for cell in cells if (figure := figure_of(findings, cell)) is not None]
-    ordered = sorted(figures, key=lambda figure: figure.value)
-    return (ordered[0], ordered[-1]) if ordered else (None, None)
-
-
 def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
-    """The mean of the quantity by which a cell is judged: its time, or its rate if cells do different amounts of
-    work.
-    """
-    sample = _sample_of(findings, cell)
+    """The mean of the quantity by which a cell is judged."""
+    sample = judged_by(cell, findings.compared)
     return None if sample is None else sample.mean
-
-
-def _sample_of(findings: Findings, cell: CellSummary) -> Sample | None:
-    if findings.compared.startswith("latency-"):
-        return cell.judged
-    return cell.elapsed_s if findings.compared == "elapsed" else cell.rows_per_s
-
-
-def _time_of(findings: Findings, figure: Estimate) -> float:
-    """A figure as a time: the time of a unit of work, if it is a rate."""
-    return 1 / figure.value if findings.compared.startswith("time-per-") else figure.value
 
 
 def _most(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> float | None:
@@ -208,13 +191,13 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
             decided.append(preference)
         left = kept
     cell = min(left, key=lambda one: _places(findings, one))
-    layout = _key(_layout(findings, cell))
+    levels = _layout(findings, cell)
     keeps, capacities = _keeps(findings, among)
     return Pick(
         cell_id=cell.cell_id,
-        levels=_layout(findings, cell),
+        levels=levels,
         decided_by=tuple(decided),
-        at_most_slower=_most(findings, loads, [layout]),
+        at_most_slower=_most(findings, loads, [key(levels)]),
         capacity_bytes=cell.capacity_bytes,
         keeps=keeps,
         capacities=capacities,
@@ -243,8 +226,11 @@ def _places(findings: Findings, cell: CellSummary) -> list[int]:
 
 
 def _speed(findings: Findings, cell: CellSummary) -> float:
-    sample = _sample_of(findings, cell)
-    return math.inf if sample is None else _time_of(findings, sample.judged)
+    """Its time, or that of a unit of its work."""
+    sample = judged_by(cell, findings.compared)
+    if sample is None:
+        return math.inf
+    return 1 / sample.judged.value if findings.compared.startswith("time-per-") else sample.judged.value
 
 
 _WORTH: dict[Preference, Callable[[Findings, CellSummary], float]] = {
@@ -293,19 +279,15 @@ def _gains(findings: Findings, choices: Sequence[Choice]) -> Iterator[Gain]:
 
 def _gain(findings: Findings, factor: Factor, effects: Sequence[Effect], good: Good | None) -> Gain | None:
     baseline = effects[0].baseline
-    rows = {repr(one.level): one for one in effects}
-    ratios: list[tuple[JsonValue, Estimate]]
-    if good is None:
-        reference, used = baseline, list(effects)
-        ratios = [(one.level, one.ratio) for one in used]
-    elif repr(baseline) in map(repr, good.levels):
-        others = [one for one in effects if repr(one.level) not in map(repr, good.levels)]
+    levels = None if good is None else [repr(level) for level in good.levels]
+    if levels is not None and repr(baseline) in levels:
+        others = [one for one in effects if repr(one.level) not in levels]
         if not others:
             return None
         worst = max(others, key=lambda one: one.ratio.value)
         reference, used, ratios = worst.level, [worst], [(baseline, worst.ratio.inverse)]
     else:
-        reference, used = baseline, [rows[repr(level)] for level in good.levels if repr(level) in rows]
+        reference, used = baseline, [one for one in effects if levels is None or repr(one.level) in levels]
         ratios = [(one.level, one.ratio) for one in used]
     if not ratios:
         return None

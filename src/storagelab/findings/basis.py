@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated
 
 import numpy as np
+from pydantic import PlainSerializer
 
-from storagelab.findings import FitKind, cycles, hosts
-from storagelab.findings.disturbed import MachineCause, cause_of, slice_share
-from storagelab.findings.model import Compared, Estimate
+from storagelab.findings import FitKind, hosts
+from storagelab.findings.comparable import MachineCause, cause_of, slice_share, withheld
+from storagelab.findings.model import CellSummary, Compared, Estimate
+from storagelab.findings.raced import Raced, raced
+from storagelab.findings.statements import Statements, reaching_one, state
 from storagelab.findings.times import blocks_judged, compared_of, log_times, measured, provenance_of, timed, usable_runs
 from storagelab.model.engines import Provenances
-from storagelab.model.measurement import Run, host_of, preparation_of
+from storagelab.model.measurement import Measurement, Run, host_of, preparation_of
 from storagelab.model.plan import Experiment, Plan
 from storagelab.stats import contrast, order, stalls
 from storagelab.stats import fit as least_squares
@@ -48,11 +53,16 @@ def cells_before(
 class Basis:
     """The runs that are judged, and the fit by which cells are compared.
 
-    `blocks` = for each cell of the plan its stretch of time; `kept` = the times that are fitted; `odd` = runs that
-    stand apart, `left_out` = those of them, by cell and repetition, that the fit leaves out, with the cause. `fleet` =
-    the fits of hosts, if there are several: then `fitted` has a column for each host instead of each round.
+    `used` = for each cell the runs that have figures, by repetition; `blocks` = for each cell of the plan its stretch
+    of time; `kept` = the times that are fitted; `odd` = runs that stand apart, `left_out` = those of them, by cell and
+    repetition, that the fit leaves out, with the cause. `fleet` = the fits of hosts, if there are several: then
+    `fitted` has a column for each host instead of each round. `carried` = what the run before explains of the times.
+    `made_in` = the number of the preparation in which each run was made, as cells x rounds; -1 without a run.
     """
 
+    experiment: Experiment
+    plan: Plan
+    runs: tuple[Run, ...]
     used: dict[str, dict[int, Run]]
     provenance: Provenances | None
     compared: Compared
@@ -63,55 +73,73 @@ class Basis:
     odd: tuple[stalls.Outlier, ...]
     left_out: Mapping[tuple[str, int], MachineCause]
     in_stretches: bool
-    fleet: hosts.Fitted | None = None
-    carried: order.CarriedOver | None = None
-    """What the run before explains of the times."""
-    made_in: Places = field(default_factory=lambda: np.zeros((0, 0), dtype=int))
-    """The number of the preparation in which each run was made, as cells x rounds; -1 without a run."""
+    fleet: hosts.Fitted | None
+    carried: order.CarriedOver | None
+    made_in: Places
+
+    @cached_property
+    def race(self) -> Raced | None:
+        if self.experiment.race is None or self.in_stretches:
+            return None
+        return raced(self.experiment, self.plan, list(map(timed, self.runs)), self.rounds, self.kept, self.fitted)
+
+    @cached_property
+    def stated(self) -> Statements:
+        return state(self.experiment.factors, self.plan, self.fitted, self.blocks, self.race)
 
 
 def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKind = "robust") -> Basis:
     used = usable_runs(plan, runs)
     provenance = provenance_of(one for of_cell in used.values() for _, one in measured(of_cell))
-    simulated = provenance == "simulated"
-    in_stretches = experiment.order != "randomised" and not simulated
+    in_stretches = experiment.order != "randomised" and provenance != "simulated"
     compared = compared_of(plan)
-    runs_timed = [timed(run) for of_cell in used.values() for run in of_cell.values()]
-    rounds, log_s = log_times(plan, runs_timed, compared)
+    rounds, log_s = log_times(plan, [timed(run) for of_cell in used.values() for run in of_cell.values()], compared)
     # A race looks at its rounds one after the other, as one host makes them.
     several = None if experiment.race or provenance != "measured" else hosts.hosts_of(plan, used, rounds)
     odd = tuple(stalls.outliers(log_s) if several is None else hosts.outliers(several, log_s))
     causes = _causes(plan, used, rounds, odd) if fit == "robust" else {}
-    blocks = _without_parts(plan, blocks_judged(plan, in_stretches=in_stretches, simulated=simulated), used)
+    blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=provenance == "simulated")
+    blocks = _without_parts(plan, blocks, used)
     kept = stalls.without(log_s, causes)
     of_rounds = stalls.fit if fit == "robust" else least_squares.fit
     fleet = None if several is None else hosts.fit(several, kept, blocks, of_rounds)
     in_turns = provenance == "measured" and fleet is None and not in_stretches
-    carried = None
-    if in_turns:
-        before = cells_before(plan, used, runs, rounds)
-        carried = order.carried_over([cell.levels for cell in plan.cells], kept, before, blocks)
-        if carried is not None and experiment.race is not None:
-            carried = replace(carried, corrected=False)  # the race was decided by the times as they are
+    carried = _carried(experiment, plan, used, runs, rounds, kept, blocks) if in_turns else None
     covariates = carried.covariates if carried is not None and carried.corrected else ()
     together = fleet.together if fleet else of_rounds(kept, blocks, covariates=covariates)
     made_in = preparations_of(plan, used, rounds)
-    if in_turns:
-        together = prepared(together, made_in)
-    fitted = resolved(together, _tick(used, compared), experiment.margin)
     return Basis(
-        used, provenance, compared, rounds, blocks, kept, fitted, odd,
-        {(plan.cells[run.cell].cell_id, rounds[run.round]): cause for run, cause in causes.items()}, in_stretches,
-        fleet,
-        carried, made_in,
+        experiment=experiment, plan=plan, runs=tuple(runs), used=used, provenance=provenance, compared=compared,
+        rounds=rounds, blocks=blocks, kept=kept,
+        fitted=resolved(
+            prepared(together, made_in) if in_turns else together, _tick(used, compared), experiment.margin
+        ),
+        odd=odd,
+        left_out={(plan.cells[run.cell].cell_id, rounds[run.round]): cause for run, cause in causes.items()},
+        in_stretches=in_stretches, fleet=fleet, carried=carried, made_in=made_in,
     )  # fmt: skip
+
+
+def _carried(
+    experiment: Experiment,
+    plan: Plan,
+    used: Mapping[str, Mapping[int, Run]],
+    runs: Iterable[Run],
+    rounds: Sequence[int],
+    kept: Matrix,
+    blocks: Sequence[int],
+) -> order.CarriedOver | None:
+    before = cells_before(plan, used, runs, rounds)
+    found = order.carried_over([cell.levels for cell in plan.cells], kept, before, blocks)
+    # A race was decided by the times as they are.
+    return found if found is None or experiment.race is None else replace(found, corrected=False)
 
 
 def _without_parts(plan: Plan, blocks: Sequence[int], used: Mapping[str, Mapping[int, Run]]) -> Sequence[int]:
     """The blocks, with one of its own for each cell that can't be compared as its runs hold parts of checkpoint
     cycles.
     """
-    alone, first = cycles.withheld(used), max(blocks, default=0) + 1
+    alone, first = withheld(used), max(blocks, default=0) + 1
     return [
         first + place if cell.cell_id in alone else block
         for place, (cell, block) in enumerate(zip(plan.cells, blocks, strict=True))
@@ -146,13 +174,18 @@ def _causes(
 
 
 def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
-    """The time of `other` over that of `one`. Its interval holds together with those of all other pairs of cells, so
-    one may pick the pair after seeing the data. None if the two can't be tested.
+    """The time of `other` over that of `one`: what the report says of the two where one is its best. The interval of
+    other pairs holds together with those of all of them, so one may pick the pair after seeing the data. None if the
+    two can't be tested.
     """
+    for row in basis.stated.judged.comparisons:
+        if {row.cell_id, row.best_cell_id} == {one, other}:
+            return None if not row.tested else row.ratio if row.cell_id == other else row.ratio.inverse
     places = {cell.cell_id: place for place, cell in enumerate(plan.cells)}
-    first, second = places[one], places[other]
-    found = contrast.compare_with_best(basis.fitted, first).get(second)
-    return None if found is None or not found.tested else found.ratio
+    found = contrast.compare_with_best(basis.fitted, places[one]).get(places[other])
+    if found is None or not found.tested:
+        return None
+    return found.ratio if basis.stated.name_a_difference else reaching_one(found.ratio)
 
 
 # --- the least difference of times that a verdict may rest on ---------------------------------------------------------
@@ -211,3 +244,62 @@ def preparations_of(plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: S
             if (run := used[cell.cell_id].get(repetition)) is not None:
                 found[row, column] = numbers.setdefault((run.block, preparation_of(run)), len(numbers))
     return found
+
+
+# --- everything that cautions examine ---------------------------------------------------------------------------------
+
+Names = Annotated[tuple[str, ...], PlainSerializer(", ".join)]
+"""The most names in a caution's figures."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything stored of an experiment, and its analysis: its `cells` in sum, and the `basis` of verdicts."""
+
+    experiment: Experiment
+    plan: Plan
+    runs: tuple[Run, ...]
+    cells: tuple[CellSummary, ...]
+    basis: Basis
+
+    def measurements(self) -> Iterator[tuple[str, Run, Measurement]]:
+        for cell_id, runs in self.basis.used.items():
+            for run in runs.values():
+                if run.measurement is not None:
+                    yield cell_id, run, run.measurement
+
+    def by_cell(self) -> dict[str, list[Measurement]]:
+        found: dict[str, list[Measurement]] = defaultdict(list)
+        for cell_id, _, measurement in self.measurements():
+            found[cell_id].append(measurement)
+        return found
+
+    @property
+    def provenance(self) -> Provenances:
+        """Where the figures come from. In a simulation each run has a seed, and blocks don't drift, because the
+        world is made anew.
+        """
+        return self.basis.provenance or "measured"
+
+    def named(self, cells: Iterable[str]) -> tuple[str, ...]:
+        """The cells that a caution concerns, in the plan's order; empty if it concerns all of them."""
+        meant = set(cells)
+        named = tuple(cell.cell_id for cell in self.plan.cells if cell.cell_id in meant)
+        return () if len(named) == len(self.plan.cells) else named
+
+
+def volumes_of(measurement: Measurement) -> Iterator[tuple[str, Mapping[str, object]]]:
+    volumes = table_in(measurement.environment, "volumes")
+    for name in volumes:
+        yield name, table_in(volumes, name)
+
+
+def table_in(mapping: Mapping[str, object], key: str) -> Mapping[str, object]:
+    """The table under `key`, or an empty one: an environment contains only what could be read."""
+    value = mapping.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def text_in(mapping: Mapping[str, object], key: str) -> str:
+    value = mapping.get(key)
+    return value if isinstance(value, str) else ""

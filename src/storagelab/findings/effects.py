@@ -40,7 +40,8 @@ def main_effects(
     The larger the family, the surer each statement must be. Levels in different blocks are not tested and do not count
     in it.
     """
-    yield from _judged([_overall(factor, cells) for factor in _varied(factors)], fitted, blocks, alpha)
+    groups = [_rows(factor, cells, {}, combinations(cells, factor)) for factor in _varied(factors)]
+    yield from _judged(groups, fitted, blocks, alpha)
 
 
 def effects_at(
@@ -107,10 +108,6 @@ def effect_of(
     )  # fmt: skip
 
 
-def _overall(factor: Factor, cells: Sequence[Cell]) -> list[_Row]:
-    return _rows(factor, cells, {}, combinations(cells, factor))
-
-
 def _at_each(factor: Factor, cells: Sequence[Cell]) -> Iterator[list[_Row]]:
     others = combinations(cells, factor)
     if len(others) > 1 and len(others) * (len(factor.levels) - 1) <= EFFECT_ROWS_MAX:
@@ -123,23 +120,18 @@ def _rows(
 ) -> list[_Row]:
     """All levels of a factor except the first, each with its pairs of cells in the combinations `among`."""
     at = {key(cell.levels): index for index, cell in enumerate(cells)}
-    baseline = factor.levels[0].value
-    return [
-        _Row(factor, level.value, fixed, _pairs(at, factor.name, level.value, baseline, among))
-        for level in factor.levels[1:]
-    ]
+    first, *others = (level.value for level in factor.levels)
+
+    def pairs(level: JsonValue) -> list[tuple[int, int]]:
+        """Indices of cells that differ only in the factor; excluded combinations have none."""
+        found = [tuple(at.get(key({**rest, factor.name: one}), -1) for one in (level, first)) for rest in among]
+        return [(one, other) for one, other in found if one >= 0 and other >= 0]
+
+    return [_Row(factor, level, fixed, pairs(level)) for level in others]
 
 
 def _across(pairs: Sequence[tuple[int, int]], blocks: Sequence[int]) -> bool:
     return any(blocks[one] != blocks[other] for one, other in pairs)
-
-
-def _pairs(
-    at: Mapping[_Key, int], factor: str, level: JsonValue, baseline: JsonValue, among: Sequence[Mapping[str, JsonValue]]
-) -> list[tuple[int, int]]:
-    """Indices of cells that differ only in `factor`; excluded combinations have none."""
-    found = ((at.get(key({**others, factor: level})), at.get(key({**others, factor: baseline}))) for others in among)
-    return [(one, other) for one, other in found if one is not None and other is not None]
 
 
 def combinations(cells: Sequence[Cell] | Sequence[CellSummary], factor: Factor) -> list[dict[str, JsonValue]]:

@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings.evidence import table_in, volumes_of
+from storagelab.findings.basis import table_in, volumes_of
 from storagelab.findings.model import CellSummary, Estimate, Findings
 from storagelab.findings.time_breakdown import Bound, LimitedRate
+from storagelab.findings.times import time_s
 from storagelab.model.limits import effective
 from storagelab.model.measurement import Measurement
 from storagelab.stats.points import ALPHA
@@ -120,9 +121,8 @@ def between_ends(findings: Findings) -> AtLimit | None:
     )
     if not apart or findings.fastest is None or findings.worst is None:
         return None
-    pair = findings.cell(findings.fastest), findings.cell(findings.worst)
-    best_s, worst_s = map(_compared_s, pair)
-    return None if best_s is None or worst_s is None else volume_at_limit([pair], worst_s - best_s)
+    best, worst = findings.cell(findings.fastest), findings.cell(findings.worst)
+    return volume_at_limit([(best, worst)], time_s(worst) - time_s(best))
 
 
 def _hardest(cell: CellSummary) -> Bound | None:
@@ -151,12 +151,5 @@ def _least_s(cell: CellSummary) -> tuple[float, ...]:
     if not cell.bounds or cell.elapsed_s is None:
         return (0.0,) * runs
     spent_s = sum(sum(one.by_run_s) for one in cell.spent) / runs
-    scale = (_compared_s(cell) or 0.0) / spent_s if spent_s else 1.0
+    scale = time_s(cell) / spent_s if spent_s else 1.0
     return tuple(scale * max(of_run) for of_run in zip(*(one.by_run_s for one in cell.bounds), strict=True))
-
-
-def _compared_s(cell: CellSummary) -> float | None:
-    """The mean time of a run, or of a transaction if runs have a set time."""
-    if cell.each_s is not None:
-        return cell.each_s
-    return None if cell.elapsed_s is None else cell.elapsed_s.mean.value

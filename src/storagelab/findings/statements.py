@@ -19,12 +19,22 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from storagelab.findings import verdicts
 from storagelab.findings.effects import effect_of, effects_at, main_effects
-from storagelab.findings.model import BestLevels, Dependence, Effect, EffectChange, Estimate, JudgedByLoad, LevelCost
+from storagelab.findings.model import (
+    BestLevels,
+    Comparison,
+    Dependence,
+    Effect,
+    EffectChange,
+    Estimate,
+    JudgedByLoad,
+    LevelCost,
+)
 from storagelab.findings.raced import Raced
 from storagelab.model.plan import Cell, Factor, Plan
 from storagelab.model.values import JsonValue
@@ -308,9 +318,8 @@ def state(
     """All statements of an experiment; `blocks` = the block of each cell. For a race, the verdict is the race's own,
     whose error is SHARES["verdict"] in either step.
     """
-    of_all = ALPHA if raced is None else ALPHA * raced.share
     strict = first_step(factors, plan, fitted, blocks, raced)
-    full = _at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, of_all), raced)
+    full = _at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, 1.0), raced)
     return full if strict.name_a_difference else _without_a_difference(strict, full)
 
 
@@ -318,31 +327,30 @@ def first_step(
     factors: Sequence[Factor], plan: Plan, fitted: Fit, blocks: Sequence[int], raced: Raced | None = None
 ) -> Statements:
     """The statements at levels that add up to 5 %."""
-    of_all = ALPHA if raced is None else ALPHA * raced.share
-    return _at(factors, plan, fitted, blocks, {kind: of_all * share for kind, share in SHARES.items()}, raced)
+    return _at(factors, plan, fitted, blocks, SHARES, raced)
 
 
 def _without_a_difference(strict: Statements, full: Statements) -> Statements:
     """The statements of the first step, with the intervals of the second."""
-    comparisons = tuple(
-        one.model_copy(update={"ratio": _reaching_one(other.ratio)})
-        for one, other in zip(strict.judged.comparisons, full.judged.comparisons, strict=True)
-    )
+    comparisons = _reaching(strict.judged.comparisons, full.judged.comparisons)
     return Statements(
         judged=strict.judged.model_copy(update={"comparisons": comparisons}),
-        effects=_reaching_none(strict.effects, full.effects),
+        effects=_reaching(strict.effects, full.effects),
         dependences=strict.dependences,
-        speed_ups=_reaching_none(strict.speed_ups, full.speed_ups),
+        speed_ups=_reaching(strict.speed_ups, full.speed_ups),
     )
 
 
-def _reaching_none(strict: Sequence[Effect], full: Sequence[Effect]) -> tuple[Effect, ...]:
-    return tuple(
-        one.model_copy(update={"ratio": _reaching_one(other.ratio)}) for one, other in zip(strict, full, strict=True)
-    )
+_Stated = TypeVar("_Stated", Comparison, Effect)
 
 
-def _reaching_one(ratio: Estimate) -> Estimate:
+def _reaching(strict: Sequence[_Stated], full: Sequence[_Stated]) -> tuple[_Stated, ...]:
+    pairs = zip(strict, full, strict=True)
+    return tuple(one.model_copy(update={"ratio": reaching_one(other.ratio)}) for one, other in pairs)
+
+
+def reaching_one(ratio: Estimate) -> Estimate:
+    """The ratio with an interval that extends to no difference."""
     if ratio.low is None or ratio.high is None:
         return ratio
     return ratio.model_copy(update={"low": min(ratio.low, 1.0), "high": max(ratio.high, 1.0)})
@@ -353,16 +361,37 @@ def _at(
     plan: Plan,
     fitted: Fit,
     blocks: Sequence[int],
-    alpha: Mapping[str, float],
+    shares: Mapping[str, float],
     raced: Raced | None,
 ) -> Statements:
+    """The statements, each kind with its share of the error."""
+    alpha = {kind: ALPHA * share * (1 if raced is None else raced.share) for kind, share in shares.items()}
     given = (factors, plan.cells, fitted if raced is None else raced.complete)
     # Dependences are differences of what is seen within blocks.
     compared = fitted.compared.tolist()
-    judging = None if raced is None else raced.judging
+    judged = verdicts.judge(factors, plan, fitted, compared, alpha["verdict"], None if raced is None else raced.judging)
+    main = main_effects(*given, compared, alpha["effects"])
+    alone = len(plan.cells[0].levels) == 1 and raced is None
     return Statements(
-        judged=verdicts.judge(factors, plan, fitted, compared, alpha["verdict"], judging),
-        effects=(*main_effects(*given, compared, alpha["effects"]), *effects_at(*given, compared, alpha["effects-at"])),
+        judged=judged,
+        effects=(
+            *(_as_compared(one, judged, plan) if alone else one for one in main),
+            *effects_at(*given, compared, alpha["effects-at"]),
+        ),
         dependences=tuple(dependences(*given, blocks, alpha["dependences"])),
         speed_ups=tuple(speed_ups(*given, blocks, alpha["speed-ups"])),
     )
+
+
+def _as_compared(effect: Effect, judged: JudgedByLoad, plan: Plan) -> Effect:
+    """An effect of the only factor: its two levels are two layouts, and where one of them is the best, the comparison
+    has their ratio already.
+    """
+    ends = (repr(effect.baseline), repr(effect.level))
+    ids = {repr(cell.levels[effect.factor]): cell.cell_id for cell in plan.cells}
+    pair = [ids[end] for end in ends if end in ids]
+    row = next((row for row in judged.comparisons if {row.cell_id, row.best_cell_id} == {*pair}), None)
+    if row is None:
+        return effect
+    ratio = row.ratio if row.best_cell_id == pair[0] else row.ratio.inverse
+    return effect.model_copy(update={"ratio": ratio, "distinguishable": row.distinguishable})

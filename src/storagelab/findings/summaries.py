@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from storagelab.findings import hosts, latencies, limits, steady, time_breakdown
+from storagelab.findings import hosts, limits, time_breakdown
 from storagelab.findings.basis import Basis
+from storagelab.findings.comparable import is_steady
 from storagelab.findings.kinds import drive_trends, found_in_cell
 from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByLoad, Point, Sample
-from storagelab.findings.time_breakdown import Bound, Spent
-from storagelab.findings.times import latency_of, measured
-from storagelab.findings.wait_classes import in_classes
+from storagelab.findings.time_breakdown import Bound, Spent, in_classes
+from storagelab.findings.times import figure_s, figures_of_cell, judged_by, latency_of, measured
 from storagelab.model.config import Config
 from storagelab.model.latency import Latency, merged
 from storagelab.model.measurement import RAW_IO, Measurement, Run, host_of
@@ -47,19 +47,16 @@ def summaries(
     planned = Counter(run.cell_id for run in plan.runs if not run.burn_in)
     failed = Counter(run.cell_id for run in runs if not run.usable and not run.burn_in)
     return tuple(
-        _summary(cell, basis, stretch, by_class).model_copy(
-            update={
-                "runs_planned": planned[cell.cell_id],
-                "runs_failed": failed[cell.cell_id],
-                "labels": labels,
-                "price_per_month": price_of(cell, factors),
-            }
+        _summary(
+            cell, basis, by_class, stretch=stretch, runs_planned=planned[cell.cell_id],
+            runs_failed=failed[cell.cell_id], labels=labels, price_per_month=price_of(cell, factors),
         )
         for cell, stretch in zip(plan.cells, basis.blocks, strict=True)
-    )
+    )  # fmt: skip
 
 
-def _summary(cell: Cell, basis: Basis, stretch: int, by_class: bool) -> CellSummary:
+def _summary(cell: Cell, basis: Basis, by_class: bool, **known: Any) -> CellSummary:
+    """The summary of a cell from its runs, and what else is `known` of it."""
     used, config = basis.used[cell.cell_id], cell.config
     runs = dict(measured(used))
     made_on = {repetition: host_of(used[repetition]) for repetition in runs} if basis.fleet is not None else {}
@@ -81,10 +78,8 @@ def _summary(cell: Cell, basis: Basis, stretch: int, by_class: bool) -> CellSumm
         cell_id=cell.cell_id,
         levels=cell.levels,
         provenance=next((one.provenance for one in runs.values()), None),
-        runs_planned=0,
         runs_ok=statuses["ok"],
         runs_unverified=statuses["unverified"],
-        runs_failed=0,
         connections=config.workload.sessions,
         data_files=config.layout.data_files,
         elapsed_s=sample((repetition, one.elapsed_s) for repetition, one in runs.items()),
@@ -94,7 +89,7 @@ def _summary(cell: Cell, basis: Basis, stretch: int, by_class: bool) -> CellSumm
         latency=_latency([(made_on.get(at, ""), one.latency) for at, one in runs.items() if one.latency is not None]),
         judged=None if figure is None else sample((at, _figure_s(one, figure)) for at, one in runs.items()),
         raw_io=_raw_io(runs, made_on),
-        steady=_steady(runs) if config.target.raw_io else None,
+        steady=is_steady([*runs.values()]) if config.target.raw_io else None,
         waits=mean_of_runs([one.rows for one in waited]) if waited else (),
         waits_asked=config.measure.waits,
         wait_shares=_wait_shares(waited, made_on),
@@ -106,10 +101,10 @@ def _summary(cell: Cell, basis: Basis, stretch: int, by_class: bool) -> CellSumm
         bounds=over_hosts(
             limits.bounds([(runs[one.repetition], one.shares / one.raw.connections) for one in in_verdicts])
         ),
-        stretch=stretch,
         drives=_drives(config),
         capacity_bytes=next((_capacity(config, one.environment) for one in runs.values()), None),
         found=found_in_cell([*runs.values()], config),
+        **known,
     )
 
 
@@ -155,7 +150,7 @@ def _sample(values: _Values, made_on: Mapping[int, str]) -> Sample | None:
     if sample is None or not made_on:
         return sample
     means = hosts.means([one.value for one in points], [made_on[one.repetition] for one in points])
-    return _with_mean(sample, samples.positive_mean_estimate(means))
+    return sample.model_copy(update={"mean": samples.positive_mean_estimate(means)})
 
 
 def summarise(points: Sequence[Point]) -> Sample | None:
@@ -173,14 +168,6 @@ def summarise(points: Sequence[Point]) -> Sample | None:
     )
 
 
-def _with_mean(sample: Sample, mean: Estimate) -> Sample:
-    return sample.model_copy(update={"mean": mean})
-
-
-def _steady(runs: Mapping[int, Measurement]) -> bool | None:
-    return steady.is_steady([*runs.values()], simulated=any(one.provenance == "simulated" for one in runs.values()))
-
-
 def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
     """The figures of all operations of a cell's runs, with intervals over its runs, or over its hosts if there are
     several.
@@ -189,13 +176,13 @@ def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
     for name, latency in of_runs:
         of_host.setdefault(name, []).append(latency)
     if len(of_host) < 2:
-        return latencies.of_cell([latency for _, latency in of_runs])
+        return figures_of_cell([latency for _, latency in of_runs])
     together = (merged(of) for of in of_host.values())
-    return latencies.of_cell([one for one in together if one is not None])
+    return figures_of_cell([one for one in together if one is not None])
 
 
 def _figure_s(run: Measurement, figure: str) -> float | None:
-    return None if run.latency is None else latencies.figure_s(run.latency, figure)
+    return None if run.latency is None else figure_s(run.latency, figure)
 
 
 def _raw_io(runs: _Runs, made_on: Mapping[int, str]) -> dict[str, Sample]:
@@ -210,9 +197,9 @@ def _raw_io(runs: _Runs, made_on: Mapping[int, str]) -> dict[str, Sample]:
         assert sample is not None
         found[name] = sample
     histograms = [one.latency for one in runs.values() if one.latency is not None]
-    for name, together in latencies.of_cell(histograms).items() if len(histograms) == len(runs) else ():
+    for name, together in figures_of_cell(histograms).items() if len(histograms) == len(runs) else ():
         if (counter := f"latency_{name}_s") in found:
-            found[counter] = _with_mean(found[counter], together)
+            found[counter] = found[counter].model_copy(update={"mean": together})
     return found
 
 
@@ -294,8 +281,8 @@ def _mean_of_runs(cell: CellSummary, basis: Basis, index: int) -> float:
         hosts, logs = basis.fleet.hosts, basis.kept[index]
         of_hosts = (logs[(hosts.of_run[index] == host) & ~np.isnan(logs)] for host in hosts.counted)
         return math.exp(float(np.mean([of_host.mean() for of_host in of_hosts if of_host.size])))
+    sample = judged_by(cell, basis.compared)
     by_rate = basis.compared != "elapsed" and not latency_of(basis.compared)
-    sample = cell.rows_per_s if by_rate else cell.judged if latency_of(basis.compared) else cell.elapsed_s
     points = () if sample is None else sample.points
     logs = [
         math.log(one.value) for one in points if one.value > 0 and (cell.cell_id, one.repetition) not in basis.left_out

@@ -1,8 +1,8 @@
 """How the time was spent before and after: in two cells, or at two levels of a factor. Pure.
 
-between(findings, one, other)                       two cells between_levels(findings, factor, level, baseline)   two
-levels, over the cells that agree in all other factors legs(findings, factor)                              the steps
-along a factor, each with the wait that explains most
+between(findings, one, other)                       two cells
+between_levels(findings, factor, level, baseline)   two levels, over the cells that agree in all other factors
+legs(findings, factor)                              the steps along a factor, each with the wait that explains most
 
 Each gives a `Waterfall`, whose steps add up to the difference of the two times exactly: waits (with resource and signal
 separate, or joined as `by` says), CPU, idle and unaccounted time, and a step for the work if it differs. Seconds are
@@ -22,8 +22,8 @@ from typing import Literal, NamedTuple
 
 from storagelab.findings.effects import key
 from storagelab.findings.model import CellSummary, Estimate, Findings
-from storagelab.findings.time_breakdown import Spent, SpentPart
-from storagelab.findings.wait_classes import CLASS_NAMES
+from storagelab.findings.time_breakdown import CLASS_NAMES, Spent, SpentPart
+from storagelab.findings.times import time_s
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import Category
@@ -129,7 +129,6 @@ class Leg:
     does.
     """
 
-    factor: str
     baseline: JsonValue
     level: JsonValue
     waterfall: Waterfall
@@ -157,12 +156,10 @@ def between(
     `ratio` is the tested ratio of the two times. Without it, the findings' ratio is used if one of the two is the best;
     else the two count as not different.
     """
-    cells = findings.cell(one), findings.cell(other)
-    found = ratio or next(
-        (row.ratio for row in findings.comparisons if {row.cell_id, row.best_cell_id} == {one, other}), None
-    )
-    differs = found is not None and leaves_out_zero(_logs(found))
-    return _waterfall([cells], by, differs=differs)
+    known = (row.ratio for row in findings.comparisons if {row.cell_id, row.best_cell_id} == {one, other})
+    found = ratio or next(known, Estimate(value=1.0))
+    differs = found.low is not None and found.high is not None and not found.low <= 1 <= found.high
+    return _waterfall([(findings.cell(one), findings.cell(other))], by, differs=differs)
 
 
 def between_levels(
@@ -174,11 +171,10 @@ def between_levels(
     Whether they differ is tested over all pairs of levels of all factors, so one may pick a pair after seeing the data.
     """
     pairs = _matched(findings, factor, level, baseline)
-    levels = [len(one.levels) for one in findings.factors]
-    questions = sum(math.comb(number, 2) for number in levels)
     found = _waterfall(pairs, by, differs=False)
     if found is None:
         return None
+    questions = sum(math.comb(len(one.levels), 2) for one in findings.factors)
     total = estimate(_whole_changes(pairs), ALPHA / max(1, questions))
     return replace(found, differs=leaves_out_zero(total))
 
@@ -195,19 +191,22 @@ def legs(findings: Findings, factor: str) -> tuple[Leg, ...]:
 
 def leg_of(findings: Findings, factor: str, baseline: JsonValue, level: JsonValue) -> Leg:
     """The case between two levels. Raises LookupError if no two cells with waits agree in the other factors."""
-    waterfall = between_levels(findings, factor, level, baseline, by=by_kind)
-    if waterfall is None:
+    waterfall, of_types = (between_levels(findings, factor, level, baseline, by=by) for by in (by_kind, by_type))
+    if waterfall is None or of_types is None:
         raise LookupError(factor)
-    of_types = between_levels(findings, factor, level, baseline, by=by_type)
-    assert of_types is not None
-    return Leg(factor, baseline, level, waterfall, _main(waterfall, of_types))
+    return Leg(baseline, level, waterfall, _main(waterfall, of_types))
 
 
 def _ends(findings: Findings, factor: Factor) -> Iterator[tuple[JsonValue, JsonValue]]:
     levels = [level for level in in_order(factor) if _cells_at(findings, factor.name, level)]
-    if len(levels) < 2 or not all(_matched(findings, factor.name, level, levels[0]) for level in levels):
+    pairs = [_matched(findings, factor.name, level, levels[0]) for level in levels]
+    if len(levels) < 2 or not all(pairs):
         return
-    times = [_relative(findings, factor.name, level, levels[0]) for level in levels]
+    # The time at a level over that at the first, per work.
+    times = [
+        sum(time_s(other) / _work(other) / (time_s(one) / _work(one)) for one, other in of_level) / len(of_level)
+        for of_level in pairs
+    ]
     best, worst = times.index(min(times)), times.index(max(times))
     if not is_numeric(factor):
         yield levels[worst], levels[best]
@@ -216,12 +215,6 @@ def _ends(findings: Findings, factor: Factor) -> Iterator[tuple[JsonValue, JsonV
         yield levels[0], levels[best]
     if best < len(levels) - 1:
         yield levels[best], levels[-1]
-
-
-def _relative(findings: Findings, factor: str, level: JsonValue, baseline: JsonValue) -> float:
-    """The time at a level over that at the baseline, per work."""
-    pairs = _matched(findings, factor, level, baseline)
-    return sum(_time(other) / _work(other) / (_time(one) / _work(one)) for one, other in pairs) / len(pairs)
 
 
 def _main(waterfall: Waterfall, of_types: Waterfall) -> Step | None:
@@ -266,14 +259,6 @@ def _cells_at(findings: Findings, factor: str, level: JsonValue) -> list[CellSum
     ]  # fmt: skip
 
 
-def _time(cell: CellSummary) -> float:
-    """The mean time by which a cell is compared: of a run, or of a transaction if runs have a set time."""
-    if cell.each_s is not None:
-        return cell.each_s
-    assert cell.elapsed_s is not None
-    return cell.elapsed_s.mean.value
-
-
 def _work(cell: CellSummary) -> float:
     return 1.0 if cell.each_s is not None else cell.work or 1.0
 
@@ -281,58 +266,45 @@ def _work(cell: CellSummary) -> float:
 def _waterfall(pairs: Sequence[_Cells], by: By, *, differs: bool) -> Waterfall | None:
     if not pairs or not all(cell.spent and cell.elapsed_s for pair in pairs for cell in pair):
         return None
-    before_s = sum(_time(one) for one, _ in pairs) / len(pairs)
-    after_s = sum(_time(other) for _, other in pairs) / len(pairs)
-    changes = _changes(pairs, by)
+    before_s, after_s = (sum(time_s(cell) for cell in side) / len(pairs) for side in zip(*pairs, strict=True))
+    changes = _changes(pairs, by, [_work(other) / _work(one) for one, other in pairs])
     means = {thing: mean(rows) for thing, rows in changes.items()}
-    longer_s = max(before_s, after_s)
-    family = sum(abs(after - before) >= NEGLIGIBLE * longer_s for before, after in means.values())
+    least_s = NEGLIGIBLE * max(before_s, after_s)
+    family = sum(abs(after - before) >= least_s for before, after in means.values())
     tested = all(one.stretch == other.stretch for one, other in pairs)
     alpha = ALPHA / max(1, family) if tested else 0.0
     steps = [Step(thing, *means[thing], estimate(rows, alpha)) for thing, rows in changes.items()]
     steps.sort(key=lambda step: (-abs(step.change.value), step.thing.name, step.thing.part or ""))
-    whole = estimate(_whole_changes(pairs), ALPHA if tested else 0.0)
-    ids = tuple((one.cell_id, other.cell_id) for one, other in pairs)
     each = any(cell.each_s is not None for pair in pairs for cell in pair)
     return Waterfall(
-        before_s, after_s, whole, tuple(steps), ids, differs and tested, "transaction" if each else "connection"
-    )
+        before_s, after_s, steps=tuple(steps), change=estimate(_whole_changes(pairs), ALPHA if tested else 0.0),
+        pairs=tuple((one.cell_id, other.cell_id) for one, other in pairs), differs=differs and tested,
+        of="transaction" if each else "connection",
+    )  # fmt: skip
 
 
-def _changes(pairs: Sequence[_Cells], by: By) -> dict[Thing, list[Change]]:
-    """Each thing's changes, one for each pair, for the work of the pair's second cell; and the change of the work
-    itself.
+def _changes(pairs: Sequence[_Cells], by: By, more: Sequence[float]) -> dict[Thing, list[Change]]:
+    """Each thing's changes, one for each pair, with the first cell's seconds times `more`, the work of the second over
+    that of the first; and the change of the work itself.
     """
-    more = [_work(other) / _work(one) for one, other in pairs]
-    things = _changes_at(pairs, by, more)
-    if any(times != 1.0 for times in more):
-        things[WORK] = [
-            Change(_time(one), times * _time(one), (0.0, 0.0), (1, 1))
-            for (one, _), times in zip(pairs, more, strict=True)
-        ]
-    return things
-
-
-def _changes_at(pairs: Sequence[_Cells], by: By, more: Sequence[float] = ()) -> dict[Thing, list[Change]]:
-    """Each thing's changes, one for each pair, with the first cell's seconds times `more`."""
     things: dict[Thing, list[Change]] = {}
-    for number, (one, other) in enumerate(pairs):
-        befores, afters = _grouped(one, by, more[number] if more else 1.0), _grouped(other, by, 1.0)
+    if any(times != 1.0 for times in more):
+        things[WORK] = [Change(time_s(one), times * time_s(one)) for (one, _), times in zip(pairs, more, strict=True)]
+    for number, ((one, other), times) in enumerate(zip(pairs, more, strict=True)):
+        befores, afters = _grouped(one, by, times), _grouped(other, by, 1.0)
         for thing in {**befores, **afters}:
-            rows = things.setdefault(thing, [NONE] * len(pairs))
-            rows[number] = change(befores.get(thing) or _zeros(one), afters.get(thing) or _zeros(other))
+            # A thing that no run met took 0 of its time.
+            of_both = (
+                of.get(thing, (0.0,) * len(cell.spent[0].by_run_s)) for cell, of in ((one, befores), (other, afters))
+            )
+            things.setdefault(thing, [NONE] * len(pairs))[number] = change(*of_both)
     return things
-
-
-def _zeros(cell: CellSummary) -> tuple[float, ...]:
-    """The time that each run spent on a thing that no run met: 0."""
-    return (0.0,) * len(cell.spent[0].by_run_s)
 
 
 def _grouped(cell: CellSummary, by: By, times: float) -> dict[Thing, tuple[float, ...]]:
     """Each thing's seconds by run, scaled to the mean time of the cell's table."""
     arithmetic_s = sum(one.mean_s for one in cell.spent)
-    scale = times * _time(cell) / arithmetic_s if arithmetic_s else 0.0
+    scale = times * time_s(cell) / arithmetic_s if arithmetic_s else 0.0
     groups: dict[Thing, list[float]] = {}
     for one in cell.spent:
         thing = by(one)
@@ -344,11 +316,5 @@ def _grouped(cell: CellSummary, by: By, times: float) -> dict[Thing, tuple[float
 
 def _whole_changes(pairs: Sequence[_Cells]) -> list[Change]:
     """The change of the whole time of each pair."""
-    (rows,) = _changes_at(pairs, lambda _: Thing("", "", "other", None)).values()
+    (rows,) = _changes(pairs, lambda _: Thing("", "", "other", None), [1.0] * len(pairs)).values()
     return rows
-
-
-def _logs(ratio: Estimate) -> Estimate:
-    """A ratio as a difference of logarithms."""
-    low, high = (None if end is None or end <= 0 else math.log(end) for end in (ratio.low, ratio.high))
-    return Estimate(value=math.log(ratio.value), low=low, high=high)

@@ -74,10 +74,10 @@ def _too_short(expanded: Plan, found: Preflight, stored_as: str | None, results:
     """That runs are too short for the checkpoints of their servers, or count before the redo log is full, if so."""
     if not found.cycles and not found.log_rooms:
         return ()
-    from storagelab.findings import cycles  # as below
+    from storagelab.findings import comparable  # as below
     from storagelab.report.text.plan import before_full, too_short
 
-    rates = cycles.log_rates(stored.read(stored_as, results).runs) if stored_as else {}
+    rates = comparable.log_rates(stored.read(stored_as, results).runs) if stored_as else {}
     return (*too_short(expanded, found.cycles, rates), *before_full(expanded, found.log_rooms, rates))
 
 

@@ -6,20 +6,20 @@ function `check_...`. The package is the list.
 
 from __future__ import annotations
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings import modules_of
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Caution
-from storagelab.findings.packages import modules_of
 
 
 def kinds() -> list[type[Caution]]:
     """The classes of all cautions, by their place in a report."""
-    names = {module.__name__ for module in modules_of(__name__, __path__)}
+    names = {module.__name__ for module in modules_of(__name__, tuple(__path__))}
     return sorted((one for one in Caution.__subclasses__() if one.__module__ in names), key=lambda one: one.place)
 
 
 def cautions_of(evidence: Evidence) -> tuple[Caution, ...]:
     """Every caution, those before notes, and by their place."""
-    modules = modules_of(__name__, __path__)
+    modules = modules_of(__name__, tuple(__path__))
     checks = [check for module in modules for name, check in vars(module).items() if name.startswith("check_")]
     found = [caution for check in checks for caution in check(evidence)]
     return tuple(sorted(found, key=lambda one: (one.severity == "note", one.place)))

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from storagelab.findings import cycles
-from storagelab.findings.evidence import Evidence
+from storagelab.findings import comparable
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Caution, Findings
 from storagelab.model.measurement import LOG_ROOM, Measurement
 from storagelab.words.names import noun
@@ -159,9 +159,9 @@ class NoCheckpoint(Caution):
 
 def check_cycles(evidence: Evidence) -> Iterator[PartsOfCycles | NoCheckpoint]:
     used = evidence.basis.used
-    told = cycles.told_of(used)
-    found = cycles.in_parts(told)
-    if told and cycles.nothing_seen(told):
+    told = comparable.told_of(used)
+    found = comparable.in_parts(told)
+    if told and comparable.nothing_seen(told):
         longest_s = max(one.elapsed_s for _, _, one in evidence.measurements())
         yield NoCheckpoint(severity="note", longest_s=longest_s)
     elif found:
@@ -171,5 +171,5 @@ def check_cycles(evidence: Evidence) -> Iterator[PartsOfCycles | NoCheckpoint]:
         rates = [60 * sum(run["while_counted"] for run in told[one]) / max(counted_s[one], 1e-9) for one in found]
         yield PartsOfCycles(
             cells=evidence.named(found), runs=sum(len(told[one]) for one in found), fewest=min(rates), most=max(rates),
-            judged=not cycles.withheld(used),
+            judged=not comparable.withheld(used),
         )  # fmt: skip

@@ -6,8 +6,8 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 
-from storagelab.findings.disturbed import others_share
-from storagelab.findings.evidence import Evidence, table_in
+from storagelab.findings.basis import Evidence, table_in
+from storagelab.findings.comparable import others_share
 from storagelab.findings.limits import between_ends
 from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.measurement import HELD_BACK, held_back

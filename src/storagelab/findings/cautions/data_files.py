@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from storagelab.findings.evidence import Evidence, Names, table_in, text_in, volumes_of
+from storagelab.findings.basis import Evidence, Names, table_in, text_in, volumes_of
 from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.servers.durability import KNOWN
 from storagelab.words.names import listed

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from statistics import median
 
-from storagelab.findings.evidence import Evidence, Names, table_in, text_in, volumes_of
+from storagelab.findings.basis import Evidence, Names, table_in, text_in, volumes_of
 from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.measurement import LOAD, Measurement
 from storagelab.model.objects import KEY

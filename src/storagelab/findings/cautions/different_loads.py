@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from storagelab.findings.evidence import Evidence, Names
+from storagelab.findings.basis import Evidence, Names
 from storagelab.findings.model import Caution, Findings
 from storagelab.spec.factors import is_condition, sets_load
 from storagelab.words.names import capital, factor_text, listed

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Caution, Findings
 from storagelab.model.plan import REPETITIONS_SOUND
 from storagelab.words.names import without_stop

@@ -6,8 +6,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from storagelab.findings.disturbed import MachineCause
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
+from storagelab.findings.comparable import MachineCause
 from storagelab.findings.model import Caution, Findings
 from storagelab.stats.stalls import Outlier
 from storagelab.words.names import capital, group_text, noun

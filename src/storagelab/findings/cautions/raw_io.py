@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
+from storagelab.findings.comparable import ROUNDS
 from storagelab.findings.model import Caution, Findings, Severity
-from storagelab.findings.steady import ROUNDS
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
 from storagelab.words.numbers import count, percent, plural, seconds, significant
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from statistics import fmean
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Caution, Findings
 from storagelab.model.measurement import GENERATOR, NOT_AT_ONCE, refused_share
 from storagelab.words.names import listed

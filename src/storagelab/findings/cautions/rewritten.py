@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.measurement import REWRITTEN
 from storagelab.words.numbers import plural

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from storagelab.findings.disturbed import short_cells
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
+from storagelab.findings.comparable import short_cells
 from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.limits import SLICE_S
 from storagelab.words.numbers import duration, percent, seconds, significant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Caution, Findings
 from storagelab.model.measurement import RAW_IO, Measurement
 from storagelab.words.numbers import plural, seconds

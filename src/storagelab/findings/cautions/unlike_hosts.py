@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import Field
 
-from storagelab.findings.evidence import Evidence, table_in, text_in, volumes_of
+from storagelab.findings.basis import Evidence, table_in, text_in, volumes_of
 from storagelab.findings.model import Caution, Findings
 from storagelab.model.measurement import Measurement, host_of
 from storagelab.model.prepared import RESTORED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Caution, Findings
 from storagelab.model.measurement import BEHIND_RATE, REFUSED, SETTLED, THROTTLED, WATCHED
 from storagelab.words.names import factor_text, in_brackets, without_stop

@@ -8,10 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from storagelab.findings import latencies
+from storagelab.findings.basis import Evidence
 from storagelab.findings.cautions.short_runs import length_key
-from storagelab.findings.evidence import Evidence
 from storagelab.findings.model import Caution, Findings, Severity
+from storagelab.findings.times import figure_s
 from storagelab.model.measurement import Measurement
 from storagelab.model.values import Estimate
 from storagelab.model.waits import CountedWaits, SampledWaits
@@ -42,8 +42,7 @@ def watching_cost(measurements: Iterable[Measurement]) -> WatchingCost | None:
         rate = turns.unwatched_transactions / turns.unwatched_s
         throughput.append(math.log(turns.watched_transactions / turns.watched_s / rate))
         watched, unwatched = (
-            None if latency is None else latencies.figure_s(latency, "p99")
-            for latency in (turns.watched_latency, one.latency)
+            None if latency is None else figure_s(latency, "p99") for latency in (turns.watched_latency, one.latency)
         )
         if watched and unwatched:
             p99.append(math.log(watched / unwatched))

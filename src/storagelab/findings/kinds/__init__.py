@@ -7,11 +7,11 @@ are found by being here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings import modules_of
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Finding
-from storagelab.findings.packages import modules_of
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
 
@@ -20,20 +20,22 @@ _Found = dict[str, tuple[Finding, ...]]
 
 def kinds() -> list[type[Finding]]:
     """The classes of all kinds, by their weight."""
-    names = {module.__name__ for module in modules_of(__name__, __path__)}
+    names = {module.__name__ for module in modules_of(__name__, tuple(__path__))}
     return sorted((one for one in Finding.__subclasses__() if one.__module__ in names), key=lambda one: one.weight)
 
 
 def found_in(evidence: Evidence) -> _Found:
     """What an experiment shows, by kind."""
-    finders = [module.find for module in modules_of(__name__, __path__) if hasattr(module, "find")]
-    return _by_kind(one for find in finders for one in find(evidence))
+    return _by_kind(one for find in _finders("find") for one in find(evidence))
 
 
 def found_in_cell(runs: Sequence[Measurement], config: Config) -> _Found:
     """What the runs of one cell show, by kind."""
-    finders = [module.find_in_cell for module in modules_of(__name__, __path__) if hasattr(module, "find_in_cell")]
-    return _by_kind(one for find in finders for one in find(runs, config))
+    return _by_kind(one for find in _finders("find_in_cell") for one in find(runs, config))
+
+
+def _finders(name: str) -> list[Callable[..., Iterable[Finding]]]:
+    return [getattr(module, name) for module in modules_of(__name__, tuple(__path__)) if hasattr(module, name)]
 
 
 def _by_kind(found: Iterable[Finding]) -> _Found:

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import DriveState, Estimate, Finding, Findings
 from storagelab.model.measurement import Measurement, Run
 from storagelab.stats import samples

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 from scipy import special
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Estimate, Finding, Findings
 from storagelab.stats.points import ALPHA, CONFIDENCE
 from storagelab.words.numbers import percent

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Finding, Findings
 from storagelab.model.values import Frozen
 from storagelab.words.names import noun
@@ -76,7 +76,7 @@ def _end(race: RaceSummary, findings: Findings) -> str:
 
 
 def find(evidence: Evidence) -> Iterator[RaceSummary]:
-    raced, plan, experiment = evidence.race, evidence.plan, evidence.experiment
+    raced, plan, experiment = evidence.basis.race, evidence.plan, evidence.experiment
     if raced is None or experiment.race is None:
         return
     walls: dict[str, list[float]] = {}

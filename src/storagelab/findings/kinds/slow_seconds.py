@@ -14,7 +14,7 @@ from statistics import fmean
 
 from pydantic import Field
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Finding, Findings
 from storagelab.model.measurement import Measurement
 from storagelab.model.values import Frozen

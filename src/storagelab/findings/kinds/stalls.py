@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from storagelab.findings.basis import Basis
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Basis, Evidence
 from storagelab.findings.model import Finding, Findings
 from storagelab.findings.verdicts import loads_of
 from storagelab.model.plan import Plan

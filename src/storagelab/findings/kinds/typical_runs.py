@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from pydantic import Field
 
-from storagelab.findings.evidence import Evidence
+from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Finding, Findings
 from storagelab.findings.verdicts import loads_of
 from storagelab.stats.stalls import Outlier

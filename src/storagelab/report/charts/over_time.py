@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from storagelab.findings.evidence import volumes_of
+from storagelab.findings.basis import volumes_of
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run, TimeSeries
 from storagelab.report.drawing import arrange, palette

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from storagelab.findings.model import CellSummary, Findings
-from storagelab.findings.wait_classes import in_classes
+from storagelab.findings.time_breakdown import in_classes
 from storagelab.model.measurement import Run
 from storagelab.model.waits import Category
 from storagelab.report.drawing import palette

@@ -16,10 +16,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from storagelab.findings import latencies
 from storagelab.findings.answer import answer
 from storagelab.findings.kinds import kinds
 from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, Sample
+from storagelab.findings.times import figures_s
 from storagelab.model.config import Config
 from storagelab.model.latency import Latency
 from storagelab.model.loads.inserts import Mixed, RandomInsert
@@ -201,7 +201,7 @@ def _measured(measured: Measurement) -> Json:
 
 
 def _latencies(latency: Latency | None) -> Mapping[str, float]:
-    return {} if latency is None else latencies.figures_s(latency)
+    return {} if latency is None else figures_s(latency)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings import latencies
 from storagelab.findings.model import CellSummary, Estimate, Findings
+from storagelab.findings.times import FIGURES, figures_s
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.values import JsonValue
@@ -29,7 +29,7 @@ Value = str | float | bool | None
 Fields = Mapping[str, Value]
 
 _OF_RUN = ("repetition", "attempt", "status", "provenance")
-LATENCY_COLUMNS = tuple(f"latency_{name}_s" for name in latencies.FIGURES)
+LATENCY_COLUMNS = tuple(f"latency_{name}_s" for name in FIGURES)
 RUN_COLUMNS = (
     *_OF_RUN, "elapsed_s", "rows", "rows_per_s", "checkpoint_s", "cpu_s", "explained", "sequence", "block", "seed",
     "started_at", "reason", "burn_in", *LATENCY_COLUMNS,
@@ -142,7 +142,7 @@ def _run_fields(run: Run) -> Fields:
         "checkpoint_s": measured.checkpoint_s,
         "cpu_s": measured.waits.cpu_s if measured.waits is not None else None,
         "explained": conservation(measured.waits).explained if measured.waits is not None else None,
-        **(latency_fields(latencies.figures_s(measured.latency)) if measured.latency is not None else {}),
+        **(latency_fields(figures_s(measured.latency)) if measured.latency is not None else {}),
     }
 
 

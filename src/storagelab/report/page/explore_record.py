@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from storagelab.findings.model import CellSummary, Findings
-from storagelab.findings.wait_classes import in_classes
+from storagelab.findings.time_breakdown import in_classes
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
 from storagelab.report.drawing import palette

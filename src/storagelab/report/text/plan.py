@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rich.console import Console
 
-from storagelab.findings.cycles import ENOUGH
+from storagelab.findings.comparable import ENOUGH
 from storagelab.findings.power import Tells
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.plan import Cell, Experiment, Plan

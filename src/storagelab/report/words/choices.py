@@ -147,7 +147,7 @@ def _sure_of_a_winner(findings: Findings, choice: Choice) -> list[Form]:
     than, levels = "the other" if choice.layouts == 2 else "the next", findings.cell(choice.next_slower).levels
     if ratio.value >= 2:
         much = f"{_two_digits(ratio.value)}{numbers.ends_in_brackets(ratio, _two_digits)} times as long"
-    elif ratio.low is not None and ratio.low > 1:  # what is found is exaggerated where it was hard to find
+    elif ratio.low is not None and ratio.low >= 1.001:  # what is found is exaggerated where it was hard to find
         much = f"at least {_more(ratio.low)} % more time (most likely {_more(ratio.value)})"
     else:
         much = f"{_more(ratio.value)} % more time"

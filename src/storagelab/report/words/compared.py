@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from storagelab.findings.model import CellSummary, Compared, Estimate, Findings, Sample
+from storagelab.findings.times import judged_by
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
 
@@ -120,7 +121,7 @@ def figure(findings: Findings, cell: CellSummary) -> Sample | None:
 
 def judged(findings: Findings, cell: CellSummary) -> Sample | None:
     """The sample by which a cell is compared; it is the rate also if cells do different amounts of work."""
-    return cell.rows_per_s if by_rate(findings) else figure(findings, cell)
+    return judged_by(cell, findings.compared)
 
 
 def figure_text(findings: Findings, cell: CellSummary) -> str:

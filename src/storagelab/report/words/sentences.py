@@ -7,13 +7,15 @@ with ordinary spaces; `keep_together` puts no-break spaces between numbers and u
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 
+from storagelab.findings.answer import answer
 from storagelab.findings.answer_kinds import Answer
-from storagelab.findings.latencies import Disagreement, disagreement
 from storagelab.findings.model import Comparison, Effect, Estimate, Findings, LoadVerdict
+from storagelab.findings.times import Disagreement, disagreement
 from storagelab.report.words import compared
-from storagelab.report.words.answer import About, in_full
+from storagelab.report.words.answer import About, answer_lines, in_full
 from storagelab.report.words.caution_texts import caution_sentences, found_sentences
 from storagelab.report.words.hosts import host_sentences
 from storagelab.report.words.marks import change_text, effect_change, in_blocks
@@ -45,13 +47,15 @@ def evidence(findings: Findings, found: Answer | None = None) -> dict[About, lis
     if not any(cell.elapsed_s is not None for cell in findings.cells):
         return {}
     named: set[str] = set()
+    found = found or answer(findings)
     shortened = list(in_full(findings, found))
+    said = " ".join(line.text for line in (*answer_lines(findings, found), *shortened))
     parts: dict[About, list[str]] = {
         "use": [
             *(line.text for line in shortened if line.about == "use"),
             *_not_compared(findings),
             *_on_what_is_compared(findings),
-            *(_on_loads(findings) if findings.loads else _on_the_best(findings)),
+            *(_on_loads(findings) if findings.loads else _on_the_best(findings, said)),
             *_what_may_hide(findings),
             *_on_adjusted_means(findings),
             *_on_uneven_intervals(findings),
@@ -143,16 +147,21 @@ def _on_a_load(findings: Findings, load: LoadVerdict) -> str:
     return f"{which} with {under}: {name}, {compared.judged_text(findings, best)}{lead}."
 
 
-def _on_the_best(findings: Findings) -> list[str]:
+def _on_the_best(findings: Findings, said: str) -> list[str]:
+    """The figures of the fastest layout that the answer, which `said` this, does not name."""
     best = next((findings.cell(cell_id) for cell_id in findings.best), None)
     if best is None or best.elapsed_s is None or best.rows_per_s is None:
         return []
     which = "Fastest" if findings.verdict == "winner" else "Nominally fastest"
     within = " of its block, and between blocks no verdict is given" if in_blocks(findings) else ""
-    time = "" if compared.set_time(findings) else f"{compared.figure_text(findings, best)}, or "
+    time = [] if compared.set_time(findings) else [compared.figure_text(findings, best)]
     rate = rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
+    new = [one for one in (*time, rate) if not re.search(rf"(?<![\d.,]){re.escape(one.split(' (no')[0])}", said)]
+    if not new:
+        return []
+    start = f"{which}{within}: {best.name}, " if len(findings.cells) > 1 else "The layout: "
     number = len(best.elapsed_s.points) - sum(cell_id == best.cell_id for cell_id, _ in findings.left_out)
-    return [f"{which}{within}: {best.name}, {time}{rate}, over {plural(number, 'run')}."]
+    return [f"{start}{', or '.join(new)}, over {plural(number, 'run')}."]
 
 
 def _what_may_hide(findings: Findings) -> list[str]:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from storagelab.findings.limits import AtLimit
 from storagelab.findings.model import Estimate, Findings
 from storagelab.findings.reasons import Case, DeviceChange, Quantity, Reason, Rule, reasons
-from storagelab.findings.time_breakdown import SpentPart
-from storagelab.findings.wait_classes import CLASS_NAMES
+from storagelab.findings.time_breakdown import CLASS_NAMES, SpentPart
 from storagelab.findings.why import NEGLIGIBLE, Step, Thing, Waterfall, adds_up
 from storagelab.report.words import compared
 from storagelab.report.words.table import Heading, Paper, Part, Table
