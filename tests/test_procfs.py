@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from real_servers import keeps_schedstat
 
-from storagelab.machine.processes import GONE, RUNNABLE, TaskView, keeps_schedstat
+from storagelab.machine.processes import GONE, RUNNABLE, TaskView
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc with schedstat is Linux's")
 

@@ -6,8 +6,9 @@ import threading
 import time
 
 import pytest
+from real_servers import keeps_schedstat
 
-from storagelab.machine.processes import TaskView, keeps_schedstat
+from storagelab.machine.processes import TaskView
 from storagelab.watching.pace import Pace
 from storagelab.watching.sampler import Accounts, Looks, Watch
 
