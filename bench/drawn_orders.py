@@ -162,22 +162,24 @@ def against(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign
 
 
 def gathered(rng: Rng, number: int, size: tuple[int, int], kind: str, machines: int = 3) -> Campaign:
-    """Hosts that each made the same campaign, gathered."""
+    """Hosts that each made the same campaign in an order of its own, as `gather` asks for, gathered."""
     of = design(*size, seed=number % ORDERS)
     fitted = fleet(of, rng, kind, machines).together
     return Campaign(partial(_report, of, basis.resolved(fitted, 0.0)), _truth(size[0], kind))
 
 
 def fleet(of: Design, rng: Rng, kind: str, machines: int, interaction: float = INTERACTION) -> hosts.Fitted:
-    """The fits of all hosts, which differ in their speed and in what each layout does on them."""
-    cells, rounds = of.shape
+    """The fits of all hosts, which differ in their speed, in what each layout does on them, and in their seeds."""
+    (cells, rounds), seed = of.shape, of.experiment.seed
+    own = [design(cells, rounds, seed=(seed + host) % ORDERS) for host in range(machines)]
     log_s = np.hstack([
-        happened(of, SITUATIONS[kind], rng) + rng.normal(0, HOSTS) + rng.normal(0, interaction, (cells, 1))
-        for _ in range(machines)
+        happened(one, SITUATIONS[kind], rng) + rng.normal(0, HOSTS) + rng.normal(0, interaction, (cells, 1))
+        for one in own
     ])  # fmt: skip
     of_run = np.tile(np.repeat(np.arange(machines), rounds), (cells, 1))
     names = tuple(f"db{host}" for host in range(machines))
-    return hosts.fit(hosts.Hosts(names, of_run, tuple(range(machines))), log_s, of.blocks)
+    before = np.hstack([one.before for one in own])
+    return hosts.fit(hosts.Hosts(names, of_run, before, tuple(range(machines))), log_s, of.blocks)
 
 
 def two_campaigns(rng: Rng, number: int, size: tuple[int, int], kind: str, luck: float = LUCK) -> Campaign:

@@ -26,6 +26,7 @@ from storagelab.model.plan import Plan
 from storagelab.stats import fit as least_squares
 from storagelab.stats import stalls
 from storagelab.stats.fit import VARIANCE_FLOOR, Fit, Matrix, Places
+from storagelab.stats.order import carried_over
 from storagelab.stats.points import ALPHA, CONFIDENCE, t_point
 from storagelab.stats.samples import from_logs
 
@@ -40,10 +41,11 @@ ODD_LEAST = 0.05
 @dataclass(frozen=True)
 class Hosts:
     """The hosts of a campaign: `of_run` = the place in `names` of each run's host, as cells x rounds, -1 without a run;
-    `counted` = the places of those in verdicts."""
+    `before` = the cell that ran before it there; `counted` = the places of those in verdicts."""
 
     names: tuple[str, ...]
     of_run: Places
+    before: Places
     counted: tuple[int, ...]
 
     def only(self, log_s: Matrix, host: int) -> Matrix:
@@ -62,13 +64,15 @@ def hosts_of(plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence
     names = tuple(sorted(set(name_of.values())))
     if len(names) < 2:
         return None
-    of_run = np.full((len(plan.cells), len(rounds)), -1)
-    for at, name in name_of.items():
-        of_run[at] = names.index(name)
+    of_run, before = np.full((2, len(plan.cells), len(rounds)), -1)
+    last: dict[str, int] = {}
+    for at in sorted(name_of, key=lambda at: used[plan.cells[at[0]].cell_id][rounds[at[1]]].started_at):
+        before[at], of_run[at] = last.get(name_of[at], -1), names.index(name_of[at])
+        last[name_of[at]] = at[0]
     cells = (of_run >= 0).any(axis=1).sum()
     shares = [(of_run == host).any(axis=1).sum() / cells for host in range(len(names))]
     counted = tuple(host for host, share in enumerate(shares) if share >= CELLS_LEAST)
-    return Hosts(names, of_run, counted or tuple(range(len(names))))
+    return Hosts(names, of_run, before, counted or tuple(range(len(names))))
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,29 @@ class Fitted:
 
 
 def fit(hosts: Hosts, log_s: Matrix, blocks: Sequence[int], of_rounds: _FitOfRounds = stalls.fit) -> Fitted:
-    """With a single host that counts, all together is that host alone, by its rounds; `of_rounds` fits these."""
+    """With a single host that counts, all together is that host alone, by its rounds; `of_rounds` fits these.
+
+    Where runs surely leave something behind, it hits the same layouts on all hosts, as no order is quite balanced. The
+    scatter over hosts doesn't show that, so there it counts as no less than what runs explain of it.
+    """
     own = tuple(of_rounds(hosts.only(log_s, host), blocks) for host in hosts.counted)
     calm, every = (np.array(each).T for each in zip(*((one.calm.log_s, one.cells) for one in own), strict=True))
     odd = bool((calm != every)[~np.isnan(every)].any())
-    together = own[0] if len(own) == 1 else least_squares.fit(every, blocks, calm if odd else None)
-    return Fitted(hosts, own, together)
+    if len(own) == 1:
+        return Fitted(hosts, own, own[0])
+    together = least_squares.fit(every, blocks, calm if odd else None)
+    left, cells = np.full(log_s.shape, np.nan), [{"cell": place} for place in range(len(log_s))]
+    for host, one in zip(hosts.counted, own, strict=True):
+        left = np.where(hosts.of_run == host, log_s - one.cells[:, None], left)
+    left_behind = carried_over(cells, left, hosts.before, blocks)
+    return Fitted(hosts, own, least_squares.at_least(together, _of_runs(own)[0]) if left_behind else together)
+
+
+def _of_runs(own: Sequence[Fit]) -> tuple[float, float]:
+    """The variance of a cell's figure of one host that its runs explain, with its degrees of freedom; 0 for none."""
+    runs, df = np.array([one.runs for one in own]), sum(one.free for one in own)
+    squares = sum(float(np.nansum(one.every.residuals**2)) for one in own)
+    return (max(squares / df, VARIANCE_FLOOR) * float((1 / runs[runs > 0]).mean()) if df >= 1 else 0.0), df
 
 
 def outliers(hosts: Hosts, log_s: Matrix) -> list[stalls.Outlier]:
@@ -209,13 +230,9 @@ def _scatter(fitted: Fitted) -> tuple[Estimate | None, float | None]:
 
     The interval is that of Williams (1962, Biometrika 49) for a variance component.
     """
-    together = fitted.together
-    df = int(sum(one.free for one in fitted.own))
-    if len(fitted.own) < 2 or together.free < 1 or df < 1:
+    together, (per_figure, df) = fitted.together, _of_runs(fitted.own)
+    if len(fitted.own) < 2 or together.free < 1 or not per_figure:
         return None, None
-    noise = max(sum(float(np.nansum(one.every.residuals**2)) for one in fitted.own) / df, VARIANCE_FLOOR)
-    runs = np.array([one.runs for one in fitted.own])
-    per_figure = noise * float((1 / runs[runs > 0]).mean())
     square = max(float(np.nansum(together.every.residuals**2)) / together.free, VARIANCE_FLOOR)
     above, half = square / per_figure, ALPHA / 2
 
