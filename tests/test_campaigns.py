@@ -6,13 +6,16 @@ import math
 import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from builders import make_environment, make_experiment, make_plan, make_planned, make_runs
 
 from bench import drawn
+from bench.drawn_orders import campaign as drawn_campaign
+from bench.drawn_orders import one_after_the_other
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of
-from storagelab.findings.campaigns import Campaign, Gate, compare, gate, of_one_kind, varied_by_one
+from storagelab.findings.campaigns import Campaign, Gate, after, compare, gate, of_one_kind, varied_by_one
 from storagelab.report.words.campaigns import environment_differences, matched_table, verdict_sentence
 from storagelab.stats.fit import fit
 
@@ -153,22 +156,9 @@ def test_what_differs_in_server_and_host_is_named_and_what_moves_by_itself_is_no
 
 def pairs(kind, count, slower=1.0):
     """So many comparisons of two drawn campaigns of one spec, the second slower by this factor."""
-    made = [drawn_campaign(*one) for one in drawn.draw(kind, 8, 5, 2 * count)]
-    for one, other in zip(made[::2], made[1::2], strict=True):
-        other.basis.fitted = fit(other.basis.fitted.log_s + math.log(slower))
-        yield compare(one, other)
-
-
-def drawn_campaign(of, log_s):
-    """A campaign with these log times, and nothing else except what a comparison needs."""
-    cells = [SimpleNamespace(cell_id=f"c{n}", work=1.0, levels={"x": n}, elapsed_s=1) for n in range(len(log_s))]
-    used = {cell.cell_id: {} for cell in cells}
-    for place, (row, at) in enumerate(of.sequence):
-        used[cells[row].cell_id][at] = SimpleNamespace(sequence=place)
-    basis = SimpleNamespace(
-        fitted=fit(log_s), blocks=[0] * len(log_s), in_stretches=False, used=used, rounds=range(5), fleet=None
-    )
-    return SimpleNamespace(name="drawn", findings=SimpleNamespace(cells=cells, compared="elapsed"), basis=basis)
+    made = list(drawn.draw(kind, 8, 5, 2 * count))
+    for (of, log_s), (other, later) in zip(made[::2], made[1::2], strict=True):
+        yield compare(drawn_campaign(of, fit(log_s)), drawn_campaign(other, fit(later + math.log(slower))))
 
 
 @pytest.mark.slow
@@ -188,3 +178,28 @@ def test_the_gate_errs_in_at_most_one_of_twenty():
     assert says(Gate.SLOWER, 1.05, 100) <= 12
     assert says(Gate.NOT_SLOWER, 1.05, 100) <= 12
     assert says(Gate.SLOWER, 1.12, 50) >= 48
+
+
+def drawn_after_five(count, luck, slower=1.0):
+    rng = np.random.default_rng(5)
+    drawn = (one_after_the_other(rng, n, (3, 5), "normal", before=5, luck=luck) for n in range(count))
+    return [one.said(np.full(2, math.log(slower))) for one in drawn]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("luck", [0.01, 0.02])
+def test_after_five_campaigns_one_more_is_rarely_said_to_differ_whatever_luck_each_had(luck):
+    """Compared with one before it, it is in 16 and 36 of 100."""
+    assert sum(said.differs for said in drawn_after_five(100, luck)) <= 12
+    assert sum(bool(said.slower) for said in drawn_after_five(20, luck, slower=1.2)) >= 18
+
+
+def test_a_new_campaign_is_judged_by_how_far_those_before_it_are_apart():
+    history = [campaign(str(n), slower=1 + 0.02 * (n % 2)) for n in range(5)]
+    within, beyond = (after(history, campaign("new", slower=slower)) for slower in (1.03, 1.2))
+    assert (within.differs, within.slower, beyond.differs, len(beyond.slower)) == (False, (), True, 3)
+    assert compare(history[0], campaign("new", slower=1.03)).differs, "one campaign alone knows nothing of that"
+    assert beyond.overall.value == pytest.approx(1.2 / 1.02**0.4, abs=0.01)
+    assert [name for name, ratio in beyond.history if ratio > 1] == ["1", "3"]
+    assert verdict_sentence(beyond).startswith("new against the 5 campaigns before it: ")
+    assert gate([after(history[1:], campaign("new", slower=1.2))], 0.05) == Gate.CANT_TELL

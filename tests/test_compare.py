@@ -1,6 +1,7 @@
 """`storagelab compare`, as typed: two cells, campaigns, every format, the gate's exit codes, and what is refused."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -122,6 +123,24 @@ def test_the_gate_sets_the_exit_code(stored):
     assert stored("compare", "after", "before", "--fail-if-slower", "5 %")[0] == 0
     code, out, _ = stored("compare", "before", "after", "--fail-if-slower", "86%", "--format", "json")
     assert json.loads(out)["gate"] == {0: "not-slower", 1: "slower", 3: "cant-tell"}[code]
+
+
+def test_a_new_campaign_is_compared_with_all_before_it(stored, campaigns, tmp_path):
+    for number in range(5):
+        shutil.copytree(campaigns / "before", tmp_path / f"old{number}")
+    history = [f"old{number}" for number in range(5)]
+    code, out, _ = stored("compare", "--history", *history, "after", "--fail-if-slower", "5%", "--format", "md")
+    assert code == 1
+    assert out.startswith("# after and the 5 campaigns before it compared")
+    assert "Gate: slower by more than 5 %, beyond what campaigns differ by themselves. after against the" in out
+    assert "the 5 campaigns before it  ●" in out
+    assert "| spec: server.cores | 4 | 2 |" in out
+    code, out, _ = stored("compare", "--history", *history, "before", "--fail-if-slower", "5%", "--json")
+    assert (code, [one["ratio"] for one in json.loads(out)["comparisons"][0]["history"]]) == (0, [1.0] * 5)
+    code, out, _ = stored("compare", "--history", "old1", "before", "--fail-if-slower", "5%")
+    assert (code, "5 campaigns before it are the least" in " ".join(out.split())) == (3, True)
+    code, _, err = stored("compare", "--history", "after", *history)
+    assert (code, "after has another spec than old3, the last before old4" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
-"""Two campaigns: the layouts that both have, the ratios of their times, and what differs in how they were made.
-Pure.
+"""Campaigns: the layouts that two have, the ratios of their times, and what differs in how they were made; and a new
+one against a history. Pure.
 
 The runs of two campaigns are independent samples: they have no rounds in common. So intervals include the effects of
 each campaign's own rounds, which all of its layouts share. Where runs are surely like those just before them, a
 campaign holds fewer independent ones than it has, and intervals allow for that. But no campaign shows how the machine
 changed between the two: a ratio shows whether times differ, not why.
+
+Of five campaigns or more before a new one, each is one figure for each layout. Their scatter shows how far campaigns
+are apart by themselves, so intervals say where one more may lie if nothing changed (prediction intervals).
 
 Intervals hold together at 95 %: half of the error goes to the overall ratio, half to the layouts (Bonferroni). As in
 `stats`, a layout differs only if the scatter of its own runs alone shows that, too, so that a noisy layout among quiet
@@ -28,16 +31,19 @@ from storagelab.model.plan import Experiment
 from storagelab.model.values import JsonValue
 from storagelab.spec.keys import split_path
 from storagelab.stats.contrast import named
-from storagelab.stats.fit import VARIANCE_FLOOR, Fit
+from storagelab.stats.fit import VARIANCE_FLOOR, Fit, fit
 from storagelab.stats.means import variance_of_one
 from storagelab.stats.order import long_run_variance
 from storagelab.stats.points import ALPHA, MANY, t_point
 from storagelab.stats.samples import from_logs
+from storagelab.words import numbers
 
 OVERALL_SHARE = 0.5
 """The overall ratio's share of the error: it is one statement, and the one that a gate asks for."""
 RUNS_LEAST = 2
 """With fewer runs of a layout in either campaign, nothing is tested."""
+HISTORY_LEAST = 5
+"""Fewer campaigns hardly show how far they are apart by themselves."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,7 @@ class Compare:
     """Two campaigns side by side; ratios are the second's time over the first's.
 
     `overall` is the geometric mean over the matched layouts. `untested` says why nothing is tested; "" if it is.
+    `history` = the campaigns that the first one stands for, each with its time over the mean of all.
     """
 
     first: Campaign
@@ -87,6 +94,7 @@ class Compare:
     overall: Estimate
     differs: bool
     untested: str = ""
+    history: tuple[tuple[str, float], ...] = ()
 
     @property
     def of_one_kind(self) -> bool:
@@ -100,6 +108,10 @@ class Compare:
     @property
     def faster(self) -> tuple[Matched, ...]:
         return tuple(one for one in self.matched if one.differs and one.ratio.value < 1)
+
+
+_Pair = tuple[CellSummary, CellSummary]
+_NONE = Estimate(value=1.0)
 
 
 class Gate(IntEnum):
@@ -123,19 +135,51 @@ def compare(first: Campaign, second: Campaign, others: int = 1) -> Compare:
     if not pairs:
         raise LookupError(first.name, second.name)
     compared = _compared(first, second, pairs)
-    untested = _untested(first, second)
-    alpha = ALPHA / others
-    share = OVERALL_SHARE if len(pairs) > 1 else 1.0
-    sides = [
+    one, other = (
         _side(campaign, [pair[n].cell_id for pair in pairs], compared) for n, campaign in enumerate((first, second))
+    )
+    found = Compare(
+        first, second, compared, (), only_first, only_second, _NONE, differs=False, untested=_untested(first, second)
+    )
+    return _with_ratios(found, pairs, one, other, ALPHA / others)
+
+
+def after(history: Sequence[Campaign], new: Campaign) -> Compare:
+    """A new campaign against those of one spec before it, the latest last, which are the sample.
+
+    Raises LookupError as `compare` does.
+    """
+    latest, matches = history[-1], [_match(one, new) for one in history]
+    there = [{other.cell_id: (one, other) for one, other in pairs} for pairs, _, _ in matches]
+    ids = [cell_id for cell_id in there[-1] if all(cell_id in of for of in there)]
+    if not ids:
+        raise LookupError(latest.name, new.name)
+    pairs = [there[-1][cell_id] for cell_id in ids]
+    compared = _compared(latest, new, pairs)
+    before = [
+        _side(one, [of[cell_id][0].cell_id for cell_id in ids], compared)
+        for one, of in zip(history, there, strict=True)
     ]
-    overall, _ = _ratio(sides[0].overall, sides[1].overall, 1, alpha * share, untested)
+    apart = np.array([side.overall.log_s for side in before])
+    untested = "" if len(history) >= HISTORY_LEAST else f"{HISTORY_LEAST} campaigns before it are the least"
+    if new.basis.in_stretches and new.experiment.order != latest.experiment.order:
+        untested = f"its runs are in another order than those of {latest.name}"
+    name = f"the {numbers.plural(len(history), 'campaign')} before it"
+    found = Compare(
+        replace(latest, name=name), new, compared, (), *matches[-1][1:], _NONE, differs=False, untested=untested,
+        history=tuple(zip([one.name for one in history], np.exp(apart - apart.mean()).tolist(), strict=True)),
+    )  # fmt: skip
+    return _with_ratios(found, pairs, _history(before), _noisier(_side(new, ids, compared), before), ALPHA)
+
+
+def _with_ratios(found: Compare, pairs: Sequence[_Pair], first: _Side, second: _Side, alpha: float) -> Compare:
+    share, untested = OVERALL_SHARE if len(pairs) > 1 else 1.0, found.untested
+    overall, _ = _ratio(first.overall, second.overall, 1, alpha * share, untested)
     # One layout makes one statement, not two: the layout's row is the overall ratio.
     of_layouts = alpha * (1 - share) if len(pairs) > 1 else alpha
-    matched = tuple(_matched(pair, sides[0], sides[1], n, of_layouts, untested) for n, pair in enumerate(pairs))
-    if len(pairs) == 1:
-        overall = matched[0].ratio
-    return Compare(first, second, compared, matched, only_first, only_second, overall, _differs(overall), untested)
+    matched = tuple(_matched(pair, first, second, n, of_layouts, untested) for n, pair in enumerate(pairs))
+    overall = matched[0].ratio if len(pairs) == 1 else overall
+    return replace(found, matched=matched, overall=overall, differs=_differs(overall))
 
 
 def gate(found: Sequence[Compare], margin: float) -> Gate:
@@ -166,8 +210,6 @@ def _gate(overall: Sequence[Estimate], of_layouts: Sequence[Estimate], margin: f
 # ---------------------------------------------------------------------------------------------------------------------
 # Which layouts, and which of their figures
 # ---------------------------------------------------------------------------------------------------------------------
-
-_Pair = tuple[CellSummary, CellSummary]
 
 
 def _match(first: Campaign, second: Campaign) -> tuple[list[_Pair], tuple[str, ...], tuple[str, ...]]:
@@ -309,6 +351,34 @@ def _side(campaign: Campaign, ids: Sequence[str], compared: Compared) -> _Side:
     cells = tuple(_cell(fitted, row, shift) for row, shift in zip(rows, shifts, strict=True))
     side = _Side(cells, _all(fitted, rows, [blocks[row] for row in rows], cells))
     return _with(side, _of_alike_runs(campaign.basis, rows, math.fsum(part for part, _ in side.overall.parts)))
+
+
+def _history(before: Sequence[_Side]) -> _Side:
+    """Campaigns as one side: the scatter of their means is that of one more campaign around them, too."""
+    means = np.array([[cell.log_s for cell in side.cells] for side in before]).T
+    fitted, rows = fit(means), list(range(len(means)))
+    cells = [_cell(fitted, row, 0.0) for row in rows]
+
+    def of_one_more(mean: _Mean) -> _Mean:
+        parts, own = (tuple((part * (len(before) + 1), df) for part, df in of) for of in (mean.parts, mean.own))
+        return _Mean(mean.log_s, parts, own)
+
+    return _Side(tuple(map(of_one_more, cells)), of_one_more(_all(fitted, rows, [0] * len(rows), cells)))
+
+
+def _noisier(new: _Side, before: Sequence[_Side]) -> _Side:
+    """The new campaign, whose runs count by as much as they scatter more than those of the campaigns before."""
+
+    def beyond(mean: _Mean, means: Sequence[_Mean]) -> _Mean:
+        usual = math.fsum(part for one in means for part, _ in one.parts) / len(means)
+        more = max(0.0, math.fsum(part for part, _ in mean.parts) - usual)
+        parts = ((more, _error(mean.parts)[1]),)
+        return _Mean(mean.log_s, parts, parts)
+
+    cells = zip(new.cells, *(side.cells for side in before), strict=True)
+    return _Side(
+        tuple(beyond(one, others) for one, *others in cells), beyond(new.overall, [side.overall for side in before])
+    )
 
 
 def _with(side: _Side, part: tuple[float, float] | None) -> _Side:

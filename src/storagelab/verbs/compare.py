@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -139,20 +140,25 @@ def prediction_paper(
 # --- the verb ---------------------------------------------------------------------------------------------------------
 
 HTML_FILE = "comparison.html"
+_OF_ITS_OWN = ("name: ", "question: ", "seed: ")
+"""Keys in which specs of one history may differ."""
 
 _TWO_THINGS = (
-    "two campaigns: compare BEFORE AFTER; two cells of one: compare NAME CELL CELL; a campaign and a prediction: "
-    "compare NAME prediction.json"
+    "two campaigns: compare BEFORE AFTER; a new one and those before it: compare --history OLD... NEW; two cells of "
+    "one: compare NAME CELL CELL; a campaign and a prediction: compare NAME prediction.json"
 )
 
 
 def show(
-    names: Sequence[str], results: Path, format_: str, output: Path | None, fit: FitKind, fail_if_slower: str | None
-) -> Gate:
-    """Compares two cells, if given one name of results and two of cells; else campaigns. Returns the gate's answer,
-    or "not slower".
+    names: Sequence[str], results: Path, format_: str, output: Path | None, fit: FitKind, fail_if_slower: str | None,
+    *, history: bool,
+) -> Gate:  # fmt: skip
+    """Compares two cells, if given one name of results and two of cells; else campaigns, the last one with a history or
+    each with the first. Returns the gate's answer, or "not slower".
     """
     margin = None if fail_if_slower is None else _margin(fail_if_slower)
+    if history and len(names) > 1:
+        return _show_campaigns(names, results, format_, output, fit, margin, history=True)
     if len(names) == 2 and prediction.is_prediction(Path(names[1])):
         _show_prediction(names[0], Path(names[1]), results, format_, output, fit)
         return Gate.NOT_SLOWER
@@ -165,7 +171,7 @@ def show(
         raise SpecError(
             f"{names[1]} is one cell of {names[0]}, and nothing to compare it with", key="CELL", hint=_TWO_THINGS
         )
-    return _show_campaigns(names, results, format_, output, fit, margin)
+    return _show_campaigns(names, results, format_, output, fit, margin, history=False)
 
 
 def _margin(text: str) -> float:
@@ -238,8 +244,9 @@ def _dots(basis: Basis, findings: Findings, before: str, after: str) -> Sequence
 
 
 def _show_campaigns(
-    names: Sequence[str], results: Path, format_: str, output: Path | None, fit: FitKind, margin: float | None
-) -> Gate:
+    names: Sequence[str], results: Path, format_: str, output: Path | None, fit: FitKind, margin: float | None,
+    *, history: bool,
+) -> Gate:  # fmt: skip
     read = [_read(name, results) for name in names]
     called = _called([one.folder for one in read])
     given = [
@@ -253,18 +260,25 @@ def _show_campaigns(
     for campaign in others:
         if not campaigns.of_one_kind(first, campaign):
             raise SpecError(f"{first.name} and {campaign.name} did different work: rows, and requests", key="NAME")
-    found = [_compare(first, campaign, len(others)) for campaign in others]
+    if history:
+        found, pairs = [_after(given[:-1], given[-1])], [(len(given) - 2, len(given) - 1)]
+    else:
+        found = [_compare(first, campaign, len(others)) for campaign in others]
+        pairs = [(0, place) for place in range(1, len(given))]
     tables = [
-        manifest_table(one, _spec_differences(one), (read[0].runs, read[place].runs))
-        for place, one in enumerate(found, start=1)
+        manifest_table(replace(one, first=given[base]), _spec_differences(one), (read[base].runs, read[place].runs))
+        for one, (base, place) in zip(found, pairs, strict=True)
     ]
     result = Gate.NOT_SLOWER if margin is None else campaigns.gate(found, margin)
-    paper = campaigns_paper(found, tables, "" if margin is None else gate_of_campaigns_sentence(result, margin))
+    said = "" if margin is None else gate_of_campaigns_sentence(result, margin, history=history)
+    paper = campaigns_paper(found, tables, said)
+    if history:
+        paper = replace(paper, picture=_dots_of_history(found[0]))
     as_json = ""
     if format_ == "json":
         as_json = campaigns_json(found, paper, None if margin is None else result.text)
     # Only two are put beside each other: a chart of several predictions would not say which is whose.
-    pair = of_campaigns(found[0], read[0].plan, read[1].plan) if len(found) == 1 else None
+    pair = of_campaigns(found[0], read[0].plan, read[1].plan) if len(given) == 2 and not history else None
     if pair is None:
         _deliver(paper, as_json, format_, output)
         return result
@@ -287,9 +301,32 @@ def _show_prediction(name: str, file: Path, results: Path, format_: str, output:
     _deliver(paper, as_json, format_, output, (found, names))
 
 
+def _after(history: Sequence[Campaign], new: Campaign) -> Compare:
+    latest = history[-1]
+    for one in history:
+        changes = differences(one.experiment.canonical, latest.experiment.canonical)
+        if listed := "".join(f"\n    {change}" for change in changes if not change.startswith(_OF_ITS_OWN)):
+            raise SpecError(
+                f"{one.name} has another spec than {latest.name}, the last before {new.name}:{listed}", key="--history",
+                hint="name only campaigns of one spec; the new one's may differ",
+            )  # fmt: skip
+    return _between(latest, new, partial(campaigns.after, history, new))
+
+
+def _dots_of_history(found: Compare) -> Sequence[str]:
+    """The campaigns before and the new one, each over the mean of those before."""
+    rows = [(found.first.name, [ratio for _, ratio in found.history]), (found.second.name, [found.overall.value])]
+    return dots(rows)
+
+
 def _compare(first: Campaign, second: Campaign, others: int) -> Compare:
+    return _between(first, second, partial(campaigns.compare, first, second, others))
+
+
+def _between(first: Campaign, second: Campaign, found: Callable[[], Compare]) -> Compare:
+    """What is found; raises SpecError if they have no layout in common."""
     try:
-        return campaigns.compare(first, second, others)
+        return found()
     except LookupError:
         factors = (", ".join(factor.name for factor in one.experiment.factors) or "none" for one in (first, second))
         hint = f"layouts are matched by the levels of their factors: {'; '.join(factors)}"

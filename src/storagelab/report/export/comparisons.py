@@ -110,6 +110,7 @@ def _comparison(one: Compare) -> dict[str, object]:
     names = ("compared", "overall", "differs", "untested", "only_first", "only_second")
     return {
         "second": _campaign(one.second),
+        "history": [{"name": name, "ratio": ratio} for name, ratio in one.history],
         **{name: getattr(one, name) for name in names},
         "cells": [asdict(cell) | {"ratio": _estimate(cell.ratio), "differs": cell.differs} for cell in one.matched],
     }

@@ -32,21 +32,31 @@ def verdict_sentence(found: Compare) -> str:
     if found.untested or ratio.low is None:
         why = found.untested or "two runs of each layout in both campaigns are the least"
         return f"{names}: {numbers.change(ratio.value, per=per)} over {layouts}, which is not tested: {why}."
+    more = f" {_scatter(found)}" if found.history else ""
     if not found.differs and not found.slower and not found.faster:
-        return f"{names}: can't be told apart over {layouts}: {numbers.change_estimate(ratio, per)}."
+        return f"{names}: can't be told apart over {layouts}: {numbers.change_estimate(ratio, per)}.{more}"
     start = f"{names}: {numbers.change_estimate(ratio, per)} over {layouts}"
     if not found.differs:
         start += ", which may be chance"
-    return f"{start}{_which(found)}." + (f" {_SESSION}" if found.of_one_kind else "")
+    return f"{start}{_which(found)}." + (more or f" {_SESSION}" * found.of_one_kind)
+
+
+def _scatter(found: Compare) -> str:
+    low, high = (numbers.signed_percent(end([ratio for _, ratio in found.history])) for end in (min, max))
+    return f"Those campaigns are {low} to {high} off their mean, and the interval allows for that."
 
 
 _ASSUMPTION = (
     "The two campaigns' runs are taken as independent samples: what happened to all runs of a campaign at once, such "
     "as another day or a fuller drive, is part of the ratio."
 )
+_ASSUMPTION_OF_HISTORY = (
+    "The campaigns before are the sample: each gives one figure for each layout. What happens to a campaign now and "
+    "then is in their scatter; what is new since the last of them is part of the ratio, whatever it is."
+)
 _SESSION = (
     "A change of the machine between the two would look the same, and one pair of campaigns doesn't show how often "
-    "that happens: storagelab run SPEC --against SPEC runs both in turns."
+    "that happens: storagelab run SPEC --against SPEC runs both in turns, and compare --history takes five and more."
 )
 """A campaign's own luck, which its runs can't show, is in every difference of two."""
 
@@ -86,9 +96,14 @@ def stalls_sentence(basis: Basis, plan: Plan, cell_id: str) -> str:
     )
 
 
-def gate_of_campaigns_sentence(result: Gate, margin: float) -> str:
+def gate_of_campaigns_sentence(result: Gate, margin: float, *, history: bool = False) -> str:
     """The same of campaigns that ran one after the other, with what such a gate can't know."""
     known = gate_sentence(result, margin, " in these runs")
+    if history:
+        of_history = gate_sentence(result, margin, ", beyond what campaigns differ by themselves")
+        return of_history.replace("these runs", "these campaigns").replace(
+            "more repetitions may", "a longer history may"
+        )
     if result is Gate.CANT_TELL:
         return known
     return (
@@ -220,10 +235,10 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
             notes.append(
                 f"Nothing recorded of spec, host and server differs between {first.name} and {one.second.name}."
             )
-    names = [first.name, *(one.second.name for one in found)]
+    names = [first.name, *(one.second.name for one in found)][:: -1 if found[0].history else 1]
     kinds = dict.fromkeys(str(one.findings.provenance) for one in (first, *(of.second for of in found)))
     provenance = " and ".join(kinds)
-    notes = [*dict.fromkeys(notes), _ASSUMPTION]
+    notes = [*dict.fromkeys(notes), _ASSUMPTION_OF_HISTORY if found[0].history else _ASSUMPTION]
     return Paper(f"{listed(names)} compared", provenance, " ".join(verdicts), notes, parts)
 
 
