@@ -192,7 +192,7 @@ def one_after_the_other(
 
     def said(levels: Vector) -> Said:
         last = campaign(of, shifted(new, np.full(size[0], levels[1])))
-        found = campaigns.after(first, last) if before > 1 else campaigns.compare(first[0], last)
+        found = campaigns.compare(first[-1], last, earlier=first[:-1] if before > 1 else None)
         differs = found.differs or any(one.differs for one in found.matched)
         slower = gate([found], 0.0) == Gate.SLOWER
         passes = gate([found], MARGIN) == Gate.NOT_SLOWER

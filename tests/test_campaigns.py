@@ -15,7 +15,7 @@ from bench.drawn_orders import campaign as drawn_campaign
 from bench.drawn_orders import one_after_the_other
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of
-from storagelab.findings.campaigns import Campaign, Gate, after, compare, gate, of_one_kind, varied_by_one
+from storagelab.findings.campaigns import Campaign, Gate, compare, gate, of_one_kind, varied_by_one
 from storagelab.report.words.campaigns import environment_differences, matched_table, verdict_sentence
 from storagelab.stats.fit import fit
 
@@ -196,10 +196,12 @@ def test_after_five_campaigns_one_more_is_rarely_said_to_differ_whatever_luck_ea
 
 def test_a_new_campaign_is_judged_by_how_far_those_before_it_are_apart():
     history = [campaign(str(n), slower=1 + 0.02 * (n % 2)) for n in range(5)]
-    within, beyond = (after(history, campaign("new", slower=slower)) for slower in (1.03, 1.2))
+    within, beyond = (
+        compare(history[0], campaign("new", slower=slower), earlier=history[1:]) for slower in (1.03, 1.2)
+    )
     assert (within.differs, within.slower, beyond.differs, len(beyond.slower)) == (False, (), True, 3)
     assert compare(history[0], campaign("new", slower=1.03)).differs, "one campaign alone knows nothing of that"
     assert beyond.overall.value == pytest.approx(1.2 / 1.02**0.4, abs=0.01)
     assert [name for name, ratio in beyond.history if ratio > 1] == ["1", "3"]
     assert verdict_sentence(beyond).startswith("new against the 5 campaigns before it: ")
-    assert gate([after(history[1:], campaign("new", slower=1.2))], 0.05) == Gate.CANT_TELL
+    assert gate([compare(history[0], beyond.second, earlier=history[2:])], 0.05) == Gate.CANT_TELL

@@ -314,7 +314,8 @@ def compare_(
     """
     from storagelab.verbs import compare
 
-    result = compare.show(names, results, "json" if as_json else format_, output, fit, fail_if_slower, history=history)
+    asked = compare.Asked(results, "json" if as_json else format_, output, fit, fail_if_slower, history)
+    result = compare.show(names, asked)
     if result:
         raise typer.Exit(int(result))
 
