@@ -81,7 +81,7 @@ def of_campaigns(found: Compare, first: Plan, second: Plan) -> _Pair | None:
         if (ratio := simulated(base[1], of_simulated)) is not None:
             # Its interval holds the scatter of repetitions, not the model's error: nothing can be missed by it.
             predicted[name] = Estimate(value=ratio.value)
-    texts = {name: _text(name, sides[0].findings.cell(name).levels) for name in predicted}
+    texts = {name: cell_entry(name, cell_text(sides[0].findings.cell(name).levels)) for name in predicted}
     return beside(base[0], measured, predicted), texts
 
 
@@ -117,10 +117,6 @@ def _names(cell_id: str, levels: Mapping[str, JsonValue]) -> list[str]:
     """The names by which a prediction may mean a cell: its id, its levels, or the label of its only factor."""
     alone = [value_text(value) for value in levels.values()] if len(levels) == 1 else []
     return [cell_id, cell_text(levels), *alone]
-
-
-def _text(cell_id: str, levels: Mapping[str, JsonValue]) -> str:
-    return cell_entry(cell_id, cell_text(levels))
 
 
 def with_beside(paper: Paper, found: Beside, names: Mapping[str, str], predicted: str, measured: str) -> Paper:
