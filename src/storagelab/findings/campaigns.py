@@ -140,10 +140,8 @@ def compare(
     if not pairs:
         raise LookupError(first.name, second.name)
     compared, ids = _compared(first, second, pairs), [other.cell_id for _, other in pairs]
-    sides = [
-        _side(one, [of[cell_id][0].cell_id for cell_id in ids], compared)
-        for one, of in zip(history, there, strict=True)
-    ]
+    own = ([of[cell_id][0].cell_id for cell_id in ids] for of in there)
+    sides = [_side(campaign, of_it, compared) for campaign, of_it in zip(history, own, strict=True)]
     one, other, apart = sides[0], _side(second, ids, compared), [side[-1].log_s for side in sides]
     if earlier is not None:
         one, other = _history(sides), _noisier(other, sides)
@@ -294,9 +292,7 @@ def _untested(first: Campaign, second: Campaign) -> str:
     return ""
 
 
-_IN_ITS_PLACE = (
-    "each layout of {} has its place in every round, so that what comes before it looks like the layout's own time"
-)
+_IN_ITS_PLACE = "each layout of {} has its place in every round, so that what comes before it looks like its own time"
 _IN_ONE_STRETCH = (
     "the runs of each layout of {} were made in one stretch of time, so their scatter does not show what another one "
     "would give"

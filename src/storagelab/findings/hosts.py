@@ -133,19 +133,16 @@ def summarise(fitted: Fitted, plan: Plan, loads: Sequence[Sequence[int]], blocks
     hosts, one_of_each = fitted.hosts, _cells_of_all(fitted)
     levels, odd_levels = _levels(fitted, one_of_each) if len(fitted.own) > 1 else ({}, set())
     odd_ratios = _odd_ratios(fitted, one_of_each, blocks)
-    place = {host: number for number, host in enumerate(hosts.counted)}
+    of_host = dict(zip(hosts.counted, fitted.own, strict=True))
     summaries = []
     for host, name in enumerate(hosts.names):
-        made = hosts.of_run == host
-        own = fitted.own[place[host]] if host in place else None
+        made, own = hosts.of_run == host, of_host.get(host)
         fastest = () if own is None else tuple(_fastest(own, cells) for cells in loads)
-        summaries.append(
-            HostSummary(
-                name=name, rounds=int(made.any(axis=0).sum()), runs=int(made.sum()), counted=own is not None,
-                level=levels.get(host), odd_level=host in odd_levels, odd_ratios=host in odd_ratios,
-                fastest=tuple(None if cell is None else plan.cells[cell].cell_id for cell in fastest),
-            )
-        )  # fmt: skip
+        summaries.append(HostSummary(
+            name=name, rounds=int(made.any(axis=0).sum()), runs=int(made.sum()), counted=own is not None,
+            level=levels.get(host), odd_level=host in odd_levels, odd_ratios=host in odd_ratios,
+            fastest=tuple(None if cell is None else plan.cells[cell].cell_id for cell in fastest),
+        ))  # fmt: skip
     scatter, p_value = _scatter(fitted)
     return Fleet(hosts=tuple(summaries), scatter=scatter, p_value=p_value)
 
@@ -185,9 +182,7 @@ def _levels(fitted: Fitted, cells: Places) -> tuple[dict[int, Estimate], set[int
 
     def ratio(host: int) -> Estimate:
         apart, half = against(host, [other for other in range(len(counted)) if other != host])
-        if not df:
-            return Estimate(value=math.exp(apart))
-        return from_logs(apart, half)
+        return from_logs(apart, half) if df else Estimate(value=math.exp(apart))
 
     def odd(host: int, others: Sequence[int]) -> float | None:
         apart, half = against(host, others)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +28,7 @@ from storagelab.report import writing
 from storagelab.report.export.comparisons import beside_json, campaigns_json, pair_json
 from storagelab.report.text.columns import print_paper
 from storagelab.report.text.markdown import markdown_of
-from storagelab.report.words.campaigns import (
-    campaigns_paper,
-    gate_of_campaigns_sentence,
-    gate_sentence,
-    manifest_table,
-    stalls_sentence,
-)
+from storagelab.report.words import campaigns as words
 from storagelab.report.words.predicted import beside_part, beside_sentence
 from storagelab.report.words.table import Paper
 from storagelab.report.words.why import pair_paper
@@ -232,7 +227,7 @@ def _show_cells(read: stored.Results, named: Sequence[str], asked: Asked, margin
     case = case_between(findings, basis.used, before, after, ratio)
     paper = pair_paper(findings, before, after, ratio, case)
     if margin is not None and result is not None:
-        said = f"{gate_sentence(result, margin)} {stalls_sentence(basis, plan, after)}"
+        said = f"{words.gate_sentence(result, margin)} {words.stalls_sentence(basis, plan, after)}"
         paper = paper.opened_by(said, _dots(basis, findings, before, after))
     of_gate = None if result is None else result.text
     asked.deliver(paper, lambda: pair_json(findings, before, after, ratio, case, paper, of_gate))
@@ -271,12 +266,14 @@ def _show_campaigns(names: Sequence[str], asked: Asked, margin: float | None) ->
         compared = partial(campaigns.compare, earlier=given[:-2])
     found = [_found(given[base], given[place], compared) for base, place in pairs]
     tables = [
-        manifest_table(replace(one, first=given[base]), _spec_differences(one), (read[base].runs, read[place].runs))
+        words.manifest_table(
+            replace(one, first=given[base]), _spec_differences(one), (read[base].runs, read[place].runs)
+        )
         for one, (base, place) in zip(found, pairs, strict=True)
     ]
     result = Gate.NOT_SLOWER if margin is None else campaigns.gate(found, margin)
-    said = "" if margin is None else gate_of_campaigns_sentence(result, margin, history=asked.history)
-    paper = campaigns_paper(found, tables, said)
+    said = "" if margin is None else words.gate_of_campaigns_sentence(result, margin, history=asked.history)
+    paper = words.campaigns_paper(found, tables, said)
     # Only two are put beside each other: a chart of several predictions would not say which is whose.
     pair = of_campaigns(found[0], read[0].plan, read[1].plan) if len(given) == 2 and not asked.history else None
     if asked.history:
@@ -329,12 +326,10 @@ def _found(first: Campaign, second: Campaign, compared: Callable[[Campaign, Camp
 def _called(folders: Sequence[Path]) -> list[str]:
     """A short name for each: the folder's, or as much of its path as distinguishes it from the others."""
     resolved = [folder.resolve() for folder in folders]
-    most = max(len(folder.parts) for folder in resolved)
-    for parts in range(1, most + 1):
-        names = ["/".join(folder.parts[-parts:]) for folder in resolved]
-        if len(set(names)) == len(names):
-            return names
-    raise SpecError("the same results are named twice", key="NAME", hint="name two campaigns")
+    if len(set(resolved)) < len(resolved):
+        raise SpecError("the same results are named twice", key="NAME", hint="name two campaigns")
+    named = (["/".join(folder.parts[-parts:]) for folder in resolved] for parts in count(1))
+    return next(names for names in named if len(set(names)) == len(names))
 
 
 def _spec_differences(found: Compare) -> list[tuple[str, str, str]]:
@@ -374,9 +369,7 @@ def _line(ratios: Sequence[float], low: float, high: float) -> str:
 
     logs = [math.log(ratio) for ratio in ratios]
     at = [place(log) for log in logs]
-    letters = [" "] * _WIDTH
-    for one in set(at):
-        letters[one] = _DOTS[min(at.count(one), len(_DOTS)) - 1]
+    letters = [(" " + _DOTS)[min(at.count(one), len(_DOTS))] for one in range(_WIDTH)]
     if logs:
         letters[place(math.fsum(logs) / len(logs))] = "●"
     return "".join(letters)
