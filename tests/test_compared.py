@@ -19,9 +19,6 @@ def test_where_cells_insert_different_numbers_of_rows_the_headline_speaks_of_row
     assert "It does 133,000 rows/s (95 % CI" in text
     assert "2.4 s" not in text
     assert any("compared by their time per row" in line for line in sentences(per_row("winner")))
-
-
-def test_the_other_verdicts_speak_of_rows_a_second_too():
     assert "Both do 103,000 to 133,000 rows/s, not proven equal" in headline(per_row("indistinguishable"))
     assert "Lowest mean: 103,000 rows/s" in headline(per_row("too-few-runs"))
 

@@ -51,13 +51,9 @@ def campaign(
     runs = make_runs(experiment, plan, elapsed=lambda of, n: 10 * files[of[FILES]] * noise(of, n))
     moved = []
     for run in runs:
-        name = where(run)
-        measured = run.measurement.model_copy(
-            update={
-                "elapsed_s": run.measurement.elapsed_s * levels[name],
-                "environment": environment(name, **facts.get(name, {})),
-            }
-        )
+        name, elapsed_s = where(run), run.measurement.elapsed_s
+        of_host = {"elapsed_s": elapsed_s * levels[name], "environment": environment(name, **facts.get(name, {}))}
+        measured = run.measurement.model_copy(update=of_host)
         moved.append(run.model_copy(update={"measurement": measured}))
     return analyse(experiment, plan, moved), tuple(moved)
 
@@ -131,9 +127,7 @@ def test_with_one_host_that_ran_all_layouts_the_verdict_is_its_own():
 def test_the_answer_says_on_how_many_hosts_the_winner_won_and_which_is_odd():
     found, runs = campaign({"db1": 1.0, "db2": 1.25, "db3": 1.0})
     texts = [line.text for line in answer_lines(found)]
-    assert any(
-        text.startswith("The layout in front over all hosts is in front on 3 of 3; db2 is odd") for text in texts
-    )
+    assert any(one.startswith("The layout in front over all hosts is in front on 3 of 3; db2 is odd") for one in texts)
     experiment = make_experiment({FILES: list(FACTOR)}, repetitions=9)
     out = io.StringIO()
     terminal.print_findings(Console(file=out, width=120), found)
