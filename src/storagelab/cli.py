@@ -315,8 +315,7 @@ def compare_(
     from storagelab.verbs import compare
 
     asked = compare.Asked(results, "json" if as_json else format_, output, fit, fail_if_slower, history)
-    result = compare.show(names, asked)
-    if result:
+    if result := compare.show(names, asked):
         raise typer.Exit(int(result))
 
 
