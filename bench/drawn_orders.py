@@ -16,7 +16,7 @@ import numpy as np
 from bench import drawn
 from bench.drawn import ORDERS, SITUATIONS, Design, Rng, design, happened, shifted
 from storagelab.findings import basis, campaigns, hosts
-from storagelab.findings.campaigns import Compare, Gate, gate, gate_of_cells
+from storagelab.findings.campaigns import Gate, gate, gate_of_cells
 from storagelab.findings.model import Estimate
 from storagelab.findings.raced import ByRace, Group, Raced
 from storagelab.findings.statements import SHARES, first_step
@@ -162,31 +162,37 @@ def against(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign
 
 
 def gathered(rng: Rng, number: int, size: tuple[int, int], kind: str, machines: int = 3) -> Campaign:
-    """Hosts that each made the same campaign, gathered."""
+    """Hosts that each made the same campaign in an order of its own, as `gather` asks for, gathered."""
     of = design(*size, seed=number % ORDERS)
     fitted = fleet(of, rng, kind, machines).together
     return Campaign(partial(_report, of, basis.resolved(fitted, 0.0)), _truth(size[0], kind))
 
 
 def fleet(of: Design, rng: Rng, kind: str, machines: int, interaction: float = INTERACTION) -> hosts.Fitted:
-    """The fits of all hosts, which differ in their speed and in what each layout does on them."""
-    cells, rounds = of.shape
+    """The fits of all hosts, which differ in their speed, in what each layout does on them, and in their seeds."""
+    (cells, rounds), seed = of.shape, of.experiment.seed
+    own = [design(cells, rounds, seed=(seed + host) % ORDERS) for host in range(machines)]
     log_s = np.hstack([
-        happened(of, SITUATIONS[kind], rng) + rng.normal(0, HOSTS) + rng.normal(0, interaction, (cells, 1))
-        for _ in range(machines)
+        happened(one, SITUATIONS[kind], rng) + rng.normal(0, HOSTS) + rng.normal(0, interaction, (cells, 1))
+        for one in own
     ])  # fmt: skip
     of_run = np.tile(np.repeat(np.arange(machines), rounds), (cells, 1))
     names = tuple(f"db{host}" for host in range(machines))
-    return hosts.fit(hosts.Hosts(names, of_run, tuple(range(machines))), log_s, of.blocks)
+    before = np.hstack([one.before for one in own])
+    return hosts.fit(hosts.Hosts(names, of_run, before, tuple(range(machines))), log_s, of.blocks)
 
 
-def two_campaigns(rng: Rng, number: int, size: tuple[int, int], kind: str, luck: float = LUCK) -> Campaign:
-    """Two campaigns of one spec, compared: the second may be slower. Each has some luck of its own."""
+def one_after_the_other(
+    rng: Rng, number: int, size: tuple[int, int], kind: str, before: int = 1, luck: float = LUCK
+) -> Campaign:
+    """A campaign, which may be slower, against so many of the same spec before it. Each has luck of its own."""
     of = design(*size, seed=number % ORDERS)
-    pair = [drawn.fit(of, happened(of, SITUATIONS[kind], rng) + rng.normal(0, luck)) for _ in range(2)]
+    *old, new = (drawn.fit(of, happened(of, SITUATIONS[kind], rng) + rng.normal(0, luck)) for _ in range(before + 1))
+    first = [campaign(of, fitted) for fitted in old]
 
     def said(levels: Vector) -> Said:
-        found = compared(of, pair[0], shifted(pair[1], np.full(size[0], levels[1])))
+        last = campaign(of, shifted(new, np.full(size[0], levels[1])))
+        found = campaigns.compare(first[-1], last, earlier=first[:-1] if before > 1 else None)
         differs = found.differs or any(one.differs for one in found.matched)
         slower = gate([found], 0.0) == Gate.SLOWER
         passes = gate([found], MARGIN) == Gate.NOT_SLOWER
@@ -195,18 +201,13 @@ def two_campaigns(rng: Rng, number: int, size: tuple[int, int], kind: str, luck:
     return Campaign(said, np.zeros(2))
 
 
-def compared(of: Design, first: Fit, second: Fit) -> Compare:
-    """The comparison of two campaigns of a design."""
-    return campaigns.compare(campaign(of, first), campaign(of, second))
-
-
 def campaign(of: Design, fitted: Fit) -> Any:
     """A campaign with nothing else except what a comparison needs."""
     used: dict[str, dict[int, Any]] = {cell.cell_id: {} for cell in of.plan.cells}
     for sequence, run in enumerate(of.plan.runs):
         used[run.cell_id][run.repetition - 1] = SimpleNamespace(sequence=sequence)
     cells = [SimpleNamespace(cell_id=cell.cell_id, work=1.0, levels=cell.levels, elapsed_s=1) for cell in of.plan.cells]
-    return SimpleNamespace(
+    return campaigns.Campaign(
         name="drawn", findings=SimpleNamespace(cells=cells, compared="elapsed"), experiment=of.experiment,
         basis=SimpleNamespace(
             fitted=fitted, blocks=of.blocks, in_stretches=False, used=used, fleet=None,
@@ -234,6 +235,8 @@ ALL: Mapping[str, Ordered] = {
     "blocks": Ordered(blocks, ((2, 9),), ((4, 9),)),
     "against": Ordered(against, ((2, 5),), ((2, 10),)),
     "3 hosts": Ordered(gathered, ((3, 5),), ((8, 3),)),
-    "2 campaigns": Ordered(two_campaigns, ((2, 5), (8, 5))),
-    "2 campaigns without luck": Ordered(partial(two_campaigns, luck=0.0), ((8, 5),)),
+    "2 campaigns": Ordered(one_after_the_other, ((2, 5), (8, 5))),
+    "2 campaigns without luck": Ordered(partial(one_after_the_other, luck=0.0), ((8, 5),)),
+    "after 5 campaigns": Ordered(partial(one_after_the_other, before=5), ((8, 5),), ((2, 5),)),
+    "after 10 campaigns": Ordered(partial(one_after_the_other, before=10), (), ((2, 5), (8, 5))),
 }  # fmt: skip

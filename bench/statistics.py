@@ -107,7 +107,11 @@ def _false(equal: Said, truth: np.ndarray, best: float) -> float:
         return equal.differs
     if equal.passes is not None:
         return equal.passes
-    return equal.winner is not None or any(truth[cell] == best for cell in equal.slower)
+    # Of two layouts, the one that does not stall is truly ahead.
+    right = np.flatnonzero(truth == best)
+    return equal.winner not in (None, *(right if len(right) == 1 else ())) or any(
+        cell in right for cell in equal.slower
+    )
 
 
 def _holds(estimate: Estimate, log_truth: float) -> bool:

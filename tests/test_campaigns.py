@@ -6,10 +6,13 @@ import math
 import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from builders import make_environment, make_experiment, make_plan, make_planned, make_runs
 
 from bench import drawn
+from bench.drawn_orders import campaign as drawn_campaign
+from bench.drawn_orders import one_after_the_other
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of
 from storagelab.findings.campaigns import Campaign, Gate, compare, gate, of_one_kind, varied_by_one
@@ -34,16 +37,14 @@ def campaign(name, factors=None, slower=1.0, repetitions=5, odd=None, **fields):
 def test_a_slower_campaign_is_found_with_every_layout():
     found = compare(campaign("before"), campaign("after", slower=1.1))
     assert found.overall.low < 1.1 < found.overall.high
-    assert found.differs
-    assert len(found.slower) == 3
+    assert (found.differs, len(found.slower)) == (True, 3)
     assert verdict_sentence(found).startswith("after against before: 1")
     assert "3 of them slower" in verdict_sentence(found)
 
 
 def test_equal_campaigns_can_not_be_told_apart():
     found = compare(campaign("before"), campaign("after"))
-    assert not found.differs
-    assert not found.slower + found.faster
+    assert (found.differs, found.slower, found.faster) == (False, (), ())
     assert "can't be told apart over 3 matched layouts" in verdict_sentence(found)
 
 
@@ -80,37 +81,27 @@ def test_a_factor_that_one_campaign_varies_is_matched_with_what_the_other_is_set
     found = compare(before, after)
     assert [(one.first_id, one.second_id) for one in found.matched] == [("cell-001", "cell-001")]
     assert varied_by_one(before, after) == ()
-    assert (
-        len(compare(campaign("before", {FILES: [1, 4]}), campaign("after", {FILES: [1, 4], LOG: ["a", "b"]})).matched)
-        == 2
-    )
+    assert len(compare(before, campaign("after", {FILES: [1, 4], LOG: ["a", "b"]})).matched) == 2
 
 
 def test_with_another_number_of_rows_times_are_compared_per_row():
-    rows = {"target": {"engine": "postgres"}, "volumes": {"a": {"path": "a"}, "b": {"path": "b"}}}
-    base = rows | {
-        "layout": {"data": ["a"], "log": "a"},
-        "workload": {"connections": 16, "rows_per_connection": 100_000},
-    }
+    base = {
+        "target": {"engine": "postgres"}, "volumes": {"a": {"path": "a"}, "b": {"path": "b"}},
+        "layout": {"data": ["a"], "log": "a"}, "workload": {"connections": 16, "rows_per_connection": 100_000},
+    }  # fmt: skip
     found = compare(campaign("before"), campaign("after", slower=2.0, base=base))
-    assert found.compared == "time-per-row"
-    assert found.overall.value == pytest.approx(1.0, abs=0.02)
+    assert (found.compared, found.overall.value) == ("time-per-row", pytest.approx(1.0, abs=0.02))
     assert any("µs per row" in heading.text for heading in matched_table(found).headings)
 
 
-def test_runs_of_one_stretch_each_are_shown_and_not_tested():
-    found = compare(campaign("before", order="cell-by-cell"), campaign("after", slower=1.5))
-    assert found.untested
-    assert found.overall.low is None
-    assert not found.slower
+@pytest.mark.parametrize(
+    ("order", "why"), [("cell-by-cell", "made in one stretch of time"), ("as-listed", "has its place in every round")]
+)
+def test_runs_that_are_not_in_turns_are_shown_and_not_tested(order, why):
+    found = compare(campaign("before", order=order), campaign("after", slower=1.5))
+    assert (why in found.untested, found.overall.low, found.slower) == (True, None, ())
     assert gate([found], 0.05) == Gate.CANT_TELL
     assert "not tested" in verdict_sentence(found)
-
-
-def test_runs_in_an_order_as_listed_are_shown_and_not_tested():
-    found = compare(campaign("before", order="as-listed"), campaign("after", slower=1.5))
-    assert "has its place in every round" in found.untested
-    assert gate([found], 0.05) == Gate.CANT_TELL
 
 
 def test_single_runs_are_not_tested():
@@ -128,8 +119,7 @@ def test_rows_are_not_compared_with_requests():
 def test_of_several_campaigns_each_is_compared_more_strictly():
     before, after = campaign("before"), campaign("after", slower=1.02)
     alone, of_three = compare(before, after), compare(before, after, others=3)
-    assert of_three.overall.low < alone.overall.low
-    assert of_three.overall.high > alone.overall.high
+    assert of_three.overall.low < alone.overall.low < alone.overall.high < of_three.overall.high
 
 
 @pytest.mark.parametrize(
@@ -143,32 +133,17 @@ def test_what_differs_in_server_and_host_is_named_and_what_moves_by_itself_is_no
     before, after = make_environment(), make_environment()
     after["server"] = after["server"] | {"version": "19.0"}
     after["host"] = after["host"] | {"load_1min": 3.0}
-    runs = []
-    for environment in (before, after):
-        experiment = make_experiment({FILES: [1, 4, 8]})
-        runs.append(make_runs(experiment, make_plan(experiment), environment=environment))
+    of = make_experiment({FILES: [1, 4, 8]})
+    runs = [make_runs(of, make_plan(of), environment=environment) for environment in (before, after)]
     found = compare(campaign("before"), campaign("after"))
     assert environment_differences(found, tuple(runs)) == [("server.version", "18.4", "19.0")]
 
 
 def pairs(kind, count, slower=1.0):
     """So many comparisons of two drawn campaigns of one spec, the second slower by this factor."""
-    made = [drawn_campaign(*one) for one in drawn.draw(kind, 8, 5, 2 * count)]
-    for one, other in zip(made[::2], made[1::2], strict=True):
-        other.basis.fitted = fit(other.basis.fitted.log_s + math.log(slower))
-        yield compare(one, other)
-
-
-def drawn_campaign(of, log_s):
-    """A campaign with these log times, and nothing else except what a comparison needs."""
-    cells = [SimpleNamespace(cell_id=f"c{n}", work=1.0, levels={"x": n}, elapsed_s=1) for n in range(len(log_s))]
-    used = {cell.cell_id: {} for cell in cells}
-    for place, (row, at) in enumerate(of.sequence):
-        used[cells[row].cell_id][at] = SimpleNamespace(sequence=place)
-    basis = SimpleNamespace(
-        fitted=fit(log_s), blocks=[0] * len(log_s), in_stretches=False, used=used, rounds=range(5), fleet=None
-    )
-    return SimpleNamespace(name="drawn", findings=SimpleNamespace(cells=cells, compared="elapsed"), basis=basis)
+    made = list(drawn.draw(kind, 8, 5, 2 * count))
+    for (of, log_s), (other, later) in zip(made[::2], made[1::2], strict=True):
+        yield compare(drawn_campaign(of, fit(log_s)), drawn_campaign(other, fit(later + math.log(slower))))
 
 
 @pytest.mark.slow
@@ -188,3 +163,30 @@ def test_the_gate_errs_in_at_most_one_of_twenty():
     assert says(Gate.SLOWER, 1.05, 100) <= 12
     assert says(Gate.NOT_SLOWER, 1.05, 100) <= 12
     assert says(Gate.SLOWER, 1.12, 50) >= 48
+
+
+def drawn_after_five(count, luck, slower=1.0):
+    rng = np.random.default_rng(5)
+    drawn = (one_after_the_other(rng, n, (3, 5), "normal", before=5, luck=luck) for n in range(count))
+    return [one.said(np.full(2, math.log(slower))) for one in drawn]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("luck", [0.01, 0.02])
+def test_after_five_campaigns_one_more_is_rarely_said_to_differ_whatever_luck_each_had(luck):
+    """Compared with one before it, it is in 16 and 36 of 100."""
+    assert sum(said.differs for said in drawn_after_five(100, luck)) <= 12
+    assert sum(bool(said.slower) for said in drawn_after_five(20, luck, slower=1.2)) >= 18
+
+
+def test_a_new_campaign_is_judged_by_how_far_those_before_it_are_apart():
+    history = [campaign(str(n), slower=1 + 0.02 * (n % 2)) for n in range(5)]
+    within, beyond = (
+        compare(history[0], campaign("new", slower=slower), earlier=history[1:]) for slower in (1.03, 1.2)
+    )
+    assert (within.differs, within.slower, beyond.differs, len(beyond.slower)) == (False, (), True, 3)
+    assert compare(history[0], campaign("new", slower=1.03)).differs, "one campaign alone knows nothing of that"
+    assert beyond.overall.value == pytest.approx(1.2 / 1.02**0.4, abs=0.01)
+    assert [name for name, ratio in beyond.history if ratio > 1] == ["1", "3"]
+    assert verdict_sentence(beyond).startswith("new against the 5 campaigns before it: ")
+    assert gate([compare(history[0], beyond.second, earlier=history[2:])], 0.05) == Gate.CANT_TELL

@@ -1,6 +1,7 @@
 """`storagelab compare`, as typed: two cells, campaigns, every format, the gate's exit codes, and what is refused."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -55,9 +56,8 @@ def test_two_cells_and_two_campaigns_in_every_format(stored, campaigns, tmp_path
     assert found["provenance"] == "simulated"
 
     code, out, _ = stored("compare", "before", "after")
-    assert code == 0
     verdict = " ".join(out.split("\n\n")[0].split())
-    assert verdict.startswith("after against before: ")
+    assert (code, verdict.startswith("after against before: ")) == (0, True)
     assert "over 2 matched layouts; 2 of them slower" in verdict
     assert "spec: server.cores" in out
 
@@ -76,9 +76,8 @@ def test_a_campaign_beside_a_prediction_of_its_layouts_says_what_is_off_and_what
     truth = compared["before_s"] / compared["after_s"]
     layouts = [
         prediction.LayoutPrediction(
-            name=name, per_s=None, latency_s=None,
-            times_present={"value": times, "low": 0.9 * times, "high": 1.1 * times,
-            "confidence": 0.9}, at_most_per_s=None, limited_by="", volumes=(),
+            name=name, per_s=None, latency_s=None, at_most_per_s=None, limited_by="", volumes=(),
+            times_present={"value": times, "low": 0.9 * times, "high": 1.1 * times, "confidence": 0.9},
         )
         for name, times in (("c01", 1.0), ("c02", 2 * truth), ("elsewhere", 3.0))
     ]  # fmt: skip
@@ -124,6 +123,24 @@ def test_the_gate_sets_the_exit_code(stored):
     assert json.loads(out)["gate"] == {0: "not-slower", 1: "slower", 3: "cant-tell"}[code]
 
 
+def test_a_new_campaign_is_compared_with_all_before_it(stored, campaigns, tmp_path):
+    for number in range(5):
+        shutil.copytree(campaigns / "before", tmp_path / f"old{number}")
+    history = [f"old{number}" for number in range(5)]
+    code, out, _ = stored("compare", "--history", *history, "after", "--fail-if-slower", "5%", "--format", "md")
+    assert code == 1
+    assert out.startswith("# after and the 5 campaigns before it compared")
+    assert "Gate: slower by more than 5 %, beyond what campaigns differ by themselves. after against the" in out
+    assert "the 5 campaigns before it  ●" in out
+    assert "| spec: server.cores | 4 | 2 |" in out
+    code, out, _ = stored("compare", "--history", *history, "before", "--fail-if-slower", "5%", "--json")
+    assert (code, [one["ratio"] for one in json.loads(out)["comparisons"][0]["history"]]) == (0, [1.0] * 5)
+    code, out, _ = stored("compare", "--history", "old1", "before", "--fail-if-slower", "5%")
+    assert (code, "5 campaigns before it are the least" in " ".join(out.split())) == (3, True)
+    code, _, err = stored("compare", "--history", "after", *history)
+    assert (code, "after has another spec than old3, the last before the new one" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -155,9 +172,8 @@ def test_axe_finds_nothing_that_keeps_people_from_reading_a_comparison(stored, t
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     assert stored("compare", *asked, "--format", "html", "--output", "page.html")[0] == 0
     with started() as chromium:
-        within = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
-        )  # fmt: skip
+        seen = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+        within = chromium.new_context(**seen, bypass_csp=True)
         tab = within.new_page()
         tab.goto((tmp_path / "page.html").as_uri())
         found = axe.Axe().run(tab)

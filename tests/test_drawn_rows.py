@@ -38,12 +38,17 @@ def test_a_drawing_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("kind", ["normal", pytest.param("a layout that stalls", marks=pytest.mark.campaign)])
 def test_every_order_is_drawn_and_a_much_slower_layout_is_found(order: str, kind: str) -> None:
     one = drawn_orders.ALL[order]
-    campaign = one.order(np.random.default_rng(1), 0, one.everywhere[0], kind)
+    campaign = one.order(np.random.default_rng(1), 0, (*one.everywhere, *one.normal)[0], kind)
     counts = statistics.count(campaign, kind, 10)
     assert all(0 <= share <= 1 for share in counts[:9] if share == share)
     much = np.zeros(len(campaign.truth))
     much[campaign.slow] = 3.0
     assert campaign.slow in campaign.said(campaign.truth + much).slower
+
+
+def test_of_two_layouts_the_one_that_does_not_stall_is_rightly_the_winner():
+    for winner, false in ((0, True), (1, False), (None, False)):
+        assert statistics._false(drawn_orders.Said(False, {}, winner=winner), np.array([0.08, 0.0]), 0.0) == false
 
 
 @pytest.mark.parametrize("blocks", [1, 3])

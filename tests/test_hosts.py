@@ -9,7 +9,8 @@ import pytest
 from builders import make_environment, make_experiment, make_plan, make_runs
 from rich.console import Console
 
-from bench.drawn import NOISE
+from bench.drawn import design, shifted
+from bench.drawn_orders import fleet
 from storagelab.findings import hosts
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
@@ -21,6 +22,7 @@ from storagelab.report.text.markdown import markdown
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.hosts import host_sentences
 from storagelab.stats.contrast import compare_with_best
+from storagelab.stats.fit import Fit
 
 FILES = "layout.data_files"
 FACTOR = {1: 1.1, 4: 0.9, 8: 1.0}
@@ -49,13 +51,9 @@ def campaign(
     runs = make_runs(experiment, plan, elapsed=lambda of, n: 10 * files[of[FILES]] * noise(of, n))
     moved = []
     for run in runs:
-        name = where(run)
-        measured = run.measurement.model_copy(
-            update={
-                "elapsed_s": run.measurement.elapsed_s * levels[name],
-                "environment": environment(name, **facts.get(name, {})),
-            }
-        )
+        name, elapsed_s = where(run), run.measurement.elapsed_s
+        of_host = {"elapsed_s": elapsed_s * levels[name], "environment": environment(name, **facts.get(name, {}))}
+        measured = run.measurement.model_copy(update=of_host)
         moved.append(run.model_copy(update={"measurement": measured}))
     return analyse(experiment, plan, moved), tuple(moved)
 
@@ -73,10 +71,10 @@ def test_a_host_that_is_a_fifth_slower_changes_no_ratio_and_is_named():
 
 def test_that_hosts_treat_layouts_differently_is_in_the_intervals_and_is_said():
     found, _ = campaign({"db1": 1.0, "db2": 1.0, "db3": 1.0})
-    of = drawn_fleet(np.random.default_rng(4), (4, 8, 3), 0.10)
-    fleet = hosts.summarise(of, make_plan(make_experiment({FILES: list(range(1, 9))})), [range(8)], [0] * 8)
-    assert fleet.p_value < 0.05
-    assert fleet.scatter.low > 0
+    of = fleet(design(8, 3), np.random.default_rng(4), "normal", 4, 0.10)
+    summary = hosts.summarise(of, make_plan(make_experiment({FILES: list(range(1, 9))})), [range(8)], [0] * 8)
+    assert summary.p_value < 0.05
+    assert summary.scatter.low > 0
     assert found.fleet.p_value > 0.05
     assert "can't be told from chance" in " ".join(host_sentences(found))
 
@@ -129,9 +127,7 @@ def test_with_one_host_that_ran_all_layouts_the_verdict_is_its_own():
 def test_the_answer_says_on_how_many_hosts_the_winner_won_and_which_is_odd():
     found, runs = campaign({"db1": 1.0, "db2": 1.25, "db3": 1.0})
     texts = [line.text for line in answer_lines(found)]
-    assert any(
-        text.startswith("The layout in front over all hosts is in front on 3 of 3; db2 is odd") for text in texts
-    )
+    assert any(one.startswith("The layout in front over all hosts is in front on 3 of 3; db2 is odd") for one in texts)
     experiment = make_experiment({FILES: list(FACTOR)}, repetitions=9)
     out = io.StringIO()
     terminal.print_findings(Console(file=out, width=120), found)
@@ -165,35 +161,24 @@ def test_the_export_tells_the_hosts():
     assert told["hosts"][0]["fastest"] == ["cell-002"]
 
 
-def drawn_fleet(rng: np.random.Generator, size: tuple[int, int, int], interaction: float, slower=0.0) -> hosts.Fitted:
-    """The fit of so many hosts, layouts, and rounds of each host. Hosts are some 20 % apart, and `interaction` (one sd)
-    faster or slower with each layout; all layouts but the first take `slower` more."""
-    machines, cells, rounds = size
-    log_s = np.hstack([
-        rng.normal(0, 0.2) + rng.normal(0, interaction, (cells, 1)) + rng.normal(0, 0.02, (1, rounds))
-        + rng.normal(0, NOISE, (cells, rounds))
-        for _ in range(machines)
-    ]) + np.where(np.arange(cells) > 0, slower, 0.0)[:, None]  # fmt: skip
-    of_run = np.tile(np.repeat(np.arange(machines), rounds), (cells, 1))
-    several = hosts.Hosts(tuple(f"db{number}" for number in range(machines)), of_run, tuple(range(machines)))
-    return hosts.fit(several, log_s, [0] * cells)
-
-
-def named(fleet: hosts.Fitted) -> bool:
+def named(fitted: Fit) -> bool:
     """Whether any layout is called slower."""
-    fitted = fleet.together
     return any(one.slower for one in compare_with_best(fitted, fitted.fastest()).values())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("interaction", [0.0, 0.03])
-def test_hardly_a_campaign_of_several_hosts_without_a_difference_states_one(interaction):
+@pytest.mark.parametrize(
+    ("kind", "interaction"), [("normal", 0.0), ("normal", 0.03), ("next three runs 25, 12, 6 % longer", 0.03)]
+)
+def test_hardly_a_campaign_of_several_hosts_without_a_difference_states_one(kind, interaction):
+    """Even where each run makes those after it longer, which no order lets hit all layouts quite alike."""
     rng = np.random.default_rng(3)
-    false = sum(named(drawn_fleet(rng, (3, 5, 3), interaction)) for _ in range(60))
+    false = sum(named(fleet(design(3, 5, seed=seed % 20), rng, kind, 3, interaction).together) for seed in range(60))
     assert false <= 9, "a true rate of 5 % exceeds it once in a thousand"
 
 
 @pytest.mark.slow
 def test_a_layout_that_is_ahead_on_four_hosts_is_found():
-    rng = np.random.default_rng(4)
-    assert sum(named(drawn_fleet(rng, (4, 8, 3), 0.03, slower=0.2)) for _ in range(20)) >= 16
+    rng, slower = np.random.default_rng(4), np.where(np.arange(8) > 0, 0.2, 0.0)
+    found = [shifted(fleet(design(8, 3), rng, "normal", 4, 0.03).together, slower) for _ in range(20)]
+    assert sum(map(named, found)) >= 16

@@ -301,6 +301,9 @@ def compare_(
             "3 if the runs can't tell.",
         ),
     ] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="Compare the last campaign with all before it, five and more of one spec.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare campaigns, or two cells of one, and gate a script.
@@ -311,8 +314,8 @@ def compare_(
     """
     from storagelab.verbs import compare
 
-    result = compare.show(names, results, "json" if as_json else format_, output, fit, fail_if_slower)
-    if result:
+    asked = compare.Asked(results, "json" if as_json else format_, output, fit, fail_if_slower, history)
+    if result := compare.show(names, asked):
         raise typer.Exit(int(result))
 
 

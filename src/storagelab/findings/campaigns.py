@@ -1,10 +1,13 @@
-"""Two campaigns: the layouts that both have, the ratios of their times, and what differs in how they were made.
-Pure.
+"""Campaigns: the layouts that two have, the ratios of their times, and what differs in how they were made; and a new
+one against a history. Pure.
 
 The runs of two campaigns are independent samples: they have no rounds in common. So intervals include the effects of
 each campaign's own rounds, which all of its layouts share. Where runs are surely like those just before them, a
 campaign holds fewer independent ones than it has, and intervals allow for that. But no campaign shows how the machine
 changed between the two: a ratio shows whether times differ, not why.
+
+Of five campaigns or more before a new one, each is one figure for each layout. Their scatter shows how far campaigns
+are apart by themselves, so intervals say where one more may lie if nothing changed (prediction intervals).
 
 Intervals hold together at 95 %: half of the error goes to the overall ratio, half to the layouts (Bonferroni). As in
 `stats`, a layout differs only if the scatter of its own runs alone shows that, too, so that a noisy layout among quiet
@@ -28,16 +31,19 @@ from storagelab.model.plan import Experiment
 from storagelab.model.values import JsonValue
 from storagelab.spec.keys import split_path
 from storagelab.stats.contrast import named
-from storagelab.stats.fit import VARIANCE_FLOOR, Fit
+from storagelab.stats.fit import VARIANCE_FLOOR, Fit, fit
 from storagelab.stats.means import variance_of_one
 from storagelab.stats.order import long_run_variance
 from storagelab.stats.points import ALPHA, MANY, t_point
 from storagelab.stats.samples import from_logs
+from storagelab.words import numbers
 
 OVERALL_SHARE = 0.5
 """The overall ratio's share of the error: it is one statement, and the one that a gate asks for."""
 RUNS_LEAST = 2
 """With fewer runs of a layout in either campaign, nothing is tested."""
+HISTORY_LEAST = 5
+"""Fewer campaigns hardly show how far they are apart by themselves."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,7 @@ class Compare:
     """Two campaigns side by side; ratios are the second's time over the first's.
 
     `overall` is the geometric mean over the matched layouts. `untested` says why nothing is tested; "" if it is.
+    `history` = the campaigns that the first one stands for, each with its time over the mean of all.
     """
 
     first: Campaign
@@ -85,8 +92,12 @@ class Compare:
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
     overall: Estimate
-    differs: bool
     untested: str = ""
+    history: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        return _differs(self.overall)
 
     @property
     def of_one_kind(self) -> bool:
@@ -114,28 +125,40 @@ class Gate(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-def compare(first: Campaign, second: Campaign, others: int = 1) -> Compare:
-    """The second campaign against the first. `others` counts the campaigns that are compared with the first.
+def compare(
+    first: Campaign, second: Campaign, others: int = 1, *, earlier: Sequence[Campaign] | None = None
+) -> Compare:
+    """The second campaign against the first. `others` counts the campaigns that are compared with the first; with
+    `earlier` ones of its spec, these and the first are the sample.
 
     Raises LookupError if they have no layout in common that was run in both.
     """
-    pairs, only_first, only_second = _match(first, second)
+    history = (*(earlier or ()), first)
+    matches = [_match(one, second) for one in history]
+    there = [{other.cell_id: (one, other) for one, other in pairs} for pairs, _, _ in matches]
+    pairs = [there[-1][cell_id] for cell_id in there[-1] if all(cell_id in of for of in there)]
     if not pairs:
         raise LookupError(first.name, second.name)
-    compared = _compared(first, second, pairs)
-    untested = _untested(first, second)
-    alpha = ALPHA / others
-    share = OVERALL_SHARE if len(pairs) > 1 else 1.0
-    sides = [
-        _side(campaign, [pair[n].cell_id for pair in pairs], compared) for n, campaign in enumerate((first, second))
-    ]
-    overall, _ = _ratio(sides[0].overall, sides[1].overall, 1, alpha * share, untested)
+    compared, ids = _compared(first, second, pairs), [other.cell_id for _, other in pairs]
+    own = ([of[cell_id][0].cell_id for cell_id in ids] for of in there)
+    sides = [_side(campaign, of_it, compared) for campaign, of_it in zip(history, own, strict=True)]
+    one, other, apart = sides[0], _side(second, ids, compared), [side[-1].log_s for side in sides]
+    if earlier is not None:
+        one, other = _history(sides), _noisier(other, sides)
+    untested = _untested(first, second) if earlier is None else _untested_history(history, second)
+    alpha, share = ALPHA / others, OVERALL_SHARE if len(pairs) > 1 else 1.0
     # One layout makes one statement, not two: the layout's row is the overall ratio.
     of_layouts = alpha * (1 - share) if len(pairs) > 1 else alpha
-    matched = tuple(_matched(pair, sides[0], sides[1], n, of_layouts, untested) for n, pair in enumerate(pairs))
-    if len(pairs) == 1:
-        overall = matched[0].ratio
-    return Compare(first, second, compared, matched, only_first, only_second, overall, _differs(overall), untested)
+    matched = tuple(_matched(pair, one, other, n, of_layouts, untested) for n, pair in enumerate(pairs))
+    overall = matched[0].ratio if len(pairs) == 1 else _ratio(one[-1], other[-1], 1, alpha * share, untested)[0]
+    if earlier is None:
+        return Compare(first, second, compared, matched, *matches[0][1:], overall, untested)
+    named = replace(first, name=f"the {numbers.plural(len(history), 'campaign')} before it")
+    ratios = np.exp(np.array(apart) - np.mean(apart)).tolist()
+    return Compare(
+        named, second, compared, matched, *matches[-1][1:], overall, untested,
+        tuple((campaign.name, ratio) for campaign, ratio in zip(history, ratios, strict=True)),
+    )  # fmt: skip
 
 
 def gate(found: Sequence[Compare], margin: float) -> Gate:
@@ -166,6 +189,7 @@ def _gate(overall: Sequence[Estimate], of_layouts: Sequence[Estimate], margin: f
 # ---------------------------------------------------------------------------------------------------------------------
 # Which layouts, and which of their figures
 # ---------------------------------------------------------------------------------------------------------------------
+
 
 _Pair = tuple[CellSummary, CellSummary]
 
@@ -261,17 +285,26 @@ def of_one_kind(first: Campaign, second: Campaign) -> bool:
 
 def _untested(first: Campaign, second: Campaign) -> str:
     for campaign in (first, second):
-        if campaign.basis.in_stretches and campaign.experiment.order == "as-listed":
-            return (
-                f"each layout of {campaign.name} has its place in every round, so that what comes before it looks "
-                "like the layout's own time"
-            )
         if campaign.basis.in_stretches:
-            return (
-                f"the runs of each layout of {campaign.name} were made in one stretch of time, so their scatter does "
-                "not show what another one would give"
+            return (_IN_ITS_PLACE if campaign.experiment.order == "as-listed" else _IN_ONE_STRETCH).format(
+                campaign.name
             )
     return ""
+
+
+_IN_ITS_PLACE = "each layout of {} has its place in every round, so that what comes before it looks like its own time"
+_IN_ONE_STRETCH = (
+    "the runs of each layout of {} were made in one stretch of time, so their scatter does not show what another one "
+    "would give"
+)
+
+
+def _untested_history(history: Sequence[Campaign], new: Campaign) -> str:
+    latest = history[-1]
+    if len(history) < HISTORY_LEAST:
+        return f"{HISTORY_LEAST} campaigns before it are the least"
+    as_before = not new.basis.in_stretches or new.experiment.order == latest.experiment.order
+    return "" if as_before else f"its runs are in another order than those of {latest.name}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -289,37 +322,56 @@ class _Mean:
     parts: tuple[tuple[float, float], ...]
     own: tuple[tuple[float, float], ...]
 
+    @property
+    def variance(self) -> float:
+        return math.fsum(part for part, _ in self.parts)
 
-@dataclass(frozen=True)
-class _Side:
-    """One campaign: the mean of each matched layout, and of all of them."""
+    def times(self, factor: int) -> _Mean:
+        """The same with so many times the variance."""
+        parts, own = (tuple((factor * part, df) for part, df in of) for of in (self.parts, self.own))
+        return _Mean(self.log_s, parts, own)
 
-    cells: tuple[_Mean, ...]
-    overall: _Mean
+    def plus(self, part: tuple[float, float]) -> _Mean:
+        """The same with one more part of the variance: what all of its runs share."""
+        return replace(self, parts=(*self.parts, part), own=(*self.own, part)) if self.parts else self
+
+
+_Side = list[_Mean]
+"""One campaign, or a history: the mean of each matched layout, and last that of all of them."""
 
 
 def _side(campaign: Campaign, ids: Sequence[str], compared: Compared) -> _Side:
     order = [cell.cell_id for cell in campaign.findings.cells]
     rows = [order.index(cell_id) for cell_id in ids]
-    works = [campaign.findings.cells[row].work or 1.0 for row in rows]
     # If the campaign's own cells are compared by time per work, the fit is of that already.
     divide = compared != "elapsed" and campaign.findings.compared == "elapsed"
-    shifts = [math.log(work) if divide else 0.0 for work in works]
-    fitted, blocks = campaign.basis.fitted, list(campaign.basis.blocks)
-    cells = tuple(_cell(fitted, row, shift) for row, shift in zip(rows, shifts, strict=True))
-    side = _Side(cells, _all(fitted, rows, [blocks[row] for row in rows], cells))
-    return _with(side, _of_alike_runs(campaign.basis, rows, math.fsum(part for part, _ in side.overall.parts)))
+    works = [(campaign.findings.cells[row].work or 1.0) if divide else 1.0 for row in rows]
+    side = _of_fit(campaign.basis.fitted, rows, [campaign.basis.blocks[row] for row in rows], works)
+    part = _of_alike_runs(campaign.basis, rows, side[-1].variance)
+    return side if part is None else [one.plus(part) for one in side]
 
 
-def _with(side: _Side, part: tuple[float, float] | None) -> _Side:
-    """The same with one more part of the variance of every mean: what all of its runs share."""
-    if part is None:
-        return side
-    cells, overall = (
-        tuple(replace(one, parts=(*one.parts, part), own=(*one.own, part)) if one.parts else one for one in of)
-        for of in (side.cells, (side.overall,))
-    )
-    return _Side(cells, *overall)
+def _of_fit(fitted: Fit, rows: Sequence[int], blocks: Sequence[int], works: Sequence[float]) -> _Side:
+    cells = [_cell(fitted, row, math.log(work)) for row, work in zip(rows, works, strict=True)]
+    return [*cells, _all(fitted, rows, blocks, cells)]
+
+
+def _history(before: Sequence[_Side]) -> _Side:
+    """Campaigns as one side: the scatter of their means is that of one more campaign around them, too."""
+    means = np.array([[one.log_s for one in side[:-1]] for side in before]).T
+    side = _of_fit(fit(means), range(len(means)), [0] * len(means), [1.0] * len(means))
+    return [one.times(len(before) + 1) for one in side]
+
+
+def _noisier(new: _Side, before: Sequence[_Side]) -> _Side:
+    """The new campaign, whose runs count by as much as they scatter more than those of the campaigns before."""
+
+    def beyond(mean: _Mean, *others: _Mean) -> _Mean:
+        more = max(0.0, mean.variance - math.fsum(one.variance for one in others) / len(others))
+        parts = ((more, _error(mean.parts)[1]),)
+        return _Mean(mean.log_s, parts, parts)
+
+    return [beyond(*of) for of in zip(new, *before, strict=True)]
 
 
 def _of_alike_runs(basis: Basis, rows: Sequence[int], known: float) -> tuple[float, float] | None:
@@ -376,8 +428,8 @@ def _all(fitted: Fit, rows: Sequence[int], blocks: Sequence[int], cells: Sequenc
 
 
 def _matched(pair: _Pair, first: _Side, second: _Side, number: int, alpha: float, untested: str) -> Matched:
-    one, other = first.cells[number], second.cells[number]
-    ratio, tested = _ratio(one, other, len(first.cells), alpha, untested)
+    one, other = first[number], second[number]
+    ratio, tested = _ratio(one, other, len(first) - 1, alpha, untested)
     return Matched(
         pair[1].levels if len(pair[1].levels) > len(pair[0].levels) else pair[0].levels, pair[0].cell_id,
         pair[1].cell_id, math.exp(one.log_s), math.exp(other.log_s), ratio, tested,

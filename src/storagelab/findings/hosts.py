@@ -26,6 +26,7 @@ from storagelab.model.plan import Plan
 from storagelab.stats import fit as least_squares
 from storagelab.stats import stalls
 from storagelab.stats.fit import VARIANCE_FLOOR, Fit, Matrix, Places
+from storagelab.stats.order import carried_over
 from storagelab.stats.points import ALPHA, CONFIDENCE, t_point
 from storagelab.stats.samples import from_logs
 
@@ -40,10 +41,11 @@ ODD_LEAST = 0.05
 @dataclass(frozen=True)
 class Hosts:
     """The hosts of a campaign: `of_run` = the place in `names` of each run's host, as cells x rounds, -1 without a run;
-    `counted` = the places of those in verdicts."""
+    `before` = the cell that ran before it there; `counted` = the places of those in verdicts."""
 
     names: tuple[str, ...]
     of_run: Places
+    before: Places
     counted: tuple[int, ...]
 
     def only(self, log_s: Matrix, host: int) -> Matrix:
@@ -62,13 +64,15 @@ def hosts_of(plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence
     names = tuple(sorted(set(name_of.values())))
     if len(names) < 2:
         return None
-    of_run = np.full((len(plan.cells), len(rounds)), -1)
-    for at, name in name_of.items():
-        of_run[at] = names.index(name)
+    of_run, before = np.full((2, len(plan.cells), len(rounds)), -1)
+    last: dict[str, int] = {}
+    for at in sorted(name_of, key=lambda at: used[plan.cells[at[0]].cell_id][rounds[at[1]]].started_at):
+        before[at], of_run[at] = last.get(name_of[at], -1), names.index(name_of[at])
+        last[name_of[at]] = at[0]
     cells = (of_run >= 0).any(axis=1).sum()
     shares = [(of_run == host).any(axis=1).sum() / cells for host in range(len(names))]
     counted = tuple(host for host, share in enumerate(shares) if share >= CELLS_LEAST)
-    return Hosts(names, of_run, counted or tuple(range(len(names))))
+    return Hosts(names, of_run, before, counted or tuple(range(len(names))))
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,29 @@ class Fitted:
 
 
 def fit(hosts: Hosts, log_s: Matrix, blocks: Sequence[int], of_rounds: _FitOfRounds = stalls.fit) -> Fitted:
-    """With a single host that counts, all together is that host alone, by its rounds; `of_rounds` fits these."""
+    """With a single host that counts, all together is that host alone, by its rounds; `of_rounds` fits these.
+
+    Where runs surely leave something behind, it hits the same layouts on all hosts, as no order is quite balanced. The
+    scatter over hosts doesn't show that, so there it counts as no less than what runs explain of it.
+    """
     own = tuple(of_rounds(hosts.only(log_s, host), blocks) for host in hosts.counted)
     calm, every = (np.array(each).T for each in zip(*((one.calm.log_s, one.cells) for one in own), strict=True))
     odd = bool((calm != every)[~np.isnan(every)].any())
-    together = own[0] if len(own) == 1 else least_squares.fit(every, blocks, calm if odd else None)
-    return Fitted(hosts, own, together)
+    if len(own) == 1:
+        return Fitted(hosts, own, own[0])
+    together = least_squares.fit(every, blocks, calm if odd else None)
+    left, cells = np.full(log_s.shape, np.nan), [{"cell": place} for place in range(len(log_s))]
+    for host, one in zip(hosts.counted, own, strict=True):
+        left = np.where(hosts.of_run == host, log_s - one.cells[:, None], left)
+    left_behind = carried_over(cells, left, hosts.before, blocks)
+    return Fitted(hosts, own, least_squares.at_least(together, _of_runs(own)[0]) if left_behind else together)
+
+
+def _of_runs(own: Sequence[Fit]) -> tuple[float, float]:
+    """The variance of a cell's figure of one host that its runs explain, with its degrees of freedom; 0 for none."""
+    runs, df = np.array([one.runs for one in own]), sum(one.free for one in own)
+    squares = sum(float(np.nansum(one.every.residuals**2)) for one in own)
+    return (max(squares / df, VARIANCE_FLOOR) * float((1 / runs[runs > 0]).mean()) if df >= 1 else 0.0), df
 
 
 def outliers(hosts: Hosts, log_s: Matrix) -> list[stalls.Outlier]:
@@ -112,19 +133,16 @@ def summarise(fitted: Fitted, plan: Plan, loads: Sequence[Sequence[int]], blocks
     hosts, one_of_each = fitted.hosts, _cells_of_all(fitted)
     levels, odd_levels = _levels(fitted, one_of_each) if len(fitted.own) > 1 else ({}, set())
     odd_ratios = _odd_ratios(fitted, one_of_each, blocks)
-    place = {host: number for number, host in enumerate(hosts.counted)}
+    of_host = dict(zip(hosts.counted, fitted.own, strict=True))
     summaries = []
     for host, name in enumerate(hosts.names):
-        made = hosts.of_run == host
-        own = fitted.own[place[host]] if host in place else None
+        made, own = hosts.of_run == host, of_host.get(host)
         fastest = () if own is None else tuple(_fastest(own, cells) for cells in loads)
-        summaries.append(
-            HostSummary(
-                name=name, rounds=int(made.any(axis=0).sum()), runs=int(made.sum()), counted=own is not None,
-                level=levels.get(host), odd_level=host in odd_levels, odd_ratios=host in odd_ratios,
-                fastest=tuple(None if cell is None else plan.cells[cell].cell_id for cell in fastest),
-            )
-        )  # fmt: skip
+        summaries.append(HostSummary(
+            name=name, rounds=int(made.any(axis=0).sum()), runs=int(made.sum()), counted=own is not None,
+            level=levels.get(host), odd_level=host in odd_levels, odd_ratios=host in odd_ratios,
+            fastest=tuple(None if cell is None else plan.cells[cell].cell_id for cell in fastest),
+        ))  # fmt: skip
     scatter, p_value = _scatter(fitted)
     return Fleet(hosts=tuple(summaries), scatter=scatter, p_value=p_value)
 
@@ -164,9 +182,7 @@ def _levels(fitted: Fitted, cells: Places) -> tuple[dict[int, Estimate], set[int
 
     def ratio(host: int) -> Estimate:
         apart, half = against(host, [other for other in range(len(counted)) if other != host])
-        if not df:
-            return Estimate(value=math.exp(apart))
-        return from_logs(apart, half)
+        return from_logs(apart, half) if df else Estimate(value=math.exp(apart))
 
     def odd(host: int, others: Sequence[int]) -> float | None:
         apart, half = against(host, others)
@@ -209,13 +225,9 @@ def _scatter(fitted: Fitted) -> tuple[Estimate | None, float | None]:
 
     The interval is that of Williams (1962, Biometrika 49) for a variance component.
     """
-    together = fitted.together
-    df = int(sum(one.free for one in fitted.own))
-    if len(fitted.own) < 2 or together.free < 1 or df < 1:
+    together, (per_figure, df) = fitted.together, _of_runs(fitted.own)
+    if len(fitted.own) < 2 or together.free < 1 or not per_figure:
         return None, None
-    noise = max(sum(float(np.nansum(one.every.residuals**2)) for one in fitted.own) / df, VARIANCE_FLOOR)
-    runs = np.array([one.runs for one in fitted.own])
-    per_figure = noise * float((1 / runs[runs > 0]).mean())
     square = max(float(np.nansum(together.every.residuals**2)) / together.free, VARIANCE_FLOOR)
     above, half = square / per_figure, ALPHA / 2
 

@@ -233,14 +233,8 @@ def _of_preparations(
         own.append((max(float(sums.var(ddof=1)), VARIANCE_FLOOR) / len(sums), len(sums) - 1))
         shared += float(weights[rows].sum()) ** 2 * float(prepared.variance[cells[rows[0]]]) / len(sums)
     parts, dfs = np.array(own).T
-    return (
-        value,
-        True,
-        math.sqrt(shared),
-        prepared.df,
-        math.sqrt(parts.sum()),
-        parts.sum() ** 2 / (parts**2 / dfs).sum(),
-    )
+    own_df = parts.sum() ** 2 / (parts**2 / dfs).sum()
+    return value, True, math.sqrt(shared), prepared.df, math.sqrt(parts.sum()), own_df
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -235,6 +235,16 @@ def pool(own: Vector, free: Vector, noisier: NDArray[np.bool_]) -> tuple[float, 
     return (float((own * free)[counted].sum() / df) if df else np.nan), df
 
 
+def at_least(fitted: Fit, variance: float) -> Fit:
+    """The fit whose variances of one figure are no less than this: what is known of them from elsewhere."""
+    calm, every = (
+        replace(of, own=np.maximum(of.own, variance), variance=np.maximum(of.variance, variance))
+        for of in (fitted.calm, fitted.every)
+    )
+    calm = every if fitted.every is fitted.calm else calm
+    return replace(fitted, every=every, calm=calm, pooled=max(fitted.pooled, variance))
+
+
 def _variances_of_rounds(apart: Matrix, of_cell: Places) -> Vector:
     """For each cell the variance of its block's rounds; NaN for fewer than two. `apart` = times without their cell."""
     found = np.full(len(apart), np.nan)

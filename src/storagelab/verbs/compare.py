@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -26,13 +28,7 @@ from storagelab.report import writing
 from storagelab.report.export.comparisons import beside_json, campaigns_json, pair_json
 from storagelab.report.text.columns import print_paper
 from storagelab.report.text.markdown import markdown_of
-from storagelab.report.words.campaigns import (
-    campaigns_paper,
-    gate_of_campaigns_sentence,
-    gate_sentence,
-    manifest_table,
-    stalls_sentence,
-)
+from storagelab.report.words import campaigns as words
 from storagelab.report.words.predicted import beside_part, beside_sentence
 from storagelab.report.words.table import Paper
 from storagelab.report.words.why import pair_paper
@@ -57,7 +53,11 @@ def speeds(basis: Basis, plan: Plan) -> Ratio:
     return of
 
 
-def of_campaigns(found: Compare, first: Plan, second: Plan) -> tuple[Beside, dict[str, str]] | None:
+_Pair = tuple[Beside, dict[str, str]]
+"""What was measured beside what was predicted, and the layouts' texts."""
+
+
+def of_campaigns(found: Compare, first: Plan, second: Plan) -> _Pair | None:
     """A measured campaign and a simulated one: the comparison, and the layouts' texts. None if they are not such a
     pair.
     """
@@ -76,7 +76,7 @@ def of_campaigns(found: Compare, first: Plan, second: Plan) -> tuple[Beside, dic
         if (ratio := simulated(base[1], of_simulated)) is not None:
             # Its interval holds the scatter of repetitions, not the model's error: nothing can be missed by it.
             predicted[name] = Estimate(value=ratio.value)
-    texts = {name: _text(name, sides[0].findings.cell(name).levels) for name in predicted}
+    texts = {name: cell_entry(name, cell_text(sides[0].findings.cell(name).levels)) for name in predicted}
     return beside(base[0], measured, predicted), texts
 
 
@@ -114,10 +114,6 @@ def _names(cell_id: str, levels: Mapping[str, JsonValue]) -> list[str]:
     return [cell_id, cell_text(levels), *alone]
 
 
-def _text(cell_id: str, levels: Mapping[str, JsonValue]) -> str:
-    return cell_entry(cell_id, cell_text(levels))
-
-
 def with_beside(paper: Paper, found: Beside, names: Mapping[str, str], predicted: str, measured: str) -> Paper:
     """The paper, opened by what was predicted."""
     sentence = beside_sentence(found, predicted, measured)
@@ -139,81 +135,103 @@ def prediction_paper(
 # --- the verb ---------------------------------------------------------------------------------------------------------
 
 HTML_FILE = "comparison.html"
+_OF_ITS_OWN = ("name: ", "question: ", "seed: ")
+"""Keys in which specs of one history may differ."""
 
 _TWO_THINGS = (
-    "two campaigns: compare BEFORE AFTER; two cells of one: compare NAME CELL CELL; a campaign and a prediction: "
-    "compare NAME prediction.json"
+    "two campaigns: compare BEFORE AFTER; a new one and those before it: compare --history OLD... NEW; two cells of "
+    "one: compare NAME CELL CELL; a campaign and a prediction: compare NAME prediction.json"
 )
 
 
-def show(
-    names: Sequence[str], results: Path, format_: str, output: Path | None, fit: FitKind, fail_if_slower: str | None
-) -> Gate:
-    """Compares two cells, if given one name of results and two of cells; else campaigns. Returns the gate's answer,
-    or "not slower".
+@dataclass(frozen=True)
+class Asked:
+    """Where results are, how they are judged, and what is written where; `margin` = that of a gate, in per cent."""
+
+    results: Path
+    format_: str
+    output: Path | None
+    fit: FitKind
+    margin: str | None
+    history: bool
+
+    @property
+    def limit(self) -> float | None:
+        """The gate's margin as a share. Raises SpecError if it is none."""
+        share = None if self.margin is None else share_of(self.margin)
+        if self.margin is not None and share is None:
+            raise SpecError(
+                f"{self.margin!r} is not a share", key="--fail-if-slower", hint='write it in per cent: "5%"'
+            )
+        return share
+
+    def place(self, name: str) -> tuple[str, Path] | None:
+        """The name and the results folder that `name` means: an experiment's name, its spec, or its folder; None if it
+        means nothing.
+        """
+        folder = Path(name)
+        if (name.endswith(".toml") and folder.exists()) or (self.results / name / FILE_NAME).is_file():
+            return name, self.results
+        whole = folder.resolve()
+        return (whole.name, whole.parent) if (folder / FILE_NAME).is_file() else None
+
+    def read(self, name: str) -> stored.Results:
+        return stored.read(*(self.place(name) or (name, self.results)))
+
+    def judged(self, read: stored.Results, name: str = "") -> Campaign:
+        of = read.experiment, read.plan, read.runs, self.fit
+        return Campaign(name or read.experiment.name, read.experiment, analyse(*of), basis_of(*of))
+
+    def deliver(self, paper: Paper, as_json: Callable[[], str], pair: _Pair | None = None) -> None:
+        if self.format_ == "text" and self.output is None:
+            print_paper(screen.out(), paper)
+        elif self.format_ == "html":
+            from storagelab.report.page import html, papers  # here, because only this format needs templates
+
+            file = self.output or Path(HTML_FILE)
+            if writing.write(file, html.page_of(paper) if pair is None else papers.beside_page(paper, *pair)):
+                writing.tell(file)
+        else:
+            writing.deliver(as_json() if self.format_ == "json" else markdown_of(paper), self.output)
+
+
+def show(names: Sequence[str], asked: Asked) -> Gate:
+    """Compares two cells, if given one name of results and two of cells; else campaigns, the last one with a history or
+    each with the first. Returns the gate's answer, or "not slower".
     """
-    margin = None if fail_if_slower is None else _margin(fail_if_slower)
-    if len(names) == 2 and prediction.is_prediction(Path(names[1])):
-        _show_prediction(names[0], Path(names[1]), results, format_, output, fit)
-        return Gate.NOT_SLOWER
-    are_results = [_place(name, results) is not None for name in names]
-    if len(names) == 3 and are_results[0] and not any(are_results[1:]):
-        return _show_cells(names[0], names[1], names[2], results, format_, output, fit, margin)
+    limit, are_results = asked.limit, [asked.place(name) is not None for name in names]
     if len(names) < 2:
         raise SpecError("needs two things to compare", key="NAME", hint=_TWO_THINGS)
+    if asked.history:
+        return _show_campaigns(names, asked, limit)
+    if len(names) == 2 and prediction.is_prediction(Path(names[1])):
+        return _show_prediction(names[0], Path(names[1]), asked)
+    if len(names) == 3 and are_results[0] and not any(are_results[1:]):
+        return _show_cells(asked.read(names[0]), names[1:], asked, limit)
     if len(names) == 2 and are_results == [True, False] and is_cell(names[1]):
         raise SpecError(
             f"{names[1]} is one cell of {names[0]}, and nothing to compare it with", key="CELL", hint=_TWO_THINGS
         )
-    return _show_campaigns(names, results, format_, output, fit, margin)
+    return _show_campaigns(names, asked, limit)
 
 
-def _margin(text: str) -> float:
-    share = share_of(text)
-    if share is None:
-        raise SpecError(f"{text!r} is not a share", key="--fail-if-slower", hint='write it in per cent: "5%"')
-    return share
-
-
-def _place(name: str, results: Path) -> tuple[str, Path] | None:
-    """The name and the results folder that `name` means: an experiment's name, its spec, or its folder; None if it
-    means nothing.
-    """
-    folder = Path(name)
-    if name.endswith(".toml") and folder.exists():
-        return name, results
-    if (results / name / FILE_NAME).is_file():
-        return name, results
-    if (folder / FILE_NAME).is_file():
-        whole = folder.resolve()
-        return whole.name, whole.parent
-    return None
-
-
-def _read(name: str, results: Path) -> stored.Results:
-    return stored.read(*(_place(name, results) or (name, results)))
-
-
-def _show_cells(
-    name: str, one: str, two: str, results: Path, format_: str, output: Path | None, fit: FitKind, margin: float | None
-) -> Gate:
-    _, experiment, plan, runs = _read(name, results)
-    findings, basis = analyse(experiment, plan, runs, fit), basis_of(experiment, plan, runs, fit)
-    labels = factor_labels(experiment.factors)
-    before, after = (find_cell(cell, findings.cells, labels) for cell in (one, two))
+def _show_cells(read: stored.Results, named: Sequence[str], asked: Asked, margin: float | None) -> Gate:
+    plan, campaign = read.plan, asked.judged(read)
+    findings, basis = campaign.findings, campaign.basis
+    labels = factor_labels(read.experiment.factors)
+    before, after = (find_cell(cell, findings.cells, labels) for cell in named)
     if before == after:
-        raise SpecError(f"{one!r} and {two!r} are the same cell, {before}", key="CELL", hint="name two cells")
+        raise SpecError(f"{named[1]!r} and {named[0]!r} are the same cell, {before}", key="CELL", hint="name two cells")
     ratio = ratio_of(basis, plan, before, after)
     result = None if margin is None else campaigns.gate_of_cells(ratio, margin, _counted(basis, plan, before, after))
     case = case_between(findings, basis.used, before, after, ratio)
     paper = pair_paper(findings, before, after, ratio, case)
     if margin is not None and result is not None:
-        said = f"{gate_sentence(result, margin)} {stalls_sentence(basis, plan, after)}"
+        said = f"{words.gate_sentence(result, margin)} {words.stalls_sentence(basis, plan, after)}"
         paper = paper.opened_by(said, _dots(basis, findings, before, after))
     of_gate = None if result is None else result.text
-    as_json = pair_json(findings, before, after, ratio, case, paper, of_gate) if format_ == "json" else ""
-    _deliver(paper, as_json, format_, output)
-    return Gate.NOT_SLOWER if result is None else result
+    asked.deliver(paper, lambda: pair_json(findings, before, after, ratio, case, paper, of_gate))
+    return result or Gate.NOT_SLOWER
 
 
 def _counted(basis: Basis, plan: Plan, before: str, after: str) -> float:
@@ -225,71 +243,77 @@ def _counted(basis: Basis, plan: Plan, before: str, after: str) -> float:
 
 def _dots(basis: Basis, findings: Findings, before: str, after: str) -> Sequence[str]:
     """The runs of two cells, each against the mean of the first."""
-    cells = [
-        (place, cell) for name in (before, after) for place, cell in enumerate(findings.cells) if cell.cell_id == name
-    ]
-    logs = {cell.cell_id: [float(one) for one in basis.kept[place] if math.isfinite(one)] for place, cell in cells}
-    if not logs[before]:
+    place = {cell.cell_id: place for place, cell in enumerate(findings.cells)}
+    logs = [[one for one in basis.kept[place[name]].tolist() if math.isfinite(one)] for name in (before, after)]
+    if not logs[0]:
         return ()
-    mean = math.fsum(logs[before]) / len(logs[before])
-    return dots([
-        (cell_entry(cell.cell_id, cell.text), [math.exp(one - mean) for one in logs[cell.cell_id]]) for _, cell in cells
-    ])  # fmt: skip
+    mean = math.fsum(logs[0]) / len(logs[0])
+    names = (cell_entry(name, findings.cell(name).text) for name in (before, after))
+    return dots([(name, [math.exp(one - mean) for one in of]) for name, of in zip(names, logs, strict=True)])
 
 
-def _show_campaigns(
-    names: Sequence[str], results: Path, format_: str, output: Path | None, fit: FitKind, margin: float | None
-) -> Gate:
-    read = [_read(name, results) for name in names]
-    called = _called([one.folder for one in read])
-    given = [
-        Campaign(
-            name, one.experiment, analyse(one.experiment, one.plan, one.runs, fit),
-            basis_of(one.experiment, one.plan, one.runs, fit),
-        )
-        for name, one in zip(called, read, strict=True)
-    ]  # fmt: skip
+def _show_campaigns(names: Sequence[str], asked: Asked, margin: float | None) -> Gate:
+    read = [asked.read(name) for name in names]
+    given = [asked.judged(one, name) for name, one in zip(_called([one.folder for one in read]), read, strict=True)]
     first, *others = given
     for campaign in others:
         if not campaigns.of_one_kind(first, campaign):
             raise SpecError(f"{first.name} and {campaign.name} did different work: rows, and requests", key="NAME")
-    found = [_compare(first, campaign, len(others)) for campaign in others]
+    pairs = [(len(given) - 2, len(given) - 1)] if asked.history else [(0, place) for place in range(1, len(given))]
+    compared = partial(campaigns.compare, others=len(others))
+    if asked.history:
+        _check_history(given[:-1])
+        compared = partial(campaigns.compare, earlier=given[:-2])
+    found = [_found(given[base], given[place], compared) for base, place in pairs]
     tables = [
-        manifest_table(one, _spec_differences(one), (read[0].runs, read[place].runs))
-        for place, one in enumerate(found, start=1)
+        words.manifest_table(
+            replace(one, first=given[base]), _spec_differences(one), (read[base].runs, read[place].runs)
+        )
+        for one, (base, place) in zip(found, pairs, strict=True)
     ]
     result = Gate.NOT_SLOWER if margin is None else campaigns.gate(found, margin)
-    paper = campaigns_paper(found, tables, "" if margin is None else gate_of_campaigns_sentence(result, margin))
-    as_json = ""
-    if format_ == "json":
-        as_json = campaigns_json(found, paper, None if margin is None else result.text)
+    said = "" if margin is None else words.gate_of_campaigns_sentence(result, margin, history=asked.history)
+    paper = words.campaigns_paper(found, tables, said)
     # Only two are put beside each other: a chart of several predictions would not say which is whose.
-    pair = of_campaigns(found[0], read[0].plan, read[1].plan) if len(found) == 1 else None
-    if pair is None:
-        _deliver(paper, as_json, format_, output)
-        return result
-    names_of_both = [first.name, found[0].second.name]
-    if first.findings.provenance == "simulated":
-        names_of_both.reverse()
-    measured, predicted = names_of_both
-    paper = with_beside(paper, *pair, predicted, measured)
-    _deliver(paper, as_json, format_, output, pair)
+    pair = of_campaigns(found[0], read[0].plan, read[1].plan) if len(given) == 2 and not asked.history else None
+    if asked.history:
+        rows = [
+            (found[0].first.name, [ratio for _, ratio in found[0].history]),
+            (given[-1].name, [found[0].overall.value]),
+        ]
+        paper = replace(paper, picture=dots(rows))
+    elif pair is not None:
+        predicted, measured = sorted(given, key=lambda one: one.findings.provenance == "measured")
+        paper = with_beside(paper, *pair, predicted.name, measured.name)
+    asked.deliver(paper, lambda: campaigns_json(found, paper, None if margin is None else result.text), pair)
     return result
 
 
-def _show_prediction(name: str, file: Path, results: Path, format_: str, output: Path | None, fit: FitKind) -> None:
-    read = _read(name, results)
-    known = prediction.read(file)
-    basis = basis_of(read.experiment, read.plan, read.runs, fit)
-    found, names, alone = of_prediction(known, file, read.experiment.name, basis, read.plan)
-    paper = prediction_paper(found, names, known, read.experiment.name, alone)
-    as_json = beside_json(found, names, paper) if format_ == "json" else ""
-    _deliver(paper, as_json, format_, output, (found, names))
+def _show_prediction(name: str, file: Path, asked: Asked) -> Gate:
+    read, known = asked.read(name), prediction.read(file)
+    campaign = read.experiment.name
+    basis = basis_of(read.experiment, read.plan, read.runs, asked.fit)
+    found, names, alone = of_prediction(known, file, campaign, basis, read.plan)
+    paper = prediction_paper(found, names, known, campaign, alone)
+    asked.deliver(paper, lambda: beside_json(found, names, paper), (found, names))
+    return Gate.NOT_SLOWER
 
 
-def _compare(first: Campaign, second: Campaign, others: int) -> Compare:
+def _check_history(history: Sequence[Campaign]) -> None:
+    """Raises SpecError unless all are of one spec."""
+    latest = history[-1]
+    for one in history:
+        changes = differences(one.experiment.canonical, latest.experiment.canonical)
+        if listed := "".join(f"\n    {change}" for change in changes if not change.startswith(_OF_ITS_OWN)):
+            raise SpecError(
+                f"{one.name} has another spec than {latest.name}, the last before the new one:{listed}",
+                key="--history", hint="name only campaigns of one spec; the new one's may differ",
+            )  # fmt: skip
+
+
+def _found(first: Campaign, second: Campaign, compared: Callable[[Campaign, Campaign], Compare]) -> Compare:
     try:
-        return campaigns.compare(first, second, others)
+        return compared(first, second)
     except LookupError:
         factors = (", ".join(factor.name for factor in one.experiment.factors) or "none" for one in (first, second))
         hint = f"layouts are matched by the levels of their factors: {'; '.join(factors)}"
@@ -302,12 +326,10 @@ def _compare(first: Campaign, second: Campaign, others: int) -> Compare:
 def _called(folders: Sequence[Path]) -> list[str]:
     """A short name for each: the folder's, or as much of its path as distinguishes it from the others."""
     resolved = [folder.resolve() for folder in folders]
-    most = max(len(folder.parts) for folder in resolved)
-    for parts in range(1, most + 1):
-        names = ["/".join(folder.parts[-parts:]) for folder in resolved]
-        if len(set(names)) == len(names):
-            return names
-    raise SpecError("the same results are named twice", key="NAME", hint="name two campaigns")
+    if len(set(resolved)) < len(resolved):
+        raise SpecError("the same results are named twice", key="NAME", hint="name two campaigns")
+    named = (["/".join(folder.parts[-parts:]) for folder in resolved] for parts in count(1))
+    return next(names for names in named if len(set(names)) == len(names))
 
 
 def _spec_differences(found: Compare) -> list[tuple[str, str, str]]:
@@ -318,22 +340,6 @@ def _spec_differences(found: Compare) -> list[tuple[str, str, str]]:
         before, arrow, after = change.partition(" -> ")
         rows.append((name, before if arrow else "", after if arrow else change))
     return rows
-
-
-def _deliver(
-    paper: Paper, as_json: str, format_: str, output: Path | None, pair: tuple[Beside, Mapping[str, str]] | None = None
-) -> None:
-    if format_ == "text" and output is None:
-        print_paper(screen.out(), paper)
-    elif format_ == "html":
-        from storagelab.report.page import html, papers  # here, because only this format needs templates
-
-        file = output or Path(HTML_FILE)
-        page = html.page_of(paper) if pair is None else papers.beside_page(paper, *pair)
-        if writing.write(file, page):
-            writing.tell(file)
-    else:
-        writing.deliver(as_json if format_ == "json" else markdown_of(paper), output)
 
 
 # --- A picture of runs in letters, which any program shows that shows text --------------------------------------------
@@ -363,9 +369,7 @@ def _line(ratios: Sequence[float], low: float, high: float) -> str:
 
     logs = [math.log(ratio) for ratio in ratios]
     at = [place(log) for log in logs]
-    letters = [" "] * _WIDTH
-    for one in set(at):
-        letters[one] = _DOTS[min(at.count(one), len(_DOTS)) - 1]
+    letters = [(" " + _DOTS)[min(at.count(one), len(_DOTS))] for one in range(_WIDTH)]
     if logs:
         letters[place(math.fsum(logs) / len(logs))] = "●"
     return "".join(letters)

@@ -137,14 +137,8 @@ def of_server(engine: str, found: RunningServer, variable: str) -> str:
     programs = {} if found.bin_dir is None else {"bin_dir": str(found.bin_dir)}
     target = {"engine": engine, **programs, "settings": found.settings}
     now = (names["data"], names["log"]) if "data" in names else None
-    return Draft(
-        head,
-        "Which of this server's volumes suit its data and its log?",
-        target,
-        volumes,
-        ENGINES[engine].generators[0],
-        now,
-    ).text()
+    question = "Which of this server's volumes suit its data and its log?"
+    return Draft(head, question, target, volumes, ENGINES[engine].generators[0], now).text()
 
 
 def _volumes(places: Mapping[str, Path]) -> tuple[tuple[Volume, ...], dict[str, str]]:

@@ -17,31 +17,20 @@ from storagelab.report.words.table import Paper
 
 
 def pair_json(
-    findings: Findings,
-    before: str,
-    after: str,
-    ratio: Estimate | None,
-    case: Case | None,
-    paper: Paper,
+    findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None, paper: Paper,
     gate: str | None = None,
-) -> str:
+) -> str:  # fmt: skip
     """Two cells: every step uncut, the devices, the waiting sessions, the reasons, and the sentence."""
     document: dict[str, object] = {
-        "schema": SCHEMA,
-        "experiment": findings.experiment,
-        "provenance": findings.provenance,
+        "schema": SCHEMA, "experiment": findings.experiment, "provenance": findings.provenance,
         "before": {"cell_id": before, "levels": findings.cell(before).levels},
         "after": {"cell_id": after, "levels": findings.cell(after).levels},
-        "ratio": _estimate(ratio),
-        "gate": gate,
-        "sentence": paper.verdict,
-    }
+        "ratio": _estimate(ratio), "gate": gate, "sentence": paper.verdict,
+    }  # fmt: skip
     if case is not None:
         document |= {
-            "before_s": case.parts.before_s,
-            "after_s": case.parts.after_s,
-            "change_s": _estimate(case.parts.change),
-            "differs": case.parts.differs,
+            "before_s": case.parts.before_s, "after_s": case.parts.after_s,
+            "change_s": _estimate(case.parts.change), "differs": case.parts.differs,
             "steps": [_step(step) for step in case.parts.steps],
             "devices": [
                 {**one.figure._asdict(), "before": one.before, "after": one.after, "change": _estimate(one.change)}
@@ -52,7 +41,7 @@ def pair_json(
                 {"rule": one.rule.value, "share": one.share, "of": one.step.thing.name, "wait_types": list(one.types)}
                 for one in reasons(case)
             ],
-        }
+        }  # fmt: skip
     return _text(document)
 
 
@@ -67,10 +56,7 @@ def campaigns_json(found: Sequence[Compare], paper: Paper, gate: str | None) -> 
     """
     return _text(
         {
-            "schema": SCHEMA,
-            "verdict": paper.verdict,
-            "gate": gate,
-            "first": _campaign(found[0].first),
+            "schema": SCHEMA, "verdict": paper.verdict, "gate": gate, "first": _campaign(found[0].first),
             "comparisons": [_comparison(one) for one in found],
             "differences": [
                 {"caption": part.caption, "rows": part.table.rows}
@@ -84,9 +70,7 @@ def beside_json(found: Beside, names: Mapping[str, str], paper: Paper) -> str:
     """A measured campaign and a prediction."""
     return _text(
         {
-            "schema": SCHEMA,
-            "verdict": paper.verdict,
-            "base": names[found.base],
+            "schema": SCHEMA, "verdict": paper.verdict, "base": names[found.base],
             "layouts": [
                 {
                     "name": names[row.name], "measured": _estimate(row.measured), "predicted": _estimate(row.predicted),
@@ -110,6 +94,7 @@ def _comparison(one: Compare) -> dict[str, object]:
     names = ("compared", "overall", "differs", "untested", "only_first", "only_second")
     return {
         "second": _campaign(one.second),
+        "history": [{"name": name, "ratio": ratio} for name, ratio in one.history],
         **{name: getattr(one, name) for name in names},
         "cells": [asdict(cell) | {"ratio": _estimate(cell.ratio), "differs": cell.differs} for cell in one.matched],
     }

@@ -107,16 +107,10 @@ class DurabilityForm(Form):
 _CATEGORY = "The class by which waits are joined across engines ([list](../explanation/waits.md#joining-engines))."
 
 
-@with_config(
-    ConfigDict(
-        **FORM,
-        json_schema_extra={
-            "if": {"properties": {"method": {"const": "counter"}}},
-            "then": {"properties": {"counted": {"const": True}}},
-            "else": {"properties": {"counted": {"const": False}}},
-        },
-    )
-)
+@with_config(ConfigDict(**FORM, json_schema_extra={
+    "if": {"properties": {"method": {"const": "counter"}}}, "then": {"properties": {"counted": {"const": True}}},
+    "else": {"properties": {"counted": {"const": False}}},
+}))  # fmt: skip
 class Wait(Form):
     wait_type: Annotated[str, Field(min_length=1)]
     """The engine's own name."""

@@ -32,21 +32,30 @@ def verdict_sentence(found: Compare) -> str:
     if found.untested or ratio.low is None:
         why = found.untested or "two runs of each layout in both campaigns are the least"
         return f"{names}: {numbers.change(ratio.value, per=per)} over {layouts}, which is not tested: {why}."
+    more = f" {_scatter(found)}" if found.history else ""
     if not found.differs and not found.slower and not found.faster:
-        return f"{names}: can't be told apart over {layouts}: {numbers.change_estimate(ratio, per)}."
-    start = f"{names}: {numbers.change_estimate(ratio, per)} over {layouts}"
-    if not found.differs:
-        start += ", which may be chance"
-    return f"{start}{_which(found)}." + (f" {_SESSION}" if found.of_one_kind else "")
+        return f"{names}: can't be told apart over {layouts}: {numbers.change_estimate(ratio, per)}.{more}"
+    chance = "" if found.differs else ", which may be chance"
+    start = f"{names}: {numbers.change_estimate(ratio, per)} over {layouts}{chance}"
+    return f"{start}{_which(found)}." + (more or f" {_SESSION}" * found.of_one_kind)
+
+
+def _scatter(found: Compare) -> str:
+    low, high = (numbers.signed_percent(end([ratio for _, ratio in found.history])) for end in (min, max))
+    return f"Those campaigns are {low} to {high} off their mean, and the interval allows for that."
 
 
 _ASSUMPTION = (
     "The two campaigns' runs are taken as independent samples: what happened to all runs of a campaign at once, such "
     "as another day or a fuller drive, is part of the ratio."
 )
+_ASSUMPTION_OF_HISTORY = (
+    "The campaigns before are the sample: each gives one figure for each layout. What happens to a campaign now and "
+    "then is in their scatter; what is new since the last of them is part of the ratio, whatever it is."
+)
 _SESSION = (
     "A change of the machine between the two would look the same, and one pair of campaigns doesn't show how often "
-    "that happens: storagelab run SPEC --against SPEC runs both in turns."
+    "that happens: storagelab run SPEC --against SPEC runs both in turns, and compare --history takes five and more."
 )
 """A campaign's own luck, which its runs can't show, is in every difference of two."""
 
@@ -62,18 +71,19 @@ def _which(found: Compare) -> str:
 
 
 def _amounts(rows: Sequence[Matched]) -> str:
-    texts = sorted({one.ratio.value for one in rows}, key=lambda value: abs(value - 1))
-    ends = list(dict.fromkeys(numbers.signed_percent(value) for value in (texts[0], texts[-1])))
-    return " to ".join(ends)
+    values = sorted((one.ratio.value for one in rows), key=lambda value: abs(value - 1))
+    return " to ".join(dict.fromkeys(numbers.signed_percent(value) for value in (values[0], values[-1])))
 
 
-def gate_sentence(result: Gate, margin: float, surely: str = ", for sure") -> str:
+def gate_sentence(
+    result: Gate, margin: float, surely: str = ", for sure", known: str = "these runs", more: str = "more repetitions"
+) -> str:
     """What the gate says, and why."""
     limit = numbers.percent(margin)
     return {
         Gate.SLOWER: f"Gate: slower by more than {limit}{surely}.",
         Gate.NOT_SLOWER: f"Gate: not slower by more than {limit} overall{surely}.",
-        Gate.CANT_TELL: f"Gate: these runs can't tell whether it is slower by more than {limit}; more repetitions may.",
+        Gate.CANT_TELL: f"Gate: {known} can't tell whether it is slower by more than {limit}; {more} may.",
     }[result]
 
 
@@ -81,13 +91,15 @@ def stalls_sentence(basis: Basis, plan: Plan, cell_id: str) -> str:
     """How many of the runs of a cell stalled, and how many may."""
     place = next(place for place, cell in enumerate(plan.cells) if cell.cell_id == cell_id)
     runs, stalled = int(basis.fitted.runs[place]), stalled_of(basis, plan, place)
-    return (
-        f"{stalled} of {numbers.plural(runs, 'run')} stalled: up to {numbers.percent(share_most(runs, stalled))} may."
-    )
+    most = numbers.percent(share_most(runs, stalled))
+    return f"{stalled} of {numbers.plural(runs, 'run')} stalled: up to {most} may."
 
 
-def gate_of_campaigns_sentence(result: Gate, margin: float) -> str:
+def gate_of_campaigns_sentence(result: Gate, margin: float, *, history: bool = False) -> str:
     """The same of campaigns that ran one after the other, with what such a gate can't know."""
+    if history:
+        beyond = ", beyond what campaigns differ by themselves"
+        return gate_sentence(result, margin, beyond, "these campaigns", "a longer history")
     known = gate_sentence(result, margin, " in these runs")
     if result is Gate.CANT_TELL:
         return known
@@ -156,8 +168,7 @@ def manifest_table(
     found: Compare, spec: Sequence[tuple[str, str, str]], runs: tuple[Sequence[Run], Sequence[Run]]
 ) -> Table:
     """Keys of the spec and facts of host and server that differ: `spec` = (key, first, second)."""
-    names = [Heading(campaign.name, "prose") for campaign in (found.first, found.second)]
-    headings = [Heading("what differs", "text"), *names]
+    headings = [Heading("what differs", "text"), *(Heading(one.name, "prose") for one in (found.first, found.second))]
     different = [*((f"spec: {name}", *values) for name, *values in spec), *environment_differences(found, runs)]
     return Table(headings, [[_cut(text) for text in row] for row in different])
 
@@ -184,15 +195,9 @@ def environment_differences(found: Compare, runs: tuple[Sequence[Run], Sequence[
 
 def _constant(runs: Sequence[Run], cell_id: str) -> dict[str, str]:
     """The facts that all runs of a cell share."""
-    of_runs = [
-        dict(_flat(run.measurement.environment))
-        for run in runs
-        if run.cell_id == cell_id and run.measurement is not None
-    ]
-    if not of_runs:
-        return {}
-    first, *rest = of_runs
-    return {name: value for name, value in first.items() if all(other.get(name) == value for other in rest)}
+    measured = [run.measurement for run in runs if run.cell_id == cell_id and run.measurement is not None]
+    first, *rest = [set(_flat(one.environment)) for one in measured] or [set()]
+    return dict(first.intersection(*rest))
 
 
 def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -217,14 +222,13 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
         parts.append(Part(f"Matched layouts, {name}", matched_table(one), _ranks(one)))
         parts.append(Part(f"What differs between {first.name} and {one.second.name}", different))
         if not different.rows:
-            notes.append(
-                f"Nothing recorded of spec, host and server differs between {first.name} and {one.second.name}."
-            )
-    names = [first.name, *(one.second.name for one in found)]
-    kinds = dict.fromkeys(str(one.findings.provenance) for one in (first, *(of.second for of in found)))
-    provenance = " and ".join(kinds)
-    notes = [*dict.fromkeys(notes), _ASSUMPTION]
-    return Paper(f"{listed(names)} compared", provenance, " ".join(verdicts), notes, parts)
+            between = f"{first.name} and {one.second.name}"
+            notes.append(f"Nothing recorded of spec, host and server differs between {between}.")
+    every = [first, *(one.second for one in found)]
+    kinds = " and ".join(dict.fromkeys(str(one.findings.provenance) for one in every))
+    names = listed([one.name for one in (reversed(every) if found[0].history else every)])
+    notes = [*dict.fromkeys(notes), _ASSUMPTION_OF_HISTORY if found[0].history else _ASSUMPTION]
+    return Paper(f"{names} compared", kinds, " ".join(verdicts), notes, parts)
 
 
 def _ranks(found: Compare) -> dict[str, int]:

@@ -23,13 +23,12 @@ three, and only writes that a sync follows the two before."""
 
 _AT: Mapping[Compared, str] = {
     "latency-mean": " on average", "latency-p50": " at the median", "latency-p95": " at the 95th percentile",
-    "latency-p99": " at the 99th percentile", "latency-p99.9": " at the 99.9th percentile", "latency-max": " "
-    "at the longest",
+    "latency-p99": " at the 99th percentile", "latency-p99.9": " at the 99.9th percentile",
+    "latency-max": " at the longest",
 }  # fmt: skip
 PER: Mapping[Compared, str] = {
-    "elapsed": "", "time-per-row": " per row", "time-per-request": " per request", "time-per-transaction": " "
-    "per transaction",
-    **_AT,
+    "elapsed": "", "time-per-row": " per row", "time-per-request": " per request",
+    "time-per-transaction": " per transaction", **_AT,
 }  # fmt: skip
 """The words that follow "less time"."""
 LATENCY_COLUMNS: Mapping[str, str] = {

@@ -115,14 +115,11 @@ def beside_part(found: Beside, names: Mapping[str, str]) -> Part:
                 Heading("verdict", "text")]  # fmt: skip
     rows = [
         [
-            names[row.name],
-            times_text(row.measured),
-            times_text(row.predicted),
-            "" if row.name == found.base else numbers.signed_percent(1 + row.error),
-            _VERDICTS[row.missed],
+            names[row.name], times_text(row.measured), times_text(row.predicted),
+            "" if row.name == found.base else numbers.signed_percent(1 + row.error), _VERDICTS[row.missed],
         ]
         for row in found.rows
-    ]
+    ]  # fmt: skip
     if not any(verdict for *_, verdict in rows):
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     return Part(f"{CAPTION}, times {names[found.base]}", Table(headings, rows), {"verdict": 1})

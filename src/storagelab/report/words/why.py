@@ -224,13 +224,7 @@ def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | No
     if not adds_up(findings):
         verdict = f"{change}No waterfall: waits add up to the time of a mean transaction, not to what is compared here."
         return Paper(title, provenance, verdict, notes, (devices,))
-    parts = [
-        Part(
-            "Where each second of a connection went",
-            waterfall_table(case.parts, before, after),
-            {"95 % interval, s": 1},
-        ),
-        devices,
-    ]
+    table = waterfall_table(case.parts, before, after)
+    parts = [Part("Where each second of a connection went", table, {"95 % interval, s": 1}), devices]
     notes += crowd_sentence(case, after if case.change_s > 0 else before)
     return Paper(title, provenance, why_sentence(case, after, before, ratio, per), notes, parts)

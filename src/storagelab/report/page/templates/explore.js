@@ -72,7 +72,7 @@
       changed();
     } }, "Show all");
     place("explore-filters").replaceChildren(...of, labelled("name contains", find),
-      make("label", { className: "tick" }, tied, make("span", {}, "only what is not told apart from the best")), all, found);
+      make("label", { className: "tick" }, tied, make("span", {}, "only what may be the fastest")), all, found);
   }
 
   function headings() {
