@@ -2,7 +2,6 @@
 
 import math
 import random
-import time
 
 import pytest
 from builders import (
@@ -387,30 +386,6 @@ def test_where_waits_were_not_observed_nothing_is_said_of_them():
     findings = analysed({"layout.data_files": [1, 2]}, waits=None)
     assert (findings.wait_changes, findings.wait_trends) == ((), ())
     assert findings.cell("cell-001").available_s is None
-
-
-# --- Size ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_time_of_an_analysis_grows_no_faster_than_its_cells():
-    """5,000 runs of 1,000 cells take 2 to 3 s; `make bench ARGS="--only simulator"` has the figure."""
-
-    def took_s(factors):
-        experiment, plan = make_planned({name: list(range(10)) for name in factors})
-        cells = {cell.cell_id: cell for cell in plan.cells}
-        shares = {"Lock:extend": 0.2, "IO:WALSync": 0.3, "LWLock:WALWrite": 0.3}
-        measurement = make_measurement(plan.cells[0].config, 10.0, shares)
-        runs = [
-            make_run(one, cell, measurement.model_copy(update={"elapsed_s": ten_seconds(cell.levels, one.repetition)}))
-            for one in plan.runs
-            for cell in [cells[one.cell_id]]
-        ]
-        started = time.process_time()
-        assert len(analyse(experiment, plan, runs).comparisons) == len(plan.cells) - 1
-        return time.process_time() - started
-
-    assert took_s("xyz") < 2.5 * 10 * min(took_s("xy") for _ in range(3))
 
 
 def test_waits_of_different_engines_are_compared_by_what_is_waited_for():

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
@@ -109,17 +108,6 @@ def test_a_matrix_without_end_is_refused_before_it_is_made() -> None:
         expand(experiment({"target.settings.x": list(range(200)), "target.settings.y": list(range(600))}))
     with pytest.raises(SpecError, match="2000 cells x 10000 repetitions make more than 1000000 runs"):
         expand(experiment({"target.settings.x": list(range(1000)), "target.settings.y": [1, 2]}, repetitions=10_000))
-
-
-def test_the_time_to_expand_a_matrix_grows_no_faster_than_its_cells() -> None:
-    def took_s(factors: int) -> float:
-        one = experiment({f"target.settings.s{number}": list(range(10)) for number in range(factors)}, repetitions=3)
-        start_s = time.process_time()
-        plan = expand(one)
-        assert (len(plan.cells), len(plan.runs)) == (10**factors, 3 * 10**factors)
-        return time.process_time() - start_s
-
-    assert took_s(4) < 3 * 10 * min(took_s(3) for _ in range(3))
 
 
 # --- Order -----------------------------------------------------------------------------------------------------------

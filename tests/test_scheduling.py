@@ -1,9 +1,7 @@
 """Which process makes which runs of which block."""
 
 import heapq
-import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from builders import make_run
@@ -84,15 +82,3 @@ def test_a_process_that_dies_after_its_last_report_takes_no_runs_with_it():
     assert sorted(dealt_later) == sorted(
         {(block, at) for block in range(9) for at in range(40)} - {(first.number, at) for at in first.wanted}
     )
-
-
-def test_thousands_of_blocks_are_dealt_in_a_second():
-    schedule = Schedule([block_of(number, 5) for number in range(4_000)], 64)
-    began, runs = time.process_time(), 0
-    while (batch := schedule.assign()) is not None:
-        for at in batch.wanted:
-            schedule.note_finished(SimpleNamespace(block=batch.number, sequence=batch.block.runs[at].sequence))
-        runs += len(batch.wanted)
-    assert runs == 20_000
-    assert schedule.ended
-    assert time.process_time() - began < 1.5
