@@ -114,7 +114,7 @@ from storagelab.model.measurement import WATCHED
 class FullMoon(Caution):
     """The moon was full in `runs`."""
 
-    kind, place, weight, unable = "full-moon", 5, 1, "full-moon"
+    kind, group, unable = "full-moon", "runs", "full-moon"
     short = "the moon was full"
     runs: int
 

@@ -43,8 +43,6 @@ CHEAPER_WITHIN = 0.01
 """A cheaper layout is the default only if it takes at most so much more time, unless the spec says (`indifferent`)."""
 FORBIDS = ("cpu-saturated", "short-runs")
 """Facts that may be the reason why layouts don't differ: then the runs say nothing about storage."""
-NOT_COMPARED_WEIGHT = 205
-"""The place among the cautions: after runs that are still to be made, which explain this one."""
 
 
 def answer(findings: Findings) -> Answer:
@@ -369,9 +367,9 @@ def _unable(findings: Findings) -> Iterator[str]:
         yield "nothing-measured"
     elif findings.verdict in ("too-few-runs", "untested"):
         yield findings.verdict
-    facts = [(one.weight, one.unable) for one in findings.cautions if one.is_unable(findings)]
+    facts = [(one.rank(), one.unable) for one in findings.cautions if one.is_unable(findings)]
     if any(one.elapsed_s is None for one in findings.cells) or findings.not_compared:
-        facts.append((NOT_COMPARED_WEIGHT, "not-compared"))
+        facts.append(((2, "not-compared"), "not-compared"))  # among runs, behind those to be made, which explain it
     yield from dict.fromkeys(fact for _, fact in sorted(facts))
 
 
@@ -381,13 +379,13 @@ def _nothing_told(findings: Findings, choices: Sequence[Choice]) -> bool:
 
 
 def _weighed(findings: Findings, choices: Sequence[Choice]) -> list[Caution]:
-    """Cautions before notes, and by their weight; before all others what the layouts to use give up, and not all
+    """Cautions before notes, and by group; before all others what the layouts to use give up, and not all
     others.
     """
     used = {cell for choice in choices for cell in choice.meant}
     return sorted(
         findings.cautions,
-        key=lambda one: (not (one.first_of_used and used.intersection(one.cells)), one.severity == "note", one.weight),
+        key=lambda one: (not (one.first_of_used and used.intersection(one.cells)), one.severity == "note", one.rank()),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_serializer, model_validator
 
@@ -50,8 +50,7 @@ class Sample(Frozen):
 
 
 class Finding(Frozen, ABC):
-    """Something that the runs show, with its words. Each kind has its class in a module of `findings.kinds`; the
-    class's fields are exported."""
+    """Something that the runs show, with its words; `findings.kinds` has a class for each. Its fields are exported."""
 
     kind: ClassVar[str]
     """Its name, and its field in the export."""
@@ -215,7 +214,6 @@ class LevelCost(Frozen):
 
 class EffectChange(Frozen):
     """How the step from `baseline` to `level` differs significantly between two levels of another factor.
-
     `low` and `high` are the ratios of elapsed times at `low_at` and `high_at`; `difference` = high / low."""
 
     level: JsonValue
@@ -350,7 +348,6 @@ class HostSummary(Frozen):
 
 class Fleet(Frozen):
     """The hosts of a campaign, if there are several. Verdicts are for hosts like these: host is a random block.
-
     `scatter` = how much the ratio of two cells' times varies from host to host (one sd, as a share), and `p_value` is
     for no such variation; None if each host made one round."""
 
@@ -364,19 +361,17 @@ class Fleet(Frozen):
 
 
 Severity = Literal["note", "caution"]
+CautionGroup = Literal["design", "time", "runs", "sample", "machine", "drive", "waits"]
 
 
 class Caution(Frozen, ABC):
-    """A reason to trust a result less or, as a "note", a limit of what it holds for. Each kind has its class in
-    `findings.cautions`."""
+    """A reason to trust a result less or, as a "note", a limit of what it holds for. `findings.cautions` has them."""
 
     severity: Severity = "caution"
     cells: tuple[str, ...] = Field((), description="ids of the cells concerned; empty = the whole experiment")
     kind: ClassVar[str]
-    place: ClassVar[int]
-    """The place among the cautions of a report: the smallest comes first."""
-    weight: ClassVar[int]
-    """The place in the answer: the smallest comes first, as it could change the choice."""
+    group: ClassVar[CautionGroup]
+    """What it is about: those of the first group come first, as they could change the choice."""
     unable: ClassVar[str] = ""
     """The fact that keeps the runs from answering; "" for a kind that does not."""
     next_step: ClassVar[str] = ""
@@ -386,6 +381,11 @@ class Caution(Frozen, ABC):
 
     short: ClassVar[str]
     """The words for `brief`, if they need no figures."""
+
+    @classmethod
+    def rank(cls) -> tuple[int, str]:
+        """Its place among cautions: by group, then by kind."""
+        return get_args(CautionGroup).index(cls.group), cls.kind
 
     @property
     def figures(self) -> dict[str, object]:

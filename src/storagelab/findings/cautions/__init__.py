@@ -1,7 +1,7 @@
 """Why to trust a result less: each module has a caution's class, or those of a few related ones, and its checks.
 
-A new caution is a new module here: its figures, its words, its place and weight among the others, and its check, a
-function `check_...`. The package is the list.
+A new caution is a new module here: its figures, its words, its group, and its check, a function
+`check_...`. The package is the list.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from storagelab.findings.model import Caution
 
 
 def kinds() -> list[type[Caution]]:
-    """The classes of all cautions, by their place in a report."""
+    """The classes of all cautions, as a report orders them."""
     names = {module.__name__ for module in modules_of(__name__, tuple(__path__))}
-    return sorted((one for one in Caution.__subclasses__() if one.__module__ in names), key=lambda one: one.place)
+    return sorted((one for one in Caution.__subclasses__() if one.__module__ in names), key=lambda one: one.rank())
 
 
 def cautions_of(evidence: Evidence) -> tuple[Caution, ...]:
-    """Every caution, those before notes, and by their place."""
+    """Every caution, those before notes, and by group."""
     modules = modules_of(__name__, tuple(__path__))
     checks = [check for module in modules for name, check in vars(module).items() if name.startswith("check_")]
     found = [caution for check in checks for caution in check(evidence)]
-    return tuple(sorted(found, key=lambda one: (one.severity == "note", one.place)))
+    return tuple(sorted(found, key=lambda one: (one.severity == "note", one.rank())))
 
 
 kinds()  # so that cautions read from a file get their classes

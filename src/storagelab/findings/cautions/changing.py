@@ -22,7 +22,7 @@ from storagelab.words.numbers import MANY_TIMES, count, percent, significant
 class CarryOver(Caution):
     """Runs after one of `levels` took longer than others, whatever ran: a `change` of 0.12 means 12 % longer."""
 
-    kind, place, weight = "carry-over", 85, 35
+    kind, group = "carry-over", "time"
     levels: Mapping[str, JsonValue]
     change: float
     p_value: float
@@ -78,7 +78,7 @@ class Drift(Caution):
     """Times drifted, whatever ran. A `change` of 0.05 means times 5 % longer at the end; `null` if the runs don't
     tell."""
 
-    kind, place, weight = "drift", 90, 80
+    kind, group = "drift", "time"
     change: float | None
     p_value: float
     order: Order
@@ -102,7 +102,7 @@ class Drift(Caution):
 class Step(Caution):
     """Times jumped at number `run` of `runs`, counted from 1."""
 
-    kind, place, weight = "step", 91, 90
+    kind, group = "step", "time"
     change: float
     p_value: float
     run: int

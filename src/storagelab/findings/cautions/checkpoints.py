@@ -25,7 +25,7 @@ class LogFills(Caution):
     `fewest` and `most`. `longest_s` = the longest time after which a log was full, counted from when its run began to
     count; None if none was. `all_bytes` = the smallest room in a log."""
 
-    kind, place, weight = "log-fills", 35, 46
+    kind, group = "log-fills", "runs"
     short = "runs count before the redo log is full"
     runs: int
     fewest: float
@@ -53,7 +53,7 @@ class LogFills(Caution):
 class LogNeverFull(Caution):
     """No run's redo log was full before it ended: `longest_s` = the longest counted time."""
 
-    kind, place, weight = "log-never-full", 36, 301
+    kind, group = "log-never-full", "drive"
     short = "the redo log was never full"
     longest_s: float
     all_bytes: float
@@ -104,7 +104,7 @@ class PartsOfCycles(Caution):
     minute, by cell. `judged`: whether the cells are compared all the same.
     """
 
-    kind, place, weight, unable = "checkpoint-cycles", 33, 45, "checkpoint-cycles"
+    kind, group, unable = "checkpoint-cycles", "runs", "checkpoint-cycles"
     runs: int
     fewest: float
     most: float
@@ -142,7 +142,7 @@ def _way_out(found: PartsOfCycles) -> str:
 class NoCheckpoint(Caution):
     """No checkpoint of the server began while runs counted."""
 
-    kind, place, weight = "no-checkpoint", 34, 300
+    kind, group = "no-checkpoint", "drive"
     longest_s: float
 
     def sentence(self, findings: Findings) -> str:

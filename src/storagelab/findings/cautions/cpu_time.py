@@ -23,7 +23,7 @@ CPU_SHARE_MOST = 0.9
 class BusyMachine(Caution):
     """Others used the machine: up to `others_share` of all CPUs' time. Of `checked` runs, `runs` exceed the limit."""
 
-    kind, place, weight, unable = "busy-machine", 140, 250, "busy-machine"
+    kind, group, unable = "busy-machine", "machine", "busy-machine"
     next_step = "stop the other programs and run it under a new name"
     others_share: float
     limit: float
@@ -51,7 +51,7 @@ class Throttled(Caution):
     worst of `runs`, it took `throttled_s`, summed over CPUs: a `share` of the run.
     """
 
-    kind, place, weight = "throttled", 150, 70
+    kind, group = "throttled", "machine"
     next_step = "raise the CPU quota and run it under a new name"
     who: str
     throttled_s: float
@@ -75,7 +75,7 @@ class Throttled(Caution):
 class CpuSaturated(Caution):
     """The CPUs were busy, so storage was not the limit. `cpu_share` of all CPUs is the highest median of a cell."""
 
-    kind, place, weight, unable = "cpu-saturated", 160, 220, "cpu-saturated"
+    kind, group, unable = "cpu-saturated", "machine", "cpu-saturated"
     next_step = "the CPUs were the limit: more rows per transaction or more cores"
     severity: Severity = "note"
     cpu_share: float

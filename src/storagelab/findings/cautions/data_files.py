@@ -14,7 +14,7 @@ from storagelab.words.numbers import count
 class AllocationLatches(Caution):
     """Numbers of data files are compared, and the server's version decides what more files can gain."""
 
-    kind, place, weight = "allocation-latches", 200, 190
+    kind, group = "allocation-latches", "drive"
     severity: Severity = "note"
     major: int
     engine: str
@@ -34,7 +34,7 @@ class FilesOnDisks(Caution):
     The cost is known from one article only, and depends on the `order` in which the disks serve their queues.
     """
 
-    kind, place, weight = "files-on-disks", 210, 270
+    kind, group = "files-on-disks", "drive"
     short = "what more files cost on disks rests on one test"
     volumes: Names
     data_files: int

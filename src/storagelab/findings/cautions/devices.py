@@ -23,7 +23,7 @@ SHARE_LEAST = 0.02
 class BurstCredits(Caution):
     """The credits of `volume` ran out in `runs` of `of` runs, `after_s` into the part that counts (the median)."""
 
-    kind, place, weight = "burst-credits", 32, 46
+    kind, group = "burst-credits", "runs"
     next_step = (
         'start with an empty bucket (burst = { ..., start = "empty" }), or make runs short enough for its credits'
     )
@@ -84,7 +84,7 @@ PLACES = {"layout.data", "layout.log", "layout.indexes", "layout.tables", "layou
 class VirtualDisk(Caution):
     """Volumes lie on a virtual or caching disk, which is not a drive."""
 
-    kind, place, weight = "virtual-disk", 170, 140
+    kind, group = "virtual-disk", "drive"
     short = "a virtual or caching disk"
     severity: Severity = "note"
     volumes: Names
@@ -104,7 +104,7 @@ class VirtualDisk(Caution):
 class SharedDevice(Caution):
     """Several volumes share one device, so placement among them can't matter."""
 
-    kind, place, weight, unable = "shared-device", 190, 230, "shared-device"
+    kind, group, unable = "shared-device", "drive", "shared-device"
     next_step = "give each volume a device of its own, so that places can be compared"
     severity: Severity = "note"
     volumes: Names

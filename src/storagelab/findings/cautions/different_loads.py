@@ -15,7 +15,7 @@ from storagelab.words.numbers import count
 class DifferentLoads(Caution):
     """The `factors` set layout and load together, so `loads` different loads are compared."""
 
-    kind, place, weight, unable = "different-loads", 220, 260, "different-loads"
+    kind, group, unable = "different-loads", "drive", "different-loads"
     factors: Names
     loads: int
 

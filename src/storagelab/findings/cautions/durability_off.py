@@ -28,7 +28,7 @@ _RISKS: Mapping[Loss, str] = {
 class DurabilityOff(Caution):
     """With this setting, a crash loses something."""
 
-    kind, place, weight, first_of_used = "durability-off", 180, 130, True
+    kind, group, first_of_used = "durability-off", "drive", True
     severity: Severity = "note"
     setting: str
     value: str

@@ -19,7 +19,7 @@ REPETITIONS_LEAST = 3
 class SingleRepetition(Caution):
     """Some cell has one run, so nothing shows how much runs scatter."""
 
-    kind, place, weight = "single-repetition", 40, 150
+    kind, group = "single-repetition", "sample"
     short = "one run of each"
     repetitions: int
     sound: int
@@ -36,7 +36,7 @@ class FewRepetitions(Caution):
     verdict needs.
     """
 
-    kind, place, weight = "few-repetitions", 41, 160
+    kind, group = "few-repetitions", "sample"
     repetitions: int
     sound: int
 
@@ -66,7 +66,7 @@ def check_repetitions(evidence: Evidence) -> Iterator[SingleRepetition | FewRepe
 class JudgedBefore(Caution):
     """`what` the campaign was; its runs are judged as a plain experiment, of which some are missing."""
 
-    kind, place, weight = "judged-before", 46, 155
+    kind, group = "judged-before", "sample"
     what: str
 
     def sentence(self, findings: Findings) -> str:
@@ -84,7 +84,7 @@ def check_judged_before(evidence: Evidence) -> Iterator[JudgedBefore]:
 class FailedRuns(Caution):
     """Runs failed. `failed` counts attempts, `unrecovered` runs without a usable one; `reason` is the most frequent."""
 
-    kind, place, weight = "failed-runs", 10, 10
+    kind, group = "failed-runs", "runs"
     failed: int
     unrecovered: int
     planned: int
@@ -110,7 +110,7 @@ class FailedRuns(Caution):
 class MissingRuns(Caution):
     """Some planned runs are not stored."""
 
-    kind, place, weight, unable = "missing-runs", 20, 200, "not-finished"
+    kind, group, unable = "missing-runs", "runs", "not-finished"
     missing: int
     stored: int
     planned: int

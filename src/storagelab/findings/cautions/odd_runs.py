@@ -25,7 +25,7 @@ class OddRun(Caution):
     """A cell has odd `runs`, `slow` of which took too long; the figures are those of the oddest, its `cause` if its
     record shows one outside the layout. Means and verdicts leave out the `left_out` ones that have such a cause."""
 
-    kind, place, weight = "outlier", 60, 100
+    kind, group = "outlier", "sample"
     repetition: int
     elapsed_s: float
     expected_s: float

@@ -16,7 +16,7 @@ from storagelab.words.names import capital, factor_text, listed, noun
 class RunInBlocks(Caution):
     """The `factors` changed only from block to block, so their levels ran at different times."""
 
-    kind, place, weight = "blocks", 70, 40
+    kind, group = "blocks", "design"
     short = "blocks are not compared"
     factors: Names
     blocks: int
@@ -36,7 +36,7 @@ class RunInBlocks(Caution):
 class NotRandomised(Caution):
     """The order of the runs was not random."""
 
-    kind, place, weight = "order", 80, 20
+    kind, group = "order", "design"
     next_step = 'rerun it in the randomised order (order = "randomised") under a new name'
     order: Order
     provenance: Provenances

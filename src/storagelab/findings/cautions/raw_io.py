@@ -22,7 +22,7 @@ FASTEST_BYTES_PER_S = 16e9
 class TwoProvenances(Caution):
     """Some cells are measured and some simulated; they are not compared with each other."""
 
-    kind, place, weight = "two-provenances", 230, 280
+    kind, group = "two-provenances", "drive"
     short = "simulated and measured are not compared"
     severity: Severity = "note"
     measured: int
@@ -39,7 +39,7 @@ class TwoProvenances(Caution):
 class TooFast(Caution):
     """A drive answered faster than drives can: the smallest median latency, and the largest rate."""
 
-    kind, place, weight = "too-fast", 240, 290
+    kind, group = "too-fast", "drive"
     short = "a drive answered faster than drives can"
     latency_s: float
     bytes_per_s: float
@@ -56,7 +56,7 @@ class TooFast(Caution):
 class NotSteady(Caution):
     """Drives that did not end in steady state over the last `rounds`. Not `judged`: there were fewer rounds."""
 
-    kind, place, weight = "not-steady", 250, 300
+    kind, group = "not-steady", "drive"
     rounds: int
     judged: bool
 
@@ -83,7 +83,7 @@ class OthersOnDrive(Caution):
     exceed the limit.
     """
 
-    kind, place, weight = "others-on-drive", 260, 310
+    kind, group = "others-on-drive", "drive"
     share: float
     limit: float
     runs: int

@@ -23,7 +23,7 @@ class Refused(Caution):
     `how` says what became of them.
     """
 
-    kind, place, weight = "refused-transactions", 29, 40
+    kind, group = "refused-transactions", "runs"
     shares: dict[str, float]
     how: str
 

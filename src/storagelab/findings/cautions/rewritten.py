@@ -13,7 +13,7 @@ from storagelab.words.numbers import plural
 class Rewritten(Caution):
     """In some `runs`, objects got new files or were dropped; `example` says which in the first of them."""
 
-    kind, place, weight = "rewritten", 195, 305
+    kind, group = "rewritten", "drive"
     severity: Severity = "note"
     runs: int
     example: str

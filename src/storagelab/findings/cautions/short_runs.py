@@ -18,7 +18,7 @@ class ThrottleSlices(Caution):
     share of it.
     """
 
-    kind, place, weight = "throttle-slices", 55, 165
+    kind, group = "throttle-slices", "sample"
     short = "short runs on throttled volumes"
     severity: Severity = "note"
     shortest_s: float
@@ -52,7 +52,7 @@ class ShortRuns(Caution):
     """Runs are short, so starting and stopping are a large part of them. `shortest_s` is the smallest median of a
     cell."""
 
-    kind, place, weight, unable = "short-runs", 50, 240, "short-runs"
+    kind, group, unable = "short-runs", "sample", "short-runs"
     next_step = "longer runs: more rows per connection, or a longer duration"
     shortest_s: float
     limit_s: float

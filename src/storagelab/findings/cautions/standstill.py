@@ -17,7 +17,7 @@ LEAST_S, TIMES_A_MEAN = 2.0, 10
 class StoodStill(Caution):
     """In `runs` of `of` runs nothing ended for up to `longest_s`, though something was waiting."""
 
-    kind, place, weight = "standstill", 33, 55
+    kind, group = "standstill", "runs"
     runs: int
     of: int
     longest_s: float

@@ -22,7 +22,7 @@ class UnlikeCopies(Caution):
     """Some layouts begin with copies that share blocks with their template, others with copies that were written in
     full. `cells` have the first way in `ways`."""
 
-    kind, place, weight = "unlike-copies", 185, 75
+    kind, group = "unlike-copies", "design"
     ways: str
 
     def sentence(self, findings: Findings) -> str:
@@ -89,7 +89,7 @@ class Unlike(Frozen):
 class UnlikeHosts(Caution):
     """The hosts of a campaign are not alike: each fact that differs, and which hosts have which value."""
 
-    kind, place, weight = "unlike-hosts", 270, 30
+    kind, group = "unlike-hosts", "design"
     differs: tuple[Unlike, ...]
 
     def sentence(self, findings: Findings) -> str:

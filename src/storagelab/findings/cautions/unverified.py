@@ -17,7 +17,7 @@ UNVERIFIED_MOST = 10
 class Unverified(Caution):
     """A setting differs from the one asked for. `asked` is empty if only a `reason` is known."""
 
-    kind, place, weight, unable = "unverified", 30, 210, "unverified"
+    kind, group, unable = "unverified", "runs", "unverified"
     what: str
     asked: str
     got: str
@@ -56,7 +56,7 @@ class Unsettled(Caution):
     how much it would still have changed in one of them, and `asked` what counts as settled.
     """
 
-    kind, place, weight = "unsettled", 31, 50
+    kind, group = "unsettled", "runs"
     asked: str
     got: str
     runs: int
@@ -75,7 +75,7 @@ class Unsettled(Caution):
 class BehindRate(Caution):
     """`runs` did fewer transactions than the rate `asked` for; `got` says how many one of them did, and how late."""
 
-    kind, place, weight = "behind-rate", 32, 60
+    kind, group = "behind-rate", "runs"
     asked: str
     got: str
     runs: int

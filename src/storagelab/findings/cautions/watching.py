@@ -69,7 +69,7 @@ class ObserverDear(Caution):
     throughout.
     """
 
-    kind, place, weight = "observer-cost", 100, 110
+    kind, group = "observer-cost", "waits"
     short = "watching the waits cost CPU time"
     core_share: float
     limit: float
@@ -88,7 +88,7 @@ class WatchedSlower(Caution):
     ones, `p99` the same of the 99th percentile.
     """
 
-    kind, place, weight = "watched-slower", 105, 175
+    kind, group = "watched-slower", "waits"
     short = "waits are those of a slower load"
     severity: Severity = "note"
     runs: int
@@ -108,7 +108,7 @@ class WatchedSlower(Caution):
 class FewWaitSamples(Caution):
     """Wait figures come from few samples. `passes` is the smallest median of a cell."""
 
-    kind, place, weight = "few-wait-samples", 110, 170
+    kind, group = "few-wait-samples", "waits"
     short = "few samples of waits"
     passes: int | float
     limit: int
@@ -126,7 +126,7 @@ class Unexplained(Caution):
     limits.
     """
 
-    kind, place, weight = "conservation", 120, 120
+    kind, group = "conservation", "waits"
     short = "waits don't add up to the time"
     lowest: float
     highest: float
@@ -152,7 +152,7 @@ class Unexplained(Caution):
 class NoSplit(Caution):
     """Waits lack the split into resource and signal. `reason` is the most frequent."""
 
-    kind, place, weight = "no-split", 130, 180
+    kind, group = "no-split", "waits"
     short = "waits without their signal part"
     severity: Severity = "note"
     runs: int
