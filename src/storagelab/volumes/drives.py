@@ -26,8 +26,7 @@ STABLE_NAMES = "/dev/disk/by-id/"
 UNKNOWN_DATA = "data of an unknown kind"
 _OF_THE_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/usr", "/var", "/home"})
 _NO_DRIVES = re.compile(r"(loop|ram|zram|dm-|md)\d+")
-_LOOKED_AT_BYTES = 2**20
-_PAGE_BYTES = 4096
+_LOOKED_AT_BYTES, _PAGE_BYTES, _LINE_BYTES = 2**20, 4096, 64
 _SCAN_S = 60.0
 HELD = "another program holds it"
 
@@ -223,8 +222,7 @@ def contents(drive: Drive) -> str:
 
 def mark(name: str, token: str) -> None:
     """Fills the first two MiB of a drive or a partition. Raises RunFailed."""
-    line = _line_of(token)
-    _write_first(name, line * (2 * _LOOKED_AT_BYTES // len(line)))
+    _write_first(name, _line_of(token) * (2 * _LOOKED_AT_BYTES // _LINE_BYTES))
 
 
 def is_marked(name: str, token: str) -> bool:
@@ -243,7 +241,7 @@ def unmark(name: str, token: str) -> None:
 
 
 def _line_of(token: str) -> bytes:
-    return f"storagelab {token}".ljust(63).encode() + b"\n"
+    return f"storagelab {token}".ljust(_LINE_BYTES - 1).encode() + b"\n"
 
 
 def _first(name: str, size: int) -> bytes:

@@ -19,9 +19,8 @@ def kinds() -> list[type[Caution]]:
 
 def cautions_of(evidence: Evidence) -> tuple[Caution, ...]:
     """Every caution, those before notes, and by group."""
-    modules = modules_of(__name__, tuple(__path__))
-    checks = [check for module in modules for name, check in vars(module).items() if name.startswith("check_")]
-    found = [caution for check in checks for caution in check(evidence)]
+    every = [of for module in modules_of(__name__, tuple(__path__)) for of in vars(module).items()]
+    found = [caution for name, check in every if name.startswith("check_") for caution in check(evidence)]
     return tuple(sorted(found, key=lambda one: (one.severity == "note", one.rank())))
 
 

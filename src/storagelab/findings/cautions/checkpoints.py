@@ -14,7 +14,9 @@ from storagelab.words.names import noun
 from storagelab.words.numbers import bytes_, percent, plural, seconds, significant
 
 SHARE_LEAST = 0.1
-"""Of a run: a shorter part before the log is full hardly matters."""
+"""Of a run: a shorter part before the log is full hardly matters. Of a log: nor do fewer images of whole pages."""
+PAGE_BYTES = 8192
+"""Of PostgreSQL, as it is built by default. With wal_compression, images take less, so the share is an upper end."""
 GROWS_LEAST = 0.25
 """If the log in use grows by less than this share of the log written, pages are written about as fast as they
 change."""
@@ -34,20 +36,14 @@ class LogFills(Caution):
     longest_s: float | None
 
     def sentence(self, findings: Findings) -> str:
-        share = percent(self.most)
-        if self.most - self.fewest > SHARE_LEAST:
-            share = f"{percent(self.fewest)} to {share}"
+        share = f"{percent(self.fewest)} to " * (self.most - self.fewest > SHARE_LEAST) + percent(self.most)
+        later = f" by {seconds(self.longest_s)}" if self.longest_s and self.longest_s > 0 else ""
         return (
             f"{plural(self.runs, 'run')}{self.where(findings)} counted before the redo log was full, for {share} of "
             "the time. Until then the server need not write changed pages, so times are shorter than they stay, and "
-            f"the longer so, the larger the log. {self._way_out()}"
+            f"the longer so, the larger the log. Raise workload.warm_up{later}, or choose a smaller log "
+            f"(innodb_log_file_size; room in it: {bytes_(self.all_bytes)})."
         )
-
-    def _way_out(self) -> str:
-        later = "Raise workload.warm_up"
-        if self.longest_s is not None and self.longest_s > 0:
-            later += f" by {seconds(self.longest_s)}"
-        return f"{later}, or choose a smaller log (innodb_log_file_size; room in it: {bytes_(self.all_bytes)})."
 
 
 class LogNeverFull(Caution):
@@ -111,9 +107,7 @@ class PartsOfCycles(Caution):
     judged: bool
 
     def sentence(self, findings: Findings) -> str:
-        rate = significant(self.fewest, 2)
-        if self.most > self.fewest:
-            rate += f" to {significant(self.most, 2)}"
+        rate = significant(self.fewest, 2) + f" to {significant(self.most, 2)}" * (self.most > self.fewest)
         so = (
             f"So a difference may come from when checkpoints began, and not from the {noun(findings.factors, 2)}."
             if self.judged
@@ -140,21 +134,26 @@ def _way_out(found: PartsOfCycles) -> str:
 
 
 class NoCheckpoint(Caution):
-    """No checkpoint of the server began while runs counted."""
+    """No checkpoint of the server began while runs counted. `full_page_share` = the part of the log that was images of
+    whole pages, which a page needs once after each checkpoint; None if the server doesn't count them."""
 
     kind, group = "no-checkpoint", "drive"
+    short = "no checkpoint began while runs counted"
     longest_s: float
+    full_page_share: float | None = None
 
     def sentence(self, findings: Findings) -> str:
+        share = self.full_page_share or 0.0
+        images = (
+            f"Up to {percent(share)} of the log was images of whole pages, one for each page's first change since a "
+            "checkpoint: the longer a run, the smaller that part, and ratios change with it. "
+        ) * (share >= SHARE_LEAST)
         return (
             "No checkpoint of the server began in any run, the longest of which counted "
             f"{significant(self.longest_s, 3)} s: the figures are those of a server between two checkpoints, and say "
-            "nothing of what checkpoints cost. For that, raise workload.duration, or make checkpoints come more "
-            "often (checkpoint_timeout, max_wal_size)."
+            f"nothing of what checkpoints cost. {images}Raise workload.duration, or make checkpoints come more often "
+            "(checkpoint_timeout, max_wal_size)."
         )
-
-    def brief(self, findings: Findings) -> str:
-        return "no checkpoint began while runs counted"
 
 
 def check_cycles(evidence: Evidence) -> Iterator[PartsOfCycles | NoCheckpoint]:
@@ -163,7 +162,9 @@ def check_cycles(evidence: Evidence) -> Iterator[PartsOfCycles | NoCheckpoint]:
     found = comparable.in_parts(told)
     if told and comparable.nothing_seen(told):
         longest_s = max(one.elapsed_s for _, _, one in evidence.measurements())
-        yield NoCheckpoint(severity="note", longest_s=longest_s)
+        logs = [log for _, _, one in evidence.measurements() if (log := one.counters.get("wal", {})).get("wal_bytes")]
+        share = fmean(min(1.0, PAGE_BYTES * log["wal_fpi"] / log["wal_bytes"]) for log in logs) if logs else None
+        yield NoCheckpoint(severity="note", longest_s=longest_s, full_page_share=share)
     elif found:
         counted_s: dict[str, float] = defaultdict(float)
         for cell_id, _, one in evidence.measurements():
