@@ -14,8 +14,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -190,7 +191,9 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Judged:
-    """What storagelab said of a campaign, checked against what is known. `said` = its words on why."""
+    """What storagelab said of a campaign, checked against what is known. `said` = its words on why, `cautions` = the
+    kinds of its cautions, notes left out.
+    """
 
     load: str
     kind: str
@@ -203,6 +206,7 @@ class Judged:
     right_ratio: bool
     right_reason: bool
     said: str
+    cautions: tuple[str, ...] = ()
 
     @property
     def right(self) -> bool:
@@ -215,10 +219,12 @@ def campaign(load: str, kind: Kind, seed: int, folder: Path, repetitions: int = 
     """
     size = Size(repetitions, amount or LOADS[load].amount)
     first = _run(load, kind, kind.speeds, seed, folder / "first", size)
+    cautions = analyse(first.experiment, first.plan, first.runs).cautions
+    raised = tuple(sorted({one.kind for one in cautions if one.severity == "caution"}))
     if not kind.then:
-        return _judge_layouts(load, kind, seed, first)
+        return replace(_judge_layouts(load, kind, seed, first), cautions=raised)
     second = _run(load, kind, kind.then, seed, folder / "second", size)
-    return _judge_change(load, kind, seed, first, second)
+    return replace(_judge_change(load, kind, seed, first, second), cautions=raised)
 
 
 def _run(load: str, kind: Kind, speeds: Mapping[str, Speed], seed: int, folder: Path, size: Size) -> Results:
@@ -417,3 +423,7 @@ def _totals(load: str, judged: Sequence[Judged]) -> Iterator[Figure]:
             f"{load}: {name.replace('_', ' ')}", right, f"of {len(judged)}", "at least 19 of 20",
             right >= GOAL * len(judged),
         )  # fmt: skip
+    raised = Counter(kind for one in judged for kind in one.cautions)
+    often = [kind for kind, number in raised.items() if number > len(judged) / 2]
+    remark = ", ".join(f"{kind} in {number}" for kind, number in raised.most_common())
+    yield Figure(f"{load}: cautions in most campaigns", len(often), "kinds", "none", not often, remark=remark)
