@@ -182,7 +182,7 @@ def _figure(found: stored.Results, findings: Findings, seed: int, *, balanced: b
     left = next((one for one in findings.cautions if isinstance(one, CarryOver)), None)
     told = "no caution" if left is None else f"caution: {left.change:+.0%} after {left.levels}"
     order = "balanced" if balanced else "shuffled"
-    row = next((one for one in findings.comparisons if one.p_value is not None), None)
+    row = next((one for one in findings.comparisons if one.tested), None)
     ratio = math.nan if row is None else row.ratio.value
     best = findings.cell(findings.fastest).levels if findings.fastest else "-"
     means = ", ".join(f"{key} {value:.2f} s" for key, value in after.items())

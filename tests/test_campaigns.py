@@ -22,15 +22,16 @@ from storagelab.stats.fit import fit
 FILES, LOG = "layout.data_files", "layout.log"
 
 
-def campaign(name, factors=None, slower=1.0, repetitions=5, odd=None, **fields):
-    """A campaign of 10 s a run, scattered by 1 %; `odd` = levels of the cell that takes half as long again."""
+def campaign(name, factors=None, slower=1.0, repetitions=5, odd=None, failed="", **fields):
+    """A campaign of 10 s a run, scattered by 1 %; `odd` = levels of the cell that takes half as long again, `failed` =
+    the cell of which no run counts."""
     experiment, plan = make_planned(factors or {FILES: [1, 4, 8]}, repetitions, **fields)
 
     def elapsed(levels, repetition):
         noise = random.Random(f"{name}{sorted(levels.items())}{repetition}").gauss(0, 0.01)
         return 10.0 * slower * math.exp(noise) * (1.5 if dict(levels) == odd else 1.0)
 
-    runs = make_runs(experiment, plan, elapsed=elapsed)
+    runs = make_runs(experiment, plan, elapsed=elapsed, failed=lambda run: "crashed" * (run.cell_id == failed))
     return Campaign(name, experiment, analyse(experiment, plan, runs), basis_of(experiment, plan, runs))
 
 
@@ -190,3 +191,14 @@ def test_a_new_campaign_is_judged_by_how_far_those_before_it_are_apart():
     assert [name for name, ratio in beyond.history if ratio > 1] == ["1", "3"]
     assert verdict_sentence(beyond).startswith("new against the 5 campaigns before it: ")
     assert gate([compare(history[0], beyond.second, earlier=history[2:])], 0.05) == Gate.CANT_TELL
+
+
+def test_a_layout_that_was_run_in_one_campaign_alone_keeps_a_gate_from_passing():
+    history = [campaign(str(n)) for n in range(6)]
+    worse, failed = campaign("new", slower=3), campaign("new", failed="cell-003")
+    for earlier in (None, history[1:]):
+        found = compare(history[0], failed, earlier=earlier)
+        assert (gate([found], 5.0), found.only_first, found.lacking) == (Gate.CANT_TELL, (), (("new", "cell-003"),))
+        assert gate([compare(history[0], worse, earlier=earlier)], 0.05) == Gate.SLOWER
+    found = compare(campaign("cut", failed="cell-001"), worse, earlier=history)
+    assert (found.left_out, len(found.matched), gate([found], 0.05)) == (("cut",), 3, Gate.SLOWER)

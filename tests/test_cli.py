@@ -354,8 +354,7 @@ def test_a_reader_that_has_had_enough_is_no_error(results, home):
     said = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, cwd=home, text=True, check=False
     )
-    assert said.stderr == ""
-    assert len(said.stdout) == 10
+    assert (said.returncode == 1, said.stderr, len(said.stdout)) == (False, "", 10)
 
 
 def test_a_verb_that_judges_nothing_does_not_wait_for_the_libraries_of_statistics_and_drawing():

@@ -18,16 +18,18 @@ from storagelab.verbs.run import Asked, run
 
 SPEC = SMALL.replace("cell-by-cell", "randomised").replace("repetitions = 2", "repetitions = 3").split('"drives.ssd')[0]
 
+HISTORY = [f"old{number}" for number in range(5)]
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def campaigns(tmp_path_factory):
-    """The results of two campaigns of two layouts: before, and after with half the cores."""
+    """The results of campaigns of two layouts: before, five with other seeds, and after with half the cores."""
     folder = tmp_path_factory.mktemp("campaigns")
-    for name, cores in (("before", 4), ("after", 2)):
-        text = SPEC.replace('"small"', f'"{name}"').replace("cores = 4", f"cores = {cores}")
+    for seed, name in enumerate(("before", *HISTORY, "after"), 1):
+        text = SPEC.replace('"small"', f'"{name}"').replace("cores = 4", f"cores = {2 if name == 'after' else 4}")
+        text = f"seed = {seed}\n{text}"
         spec = folder / f"{name}.toml"
         spec.write_text(f'{text}"layout.data_files" = [1, 4]\n')
         assert run(spec, folder / "results", Asked(jobs=1))
@@ -124,20 +126,21 @@ def test_the_gate_sets_the_exit_code(stored):
 
 
 def test_a_new_campaign_is_compared_with_all_before_it(stored, campaigns, tmp_path):
-    for number in range(5):
-        shutil.copytree(campaigns / "before", tmp_path / f"old{number}")
-    history = [f"old{number}" for number in range(5)]
-    code, out, _ = stored("compare", "--history", *history, "after", "--fail-if-slower", "5%", "--format", "md")
+    code, out, _ = stored("compare", "--history", *HISTORY, "after", "--fail-if-slower", "5%", "--format", "md")
     assert code == 1
     assert out.startswith("# after and the 5 campaigns before it compared")
     assert "Gate: slower by more than 5 %, beyond what campaigns differ by themselves. after against the" in out
     assert "the 5 campaigns before it  ●" in out
     assert "| spec: server.cores | 4 | 2 |" in out
-    code, out, _ = stored("compare", "--history", *history, "before", "--fail-if-slower", "5%", "--json")
-    assert (code, [one["ratio"] for one in json.loads(out)["comparisons"][0]["history"]]) == (0, [1.0] * 5)
+    code, out, _ = stored("compare", "--history", *HISTORY, "before", "--fail-if-slower", "86%", "--json")
+    found = [one["ratio"] for one in json.loads(out)["comparisons"][0]["history"]]
+    assert (code, found) == (0, [pytest.approx(1, abs=0.1)] * 5)
+    shutil.copytree(campaigns / "old1", tmp_path / "copy")
+    code, _, err = stored("compare", "--history", *HISTORY, "copy", "before")
+    assert (code, "two campaigns hold the same runs" in err) == (2, True)
     code, out, _ = stored("compare", "--history", "old1", "before", "--fail-if-slower", "5%")
     assert (code, "5 campaigns before it are the least" in " ".join(out.split())) == (3, True)
-    code, _, err = stored("compare", "--history", "after", *history)
+    code, _, err = stored("compare", "--history", "after", *HISTORY)
     assert (code, "after has another spec than old3, the last before the new one" in err) == (2, True)
 
 

@@ -117,7 +117,7 @@ def campaigns_are_compared(of: Campaign, other: Campaign) -> None:
         return
     result = campaigns.gate([found], 0.05)
     table = manifest_table(found, [], (of.runs, other.runs))
-    paper = campaigns_paper([found], [table], gate_of_campaigns_sentence(result, 0.05))
+    paper = campaigns_paper([found], [table], gate_of_campaigns_sentence(result, 0.05, [found]))
     is_a_paper(paper, campaigns_json([found], paper, None))
 
 

@@ -8,6 +8,7 @@ for the libraries of another.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -49,6 +50,9 @@ class _Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # the reader has had enough (`| head`); Python shall not flush into the closed pipe
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(128 + signal.SIGPIPE)  # as if it had ended by that signal: 1 would be a gate's answer
         except typer.BadParameter as error:
             error.message = error.message.replace("Value error, ", "")
             if error.message.startswith("'pdf' "):
@@ -477,10 +481,6 @@ def _fail(error: Exception) -> None:
         case StoragelabError():
             screen.say(f"storagelab: {error}")
             sys.exit(error.exit_code)
-        case BrokenPipeError():
-            # The reader has had enough (`| head`): not an error. Keep Python from flushing into the closed pipe at
-            # exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         case OSError() if not _has_folder():
             screen.say("storagelab: the working folder is gone: go to one that exists (cd)")
             sys.exit(StoragelabError.exit_code)

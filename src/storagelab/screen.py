@@ -103,6 +103,9 @@ class Screen(Console):
     def __init__(self, **how: Any) -> None:
         super().__init__(highlight=False, markup=False, **how)
 
+    def on_broken_pipe(self) -> None:
+        raise  # the error that rich handles here; with rich's exit code 1, a gate would say "slower"
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=escaped(segment.text))

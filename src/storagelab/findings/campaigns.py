@@ -81,19 +81,22 @@ def _differs(ratio: Estimate) -> bool:
 class Compare:
     """Two campaigns side by side; ratios are the second's time over the first's.
 
-    `overall` is the geometric mean over the matched layouts. `untested` says why nothing is tested; "" if it is.
-    `history` = the campaigns that the first one stands for, each with its time over the mean of all.
+    `overall` is the geometric mean over the matched layouts. `lacking` = the layouts of both that have no usable run in
+    one, with its name. `untested` says why nothing is tested; "" if it is. `history` = the campaigns that the first one
+    stands for, each with its time over the mean of all; `left_out` = those that lack a layout.
     """
 
     first: Campaign
     second: Campaign
     compared: Compared
     matched: tuple[Matched, ...]
+    lacking: tuple[tuple[str, str], ...]
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
     overall: Estimate
     untested: str = ""
     history: tuple[tuple[str, float], ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def differs(self) -> bool:
@@ -133,9 +136,13 @@ def compare(
 
     Raises LookupError if they have no layout in common that was run in both.
     """
-    history = (*(earlier or ()), first)
-    matches = [_match(one, second) for one in history]
-    there = [{other.cell_id: (one, other) for one, other in pairs} for pairs, _, _ in matches]
+    every = [(one, _match(one, second)) for one in (*(earlier or ()), first)]
+    # One that was cut off would take its layout from all others.
+    whole = [(one, match) for one, match in every if all(name != one.name for name, _ in match[1])] or every
+    history = [one for one, _ in whole]
+    left_out = tuple(one.name for one, _ in every if one.name not in [of.name for of in history])
+    there = [{other.cell_id: (one, other) for one, other in match[0]} for _, match in whole]
+    _, lacking, only_first, only_second = whole[-1][1]
     pairs = [there[-1][cell_id] for cell_id in there[-1] if all(cell_id in of for of in there)]
     if not pairs:
         raise LookupError(first.name, second.name)
@@ -152,21 +159,22 @@ def compare(
     matched = tuple(_matched(pair, one, other, n, of_layouts, untested) for n, pair in enumerate(pairs))
     overall = matched[0].ratio if len(pairs) == 1 else _ratio(one[-1], other[-1], 1, alpha * share, untested)[0]
     if earlier is None:
-        return Compare(first, second, compared, matched, *matches[0][1:], overall, untested)
-    named = replace(first, name=f"the {numbers.plural(len(history), 'campaign')} before it")
+        return Compare(first, second, compared, matched, lacking, only_first, only_second, overall, untested)
+    named = replace(history[-1], name=f"the {numbers.plural(len(history), 'campaign')} before it")
     ratios = np.exp(np.array(apart) - np.mean(apart)).tolist()
     return Compare(
-        named, second, compared, matched, *matches[-1][1:], overall, untested,
-        tuple((campaign.name, ratio) for campaign, ratio in zip(history, ratios, strict=True)),
+        named, second, compared, matched, lacking, only_first, only_second, overall, untested,
+        tuple((campaign.name, ratio) for campaign, ratio in zip(history, ratios, strict=True)), left_out,
     )  # fmt: skip
 
 
 def gate(found: Sequence[Compare], margin: float) -> Gate:
     """Slower if the overall ratio or any layout's is surely above the margin; not slower if every overall ratio is
-    surely below it. `margin` = 0.05 for 5 %.
+    surely below it, and no layout lacks runs. `margin` = 0.05 for 5 %.
     """
     overall = [compared.overall for compared in found]
-    return _gate(overall, [one.ratio for compared in found for one in compared.matched], margin)
+    result = _gate(overall, [one.ratio for compared in found for one in compared.matched], margin)
+    return Gate.CANT_TELL if result is Gate.NOT_SLOWER and any(one.lacking for one in found) else result
 
 
 def gate_of_cells(ratio: Estimate | None, margin: float, counted: float = 1.0) -> Gate:
@@ -194,21 +202,26 @@ def _gate(overall: Sequence[Estimate], of_layouts: Sequence[Estimate], margin: f
 _Pair = tuple[CellSummary, CellSummary]
 
 
-def _match(first: Campaign, second: Campaign) -> tuple[list[_Pair], tuple[str, ...], tuple[str, ...]]:
-    """The cells with the same levels of the factors that vary in either campaign; and the ids of the others.
+def _match(
+    first: Campaign, second: Campaign
+) -> tuple[list[_Pair], tuple[tuple[str, str], ...], tuple[str, ...], tuple[str, ...]]:
+    """The cells with the same levels of the factors that vary in either campaign, those of them without runs, with
+    their campaign's name, and the ids of the others.
 
     If only the other campaign varies a factor, this campaign has the level that its configuration corresponds to, if it
     is one.
     """
     ones, others = first.findings.cells, second.findings.cells
     varied = _varied(ones) | _varied(others)
-    there = {_levels(cell, varied, second, first): cell for cell in others if cell.elapsed_s is not None}
-    pairs = [
-        (cell, there[found])
-        for cell in ones if cell.elapsed_s is not None and (found := _levels(cell, varied, first, second)) in there
-    ]  # fmt: skip
-    of_first, of_second = {one.cell_id for one, _ in pairs}, {other.cell_id for _, other in pairs}
-    return pairs, _without(ones, of_first), _without(others, of_second)
+    there = {_levels(cell, varied, second, first): cell for cell in others}
+    both = [(cell, there[found]) for cell in ones if (found := _levels(cell, varied, first, second)) in there]
+    lacking = tuple(
+        (campaign.name, cell.cell_id)
+        for pair in both for campaign, cell in zip((first, second), pair, strict=True) if cell.elapsed_s is None
+    )  # fmt: skip
+    of_first, of_second = {one.cell_id for one, _ in both}, {other.cell_id for _, other in both}
+    run = [pair for pair in both if all(cell.elapsed_s is not None for cell in pair)]
+    return run, lacking, _without(ones, of_first), _without(others, of_second)
 
 
 def varied_by_one(first: Campaign, second: Campaign) -> tuple[str, ...]:

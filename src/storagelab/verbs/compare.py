@@ -20,6 +20,7 @@ from storagelab.findings.beside import Beside, Ratio, beside
 from storagelab.findings.campaigns import Campaign, Compare, Gate
 from storagelab.findings.model import Findings
 from storagelab.findings.reasons import case_between
+from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
 from storagelab.model.values import Estimate, JsonValue, share_of
 from storagelab.predicting import prediction
@@ -262,7 +263,7 @@ def _show_campaigns(names: Sequence[str], asked: Asked, margin: float | None) ->
     pairs = [(len(given) - 2, len(given) - 1)] if asked.history else [(0, place) for place in range(1, len(given))]
     compared = partial(campaigns.compare, others=len(others))
     if asked.history:
-        _check_history(given[:-1])
+        _check_history(given[:-1], [one.runs for one in read])
         compared = partial(campaigns.compare, earlier=given[:-2])
     found = [_found(given[base], given[place], compared) for base, place in pairs]
     tables = [
@@ -272,7 +273,7 @@ def _show_campaigns(names: Sequence[str], asked: Asked, margin: float | None) ->
         for one, (base, place) in zip(found, pairs, strict=True)
     ]
     result = Gate.NOT_SLOWER if margin is None else campaigns.gate(found, margin)
-    said = "" if margin is None else words.gate_of_campaigns_sentence(result, margin, history=asked.history)
+    said = "" if margin is None else words.gate_of_campaigns_sentence(result, margin, found)
     paper = words.campaigns_paper(found, tables, said)
     # Only two are put beside each other: a chart of several predictions would not say which is whose.
     pair = of_campaigns(found[0], read[0].plan, read[1].plan) if len(given) == 2 and not asked.history else None
@@ -299,8 +300,11 @@ def _show_prediction(name: str, file: Path, asked: Asked) -> Gate:
     return Gate.NOT_SLOWER
 
 
-def _check_history(history: Sequence[Campaign]) -> None:
-    """Raises SpecError unless all are of one spec."""
+def _check_history(history: Sequence[Campaign], runs: Sequence[Sequence[Run]]) -> None:
+    """Raises SpecError unless all are of one spec, and no one a copy of another."""
+    times = [[(one.cell_id, one.measurement.elapsed_s) for one in of if one.measurement] for of in runs]
+    if any(one in times[:place] for place, one in enumerate(times)):
+        raise SpecError("two campaigns hold the same runs", key="NAME", hint="a copy shows no more: leave it out")
     latest = history[-1]
     for one in history:
         changes = differences(one.experiment.canonical, latest.experiment.canonical)

@@ -91,7 +91,7 @@ def _campaign(one: Campaign) -> dict[str, object]:
 
 
 def _comparison(one: Compare) -> dict[str, object]:
-    names = ("compared", "overall", "differs", "untested", "only_first", "only_second")
+    names = ("compared", "overall", "differs", "untested", "lacking", "left_out", "only_first", "only_second")
     return {
         "second": _campaign(one.second),
         "history": [{"name": name, "ratio": ratio} for name, ratio in one.history],

@@ -42,7 +42,7 @@ def verdict_sentence(found: Compare) -> str:
 
 def _scatter(found: Compare) -> str:
     low, high = (numbers.signed_percent(end([ratio for _, ratio in found.history])) for end in (min, max))
-    return f"Those campaigns are {low} to {high} off their mean, and the interval allows for that."
+    return f"Those campaigns are {low} to {high} off their mean; the interval allows for that and the new one's runs."
 
 
 _ASSUMPTION = (
@@ -95,11 +95,14 @@ def stalls_sentence(basis: Basis, plan: Plan, cell_id: str) -> str:
     return f"{stalled} of {numbers.plural(runs, 'run')} stalled: up to {most} may."
 
 
-def gate_of_campaigns_sentence(result: Gate, margin: float, *, history: bool = False) -> str:
+def gate_of_campaigns_sentence(result: Gate, margin: float, found: Sequence[Compare]) -> str:
     """The same of campaigns that ran one after the other, with what such a gate can't know."""
-    if history:
+    if result is Gate.CANT_TELL and (lacking := [cell_id for one in found for _, cell_id in one.lacking]):
+        cells = listed(list(dict.fromkeys(lacking)))
+        return f"Gate: can't tell whether it is slower by more than {numbers.percent(margin)}: {cells} lacks runs."
+    if found[0].history:
         beyond = ", beyond what campaigns differ by themselves"
-        return gate_sentence(result, margin, beyond, "these campaigns", "a longer history")
+        return gate_sentence(result, margin, beyond, "these campaigns", "more campaigns or runs")
     known = gate_sentence(result, margin, " in these runs")
     if result is Gate.CANT_TELL:
         return known
@@ -121,7 +124,10 @@ def provenance_sentence(found: Compare) -> str:
 
 
 def unmatched_sentences(found: Compare) -> list[str]:
-    return [
+    lacking = [f"{cell_id} has no usable run in {name}, so it is not compared." for name, cell_id in found.lacking]
+    if found.left_out:
+        lacking.append(f"Left out of the history, as a layout has no usable run there: {listed(found.left_out)}.")
+    return lacking + [
         f"Only in {campaign.name}: {_cells(campaign, ids)}."
         for campaign, ids in ((found.first, found.only_first), (found.second, found.only_second)) if ids
     ]  # fmt: skip
@@ -220,9 +226,9 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
         notes += [provenance_sentence(one), *unmatched_sentences(one)]
         name = f"{one.second.name} against {first.name}"
         parts.append(Part(f"Matched layouts, {name}", matched_table(one), _ranks(one)))
-        parts.append(Part(f"What differs between {first.name} and {one.second.name}", different))
+        between = f"{one.history[-1][0] if one.history else first.name} and {one.second.name}"
+        parts.append(Part(f"What differs between {between}", different))
         if not different.rows:
-            between = f"{first.name} and {one.second.name}"
             notes.append(f"Nothing recorded of spec, host and server differs between {between}.")
     every = [first, *(one.second for one in found)]
     kinds = " and ".join(dict.fromkeys(str(one.findings.provenance) for one in every))
