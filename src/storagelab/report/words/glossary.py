@@ -35,8 +35,8 @@ GLOSSARY: Mapping[str, str] = {
     "connection": "A session with the server that carries out its part of the load.",
     "data file": "One of the files over which a table is spread: a partition in PostgreSQL and MariaDB, a file of a "
     "filegroup in SQL Server.",
-    "default pick": "The layout of the best set to take if you have no other preference: fewest files, most capacity, "
-    "fewest drives, or the order that the spec prefers.",
+    "default pick": "The layout to take if you prefer none: the fastest of those that may be, or the cheapest within "
+    "1 % (or `indifferent`) of it: fewest files, most capacity, fewest drives, or the order that the spec prefers.",
     "drift": "A change of times from the first run to the last that has nothing to do with the layouts.",
     "effect": "How much longer or shorter runs take at one level of a factor than at another, all else the same.",
     "explained": "The share of the sessions' time that waits and CPU time add up to. Far from 100 %, the wait table "
