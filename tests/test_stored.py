@@ -72,7 +72,7 @@ def test_a_run_that_is_not_as_it_should_be_is_named_and_the_others_are_exported(
         assert (code, out) == (2, "")
         assert f"{Path('results/files') / FILE_NAME} is damaged:\n    run c0" in err
         assert words in err
-        assert "5 runs can still be read; export them: `storagelab export --salvage files`" in err
+        assert "5 runs can still be read; export them: `storagelab export --salvage files --results " in err
     code, out, err = typed("export", "--salvage", "files")
     assert code == 0
     assert "5 runs can be read of the 6 that the spec asks for\nlost: run c0" in err

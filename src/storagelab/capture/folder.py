@@ -246,7 +246,7 @@ def is_capture(path: Path) -> bool:
 def is_free(path: Path) -> bool:
     """Whether a capture may be written here: nothing is there, or only what a killed one made before its manifest."""
     if not path.is_dir():
-        return not path.exists()
+        return not os.path.lexists(path)
     sizes = {name: len(_lines([fields])) for name, fields in _TABLES.items()}
     return all(
         one.lstat().st_size == sizes.get(one.name) or re.fullmatch(rf"\.({IO}|{DEVICES}|{MANIFEST})\.\d+", one.name)

@@ -348,8 +348,8 @@ def damaged(file: Path, lost: Sequence[str], readable: int | None) -> StoreError
     more = f"\n    and {len(lost) - _LISTED} more" if len(lost) > _LISTED else ""
     still = "export what can still be read:" if readable is None else f"{readable} runs can still be read; export them:"
     return StoreError(
-        f"{file} is damaged:{listed}{more}\n  {still} `storagelab export --salvage {file.parent.name}`\n  nothing in "
-        "it has changed; to measure again, move it away"
+        f"{file} is damaged:{listed}{more}\n  {still} `storagelab export --salvage {file.parent.name} --results "
+        f"{file.parent.parent}`\n  nothing in it has changed; to measure again, move it away"
     )
 
 
