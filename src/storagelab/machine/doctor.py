@@ -201,10 +201,10 @@ def place(name: str, path: Path, kernel: Kernel = HERE) -> Ability:
     return _yes(name, detail)
 
 
-def lacks_inodes(path: Path) -> bool:
-    """Whether the file system can take no other file, whatever its free space."""
+def lacks_inodes(path: Path, files: int = 1) -> bool:
+    """Whether the file system can't take so many more files, whatever its free space."""
     facts = os.statvfs(path)
-    return facts.f_files > 0 and facts.f_favail == 0
+    return facts.f_files > 0 and facts.f_favail < files
 
 
 def drives(places: Mapping[str, Path], kernel: Kernel = HERE) -> list[Ability]:

@@ -331,7 +331,8 @@ class SpaceWatch:
             for name, path in self._volumes.items():
                 try:
                     self._least[name] = min(self._least[name], host.free_bytes(path))
-                    if doctor.lacks_inodes(path):
+                    # A new server makes some 1,000 files, and a program that fails may remove them between two looks.
+                    if doctor.lacks_inodes(path, 1_000):
                         self._no_inodes.add(name)
                 except (PreflightError, OSError):  # the volume is gone, which the set-up will notice too
                     return
