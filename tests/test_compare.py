@@ -137,7 +137,7 @@ def test_a_new_campaign_is_compared_with_all_before_it(stored, campaigns, tmp_pa
     assert (code, found) == (0, [pytest.approx(1, abs=0.1)] * 5)
     shutil.copytree(campaigns / "old1", tmp_path / "copy")
     code, _, err = stored("compare", "--history", *HISTORY, "copy", "before")
-    assert (code, "two campaigns hold the same runs" in err) == (2, True)
+    assert (code, "old1 and copy hold the same runs" in err) == (2, True)
     code, out, _ = stored("compare", "--history", "old1", "before", "--fail-if-slower", "5%")
     assert (code, "5 campaigns before it are the least" in " ".join(out.split())) == (3, True)
     code, _, err = stored("compare", "--history", "after", *HISTORY)

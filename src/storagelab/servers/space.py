@@ -332,7 +332,7 @@ class SpaceWatch:
                 try:
                     self._least[name] = min(self._least[name], host.free_bytes(path))
                     # A new server makes some 1,000 files, and a program that fails may remove them between two looks.
-                    if doctor.lacks_inodes(path, 1_000):
+                    if doctor.lacks_inodes(path, 1_000 if self._least[name] > 2**30 else 1):
                         self._no_inodes.add(name)
                 except (PreflightError, OSError):  # the volume is gone, which the set-up will notice too
                     return

@@ -222,7 +222,7 @@ def _show_cells(read: stored.Results, named: Sequence[str], asked: Asked, margin
     labels = factor_labels(read.experiment.factors)
     before, after = (find_cell(cell, findings.cells, labels) for cell in named)
     if before == after:
-        raise SpecError(f"{named[1]!r} and {named[0]!r} are the same cell, {before}", key="CELL", hint="name two cells")
+        raise SpecError(f"{named[0]!r} and {named[1]!r} are the same cell, {before}", key="CELL", hint="name two cells")
     ratio = ratio_of(basis, plan, before, after)
     result = None if margin is None else campaigns.gate_of_cells(ratio, margin, _counted(basis, plan, before, after))
     case = case_between(findings, basis.used, before, after, ratio)
@@ -263,9 +263,11 @@ def _show_campaigns(names: Sequence[str], asked: Asked, margin: float | None) ->
     pairs = [(len(given) - 2, len(given) - 1)] if asked.history else [(0, place) for place in range(1, len(given))]
     compared = partial(campaigns.compare, others=len(others))
     if asked.history:
-        _check_history(given[:-1], [one.runs for one in read])
+        _check_history(given, [one.runs for one in read])
         compared = partial(campaigns.compare, earlier=given[:-2])
     found = [_found(given[base], given[place], compared) for base, place in pairs]
+    if asked.history:  # the last one before it may be left out
+        pairs = [([one.name for one in given].index(found[0].history[-1][0]), len(given) - 1)]
     tables = [
         words.manifest_table(
             replace(one, first=given[base]), _spec_differences(one), (read[base].runs, read[place].runs)
@@ -300,13 +302,15 @@ def _show_prediction(name: str, file: Path, asked: Asked) -> Gate:
     return Gate.NOT_SLOWER
 
 
-def _check_history(history: Sequence[Campaign], runs: Sequence[Sequence[Run]]) -> None:
-    """Raises SpecError unless all are of one spec, and no one a copy of another."""
+def _check_history(given: Sequence[Campaign], runs: Sequence[Sequence[Run]]) -> None:
+    """Raises SpecError unless all before the last are of one spec, and no one is a copy of another."""
     times = [[(one.cell_id, one.measurement.elapsed_s) for one in of if one.measurement] for of in runs]
-    if any(one in times[:place] for place, one in enumerate(times)):
-        raise SpecError("two campaigns hold the same runs", key="NAME", hint="a copy shows no more: leave it out")
-    latest = history[-1]
-    for one in history:
+    for place, of in enumerate(times):
+        if of and of in times[:place]:
+            both = f"{given[times.index(of)].name} and {given[place].name} hold the same runs"
+            raise SpecError(both, key="NAME", hint="a copy shows no more: leave one of them out")
+    latest = given[-2]
+    for one in given[:-1]:
         changes = differences(one.experiment.canonical, latest.experiment.canonical)
         if listed := "".join(f"\n    {change}" for change in changes if not change.startswith(_OF_ITS_OWN)):
             raise SpecError(

@@ -98,8 +98,8 @@ def stalls_sentence(basis: Basis, plan: Plan, cell_id: str) -> str:
 def gate_of_campaigns_sentence(result: Gate, margin: float, found: Sequence[Compare]) -> str:
     """The same of campaigns that ran one after the other, with what such a gate can't know."""
     if result is Gate.CANT_TELL and (lacking := [cell_id for one in found for _, cell_id in one.lacking]):
-        cells = listed(list(dict.fromkeys(lacking)))
-        return f"Gate: can't tell whether it is slower by more than {numbers.percent(margin)}: {cells} lacks runs."
+        known = f"Gate: can't tell whether it is slower by more than {numbers.percent(margin)}"
+        return f"{known}: no usable run of {listed(list(dict.fromkeys(lacking)))} in one of them."
     if found[0].history:
         beyond = ", beyond what campaigns differ by themselves"
         return gate_sentence(result, margin, beyond, "these campaigns", "more campaigns or runs")
