@@ -30,7 +30,7 @@ from storagelab.report.text.markdown import markdown_of
 from storagelab.report.text.plan import tells_text
 from storagelab.report.text.terminal import print_findings, print_waits
 from storagelab.report.words.campaigns import campaigns_paper, gate_of_campaigns_sentence, manifest_table
-from storagelab.report.words.table import Paper
+from storagelab.report.document import Paper
 from storagelab.report.words.why import pair_paper
 
 NO_FIGURE = re.compile(r"(?<![\w.-])[-+]?(nan|inf|infinity)(?![\w.-])", re.IGNORECASE)

@@ -88,6 +88,7 @@ AgainstOption = Annotated[
     Path | None,
     typer.Option("--against", metavar="SPEC", help="A second spec, run in turns with the first: like with like."),
 ]
+FullOption = Annotated[bool, typer.Option("--full", help="Print the evidence, too: every cell, effects and waits.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead, of a stable form.")]
 DespiteSpaceOption = Annotated[
     bool, typer.Option("--despite-space", help="Go on although a volume may lack space; a run that fills it fails.")
@@ -185,11 +186,12 @@ def run_(
             "--time-limit", metavar="10min", help="A run on a cluster that takes longer hangs; default: estimated."
         ),
     ] = None,
+    full: FullOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run or continue an experiment, then report what it found.
 
-    The findings go to the terminal, the HTML report into the folder of results.
+    The answer goes to the terminal, the HTML report into the folder of results.
     """
     from storagelab.verbs import run
 
@@ -205,6 +207,7 @@ def run_(
         against,
         despite_space,
         as_json,
+        full,
         may_wipe=tuple(yes_wipe or ()),
         prepared=tuple(prepared or ()),
     )
@@ -238,7 +241,7 @@ def report_(
     name: NameArgument,
     results: ResultsOption = DEFAULT_RESULTS,
     format_: Annotated[
-        Literal["html", "md", "png", "svg"], typer.Option("--format", help="Format of the report.")
+        Literal["html", "md", "text", "png", "svg"], typer.Option("--format", help="Format of the report.")
     ] = "html",
     output: OutputOption = None,
     fit: FitOption = "robust",
@@ -250,18 +253,24 @@ def report_(
     ] = False,
     brief: Annotated[
         bool,
-        typer.Option("--brief", help="html: one printed page, for who decides: choice, gain, certainty; no waits."),
+        typer.Option("--brief", help="html: the answer alone, on one printed page, for who decides."),
     ] = False,
+    limit: Annotated[
+        str,
+        typer.Option(
+            "--limit", metavar="LIMIT", help='Your own limit, as a line: a time ("10ms") or a rate ("900/s").'
+        ),
+    ] = "",
     sql_server_names: SqlServerNamesOption = False,
 ) -> None:
     """Write the report of an experiment from its stored runs.
 
-    html writes one file; png and svg write one file for each chart, or one chart alone; md goes to stdout. For a PDF,
-    print the page. Data for other programs: storagelab export.
+    html writes one file; png and svg write one file for each chart, or one chart alone; md and text go to stdout. For a
+    PDF, print the page. Data for other programs: storagelab export.
     """
     from storagelab.verbs import results as verbs
 
-    how = verbs.Asked(embed_data=embed_data, brief=brief, sql_server_names=sql_server_names)
+    how = verbs.Asked(embed_data=embed_data, brief=brief, sql_server_names=sql_server_names, limit=limit)
     verbs.report(name, results, format_, output, fit, chart=chart, asked=how)
 
 

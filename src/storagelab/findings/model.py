@@ -57,9 +57,9 @@ class Finding(Frozen, ABC):
     meaning: ClassVar[str]
     """What that field contains, for the reference."""
     about: ClassVar[Literal["use", "gains", "why"]]
-    """The part of the answer that it belongs to."""
+    """The part of the evidence that it belongs to."""
     weight: ClassVar[int] = 0
-    """Within that part, the smallest comes first; those below 0 come before the part's own lines."""
+    """Within that part, the smallest comes first."""
     alone: ClassVar[bool] = False
     """Whether an experiment has at most one: then its field is not a list."""
     of_cells: ClassVar[bool] = False
@@ -76,9 +76,9 @@ class Finding(Frozen, ABC):
         """All of this kind for the evidence: what, and how much."""
 
     @classmethod
-    def line(cls, findings: Findings) -> Sequence[str]:  # noqa: ARG003
-        """All of this kind in one line for the answer: texts of which the first that fits is taken; none = no line."""
-        return ()
+    def line(cls, findings: Findings) -> str:  # noqa: ARG003
+        """All of this kind in one sentence for the answer; "" = none."""
+        return ""
 
 
 def _read_as_kinds(found: Any) -> Any:

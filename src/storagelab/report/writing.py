@@ -27,6 +27,8 @@ from storagelab.report.charts import wide_specs
 from storagelab.report.drawing.vega import Spec, to_png, to_svg
 from storagelab.report.export.as_json import json_pieces, to_json
 from storagelab.report.export.tables import all_of, csv_runs, csv_waits, sqlite_file
+from storagelab.report.sections.contents import document, opened
+from storagelab.report.sections.manifest import facts
 from storagelab.report.text.markdown import markdown
 from storagelab.spec.foreign import escaped
 from storagelab.version import __version__
@@ -50,12 +52,13 @@ class SoFar(NamedTuple):
 
 class How(NamedTuple):
     """How a report is written: its page with all raw data, however large; with SQL Server's names of waits; with what
-    an unfinished campaign says of itself.
+    an unfinished campaign says of itself; with the reader's own limit, in seconds or as a rate.
     """
 
     embed_data: bool = False
     sql_server_names: bool = False
     so_far: SoFar | None = None
+    limit: float | None = None
 
 
 PLAIN = How()
@@ -72,10 +75,18 @@ def render(
 
         exported = json_pieces(experiment, plan, runs, findings)
         return page(
-            experiment, plan, runs, shown, exported, manifest=made_by, embed_data=how.embed_data, so_far=how.so_far
+            experiment,
+            plan,
+            runs,
+            shown,
+            exported,
+            manifest=made_by,
+            embed_data=how.embed_data,
+            so_far=how.so_far,
+            limit=how.limit,
         )
     if format_ == "md":
-        return markdown(experiment, plan, runs, shown)
+        return markdown(document(experiment, plan, runs, shown, limit=how.limit))
     if format_ == "csv":
         return csv_runs(experiment, plan, runs)
     if format_ == "waits-csv":
@@ -96,12 +107,13 @@ def write_report(
 
 
 def write_brief(
-    output: Path | None, folder: Path, experiment: Experiment, runs: Sequence[Run], findings: Findings
+    output: Path | None, folder: Path, runs: Sequence[Run], findings: Findings, limit: float | None = None
 ) -> None:
-    """Write the page for who decides, by default into `folder`, and print its path."""
-    from storagelab.report.page.brief import brief_page  # here, because most verbs need no templates
+    """Write the answer alone as a page, by default into `folder`, and print its path."""
+    from storagelab.report.page.html import page_of  # here, because most verbs need no templates
 
-    _write_and_tell(output, folder, BRIEF_FILE, brief_page(experiment, runs, findings))
+    of = replace(opened(findings, limit=limit), facts=facts(findings, runs))
+    _write_and_tell(output, folder, BRIEF_FILE, page_of(of))
 
 
 def write_tables(

@@ -17,7 +17,7 @@ from storagelab.capture.taking import cost_percent
 from storagelab.errors import SpecError
 from storagelab.machine.descriptors import write_whole
 from storagelab.model.engines import ENGINES
-from storagelab.report.text.columns import print_paper
+from storagelab.report.text.terminal import print_document
 from storagelab.report.words.captured import capture_paper
 from storagelab.run import contract
 from storagelab.run.engine import engine_in
@@ -127,11 +127,11 @@ def report(path: Path, format_: str, output: Path | None) -> None:
 
 def print_capture(console: Console, capture: Capture, name: str) -> None:
     """Prints who reads and writes what."""
-    print_paper(console, capture_paper(capture, name))
+    print_document(console, capture_paper(capture, name))
 
 
 def capture_markdown(capture: Capture, name: str) -> str:
     """The same tables, complete."""
-    from storagelab.report.text.markdown import markdown_of  # here, as above
+    from storagelab.report.text.markdown import markdown  # here, as above
 
-    return markdown_of(capture_paper(capture, name))
+    return markdown(capture_paper(capture, name))

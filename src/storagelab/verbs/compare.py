@@ -26,12 +26,12 @@ from storagelab.model.values import Estimate, JsonValue, share_of
 from storagelab.predicting import prediction
 from storagelab.predicting.prediction import PRESENT, Prediction
 from storagelab.report import writing
+from storagelab.report.document import Document, Section, paper
 from storagelab.report.export.comparisons import beside_json, campaigns_json, pair_json
-from storagelab.report.text.columns import print_paper
-from storagelab.report.text.markdown import markdown_of
+from storagelab.report.text.markdown import markdown
+from storagelab.report.text.terminal import print_document
 from storagelab.report.words import campaigns as words
-from storagelab.report.words.predicted import beside_part, beside_sentence
-from storagelab.report.words.table import Paper
+from storagelab.report.words.predicted import beside_sentence, beside_table
 from storagelab.report.words.why import pair_paper
 from storagelab.run import stored
 from storagelab.run.store import FILE_NAME
@@ -115,22 +115,21 @@ def _names(cell_id: str, levels: Mapping[str, JsonValue]) -> list[str]:
     return [cell_id, cell_text(levels), *alone]
 
 
-def with_beside(paper: Paper, found: Beside, names: Mapping[str, str], predicted: str, measured: str) -> Paper:
+def with_beside(of: Document, found: Beside, names: Mapping[str, str], predicted: str, measured: str) -> Document:
     """The paper, opened by what was predicted."""
-    sentence = beside_sentence(found, predicted, measured)
-    return replace(
-        paper, verdict=f"{sentence} {paper.verdict}".strip(), parts=[beside_part(found, names), *paper.parts]
-    )
+    opened = of.opened_by(beside_sentence(found, predicted, measured))
+    first = Section("beside", "Predicted beside measured", [beside_table(found, names)])
+    return replace(opened, sections=[first, *of.sections])
 
 
 def prediction_paper(
     found: Beside, names: Mapping[str, str], prediction: Prediction, campaign: str, alone: Sequence[str]
-) -> Paper:
+) -> Document:
     notes = [f"Only in the prediction: {', '.join(alone)}."] if alone else []
     notes += [f"Not predicted: {one.name}: {one.cant_say}." for one in prediction.layouts if one.cant_say]
     name = f"the prediction from {prediction.capture}"
-    paper = Paper(f"{campaign} and {name}", "measured and predicted", "", notes, ())
-    return with_beside(paper, found, names, name, campaign)
+    of = paper(f"{campaign} and {name}", "measured and predicted", "", notes, ())
+    return with_beside(of, found, names, name, campaign)
 
 
 # --- the verb ---------------------------------------------------------------------------------------------------------
@@ -183,17 +182,17 @@ class Asked:
         of = read.experiment, read.plan, read.runs, self.fit
         return Campaign(name or read.experiment.name, read.experiment, analyse(*of), basis_of(*of))
 
-    def deliver(self, paper: Paper, as_json: Callable[[], str], pair: _Pair | None = None) -> None:
+    def deliver(self, of: Document, as_json: Callable[[], str], pair: _Pair | None = None) -> None:
         if self.format_ == "text" and self.output is None:
-            print_paper(screen.out(), paper)
+            print_document(screen.out(), of)
         elif self.format_ == "html":
             from storagelab.report.page import html, papers  # here, because only this format needs templates
 
             file = self.output or Path(HTML_FILE)
-            if writing.write(file, html.page_of(paper) if pair is None else papers.beside_page(paper, *pair)):
+            if writing.write(file, html.page_of(of) if pair is None else papers.beside_page(of, *pair)):
                 writing.tell(file)
         else:
-            writing.deliver(as_json() if self.format_ == "json" else markdown_of(paper), self.output)
+            writing.deliver(as_json() if self.format_ == "json" else markdown(of), self.output)
 
 
 def show(names: Sequence[str], asked: Asked) -> Gate:

@@ -8,8 +8,8 @@ from storagelab import screen
 from storagelab.predicting.prediction import as_text
 from storagelab.predicting.reckoning import predict as reckoned
 from storagelab.report import writing
-from storagelab.report.text.columns import print_paper
-from storagelab.report.text.markdown import markdown_of
+from storagelab.report.text.markdown import markdown
+from storagelab.report.text.terminal import print_document
 from storagelab.report.words.predicted import predicted_paper
 
 HTML_FILE = "prediction.html"
@@ -27,6 +27,6 @@ def predict(capture: Path, volumes: Path, format_: str, output: Path | None) -> 
         if writing.write(file, page_of(paper)):
             writing.tell(file)
     elif format_ == "text" and output is None:
-        print_paper(screen.out(), paper)
+        print_document(screen.out(), paper)
     else:
-        writing.deliver(markdown_of(paper), output)
+        writing.deliver(markdown(paper), output)

@@ -108,6 +108,7 @@ class Asked(NamedTuple):
     against: Path | None = None
     despite_space: bool = False
     as_json: bool = False
+    full: bool = False
     may_wipe: tuple[str, ...] = ()
     """Serial numbers of drives whose content may be destroyed."""
     prepared: tuple[str, ...] = ()
@@ -140,7 +141,7 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     for changed in named_files.differences(hashed.files, planning.with_files(experiment, plan, site).files):
         screen.say(f"{changed} while runs were made, so this campaign mixes both: make it again under a new name")
         all_well = False
-    conclude(experiment, stored.as_run(experiment, plan, runs), runs, folder, as_json=asked.as_json)
+    conclude(experiment, stored.as_run(experiment, plan, runs), runs, folder, as_json=asked.as_json, full=asked.full)
     if asked.against is not None and len(plan.cells) == 2:
         cells = " ".join(cell.cell_id for cell in plan.cells)
         screen.say(f"as a gate: storagelab compare {experiment.name} {cells} --fail-if-slower 5%")
@@ -272,12 +273,19 @@ def _tell_of_round(progress: RunProgress, state: RaceState) -> None:
 
 
 def conclude(
-    experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], folder: Path, *, as_json: bool = False
+    experiment: Experiment,
+    expanded: Plan,
+    runs: tuple[Run, ...],
+    folder: Path,
+    *,
+    as_json: bool = False,
+    full: bool = False,
 ) -> None:
-    """Print the findings, or the whole export, and write the report."""
+    """Print the answer, with its evidence if `full`, or the whole export, and write the report."""
     # Statistics and charts take as long to load as everything else, and are not needed while runs are made.
     from storagelab.findings.analysis import analyse
     from storagelab.report import writing
+    from storagelab.report.sections.contents import document, opened
     from storagelab.report.text import terminal
     from storagelab.report.writing import own_names_only
 
@@ -285,7 +293,9 @@ def conclude(
     if as_json:
         writing.deliver(writing.render("json", experiment, expanded, runs, findings), None)
     else:
-        terminal.print_findings(screen.out(), own_names_only(findings))
+        told = own_names_only(findings)
+        of = document(experiment, expanded, runs, told) if full else opened(told)
+        terminal.print_document(screen.out(), of)
     file = writing.write_report(folder, experiment, expanded, runs, findings)
     screen.say(f"report: {file}")
 

@@ -94,6 +94,12 @@ def seconds_range(low_s: float, high_s: float) -> str:
     return f"{_number(low_s * factor, decimals)} to {_number(high_s * factor, decimals)} {unit}"
 
 
+def seconds_like(value_s: float, all_s: Sequence[float]) -> str:
+    """A time in the unit of the largest of all, with three digits of the smallest, so that a column lines up."""
+    factor, unit = _second_unit(max(all_s))
+    return f"{_number(value_s * factor, decimals_for([min(all_s) * factor], None))} {unit}"
+
+
 def seconds_number(value_s: float | None, decimals: int) -> str:
     """Bare seconds for a table column whose heading names the unit. A value too small for the column is "<0.01", not
     0.
@@ -141,6 +147,21 @@ def signed_percent(ratio: float | None, half_width: float | None = None) -> str:
     if ratio >= 2:
         return f"x {significant(ratio, 2)}"
     return f"{'+' if ratio > 1 else '-'}{_share_of_change(ratio - 1, half_width)}"
+
+
+def ratio_text(ratio: float, decimals: int = 2) -> str:
+    """A ratio of times: "1.04"; "17" if it is large."""
+    return significant(ratio, 2) if ratio >= 10 else _number(ratio, decimals if ratio < 2 else 2)
+
+
+def ratio_estimate(ratio: Estimate, decimals: int = 2) -> str:
+    """The same with its interval, for a column whose heading names the interval: "1.22 (1.17 to 1.27)"."""
+    return ratio_text(ratio.value, decimals) + ends_in_brackets(ratio, lambda end: ratio_text(end, decimals))
+
+
+def at_least_slower(low: float) -> str:
+    """The least by which one takes more time: "at least 4 %", "at least 2.1 times"."""
+    return f"at least {ratio_text(low)} times" if low >= 2 else f"at least {percent(low - 1)}"
 
 
 def signed_estimate(ratio: Estimate | None) -> str:

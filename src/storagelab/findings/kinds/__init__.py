@@ -1,7 +1,7 @@
 """What the runs show besides verdicts, effects and waits: each module has one kind of finding.
 
 A new finding is a new module here: its class (the value with its fields in the export, its short and long words, its
-weight in the answer), and its check: a function `find` for an experiment, or `find_in_cell` for a cell's runs. Modules
+place in the answer), and its check: a function `find` for an experiment, or `find_in_cell` for a cell's runs. Modules
 are found by being here.
 """
 

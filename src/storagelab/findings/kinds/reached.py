@@ -44,17 +44,13 @@ class Reached(Finding):
     share: float
 
     @classmethod
-    def line(cls, findings: Findings) -> Sequence[str]:
-        """A line on the most used volume of the fastest cell."""
+    def line(cls, findings: Findings) -> str:
+        """On the most used volume of the fastest cell."""
         for one in cls._of_the_fastest(findings)[:1]:
-            takes = _number(one, one.takes_per_s)
             did = "did" if one.unit == "ios" else "wrote" if one.operation == "write" else "read"
             start = f"{_title(one)} {did} {_rate(one, one.did_per_s)}"
-            return [
-                f"{start} where volume {one.volume} takes {takes}: {_so(one)}.",
-                f"{start} where its volume takes {takes}: {_so(one)}.",
-            ]
-        return []
+            return f"{start} where volume {one.volume} takes {_number(one, one.takes_per_s)}: {_so(one)}."
+        return ""
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:

@@ -32,18 +32,14 @@ class TypicalRun(Finding):
     mean_ratio: float = Field(gt=0, description="Its mean over the mean of the fastest.")
 
     @classmethod
-    def line(cls, findings: Findings) -> list[str]:
+    def line(cls, findings: Findings) -> str:
         found = sorted(cls.of(findings), key=lambda one: one.typical_ratio)
         if not found:
-            return []
+            return ""
         first = found[0]
         more = f"; {len(found) - 1} more such below" if len(found) > 1 else ""
-        runs = f"{first.slow} of {plural(first.runs, 'run')}"
-        name = findings.cell(first.cell_id).name
-        return [
-            f"{runs}{what} took {first.long()} as long: {first.compared()}{rest}."
-            for what, rest in ((f" with {name}", more), (f" with {name}", ""), (" of one layout", more), ("", ""))
-        ]
+        runs = f"{first.slow} of {plural(first.runs, 'run')} with {findings.cell(first.cell_id).name}"
+        return f"{runs} took {first.long()} as long: {first.compared()}{more}."
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:

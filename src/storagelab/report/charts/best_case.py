@@ -13,13 +13,13 @@ from storagelab.findings.model import CellSummary, Effect, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.charts.completion_time import time_axis
 from storagelab.report.charts.speed_ups import speed_up_text
+from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import Arrangement, arrange, in_order
 from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import FIELDS, means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words import compared
-from storagelab.report.words.table import Heading, Table, bare
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
 from storagelab.words.names import phrase, value_text

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
+from storagelab.report.document import Heading, Table
 from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, place_of, table_of_cells
 from storagelab.report.drawing.layers import Axis, axis_of, dodged_rows, in_panels, means
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import compared
-from storagelab.report.words.table import Heading, Table
 from storagelab.words import numbers
 
 MAX_RUNS_DRAWN = 1_500

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from storagelab.findings.basis import table_in
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
+from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, arrange, choose, must_show, short_names
 from storagelab.report.drawing.chart import Chart, Figure, Row, table_of_cells
 from storagelab.report.drawing.layers import TIP, readable_domain, told_apart
 from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.report.words import compared
-from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
 from storagelab.words.names import repetition_text
 

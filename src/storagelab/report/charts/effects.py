@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 
 from storagelab.findings.model import Effect, Findings
 from storagelab.model.measurement import Run
+from storagelab.report.document import Heading, Table
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import arrange
 from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP
 from storagelab.report.drawing.vega import NARROW, WIDE, Form, Sheet, Spec, finished, in_lines
 from storagelab.report.words import compared
-from storagelab.report.words.marks import effect_change
-from storagelab.report.words.table import Heading, Table
+from storagelab.report.words.compared import effect_change
 from storagelab.words import numbers
 from storagelab.words.names import factor_text, level_text, value_text
 

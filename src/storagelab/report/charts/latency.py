@@ -8,13 +8,13 @@ from dataclasses import replace
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.charts.rates import UNIT, of_set_time
+from storagelab.report.document import Heading, Table
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, Arrangement, arrange, choose, in_order, must_show
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, figure_of_cells, table_of_cells
 from storagelab.report.drawing.layers import TIP, dodged_rows, in_panels, means, only, told_apart
 from storagelab.report.drawing.vega import Form, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
-from storagelab.report.words.table import Heading, Table
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
 

@@ -16,12 +16,12 @@ from typing import NamedTuple
 from storagelab.findings.basis import volumes_of
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run, TimeSeries
+from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.arrange import in_order
 from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP, in_panels, only, told_apart
 from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
-from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry
 

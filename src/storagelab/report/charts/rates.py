@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 from storagelab.findings.model import CellSummary, Findings
+from storagelab.report.document import Heading
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, figure_of_cells, table_of_cells
 from storagelab.report.drawing.layers import Axis, axis_of, means_with_intervals
 from storagelab.report.words import compared
-from storagelab.report.words.table import Heading
 from storagelab.words import numbers
 
 UNIT = numbers.RATES["transactions"]

@@ -6,12 +6,12 @@ import math
 
 from storagelab.findings.model import Effect, Findings
 from storagelab.report.charts.effects import judged
+from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, Arrangement, arrange, choose
 from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import FIELDS, means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
-from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
 from storagelab.words.names import factor_text, listed, phrase, value_text
 

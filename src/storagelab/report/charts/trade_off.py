@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from storagelab.findings.model import CellSummary, Findings
+from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, arrange, choose, in_order, must_show, short_names
 from storagelab.report.drawing.chart import ENDS, MAX_ROWS_IN_WORDS, Chart, Figure, Row, table_of_cells
 from storagelab.report.drawing.layers import FIELDS, TIP, in_panels, only, readable_domain, told_apart
 from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.report.words import compared
-from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words.names import cell_entry, level_text
 
 _MORE = "more on the edge"

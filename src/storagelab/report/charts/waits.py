@@ -8,12 +8,12 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.findings.time_breakdown import in_classes
 from storagelab.model.measurement import Run
 from storagelab.model.waits import Category
+from storagelab.report.document import Heading, Table
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange, choose, in_order, must_show
 from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP, legend_layout, level_axis
 from storagelab.report.drawing.vega import Sheet, Spec, finished
-from storagelab.report.words.table import Heading, Table
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from storagelab.findings.model import Findings
 from storagelab.findings.why import Step, Waterfall, adds_up, between
 from storagelab.model.measurement import Run
+from storagelab.report.document import Table
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import Arrangement
 from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, finished, in_lines
 from storagelab.report.words import compared
-from storagelab.report.words.table import Table
 from storagelab.report.words.why import folded, signed_seconds, thing_text, waterfall_table
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry

@@ -9,11 +9,11 @@ from functools import partial
 
 from storagelab.findings.model import CellSummary, DriveState, Findings
 from storagelab.model.measurement import Run
+from storagelab.report.document import Heading, Table
 from storagelab.report.drawing.arrange import in_order
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, figure_of_cells, table_of_cells
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
-from storagelab.report.words.table import Heading, Table
 from storagelab.words import numbers
 
 MAX_DRIVES = 2

@@ -12,10 +12,10 @@ from typing import Literal
 
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
+from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, Arrangement, arrange, choose, in_order, must_show
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec
-from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words.names import cell_entry
 from storagelab.words.numbers import plural
 

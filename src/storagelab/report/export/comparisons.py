@@ -11,13 +11,13 @@ from storagelab.findings.campaigns import Campaign, Compare
 from storagelab.findings.model import Estimate, Findings
 from storagelab.findings.reasons import Case, reasons
 from storagelab.findings.why import Step
+from storagelab.report.document import Document
 from storagelab.report.export.as_json import plain
 from storagelab.report.export.document import SCHEMA
-from storagelab.report.words.table import Paper
 
 
 def pair_json(
-    findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None, paper: Paper,
+    findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None, paper: Document,
     gate: str | None = None,
 ) -> str:  # fmt: skip
     """Two cells: every step uncut, the devices, the waiting sessions, the reasons, and the sentence."""
@@ -50,7 +50,7 @@ def _step(step: Step) -> dict[str, object]:
     return {**thing, "before_s": step.before_s, "after_s": step.after_s, "change_s": _estimate(step.change)}
 
 
-def campaigns_json(found: Sequence[Compare], paper: Paper, gate: str | None) -> str:
+def campaigns_json(found: Sequence[Compare], paper: Document, gate: str | None) -> str:
     """Campaigns against the first: every matched layout, the layouts without a match, and how the campaigns were
     made differently.
     """
@@ -59,14 +59,14 @@ def campaigns_json(found: Sequence[Compare], paper: Paper, gate: str | None) -> 
             "schema": SCHEMA, "verdict": paper.verdict, "gate": gate, "first": _campaign(found[0].first),
             "comparisons": [_comparison(one) for one in found],
             "differences": [
-                {"caption": part.caption, "rows": part.table.rows}
-                for part in paper.parts if part.caption.startswith("What differs")
+                {"caption": part.caption, "rows": part.rows}
+                for part in paper.tables if part.caption.startswith("What differs")
             ],
         }
     )  # fmt: skip
 
 
-def beside_json(found: Beside, names: Mapping[str, str], paper: Paper) -> str:
+def beside_json(found: Beside, names: Mapping[str, str], paper: Document) -> str:
     """A measured campaign and a prediction."""
     return _text(
         {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import get_args
 
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.findings.time_breakdown import in_classes
@@ -15,16 +16,16 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
 from storagelab.report.drawing import palette
 from storagelab.report.export.as_json import plain
-from storagelab.report.page.cells import mean_counters
 from storagelab.report.page.explore_series import judged_runs, short
-from storagelab.report.page.manifest import flat
+from storagelab.report.sections.manifest import flat
+from storagelab.report.sections.waits import mean_counters
 from storagelab.report.words import compared
-from storagelab.report.words.marks import verdict_mark
+from storagelab.report.words.ladder import Kind, verdict_of
 from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words.names import title_of, value_text
 from storagelab.words.numbers import quantity_text
 
-_VERDICTS = ("best", "best of block", "may be fastest", "not fastest", "slower", "not judged")
+_VERDICTS = [kind.replace("-", " ") for kind in get_args(Kind)]
 Json = dict[str, object]
 _Figures = list[list[object]]
 """The rows of a cell: a place, then figures."""
@@ -63,16 +64,16 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
 
 def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[str, int]]) -> Json:
     """`orders` maps each factor's levels to their positions."""
-    figure = compared.figure(findings, cell)
-    mark = verdict_mark(findings, cell.cell_id)
+    figure = compared.judged(findings, cell)
+    verdict = verdict_of(findings, cell.cell_id)
     left_out = {repetition for cell_id, repetition in findings.left_out if cell_id == cell.cell_id}
     facts: Json = {
         "id": cell.cell_id,
         "name": cell.name,
         "at": [orders[factor.name].get(repr(cell.levels.get(factor.name)), -1) for factor in findings.factors],
-        "mark": mark,
-        "verdict": next((word for word in reversed(_VERDICTS) if mark.startswith(word)), ""),
-        "figure": compared.figure_text(findings, cell) or "no time measured",
+        "mark": verdict.text,
+        "verdict": verdict.kind.replace("-", " "),
+        "figure": compared.judged_text(findings, cell) or "no time measured",
     }
     if figure is None:
         return facts

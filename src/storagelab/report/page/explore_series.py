@@ -41,11 +41,6 @@ def judged_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return by_cell
 
 
-def run_anchor(cell_id: str, repetition: int) -> str:
-    """The target of a link to a run's series; the page's script shows it."""
-    return f"run-{cell_id}-{repetition}"
-
-
 def odd_runs(findings: Findings) -> set[RunKey]:
     """The runs that a caution is about, whose series are never thinned."""
     odd = (caution for caution in findings.cautions if isinstance(caution, OddRun))

@@ -5,18 +5,19 @@ from __future__ import annotations
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from markupsafe import Markup
 
 from storagelab.capture.folder import Capture
 from storagelab.findings.beside import Beside
+from storagelab.report.document import Document, Section
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.layers import TIP, legend_layout
 from storagelab.report.drawing.vega import NARROW, WIDE, Form, Sheet, Spec, finished, framed, in_lines, to_svg
-from storagelab.report.page.html import page_of
+from storagelab.report.page.html import Drawings, page_of
 from storagelab.report.words.captured import capture_paper, shown_as
 from storagelab.report.words.predicted import beside_words, times_text
-from storagelab.report.words.table import Paper
 from storagelab.words import numbers
 
 TITLE = "Predicted beside measured"
@@ -31,10 +32,15 @@ def _drawings(name: str, where: str, draw: Callable[[Sheet], Spec]) -> list[Mark
     return [Markup(svg) for svg in framed(svgs).values()]  # noqa: S704 - drawn by us
 
 
-def beside_page(paper: Paper, found: Beside, names: Mapping[str, str]) -> str:
+def beside_page(of: Document, found: Beside, names: Mapping[str, str]) -> str:
     """The page as text. It has no script and needs no network."""
     drawings = _drawings("beside", "measured and predicted", lambda sheet: _spec(found, names, sheet))
-    return page_of(paper, drawings, beside_words(found, names), palette.dark_style(()), TITLE)
+    return _with_chart(of, TITLE, Drawings(drawings, beside_words(found, names)))
+
+
+def _with_chart(of: Document, title: str, drawings: Drawings) -> str:
+    chart = Section("chart", title, [drawings])  # type: ignore[list-item]
+    return page_of(replace(of, sections=[chart, *of.sections]), palette.dark_style(()))
 
 
 # --- the chart of predicted beside measured ---------------------------------------------------------------------------
@@ -86,13 +92,13 @@ _VERBS = {"read": "reads", "write": "writes"}
 
 def capture_page(capture: Capture, name: str) -> str:
     """The page as text. It has no script and needs no network."""
-    paper = capture_paper(capture, name)
+    of = capture_paper(capture, name)
     rows = over_time(capture)
     if not rows:
-        return page_of(paper)
+        return page_of(of)
     changes = sorted({change.second for change in capture.manifest.changes})
     drawings = _drawings("capture", "measured", lambda sheet: over_time_spec(rows, sheet, changes))
-    return page_of(paper, drawings, label=_label(rows), style=palette.dark_style(()))
+    return _with_chart(of, "Over time", Drawings(drawings, _label(rows)))
 
 
 def over_time(capture: Capture) -> list[dict[str, object]]:

@@ -12,8 +12,8 @@ from storagelab.findings.model import Findings
 from storagelab.machine.doctor import Ability
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.promises import Promise
+from storagelab.report.sections.waits import waits_of
 from storagelab.report.text.plan import PlanFacts
-from storagelab.report.text.tables import waits_of
 
 SCHEMA = 1
 

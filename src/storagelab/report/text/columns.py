@@ -9,14 +9,13 @@ from __future__ import annotations
 import itertools
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from storagelab.report.words.table import Paper, Table
 from storagelab.words.numbers import keep_together
 
 GAP = 2
@@ -75,13 +74,15 @@ def print_table(
     indent: int = 2,
     rows_styled: Sequence[str] = (),
     below: Sequence[str] = (),
+    headed: bool = True,
 ) -> None:
-    """Print the columns that fit on the console, under their headings; `rows_styled` gives a style per row, and `below`
+    """Print the columns that fit on the console, under their headings if they are `headed`; `rows_styled` gives a style per row, and `below`
     a paragraph to print below each row."""
     kept = fitting(columns, console.width - indent)
     widths = _widths(kept, console.width - indent)
-    _print_row(console, [column.heading for column in kept], kept, widths, indent, "bold")
-    if console.is_terminal:
+    if headed:
+        _print_row(console, [column.heading for column in kept], kept, widths, indent, "bold")
+    if headed and console.is_terminal:
         emit(console, Text(" " * indent + "─" * (sum(widths) + GAP * (len(widths) - 1)), style="dim"))
     for number in range(max((len(column.cells) for column in kept), default=0)):
         style = rows_styled[number] if number < len(rows_styled) else ""
@@ -170,30 +171,3 @@ def narrow(factors: Sequence[Column], together: Column) -> list[Column]:
 def are_numbers(texts: Sequence[str]) -> bool:
     """Whether the text is only a number, with or without a unit."""
     return all(_NUMBER.fullmatch(text) for text in texts if text)
-
-
-# --- short reports ---------------------------------------------------------------------------------------------------
-
-
-def print_paper(console: Console, paper: Paper) -> None:
-    """Print the verdict, the notes, and the tables as far as they fit."""
-    print_paragraph(console, paper.verdict, style="bold")
-    blank(console)
-    for note in paper.notes:
-        print_paragraph(console, note, first="- ")
-    for part in paper.parts:
-        if not part.table.rows:
-            continue
-        blank(console)
-        print_paragraph(console, f"{part.caption} ({paper.provenance})", style="bold")
-        print_table(console, columns_of(part.table, part.ranks))
-
-
-def columns_of(table: Table, ranks: Mapping[str, int] | None = None) -> list[Column]:
-    return [
-        Column(
-            heading.text, [row[place] for row in table.rows], rank=(ranks or {}).get(heading.text, 0),
-            right=heading.align == "number", wraps=heading.align == "prose",
-        )
-        for place, heading in enumerate(table.headings)
-    ]  # fmt: skip

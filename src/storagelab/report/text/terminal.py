@@ -1,166 +1,189 @@
-"""Findings on a terminal: plain lines in a pipe, colour only on a terminal."""
+"""A report on a terminal: plain lines in a pipe, colour only on a terminal.
+
+The answer comes last, where the eye is: a screen shows what is printed last.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from storagelab.findings.answer import answer
-from storagelab.findings.model import CellSummary, Findings
-from storagelab.model.waits import TableRow
-from storagelab.report.text import tables
-from storagelab.report.text.columns import (
-    Column,
-    are_numbers,
-    blank,
-    columns_of,
-    emit,
-    narrow,
-    print_paragraph,
-    print_table,
-)
-from storagelab.report.words import compared
-from storagelab.report.words.answer import Line, answer_lines
-from storagelab.report.words.caution_texts import caution_sentences
-from storagelab.report.words.hosts import host_table
-from storagelab.report.words.marks import legend_sentence, verdict_mark
-from storagelab.report.words.sentences import sentences
-from storagelab.report.words.short import HANGING
-from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, wait_footnotes, waits_title
+from storagelab.report.document import Bar, Code, Document, Fold, Heading, Listed, Part, Picture, Section, Table
+from storagelab.report.text.columns import GAP, Column, blank, emit, print_paragraph, print_table
+from storagelab.report.words.ladder import Ladder, Rung
 
-_CELLS_SHOWN = 40
-_WIDE = 140  # from this width on, the SQL Server names are in the table, not below it
-_LEFT = (tables.CELL_ID, "verdict", tables.AGAINST, "WaitType", tables.IN_SQL_SERVER)
-_ANSWER_STYLES: Mapping[str, str] = {"basis": "dim", "caution": "yellow", "next": "bold"}
-_MARKS = {"counter": "", "sampled": "~", "derived": "*"}
+_ROWS = 40
+"""The most rows of a table on a terminal."""
+_NOT_SHOWN = ("pictures", "over-time", "checkpoint", "manifest")
+"""Sections that are charts, or too long for a terminal: the page has them."""
+_LADDERS = 9
+"""After so many lines, no other load is shown, unless all is asked for."""
+_BAR_LEAST, _BAR_MOST = 11, 31
+_STYLES = {"fastest": "green", "may-be-fastest": "green", "not-judged": "dim"}
+_HANGING = 2
 
 
-def print_findings(console: Console, findings: Findings) -> None:
-    """Print the answer, then its evidence: sentences, the table of cells, waits of best and worst, cautions.
-
-    A screen shows what is printed last. So if all this is longer than the screen, the answer comes again at the end.
-    """
-    found = answer(findings)
-    lines = answer_lines(findings, found)
-    with console.capture() as below:
-        _print_evidence(console, findings, sentences(findings, found))
-    print_answer(console, lines)
-    text = below.get()
-    console.file.write(text)
-    if console.is_terminal and text.count("\n") + len(lines) > console.height:
-        _print_heading(console, "The answer again")
-        print_answer(console, lines)
-
-
-def _print_heading(console: Console, text: str) -> None:
-    blank(console)
-    emit(console, Text(text, style="bold"))
-
-
-def print_answer(console: Console, lines: Sequence[Line]) -> None:
-    """Print the answer: at most eight rows at 80 columns."""
-    for place, line in enumerate(lines):
-        style = "bold" if place == 0 else _ANSWER_STYLES.get(line.about, "")
-        print_paragraph(console, line.text, style=style, hanging=HANGING)
-
-
-def _print_evidence(console: Console, findings: Findings, texts: Sequence[str]) -> None:
-    if texts:
-        _print_heading(console, "Evidence")
-    for text in texts:
-        print_paragraph(console, text, first="- ")
-    _print_cells(console, findings)
-    table = host_table(findings)
-    if table.rows:
+def print_document(console: Console, of: Document, *, full: bool = True) -> None:
+    """Print the sections, if they are asked for, and then the answer."""
+    for section in of.sections if full else ():
+        if section.name not in _NOT_SHOWN:
+            _print_section(console, section)
+    if full and of.sections and (of.ladders or of.based):
         blank(console)
-        print_table(console, columns_of(table))
-    if compared.of_raw_io(findings):
-        _print_cautions(console, findings)
-        return
-    # With several loads, use the fastest and slowest cells of the load under which layouts differ most.
-    best = () if findings.loads else findings.best[:1]
-    ends = [cell_id for cell_id in (*best, findings.fastest, findings.worst) if cell_id is not None]
-    print_waits(console, findings, list(dict.fromkeys(ends)), uncut=False)
-    _print_cautions(console, findings)
+    _print_answer(console, of, full=full)
 
 
-def _print_cells(console: Console, findings: Findings) -> None:
-    cells, left_out = tables.cells_shown(findings, _CELLS_SHOWN)
-    if not any(cell.elapsed_s for cell in cells):
-        return
-    blank(console)
-    if legend := legend_sentence(findings):
-        print_paragraph(console, legend)
-        blank(console)
-    columns = [
-        Column(name, texts, rank=tables.CELL_RANKS.get(name, 0), right=name not in _LEFT and _is_figure(name, texts))
-        for name, texts in tables.cell_columns(findings, cells)
-    ]
-    if sum(column.width + 2 for column in columns if not column.rank) > console.width:
-        levels = Column("levels", [cell.text for cell in cells], right=False, wraps=True)
-        after = 1 + len(findings.factors)
-        columns = [columns[0], *narrow(columns[1:after], levels), *columns[after:]]
-    styles = [_STYLES.get(verdict_mark(findings, cell.cell_id).split(" ")[0], "") for cell in cells]
-    print_table(console, columns, rows_styled=styles)
-    if left_out:
-        print_paragraph(console, f"... and {left_out} slower cells; the report has them all.", first="  ")
-
-
-def _is_figure(name: str, texts: Sequence[str]) -> bool:
-    """Whether a column is right-aligned: every column is, except a factor with words as levels."""
-    return name in tables.CELL_RANKS or name.startswith("mean") or are_numbers(texts)
-
-
-_STYLES = {"best": "green", "good": "green", "may": "green", "slower": ""}
-
-
-def _print_cautions(console: Console, findings: Findings) -> None:
-    if not findings.cautions:
-        return
-    _print_heading(console, "Caveats")
-    for severity, text in caution_sentences(findings):
-        serious = severity == "caution"
-        print_paragraph(console, text, first="! " if serious else "- ", style="yellow" if serious else "")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Waits
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def print_waits(console: Console, findings: Findings, cell_ids: Sequence[str], uncut: bool) -> None:
-    """Print the nine columns for each cell, best first as given. `uncut` shows all waits, not just those of the top
-    95 %.
-    """
-    known = {cell.cell_id: cell for cell in findings.cells}
-    noted: dict[str, TableRow] = {}
-    for cell_id in cell_ids:
-        rows = tables.waits_of(known[cell_id], uncut)
-        noted.update((row.wait_type, row) for row in rows)
-        blank(console)
-        _print_waits_of(console, findings, known[cell_id], rows, uncut)
-    if noted:
-        blank(console)
-    for line in wait_footnotes(list(noted.values()), analogues=console.width < _WIDE):
-        print_paragraph(console, line, first="  ", style="dim")
-
-
-def _print_waits_of(
-    console: Console, findings: Findings, cell: CellSummary, rows: Sequence[TableRow], uncut: bool
-) -> None:
-    print_paragraph(console, waits_title(findings, cell, uncut), style="bold")
-    if not rows:
-        print_paragraph(console, no_waits_sentence(cell), first="  ")
+def _print_answer(console: Console, of: Document, *, full: bool) -> None:
+    first = of.head[0] if of.head else ""
+    gap = console.width - cell_len(first) - cell_len(of.based)
+    if gap >= GAP and first:
+        emit(console, Text.assemble((first, "bold"), " " * gap, (of.based, "dim")))
     else:
-        marks = [_MARKS[row.method] for row in rows]
-        columns = [
-            Column(name, texts, rank=tables.WAIT_RANKS.get(name, 0), right=name not in _LEFT)
-            for name, texts in tables.wait_columns(rows)
-        ]
-        if any(marks):
-            columns.insert(1, Column("", marks, right=False))
-        print_table(console, [one for one in columns if console.width >= _WIDE or one.heading != tables.IN_SQL_SERVER])
-    for line in audit_sentences(cell):
-        print_paragraph(console, line, first="  ")
+        print_paragraph(console, first, style="bold", hanging=_HANGING)
+        print_paragraph(console, of.based, style="dim", hanging=_HANGING)
+    for text in of.head[1:]:
+        print_paragraph(console, text, style="bold" if of.ladders else "", hanging=_HANGING)
+    lines = 0
+    for place, ladder in enumerate(of.ladders):
+        if lines > _LADDERS and not full:
+            print_paragraph(console, f"... and {len(of.ladders) - place} more: --full, or the report.", first="  ")
+            break
+        lines += print_ladder(console, ladder)
+    for text, style in (*((why, "") for why in of.why), (of.doubt, "yellow"), (of.next, "bold")):
+        print_paragraph(console, text, style=style, hanging=_HANGING)
+
+
+# --- the ladder -------------------------------------------------------------------------------------------------------
+
+
+def print_ladder(console: Console, ladder: Ladder) -> int:
+    """A row for each layout, with its interval as a bar as wide as there is room; returns how many lines that took.
+
+    Names that leave no room for a bar stand in one column, in lines; then fewer layouts have a row of their own.
+    """
+    rungs = ladder.shown()
+    ratios, figures = [ladder.ratio_text(one) for one in rungs], [one.figure for one in rungs]
+    verdicts = [one.verdict.text for one in rungs]
+    names = _padded(rungs)
+    if _room(console, [names, ratios, figures, verdicts]) < _BAR_LEAST:
+        wide = _room(console, [ratios, figures, [text.partition(",")[0] for text in verdicts]]) - _BAR_LEAST - GAP
+        lines = max(-(-cell_len(", ".join(rung.name)) // max(8, wide - 2)) for rung in rungs)
+        rungs = ladder.shown(max(5, ladder.most // lines))
+        names = [", ".join(filter(None, rung.name)) for rung in rungs]
+        ratios, figures = [ladder.ratio_text(one) for one in rungs], [one.figure for one in rungs]
+        verdicts = [one.verdict.text.partition(",")[0] for one in rungs]
+    width = min(_BAR_MOST, max(_BAR_LEAST, _room(console, [names, ratios, figures, verdicts])))
+    bars = [_bar(ladder, rung, width) for rung in rungs] if any(rung.ratio for rung in rungs) else []
+    columns = [
+        Column("", [">" if rung.recommended else " " for rung in rungs], right=False),
+        Column("", names, right=False, wraps=True, least=8), Column("", ratios),
+        *([Column("", bars, right=False)] if bars else []), Column("", figures), Column("", verdicts, right=False),
+    ]  # fmt: skip
+    if ladder.title:
+        print_paragraph(console, f"{ladder.title}:", style="bold")
+    styles = [_STYLES.get(rung.verdict.kind, "") for rung in rungs]
+    print_table(console, columns, indent=0, rows_styled=styles, headed=False)
+    if ladder.limit_text:
+        print_paragraph(console, f": {ladder.limit_text}", first="  ", style="dim")
+    return len(rungs) + bool(ladder.title) + bool(ladder.limit_text)
+
+
+def _room(console: Console, columns: Sequence[Sequence[str]]) -> int:
+    """How many characters a bar may have beside these columns."""
+    return console.width - 1 - 2 * GAP - sum(max(map(cell_len, texts)) + GAP for texts in columns if any(texts))
+
+
+def _padded(rungs: Sequence[Rung]) -> list[str]:
+    """The names of all factors in one column, one below the other. A row for several layouts has one name."""
+    own = [rung.name for rung in rungs if not rung.hidden]
+    widths = [max(map(cell_len, texts)) for texts in zip(*own, strict=True)]
+    return [
+        (" " * GAP).join(text + " " * (width - cell_len(text)) for text, width in zip(rung.name, widths, strict=False)).rstrip()
+        for rung in rungs
+    ]  # fmt: skip
+
+
+def _bar(ladder: Ladder, rung: Rung, width: int) -> str:
+    """The interval of a ratio between bars, its value as a star, and the reader's limit as a colon."""
+    letters = [" "] * width
+
+    def place(ratio: float) -> int:
+        return round(min(1.0, max(0.0, ladder.place(ratio))) * (width - 1))
+
+    if rung.ratio is not None and rung.ratio.low and rung.ratio.high:
+        first, last = place(rung.ratio.low), place(rung.ratio.high)
+        letters[first : last + 1] = "-" * (last + 1 - first)
+        letters[first] = letters[last] = "|"
+    if ladder.limit is not None and letters[place(ladder.limit)] in " -":
+        letters[place(ladder.limit)] = ":"
+    if rung.ratio is not None:
+        letters[place(rung.ratio.value)] = "*"
+    return "".join(letters)
+
+
+# --- sections ---------------------------------------------------------------------------------------------------------
+
+
+def _print_section(console: Console, section: Section) -> None:
+    shown = [part for part in section.parts if not isinstance(part, Picture | Code)]
+    folds = [part for part in shown if isinstance(part, Fold)]
+    if folds:  # of many cells, those that a page shows open
+        shown = [part for part in shown if not isinstance(part, Fold) or part.is_open]
+    if not shown:
+        return
+    blank(console)
+    emit(console, Text(section.title, style="bold"))
+    for part in shown:
+        print_part(console, part)
+
+
+def print_part(console: Console, part: Part) -> None:
+    match part:
+        case str():
+            print_paragraph(console, part)
+        case Listed(sentences):
+            for one in sentences:
+                serious = one.severity == "caution"
+                print_paragraph(console, one.text, first="! " if serious else "- ", style="yellow" if serious else "")
+        case Table():
+            _print_table(console, part)
+        case Fold():
+            blank(console)
+            for inner in part.parts:
+                print_part(console, inner)
+        case Code() | Picture():
+            pass
+
+
+def _print_table(console: Console, table: Table) -> None:
+    if table.folded or not table.rows:
+        return
+    blank(console)
+    print_paragraph(console, table.caption, style="bold")
+    columns = columns_of(table, table.rows[:_ROWS])
+    styles = [_STYLES.get(kind, "") for kind in table.row_kinds]
+    print_table(console, columns, rows_styled=styles)
+    if (left := len(table.rows) - _ROWS) > 0:
+        print_paragraph(console, f"... and {left} more rows; the report has them all.", first="  ")
+
+
+def columns_of(table: Table, rows: Sequence[Sequence[object]]) -> list[Column]:
+    """What can be written of a table's columns."""
+    return [
+        Column(
+            heading.text, [str(row[place]) for row in rows], rank=table.ranks.get(heading.text, 0),
+            right=heading.align == "number", wraps=heading.align == "prose",
+        )
+        for place, heading in written(table)
+    ]  # fmt: skip
+
+
+def written(table: Table) -> list[tuple[int, Heading]]:
+    """The columns that hold words: bars are drawn on pages only."""
+    return [
+        (place, heading) for place, heading in enumerate(table.headings)
+        if not any(isinstance(row[place], Bar) for row in table.rows)
+    ]  # fmt: skip

@@ -1,137 +1,110 @@
-"""The answer in at most eight rows of a terminal with 80 columns, whatever the experiment. Pure.
+"""The answer in a few sentences: what to use, what that is based on, why, what makes it doubtful, what to do next. Pure.
 
-Lines are ranked by their worth for a decision: what to use, what that is based on, how sure it is, which of the tied
-layouts to take, what each factor gains, and why; the last rows are for the cautions and for what to do next. Each
-result is a list of forms, the longest first. The answer takes the first form that fits in a row; then the rows that are
-left go to lines that have more to say. The evidence shows the longest form of each result that was shortened.
+A result has one short form, which is here, and one long form, which is among the evidence.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from storagelab.findings.answer import answer as answer_of
-from storagelab.findings.answer_kinds import Answer, Cause, Gain, Limit, Next
+from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Next, Pick
+from storagelab.findings.kinds import kinds
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import Findings
 from storagelab.report.words import compared
-from storagelab.report.words.caution_texts import caution_text, lines_among, unable_text
-from storagelab.report.words.choices import choice_forms
-from storagelab.report.words.hosts import host_lines
-from storagelab.report.words.short import CUT, Form, Names, fitting, listed_or, rows_of, shortened, whole
-from storagelab.words.names import noun
-from storagelab.words.numbers import count, decimals_for, limit_text, percent, plural, signed_percent
+from storagelab.report.words.caution_texts import caution_text, unable_text
+from storagelab.report.words.hosts import host_line
+from storagelab.report.words.short import Names, listed_or
+from storagelab.words import numbers
+from storagelab.words.names import is_counted, noun
+from storagelab.words.numbers import count, limit_text, percent, plural
 
-LINES = 8
-_CHOICES, _CHOICES_IN_FULL = 3, 5
+EITHER_WITHIN = 0.05
+"""Any layout will do where none can take so much more time than the fastest, unless the spec says (`indifferent`)."""
+DOUBTS, CHOICES, STEPS = 3, 3, 2
+"""The most of each that the answer tells; the evidence has all."""
+_LONGEST = 90
+"""The most characters of a pattern of layouts; of a longer one, the ladder shows the layouts."""
+_REASONS = {
+    "fewest-files": "fewest files", "most-capacity": "most capacity", "fewest-drives": "fewest drives",
+    "baseline": "listed first", "fastest": "fastest",
+}  # fmt: skip
 
-
-About = Literal["use", "basis", "gains", "why", "caution", "next"]
-
-
-Write = Callable[[int], str]
-"""Writes a line in at most so many rows."""
-_LEFT_OUT = re.compile(rf"{re.escape(CUT)}| or \d+ more\b")
-"""Names that are cut or left out."""
-LONG = 8
-"""Rows for a text that stands alone."""
+About = Literal["use", "basis", "why", "caution", "next"]
 
 
 class Line(NamedTuple):
-    """A line, and its subject: a report puts the evidence on that subject under it."""
+    """A sentence of the answer, and its subject."""
 
     about: About
     text: str
 
 
-def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
-    """The lines, in the order in which they are read."""
-    found = found or answer_of(findings)
-    uses = [_written(findings, forms) for forms in choice_forms(findings, found, _CHOICES)]
-    ranked: list[tuple[About, Write]] = [("use", write) for write in uses[:1]]
-    ranked.append(("basis", partial(_basis, findings, found)))
-    hosts = (partial(fitting, texts) for texts in host_lines(findings))
-    parts: dict[About, Iterable[Write]] = {
-        "use": [*uses[1:], *hosts],
-        "gains": (_written(findings, forms) for forms in _gains(found)),
-        "why": (_written(findings, forms) for forms in _why(findings, found)),
-    }
-    for about, own in parts.items():
-        ranked += [(about, write) for write in lines_among(findings, about, own)]
-    last: list[tuple[About, Write]] = [("caution", write) for write in _doubt(findings, found)]
-    if found.next is not None:
-        last.append(("next", partial(fitting, [f"Next: {next_text(findings, found.next)}."])))
-    return _in_rows(ranked, last, named=len(found.choices) == 1)
-
-
-def _written(findings: Findings, forms: Sequence[Form]) -> Write:
-    return lambda rows: shortened(findings, forms, rows)
-
-
-def _in_rows(ranked: Sequence[tuple[About, Write]], last: Sequence[tuple[About, Write]], *, named: bool) -> list[Line]:
-    """The `last` lines, and as many of the `ranked` ones as fit; then rows that are left go to lines that have more to
-    say.
-
-    `named`: what to use takes a second row where its names would be cut or left out, since who is told to use a layout
-    must know which.
+@dataclass(frozen=True)
+class Opening:
+    """The answer in words. `use`: what to use, a sentence for each group of loads; `why`, `doubt` and `next` may be
+    empty.
     """
-    rows = LINES - len(last)
-    kept: list[tuple[About, Write, str]] = []
-    for about, write in ranked:
-        text = write(1)
-        if named and about == "use" and _LEFT_OUT.search(text) and not _LEFT_OUT.search(longer := write(2)):
-            text = longer
-        if (rows := rows - rows_of(text)) < 0:
-            rows += rows_of(text)
-            break
-        kept.append((about, write, text))
-    kept += [(about, write, write(1)) for about, write in last]
-    lines = []
-    for about, write, text in kept:
-        longer = write(2) if rows and rows_of(text) == 1 else text
-        rows -= rows_of(longer) - rows_of(text)
-        lines.append(Line(about, longer))
-    return lines
+
+    use: tuple[str, ...]
+    basis: str
+    why: tuple[str, ...]
+    doubt: str
+    next: str
+
+    @property
+    def lines(self) -> list[Line]:
+        """Its sentences in reading order."""
+        first = [] if not self.use else [Line("use", self.use[0])]
+        return [
+            *first, Line("basis", self.basis), *(Line("use", text) for text in self.use[1:]),
+            *(Line("why", text) for text in self.why), *([Line("caution", self.doubt)] if self.doubt else []),
+            *([Line("next", self.next)] if self.next else []),
+        ]  # fmt: skip
 
 
-def _doubt(findings: Findings, found: Answer) -> Iterator[Write]:
-    used = {choice.pick.cell_id for choice in found.choices if choice.pick is not None}
-    cautions = [caution_text(kind, findings, used) for kind in found.cautions]
-    if cautions:
-        yield partial(fitting, [f"Doubt: {some}." for some in _ever_fewer(cautions)])
+def opening(findings: Findings, found: Answer | None = None) -> Opening:
+    found = found or answer_of(findings)
+    return Opening(
+        use=(*_choices(findings, found), *_lines(findings, "use"), *host_line(findings)),
+        basis=_basis(findings, found),
+        why=(*_lines(findings, "why"), *_why(findings, found, STEPS)),
+        doubt=_doubt(findings, found),
+        next=f"Next: {next_text(findings, found.next)}." if found.next is not None else "",
+    )
+
+
+def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
+    return opening(findings, found).lines
 
 
 def headline(findings: Findings, found: Answer | None = None) -> str:
-    """The verdict in one or two sentences, in full."""
-    found = found or answer_of(findings)
-    texts = [whole(findings, forms) for forms in choice_forms(findings, found, _CHOICES_IN_FULL)]
-    text = " ".join(texts if len(found.choices) > 1 else texts[:2])
-    if not text:
-        return _basis(findings, found, LONG)
-    return f"In simulation, {text[0].lower()}{text[1:]}" if findings.provenance == "simulated" else text
+    """What to use, or why there is nothing to choose."""
+    told = opening(findings, found)
+    text = " ".join(told.use) or told.basis
+    return f"In simulation, {text[0].lower()}{text[1:]}" if findings.provenance == "simulated" and told.use else text
 
 
-def in_full(findings: Findings, found: Answer | None = None) -> Iterator[Line]:
-    """The lines of the answer that were shortened or left out, in full."""
-    found = found or answer_of(findings)
-    lines = {line.text for line in answer_lines(findings, found)}
-    every = [
-        *(Line("use", whole(findings, forms)) for forms in choice_forms(findings, found, _CHOICES_IN_FULL)),
-        *(Line("gains", whole(findings, forms)) for forms in _gains(found)),
-        *(Line("why", whole(findings, forms)) for forms in _why(findings, found)),
-    ]
-    yield from (line for line in every if line.text not in lines)
+def in_full(findings: Findings, found: Answer) -> dict[About, list[str]]:
+    """The long forms: figures of what to use, and every cause."""
+    uses = [text for choice in found.choices for text in _figures(findings, choice, len(found.choices) > 1)]
+    rest = [_group(findings, choice) for choice in found.choices[CHOICES:]] if len(found.choices) > CHOICES + 1 else []
+    short = [*_why(findings, found, STEPS)]
+    return {"use": [*uses, *rest], "why": [text for text in _why(findings, found, None) if text not in short]}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What the answer is based on
-# ---------------------------------------------------------------------------------------------------------------------
+def _lines(findings: Findings, about: str) -> list[str]:
+    """A line of each kind of finding that has one."""
+    return [text for kind in kinds() if kind.about == about and (text := kind.line(findings))]
 
 
-def _basis(findings: Findings, found: Answer, rows: int) -> str:
+# --- what that is based on, and doubts --------------------------------------------------------------------------------
+
+
+def _basis(findings: Findings, found: Answer) -> str:
     if found.provenance is None or "nothing-measured" in found.unable:
         return f"NOTHING MEASURED: no run has given a time yet ({plural(found.runs_planned, 'run')} planned)."
     made = "" if found.runs == found.runs_planned else f"{found.runs} of "
@@ -139,134 +112,212 @@ def _basis(findings: Findings, found: Answer, rows: int) -> str:
     number = len(findings.loads)
     under = f" under {number} {compared.load_noun(findings, number)}" if number else ""
     layouts = f"{found.layouts} {noun(findings.layout_factors, found.layouts)}{under}"
-    counts = f"{found.provenance.upper()}, {made}{plural(found.runs_planned, 'run')}{race}, {layouts}"
-    facts = [unable_text(fact, found, findings) for fact in found.unable if fact != found.no_verdict]
-    if not facts:
-        return f"{counts}: no drive was measured." if found.provenance == "simulated" else f"{counts}."
-    brief = [re.sub(r" \([^)]*\)", "", fact) for fact in facts]
-    pairs = zip(_ever_fewer(facts), _ever_fewer(brief), strict=True)
-    return fitting(
-        [f"{counts}; not conclusive: {those}." for those in (*(one for pair in pairs for one in pair), brief[0])], rows
-    )
+    return f"{found.provenance.upper()}, {made}{plural(found.runs_planned, 'run')}{race}, {layouts}."
 
 
-def _ever_fewer(facts: Sequence[str]) -> Iterator[str]:
-    """All of them, then all but the last, and so on; those left out are counted."""
-    for number in range(len(facts), 0, -1):
-        left = len(facts) - number
-        yield "; ".join(facts[:number]) + (f"; {left} more below" if left else "")
+def _doubt(findings: Findings, found: Answer) -> str:
+    """What keeps the runs from answering, then the cautions, the most serious first."""
+    used = {choice.pick.cell_id for choice in found.choices if choice.pick is not None}
+    facts = [
+        unable_text(fact, found, findings)
+        for fact in found.unable
+        if fact not in (found.no_verdict, "nothing-measured")
+    ]
+    cautions = [caution_text(kind, findings, used) for kind in found.cautions]
+    told = [*facts, *cautions][:DOUBTS]
+    left = len(facts) + len(cautions) - len(told)
+    if not told:
+        return "" if found.provenance is None or "nothing-measured" in found.unable else "Doubt: none."
+    more = f"; {plural(left, 'more caution')} in the report" if left else ""
+    return f"{'Not conclusive' if facts else 'Doubt'}: {'; '.join(told)}{more}."
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What is gained
-# ---------------------------------------------------------------------------------------------------------------------
+# --- what to use ------------------------------------------------------------------------------------------------------
 
 
-def _gains(found: Answer) -> Iterator[list[Form]]:
-    if not found.gains or (len(found.gains) == 1 and found.choices[0].verdict == "winner"):
-        return
-    styles = (("instead", True), ("against", True), ("instead", False), ("against", False), ("", False))
-    numbers = range(len(found.gains), 0, -1)
-    yield [partial(_first_gains, found, number, style, error) for number in numbers for style, error in styles]
-
-
-def _first_gains(found: Answer, number: int, style: str, error: bool, names: Names) -> str:
-    left = len(found.gains) - number
-    gains = "; ".join(_gain(found, gain, names, style, error=error) for gain in found.gains[:number])
-    return f"Gains: {gains}{f'; {left} more' if left else ''}."
-
-
-def _gain(found: Answer, gain: Gain, names: Names, style: str, *, error: bool) -> str:
-    """The gain of a factor. `style`: the good levels "instead" of another, the change "against" that, or only the
-    change. `error`: with its uncertainty.
-    """
-    name, needed = names.factor(gain.factor), _is_needed(found, gain.factor)
-    if gain.same and found.indifferent is not None:
-        return f"{name}: the same within {percent(found.indifferent)}"
-    if not gain.seen and not gain.untested and not needed:
-        return f"{name}: no measurable difference{_reach(gain) if error else ''}"
-    reference, changed = names.level(gain.factor, gain.reference), _change(gain, error=error)
-    if style == "instead" and needed:
-        text = f"{names.levels(gain.factor, gain.levels)} instead of {reference}: {changed}"
+def _choices(findings: Findings, found: Answer) -> Iterator[str]:
+    choices = found.choices
+    if not choices:
+        if any(cell.elapsed_s is not None for cell in findings.cells):
+            yield from _none(findings)
+    elif len(choices) == 1:
+        yield _use(findings, choices[0], found)
     else:
-        text = f"{name} {changed}{f' against {reference}' if style else ''}"
-    depends = f" (depends on {listed_or(list(map(names.factor, gain.depends_on)), 'and')})"
-    return f"{text}{', untested' if gain.untested else ''}{depends if gain.depends_on and error else ''}"
+        shown = choices if len(choices) == CHOICES + 1 else choices[:CHOICES]
+        yield from (_group(findings, choice) for choice in shown)
+        if left := len(choices) - len(shown):
+            yield f"{left} more groups of {compared.load_noun(findings, 2)} have other layouts, in the report."
 
 
-def _is_needed(found: Answer, factor: str) -> bool:
-    return any(good.factor == factor for choice in found.choices for good in choice.pattern.needed)
+def _use(findings: Findings, choice: Choice, found: Answer) -> str:
+    """Where something else than storage set the pace of all layouts, there is nothing to use."""
+    default = _default(findings, choice)
+    if found.no_verdict:
+        return f"No storage verdict: {caution_text(found.no_verdict, findings)}.{default}"
+    loads = len(choice.loads)
+    use = f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} use"
+    use = use if loads > 1 else "Use"
+    if choice.verdict == "winner":
+        return f"{use} {pattern_text(findings, choice)}."
+    slower, alone = slower_text(findings, choice), len(choice.meant) <= max(1, loads)
+    if is_bounded(findings, choice) or (alone and choice.at_most_slower is not None):
+        return f"{use} {pattern_text(findings, choice)}: {slower}.{default}"
+    if choice.pattern.needed and choice.at_most_slower is not None:
+        return f"{use} {pattern_text(findings, choice)}; which of them is not decided: {slower}.{default}"
+    return f"Not decided: {pattern_text(findings, choice)} may be the fastest; {slower}.{default}"
 
 
-def _change(gain: Gain, *, error: bool) -> str:
-    """Such as "-16 ± 1 %", "-7 to -8 %"; if a change may be chance, with its range: "-4 to -9 % (15 % faster to 2 %
-    slower)".
-    """
-    ratios = (gain.worst, gain.best)
-    if max(ratio.value for ratio in ratios) >= 2:
-        return " to ".join(dict.fromkeys(signed_percent(ratio.value) for ratio in ratios))
-    half = max(ratio.half_width or 0.0 for ratio in ratios)
-    decimals = 0 if half >= 0.0095 or min(abs(ratio.value - 1) for ratio in ratios) >= 0.02 else 1
-    change = " to ".join(dict.fromkeys(f"{100 * (ratio.value - 1):+.{decimals}f}" for ratio in ratios))
-    if not error or not half:
-        return f"{change} %"
-    return f"{change} ± {percent(half, decimals)}" if gain.sure else f"{change} %{_reach(gain)}"
+def _group(findings: Findings, choice: Choice) -> str:
+    """What to use under some of the loads."""
+    used = pattern_text(findings, choice)
+    if not choice.pattern.needed and not is_bounded(findings, choice):
+        used = f"not decided, {used} may be the fastest"
+    sure = "" if choice.verdict == "winner" else f", {slower_text(findings, choice)}"
+    return f"With {_loads(findings, choice)}: {used}{sure}.{_default(findings, choice)}"
 
 
-def _reach(gain: Gain) -> str:
-    """How large the gain may still be: " (2 % faster to 4 % slower)"."""
-    low, high = gain.best.low, gain.worst.high
-    if low is None or high is None or high >= 2:
+def is_bounded(findings: Findings, choice: Choice) -> bool:
+    """Whether it is known that no choice costs more than a margin."""
+    margin = EITHER_WITHIN if findings.indifferent is None else findings.indifferent
+    return choice.at_most_slower is not None and choice.at_most_slower <= 1 + margin
+
+
+def pattern_text(findings: Findings, choice: Choice) -> str:
+    """ "driver 2.2.3 with 4 or 8 data files"; "either of the 2 layouts"."""
+    if not choice.pattern.needed:
+        number = noun(findings.layout_factors, choice.layouts)
+        return f"{'either' if choice.layouts == 2 else 'any'} of the {choice.layouts} {number}"
+    names = Names(findings)
+    levels = {good.factor: names.levels(good.factor, good.levels, full=True) for good in choice.pattern.needed}
+    groups = ([text for name, text in levels.items() if is_counted(name) is counted] for counted in (False, True))
+    text = " with ".join(" and ".join(group) for group in groups if group)
+    number = len(choice.meant) // max(1, len(choice.loads))
+    return text if len(text) <= _LONGEST else f"one of the {number} {noun(findings.layout_factors, 2)} below"
+
+
+def slower_text(findings: Findings, choice: Choice) -> str:
+    """How much more time than the fastest the layouts of a choice take at most."""
+    most, margin = choice.at_most_slower, findings.indifferent
+    if most is None:
+        return "how much slower than the fastest is not known"
+    each = "each " if len(choice.meant) > max(1, len(choice.loads)) else ""
+    slower = f"{each}{numbers.at_most_slower(most)} than the fastest (95 %)"
+    if margin is None:
+        return slower
+    within = percent(margin)
+    return f"the same within {within} (95 %)" if choice.same else f"not shown to be the same within {within}: {slower}"
+
+
+def _default(findings: Findings, choice: Choice) -> str:
+    """The layout to take where several will do."""
+    pick = choice.pick
+    if pick is None or choice.verdict == "winner" or len(choice.meant) <= max(1, len(choice.loads)):
         return ""
-    ways = ["faster" if end < 1 else "slower" for end in (low, high)]
-    first, last = (f"{100 * abs(end - 1):.0f}" for end in (low, high))
-    return f" ({first} to {last} % {ways[0]})" if ways[0] == ways[1] else f" ({first} % faster to {last} % slower)"
+    reasons = ", ".join(_REASONS[one] for one in pick.decided_by)
+    return f" Default: {Names(findings).layout(pick.levels)}{reasons and f' ({reasons})'}."
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Why
-# ---------------------------------------------------------------------------------------------------------------------
+def _loads(findings: Findings, choice: Choice) -> str:
+    """ "16 or 64 connections"."""
+    names, factors = Names(findings), list(choice.loads[0])
+    if len(factors) == 1:
+        return names.levels(factors[0], [load[factors[0]] for load in choice.loads])
+    first = ", ".join(names.levels(name, [choice.loads[0][name]]) for name in factors)
+    left = len(choice.loads) - 1
+    return f"{first} and {left} more {compared.load_noun(findings, 2)}" if left else first
 
 
-def _why(findings: Findings, found: Answer) -> Iterator[list[Form]]:
+def _none(findings: Findings) -> Iterator[str]:
+    """Why there is nothing to choose."""
+    layout = noun(findings.layout_factors, 1)
+    if findings.verdict == "single-cell" or len(findings.cells) == 1:
+        figure = compared.judged_text(findings, findings.cells[0])
+        yield f"There was one layout, so there is none to choose: {figure}."
+    elif findings.verdict == "one-layout":
+        number = len(findings.loads)
+        yield f"One layout was run under {number} {compared.load_noun(findings, number)}, so there is none to choose."
+    elif findings.verdict != "untested":
+        yield f"No {layout} can be chosen yet: differences can't be told from chance."
+    elif compared.of_both_kinds(findings):
+        yield f"Simulated and measured {noun(findings.layout_factors, 2)} stand side by side; none is tested against the other kind."
+    elif compared.in_parts_of_cycles(findings):
+        yield f"No {layout} can be chosen: runs count parts of checkpoint cycles."
+    else:
+        where, looks = {
+            "as-listed": ("its own place of each round", "disturbance"),
+        }.get(findings.order, ("a stretch of its own", "drift"))
+        yield f"No {layout} can be chosen: each ran in {where}, where a {looks} looks like a gain."
+
+
+# --- its figures, for the evidence ------------------------------------------------------------------------------------
+
+
+def _figures(findings: Findings, choice: Choice, several: bool) -> Iterator[str]:
+    """How long the layouts to use take, what makes no difference among them, and what their drives keep."""
+    start = f"With {_loads(findings, choice)}: " if several else ""
+    if free := _makes_no_difference(findings, choice):
+        yield f"{start}{free}"
+    if more := len(choice.tied) - len(choice.meant):
+        yield f"{start}{plural(more, 'more layout')} may be the fastest, outside of this pattern."
+    if choice.pick is not None and (kept := _kept(choice.pick)):
+        yield f"{start}{kept}"
+
+
+def _makes_no_difference(findings: Findings, choice: Choice) -> str:
+    names = Names(findings)
+    free = [names.factor(name) for name in choice.pattern.free]
+    for good in choice.pattern.needed:
+        free += names.unimportant(good.factor, good.levels)
+    if not free or not choice.pattern.needed or choice.verdict == "winner":
+        return ""
+    one = len(free) == 1 and not (choice.pattern.free and is_counted(choice.pattern.free[0]))
+    return f"With {pattern_text(findings, choice)}, {listed_or(free, 'and')} {'makes' if one else 'make'} no visible difference."
+
+
+def _kept(pick: Pick) -> str:
+    """The capacity that the drives keep with this layout, and with the other levels of the factor that decides it."""
+    own = pick.capacity_bytes
+    others = [f"{level} {numbers.capacity(size)}" for level, size in pick.capacities if size != own]
+    return "" if own is None or not others else f"It keeps {numbers.capacity(own)} of its drives; {', '.join(others)}."
+
+
+# --- why --------------------------------------------------------------------------------------------------------------
+
+
+def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
+    """What changed with each factor that is explained: the first `most` steps, None = all."""
+    names = Names(findings)
     if (slowest := found.slowest_at_limit) is not None:
-        levels, limit = findings.cell(slowest.cell_id).levels, slowest.limit
-        yield [
-            lambda names: f"The slowest, {names.layout(levels)}: {_at_limit(limit, names)}.",
-            lambda names: f"The slowest: {_at_limit(limit, names)}.",
-        ]
+        layout = names.layout(findings.cell(slowest.cell_id).levels)
+        yield f"Why: the slowest, {layout}: {_at_limit(slowest.limit)}."
     of_factor: dict[str, list[Cause]] = {}
     for cause in found.causes:
         of_factor.setdefault(cause.factor, []).append(cause)
-    seen = {gain.factor for gain in found.gains if gain.seen}
+    told = {gain.factor for gain in found.gains if gain.seen}
+    told |= {good.factor for choice in found.choices for good in choice.pattern.needed}
     for factor, causes in of_factor.items():
-        start = "Why, " if factor in seen or _is_needed(found, factor) else "Waits moved, the time not visibly; "
+        start = "Why, " if factor in told else "Waits moved, the time not visibly; "
         per = f" per {compared.spender(findings)}" if causes[0].limit is None else ""
-        some = ((causes, per), (causes, ""), (causes[:1], per))
-        yield [partial(_because, start, factor, those, unit) for those, unit in some]
+        yield f"{start}{names.factor(factor)}: {'; '.join(_step(cause, names) for cause in causes[:most])}{per}."
 
 
-def _at_limit(limit: Limit, names: Names) -> str:
-    at = f"volume {names.cut(limit.volume)} stood at its limit, {limit_text(limit.rate, limit.limit)}"
+def _at_limit(limit: Limit) -> str:
+    at = f"volume {limit.volume} stood at its limit, {limit_text(limit.rate, limit.limit)}"
     return f"{at}, {percent(limit.share)} of the time"
-
-
-def _because(start: str, factor: str, causes: Sequence[Cause], per: str, names: Names) -> str:
-    return f"{start}{names.factor(factor)}: {'; '.join(_step(cause, names) for cause in causes)}{per}."
 
 
 def _step(cause: Cause, names: Names) -> str:
     if cause.limit is not None:
-        return _at_limit(cause.limit, names)
-    decimals = decimals_for([cause.from_s, cause.to_s], None)
-    moved = f"{names.cut(cause.wait or '')} {cause.from_s:,.{decimals}f} -> {cause.to_s:,.{decimals}f} s"
+        return _at_limit(cause.limit)
+    decimals = numbers.decimals_for([cause.from_s, cause.to_s], None)
+    moved = f"{cause.wait} {cause.from_s:,.{decimals}f} -> {cause.to_s:,.{decimals}f} s"
     if len(cause.before) > 1 or len(cause.after) > 1 or isinstance(cause.after[0], str):
         return moved
     before, after = (names.level(cause.factor, level) for level in (cause.before[0], cause.after[0]))
     return f"{before} -> {after}, {moved}"
 
 
-# --- what to do next, in words ----------------------------------------------------------------------------------------
+# --- what to do next --------------------------------------------------------------------------------------------------
 
 
 def next_text(findings: Findings, step: Next) -> str:

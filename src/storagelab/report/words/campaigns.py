@@ -9,9 +9,9 @@ from storagelab.findings.campaigns import Campaign, Compare, Gate, Matched
 from storagelab.findings.kinds.stalls import stalled_of
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
+from storagelab.report.document import Document, Heading, Table, paper
 from storagelab.report.words.compared import PER
 from storagelab.report.words.secrets import masked
-from storagelab.report.words.table import Heading, Paper, Part, Table
 from storagelab.stats.stalls import share_most
 from storagelab.words import numbers
 from storagelab.words.names import listed
@@ -214,27 +214,27 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
             yield f"{prefix}{name}", str(value)
 
 
-def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gated: str = "") -> Paper:
+def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gated: str = "") -> Document:
     """One or several campaigns against the first, as a short report; `differences` = how each was made differently."""
     first = found[0].first
     verdicts = [verdict_sentence(one) for one in found]
     if gated:  # which says so itself
         verdicts = [gated, *(text.removesuffix(f" {_SESSION}") for text in verdicts)]
     notes: list[str] = []
-    parts: list[Part] = []
+    tables: list[Table] = []
     for one, different in zip(found, differences, strict=True):
         notes += [provenance_sentence(one), *unmatched_sentences(one)]
         name = f"{one.second.name} against {first.name}"
-        parts.append(Part(f"Matched layouts, {name}", matched_table(one), _ranks(one)))
+        tables.append(matched_table(one).called(f"Matched layouts, {name}", ranks=_ranks(one)))
         between = f"{one.history[-1][0] if one.history else first.name} and {one.second.name}"
-        parts.append(Part(f"What differs between {between}", different))
+        tables.append(different.called(f"What differs between {between}"))
         if not different.rows:
             notes.append(f"Nothing recorded of spec, host and server differs between {between}.")
     every = [first, *(one.second for one in found)]
     kinds = " and ".join(dict.fromkeys(str(one.findings.provenance) for one in every))
     names = listed([one.name for one in (reversed(every) if found[0].history else every)])
     notes = [*dict.fromkeys(notes), _ASSUMPTION_OF_HISTORY if found[0].history else _ASSUMPTION]
-    return Paper(f"{names} compared", kinds, " ".join(verdicts), notes, parts)
+    return paper(f"{names} compared", kinds, " ".join(verdicts), notes, tables)
 
 
 def _ranks(found: Compare) -> dict[str, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from storagelab.capture.folder import Capture, CapturedObject, DeviceRow, IoRow
 from storagelab.model.engines import ENGINES
-from storagelab.report.words.table import Heading, Paper, Part, Table
+from storagelab.report.document import Document, Heading, Table, paper
 from storagelab.words import numbers
 
 MOST_OBJECTS = 20
@@ -56,17 +56,12 @@ def shown_as(name: str, engine: str) -> str:
     return SYSTEM if name.partition(".")[0] in ENGINES[engine].own_schemas else name
 
 
-def capture_paper(capture: Capture, name: str) -> Paper:
+def capture_paper(capture: Capture, name: str) -> Document:
     """The report of a capture. `name` is its folder's."""
     manifest = capture.manifest
     whole = f"{ENGINES[manifest.engine].title} {manifest.server_version}"
-    return Paper(
-        title=f"What {whole} reads and writes ({name})",
-        provenance="measured",
-        verdict=_verdict(capture),
-        notes=list(_notes(capture)),
-        parts=list(_parts(capture)),
-    )
+    title = f"What {whole} reads and writes ({name})"
+    return paper(title, "measured", _verdict(capture), list(_notes(capture)), _tables(capture))
 
 
 def _verdict(capture: Capture) -> str:
@@ -103,7 +98,7 @@ def _notes(capture: Capture) -> Iterator[str]:
         yield "What capturing cost the server was not measured (--measure-cost does it)."
 
 
-def _parts(capture: Capture) -> Iterator[Part]:
+def _tables(capture: Capture) -> Iterator[Table]:
     manifest = capture.manifest
     of = {one.id: one for one in manifest.objects}
     by_object = sums_by(capture.io, lambda row: shown_as(row.object, capture.manifest.engine))
@@ -114,22 +109,16 @@ def _parts(capture: Capture) -> Iterator[Part]:
     for name in {row.object for row in capture.io} & of.keys():
         parts[shown_as(name, manifest.engine)].append(of[name])
     facts = [[_each(one.kind for one in parts[name]), _each(one.volume for one in parts[name])] for name in shown]
-    yield Part(
-        f"Objects{left}",
-        _table(
+    yield _table(
             [Heading("object", "text"), Heading("kind", "text"), Heading("volume", "text")],
             [[name, *some] for name, some in zip(shown, facts, strict=True)],
             [by_object[name] for name in shown], manifest.seconds,
-        ),
-        _RANKS,
-    )  # fmt: skip
+        ).called(f"Objects{left}", ranks=_RANKS)  # fmt: skip
     by_kind = sums_by(capture.io, lambda row: row.by)
-    yield Part(
-        "Kinds of processes",
-        _table([Heading("by", "text")], [[_BY[by]] for by in by_kind], list(by_kind.values()), manifest.seconds),
-        _RANKS,
-    )
-    yield Part("Volumes", _volumes(capture))
+    yield _table(
+        [Heading("by", "text")], [[_BY[by]] for by in by_kind], list(by_kind.values()), manifest.seconds
+    ).called("Kinds of processes", ranks=_RANKS)
+    yield _volumes(capture).called("Volumes")
 
 
 def _each(words: Iterable[str]) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import partial
+from collections.abc import Collection
 
 from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.kinds import kinds
 from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.report.words.compared import in_parts_of_cycles, of_both_kinds
-from storagelab.report.words.short import fitting
 from storagelab.words.names import noun
 
 
@@ -68,23 +66,6 @@ def unable_text(fact: str, answer: Answer, findings: Findings) -> str:
 
 def _runs(findings: Findings) -> int:
     return max((cell.runs_ok + cell.runs_unverified for cell in findings.cells), default=0)
-
-
-# --- the text of kinds of findings, among the lines of the answer and the sentences of the evidence -------------------
-
-
-def lines_among(findings: Findings, about: str, own: Iterable[Callable[[int], str]]) -> Iterator[Callable[[int], str]]:
-    """The lines of one part of the answer: its `own`, and those of each kind of finding that belongs to it; each is
-    written in so many rows.
-    """
-    lines = [
-        (kind.weight, partial(fitting, list(texts)))
-        for kind in kinds()
-        if kind.about == about and (texts := kind.line(findings))
-    ]
-    yield from (text for weight, text in lines if weight < 0)
-    yield from own
-    yield from (text for weight, text in lines if weight >= 0)
 
 
 def found_sentences(findings: Findings, about: str) -> list[str]:

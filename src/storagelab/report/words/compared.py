@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from storagelab.findings.model import CellSummary, Compared, Estimate, Findings, Sample
+from storagelab.findings.model import CellSummary, Compared, Comparison, Effect, Estimate, Findings, Sample
 from storagelab.findings.times import judged_by
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
+from storagelab.words.names import in_reading_order, level_text
 
 RAW_IO_COLUMNS: Mapping[str, str] = {
     "bytes_per_s": "MB/s", "latency_mean_s": "mean ms", "latency_p50_s": "p50 ms", "latency_p95_s": "p95 ms",
@@ -202,3 +203,32 @@ def ends(findings: Findings) -> tuple[str | None, str | None]:
     """Ids of the cells with the smallest and the largest time, judged or not; None if no cell has one."""
     fastest = findings.fastest or next(iter(findings.best), None)
     return fastest, findings.worst if findings.worst != fastest else None
+
+
+# --- changes of what is compared --------------------------------------------------------------------------------------
+
+_APART = {"as-listed": "in another place of each round", "cell-by-cell": "run at another time"}
+
+
+def change_text(findings: Findings, ratio: Estimate) -> str:
+    return numbers.change_estimate(ratio, per(findings))
+
+
+def untested_text(findings: Findings, found: Comparison | Effect) -> str:
+    """A change that is not tested: between blocks, between stretches of time, or with too few runs."""
+    apart = "in another block" if findings.order == "randomised" else _APART[findings.order]
+    if in_parts_of_cycles(findings):
+        apart = "parts of checkpoint cycles"
+    why = apart if found.across_blocks else "too few runs"
+    return f"{numbers.change(found.ratio.value, per=per(findings))} (not tested: {why})"
+
+
+def effect_change(findings: Findings, effect: Effect) -> str:
+    return change_text(findings, effect.ratio) if effect.tested else untested_text(findings, effect)
+
+
+def legend_sentence(findings: Findings) -> str:
+    """How cells are named, by the example of the fastest; "" if their names need no explanation."""
+    cell = findings.cell(next(iter(findings.best), findings.cells[0].cell_id))
+    levels = {name: cell.levels[name] for name in in_reading_order(cell.levels)}
+    return f"Cells by short names: {cell.name} has {level_text(levels)}." if len(levels) > 1 else ""

@@ -5,27 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from storagelab.findings.model import Findings, Fleet, HostSummary
-from storagelab.report.words.table import Heading, Table
+from storagelab.report.document import Heading, Table
 from storagelab.words.names import hosts_text, noun
 from storagelab.words.numbers import change, change_estimate, count, percent, plural, signed_estimate
 
 _SURE = 0.05
 
 
-def host_lines(findings: Findings) -> Iterator[list[str]]:
-    """One line for the answer, the longest text first: on how many hosts the fastest layout was the fastest, and which
-    host is odd.
-    """
+def host_line(findings: Findings) -> list[str]:
+    """On how many hosts the fastest layout was the fastest, and which host is odd; [] if there was one host."""
     fleet = findings.fleet
     if fleet is None or len(fleet.counted) < 2:
-        return
-    won = _won(findings, fleet)
+        return []
     odd = [f"{host.name} is odd ({'; '.join(_oddities(host))})" for host in fleet.counted if _is_odd(host)]
     rounds_known = any(host.level is not None and host.level.low is not None for host in fleet.counted)
-    none = "no host is odd" if rounds_known else ""
-    long = "; ".join(odd) or none
-    short = f"{plural(len(odd), 'odd host')}, see below" if odd else none
-    yield [f"{'; '.join(filter(None, (won, end)))}." for end in (long, short, "")]
+    told = odd or (["no host is odd"] if rounds_known else [])
+    return [f"{'; '.join(filter(None, (_won(findings, fleet), *told)))}."]
 
 
 def host_sentences(findings: Findings) -> list[str]:

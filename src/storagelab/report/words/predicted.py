@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from storagelab.findings.beside import Beside
 from storagelab.model.values import Estimate
 from storagelab.predicting.prediction import PRESENT, LayoutPrediction, Prediction
-from storagelab.report.words.table import Heading, Paper, Part, Table
+from storagelab.report.document import Document, Heading, Table, paper
 from storagelab.words import numbers
 from storagelab.words.names import listed
 
 _MB = 1e6
 
 
-def predicted_paper(found: Prediction) -> Paper:
+def predicted_paper(found: Prediction) -> Document:
     """Verdict, layouts, and what each does to its volumes."""
-    parts = [Part("Layouts", _layouts(found), {"limited by": 1, "at most": 3})]
-    parts += [Part(f"Volumes, {one.name}", _volumes(one)) for one in found.layouts if one.volumes]
+    tables = [_layouts(found).called("Layouts", ranks={"limited by": 1, "at most": 3})]
+    tables += [_volumes(one).called(f"Volumes, {one.name}") for one in found.layouts if one.volumes]
     refused = [f"Can't say for {one.name}: {one.cant_say}." for one in found.layouts if one.cant_say]
-    return Paper(f"Prediction from {found.capture}", "predicted", _verdict(found), [*refused, *found.notes], parts)
+    return paper(f"Prediction from {found.capture}", "predicted", _verdict(found), [*refused, *found.notes], tables)
 
 
 def _verdict(found: Prediction) -> str:
@@ -108,7 +108,7 @@ def beside_sentence(found: Beside, predicted: str, measured: str) -> str:
     return f"{order}{ratios}. " + (f"Missed: {missed}." if missed else "No interval is missed.")
 
 
-def beside_part(found: Beside, names: Mapping[str, str]) -> Part:
+def beside_table(found: Beside, names: Mapping[str, str]) -> Table:
     """`names` are the layouts' texts."""
     headings = [Heading("layout", "prose"), Heading("measured", "text", f"its speed over that of {names[found.base]}"),
                 Heading("predicted", "text"), Heading("off by", "number", "predicted over measured"),
@@ -122,7 +122,7 @@ def beside_part(found: Beside, names: Mapping[str, str]) -> Part:
     ]  # fmt: skip
     if not any(verdict for *_, verdict in rows):
         headings, rows = headings[:-1], [row[:-1] for row in rows]
-    return Part(f"{CAPTION}, times {names[found.base]}", Table(headings, rows), {"verdict": 1})
+    return Table(headings, rows, f"{CAPTION}, times {names[found.base]}", {"verdict": 1})
 
 
 _VERDICTS = {None: "", True: "missed", False: "agrees"}

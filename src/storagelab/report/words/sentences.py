@@ -7,7 +7,6 @@ with ordinary spaces; `keep_together` puts no-break spaces between numbers and u
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer import answer
@@ -15,12 +14,14 @@ from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.model import Comparison, Effect, Estimate, Findings, LoadVerdict
 from storagelab.findings.times import Disagreement, disagreement
 from storagelab.report.words import compared
-from storagelab.report.words.answer import About, answer_lines, in_full
-from storagelab.report.words.caution_texts import caution_sentences, found_sentences
+from storagelab.report.words.answer import in_full
+from storagelab.report.words.caution_texts import found_sentences
+from storagelab.report.words.compared import change_text, effect_change
 from storagelab.report.words.hosts import host_sentences
-from storagelab.report.words.marks import change_text, effect_change, in_blocks
+from storagelab.report.words.ladder import in_blocks
 from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
 from storagelab.report.words.what_if import what_if_sentences
+from storagelab.words import numbers
 from storagelab.words.names import cell_name, group_text, level_alone, listed, noun, phrase
 from storagelab.words.numbers import at_most_slower, plural, rows_per_s_estimate
 
@@ -35,50 +36,32 @@ _UNEVEN = 1.25
 
 
 def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
-    """All evidence except the cautions; [] while nothing is measured."""
-    return [text for about, texts in evidence(findings, found).items() if about != "caution" for text in texts]
-
-
-def evidence(findings: Findings, found: Answer | None = None) -> dict[About, list[str]]:
-    """The evidence for the lines of the answer, by their subject; within each list, the largest first.
-
-    It does not repeat what a line says already.
-    """
+    """All evidence except the cautions, the largest of each subject first; [] while nothing is measured."""
     if not any(cell.elapsed_s is not None for cell in findings.cells):
-        return {}
+        return []
     named: set[str] = set()
     found = found or answer(findings)
-    shortened = list(in_full(findings, found))
-    said = " ".join(line.text for line in (*answer_lines(findings, found), *shortened))
-    parts: dict[About, list[str]] = {
-        "use": [
-            *(line.text for line in shortened if line.about == "use"),
-            *_not_compared(findings),
-            *_on_what_is_compared(findings),
-            *(_on_loads(findings) if findings.loads else _on_the_best(findings, said)),
-            *_what_may_hide(findings),
-            *_on_adjusted_means(findings),
-            *_on_uneven_intervals(findings),
-            *([] if findings.loads else _on_the_slower(findings)),
-            *_on_latency(findings),
-            *found_sentences(findings, "use"),
-            *host_sentences(findings),
-        ],
-        "gains": [
-            *(line.text for line in shortened if line.about == "gains"),
-            *_on_effects(findings),
-            *what_if_sentences(findings),
-        ],
-        "why": [
-            *(line.text for line in shortened if line.about == "why"),
-            *found_sentences(findings, "why"),
-            *wait_change_sentences(findings, named),
-            *wait_names_sentence(findings),
-            *wait_trend_sentences(findings, named),
-        ],
-        "caution": [text for _, text in caution_sentences(findings)],
-    }
-    return {about: texts for about, texts in parts.items() if texts}
+    longer = in_full(findings, found)
+    return [
+        *longer["use"],
+        *_not_compared(findings),
+        *_on_what_is_compared(findings),
+        *(_on_loads(findings) if findings.loads else _on_the_best(findings)),
+        *_what_may_hide(findings),
+        *_on_adjusted_means(findings),
+        *_on_uneven_intervals(findings),
+        *([] if findings.loads else _on_the_slower(findings)),
+        *_on_latency(findings),
+        *found_sentences(findings, "use"),
+        *host_sentences(findings),
+        *_on_effects(findings),
+        *what_if_sentences(findings),
+        *longer["why"],
+        *found_sentences(findings, "why"),
+        *wait_change_sentences(findings, named),
+        *wait_names_sentence(findings),
+        *wait_trend_sentences(findings, named),
+    ]
 
 
 def _not_compared(findings: Findings) -> list[str]:
@@ -147,21 +130,18 @@ def _on_a_load(findings: Findings, load: LoadVerdict) -> str:
     return f"{which} with {under}: {name}, {compared.judged_text(findings, best)}{lead}."
 
 
-def _on_the_best(findings: Findings, said: str) -> list[str]:
-    """The figures of the fastest layout that the answer, which `said` this, does not name."""
+def _on_the_best(findings: Findings) -> list[str]:
+    """The figures of the fastest layout."""
     best = next((findings.cell(cell_id) for cell_id in findings.best), None)
     if best is None or best.elapsed_s is None or best.rows_per_s is None:
         return []
     which = "Fastest" if findings.verdict == "winner" else "Nominally fastest"
     within = " of its block, and between blocks no verdict is given" if in_blocks(findings) else ""
-    time = [] if compared.set_time(findings) else [compared.figure_text(findings, best)]
+    time = [] if compared.set_time(findings) else [numbers.seconds_estimate(best.elapsed_s.mean)]
     rate = rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
-    new = [one for one in (*time, rate) if not re.search(rf"(?<![\d.,]){re.escape(one.split(' (no')[0])}", said)]
-    if not new:
-        return []
     start = f"{which}{within}: {best.name}, " if len(findings.cells) > 1 else "The layout: "
     number = len(best.elapsed_s.points) - sum(cell_id == best.cell_id for cell_id, _ in findings.left_out)
-    return [f"{start}{', or '.join(new)}, over {plural(number, 'run')}."]
+    return [f"{start}{', or '.join([*time, rate])}, over {plural(number, 'run')}."]
 
 
 def _what_may_hide(findings: Findings) -> list[str]:

@@ -1,4 +1,4 @@
-"""Names and lines of limited width: factors, levels, layouts, and the form of a result that fits in a line. Pure.
+"""Short names of factors, levels and layouts. Pure.
 
 A factor's short name is the one that the spec gives it ([labels]), else the last word of its path: "format", not
 "format of drive ssd".
@@ -6,10 +6,7 @@ A factor's short name is the one that the spec gives it ([labels]), else the las
 
 from __future__ import annotations
 
-import math
-import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Factor
@@ -25,60 +22,9 @@ from storagelab.words.names import (
     short_factor,
     value_text,
 )
-from storagelab.words.numbers import keep_together
 
-LINE = 80
-"""Characters of a row: the width of a terminal."""
-HANGING = 2
-"""A line that takes several rows is indented by this from its second row on."""
-
-
-class Width(NamedTuple):
-    """How many characters a name may have, and how many `items` of a list of names are written out."""
-
-    letters: int
-    items: int
-
-
-_UNCUT = 100
-WIDE = Width(_UNCUT, 4)
-_WIDTHS = (
-    WIDE, Width(_UNCUT, 2), Width(_UNCUT, 1), Width(60, 1), Width(40, 1), Width(28, 1), Width(20, 1),
-    Width(12, 1), Width(8, 1),
-)  # fmt: skip
-"""Tried in this order until a line fits."""
-_WHOLE = Width(10_000, 12)
-_READABLE = 28
-"""A name with fewer characters may not be recognised."""
-
-
-CUT = "..."
-
-
-def cut(text: str, most: int) -> str:
-    """`text` in at most `most` characters, cut between words if possible, and marked where it is cut."""
-    if len(text) <= most:
-        return text
-    start = text[: max(1, most - 3)]
-    words = start.rpartition(" ")[0].rstrip(" ,;:(")
-    return (words if len(words) > most // 2 else start.rstrip()) + CUT
-
-
-def rows_of(text: str) -> int:
-    """How many rows of a terminal a text takes."""
-    lines = textwrap.wrap(
-        keep_together(text), LINE, subsequent_indent=" " * HANGING, break_on_hyphens=False, break_long_words=False
-    )
-    return sum(math.ceil(len(line) / LINE) for line in lines)
-
-
-def fitting(candidates: Iterable[str], rows: int = 1) -> str:
-    """The first text that fits in the rows, else the last one, cut."""
-    text = ""
-    for text in candidates:
-        if rows_of(text) <= rows:
-            return text
-    return next(short for most in range(rows * LINE, 0, -1) if rows_of(short := cut(text, most)) <= rows)
+_ITEMS = 4
+"""How many levels of a list are written out."""
 
 
 def listed_or(items: Sequence[str], word: str = "or") -> str:
@@ -88,24 +34,16 @@ def listed_or(items: Sequence[str], word: str = "or") -> str:
 
 
 class Names:
-    """The names of an experiment's factors and levels, each within a width."""
+    """The names of an experiment's factors and levels."""
 
-    def __init__(self, findings: Findings, width: Width = WIDE) -> None:
+    def __init__(self, findings: Findings) -> None:
         self._factors = {factor.name: factor for factor in findings.factors}
-        self._findings, self._width = findings, width
         short = [short_factor(name) for name in self._factors]
         self._twice = {name for name in short if short.count(name) > 1}
 
-    def cut(self, text: str) -> str:
-        return cut(text, self._width.letters)
-
-    def uncut(self, items: int) -> Names:
-        """The same names uncut, with this many `items` written out."""
-        return self if self._width == _WHOLE else Names(self._findings, Width(_UNCUT, items))
-
     def factor(self, name: str) -> str:
         """ "files", "format", "driver"."""
-        return self.cut(self._label(self._factors[name], name) if name in self._factors else short_factor(name))
+        return self._label(self._factors[name], name) if name in self._factors else short_factor(name)
 
     def heading(self, name: str) -> str:
         """A factor as the heading of its column: "data files", "format"."""
@@ -122,7 +60,7 @@ class Names:
         """
         factor = self._factors[name]
         texts, _ = self._grouped(factor, levels)
-        many = self._many(factor, levels, list(map(self.cut, texts)))
+        many = self._many(factor, levels, texts)
         label = self.factor(name)
         if name in factor.labels and all(map(is_number, levels)):
             return f"{many} {one_of(label) if list(levels) == [1] else label}"
@@ -141,40 +79,38 @@ class Names:
         heads = [value_text(one.value).rpartition(", ")[0] for one in factor.levels]
         if head and heads.count(head) == 1 and len(set(heads)) < len(heads):
             text = head
-        return self.cut(text)
+        return text
 
     def layout(self, levels: Mapping[str, JsonValue]) -> str:
         """One layout in full: "4 files, basic, 2.2.3, 512 B"."""
         names = sorted(levels, key=lambda name: not is_counted(name))
-        return ", ".join(self._in_layout(name, levels[name]) for name in names) or "the only layout"
+        return ", ".join(self.of_level(name, levels[name]) for name in names) or "the only layout"
 
-    def _in_layout(self, name: str, level: JsonValue) -> str:
+    def of_level(self, name: str, level: JsonValue) -> str:
         factor = self._factors.get(name)
         if factor is None or is_counted(name) or name in ALONE or not isinstance(level, str):
-            return self.levels(name, [level]) if factor is not None else self.cut(value_text(level))
-        text = self.cut(value_text(level))
+            return self.levels(name, [level]) if factor is not None else value_text(level)
+        text = value_text(level)
         return f"{self.factor(name)} {text}" if not says_enough(text) and not _is_labelled(factor) else text
 
     def unimportant(self, name: str, levels: Sequence[JsonValue]) -> list[str]:
         """What varies among the good levels of a labelled factor without mattering: "sector size"."""
-        return [self.cut(one) for one in self._grouped(self._factors[name], levels)[1]]
+        return self._grouped(self._factors[name], levels)[1]
 
     def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str]) -> str:
         """Several levels in few words: consecutive numbers as a range, most levels as "any but", else the first few."""
-        most = self._width.items
         if len(levels) > 2 and all(is_number(level.value) for level in factor.levels):
             row = sorted(float(str(level)) for level in levels)
             if sum(row[0] <= float(str(level.value)) <= row[-1] for level in factor.levels) == len(row):
                 ordered = sorted(levels, key=lambda level: float(str(level)))
                 return f"{value_text(ordered[0])} to {value_text(ordered[-1])}"
-        if len(texts) <= most:
+        if len(texts) <= _ITEMS:
             return listed_or(texts)
         good = {value_text(level) for level in levels}
         left = [text for level in factor.levels if (text := value_text(level.value)) not in good]
-        if len(left) <= 2 and most > 2:
+        if len(left) <= 2:
             return f"any but {listed_or(left, 'and')}"
-        shown = min(2, most)
-        return listed_or([*texts[:shown], f"{len(texts) - shown} more"])
+        return listed_or([*texts[:2], f"{len(texts) - 2} more"])
 
     def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> tuple[list[str], list[str]]:
         """The levels' texts, and what they need not mention. Labels that share their first part become one text if
@@ -210,27 +146,6 @@ class Names:
         sets = [level.sets for level in factor.levels if value_text(level.value) in family]
         paths = dict.fromkeys(path for one in sets for path in one)
         return [self._label(factor, path) for path in paths if len({repr(one.get(path)) for one in sets}) > 1]
-
-
-Form = Callable[[Names], str]
-"""One wording of a result, given the names to use in it."""
-
-
-def plain(*texts: str) -> list[Form]:
-    """The forms of a result without names, the longest first."""
-    return [lambda _, text=text: text for text in texts]  # type: ignore[misc]
-
-
-def shortened(findings: Findings, forms: Sequence[Form], rows: int = 1) -> str:
-    """A result in so many rows: the first of its forms that fits, each tried with ever shorter names."""
-    names = [Names(findings, width) for width in _WIDTHS]
-    readable = [one for one, width in zip(names, _WIDTHS, strict=True) if width.letters >= _READABLE]
-    return fitting((form(one) for form in forms for one in (names if form is forms[-1] else readable)), rows)
-
-
-def whole(findings: Findings, forms: Sequence[Form]) -> str:
-    """A result in its longest form, with whole names."""
-    return forms[0](Names(findings, _WHOLE))
 
 
 def _is_labelled(factor: Factor) -> bool:

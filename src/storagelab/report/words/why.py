@@ -9,8 +9,8 @@ from storagelab.findings.model import Estimate, Findings
 from storagelab.findings.reasons import Case, DeviceChange, Quantity, Reason, Rule, reasons
 from storagelab.findings.time_breakdown import CLASS_NAMES, SpentPart
 from storagelab.findings.why import NEGLIGIBLE, Step, Thing, Waterfall, adds_up
+from storagelab.report.document import Document, Heading, Table, paper
 from storagelab.report.words import compared
-from storagelab.report.words.table import Heading, Paper, Part, Table
 from storagelab.report.words.waiting import no_waits_sentence
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry, listed
@@ -204,7 +204,7 @@ def crowd_sentence(case: Case, slower: str) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None) -> Paper:
+def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None) -> Document:
     """The comparison of the cells `before` and `after`; `case` is None if a cell has no waits."""
     cells = findings.cell(before), findings.cell(after)
     notes = [
@@ -219,12 +219,12 @@ def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | No
     change = "" if ratio is None else f"{after} against {before}: {numbers.change_estimate(ratio, per)}. "
     if case is None:
         missing = next((cell for cell in cells if not cell.spent), cells[0])
-        return Paper(title, provenance, f"{change}No waterfall: {no_waits_sentence(missing)}", notes, ())
-    devices = Part("What the devices did", device_table(case.devices, before, after), {"change": 1})
+        return paper(title, provenance, f"{change}No waterfall: {no_waits_sentence(missing)}", notes, ())
+    devices = device_table(case.devices, before, after).called("What the devices did", ranks={"change": 1})
     if not adds_up(findings):
         verdict = f"{change}No waterfall: waits add up to the time of a mean transaction, not to what is compared here."
-        return Paper(title, provenance, verdict, notes, (devices,))
+        return paper(title, provenance, verdict, notes, (devices,))
     table = waterfall_table(case.parts, before, after)
-    parts = [Part("Where each second of a connection went", table, {"95 % interval, s": 1}), devices]
+    spent = table.called("Where each second of a connection went", ranks={"95 % interval, s": 1})
     notes += crowd_sentence(case, after if case.change_s > 0 else before)
-    return Paper(title, provenance, why_sentence(case, after, before, ratio, per), notes, parts)
+    return paper(title, provenance, why_sentence(case, after, before, ratio, per), notes, (spent, devices))

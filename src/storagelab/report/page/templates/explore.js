@@ -47,7 +47,7 @@
   }
   const shown = (cell) =>
     [...state.levels].every(([factor, levels]) => levels.has(cell.at[factor])) &&
-    (!state.tied || ["best", "best of block", "may be fastest"].includes(cell.verdict)) &&
+    (!state.tied || ["fastest", "may be fastest"].includes(cell.verdict)) &&
     cell.name.toLowerCase().includes(state.find.toLowerCase());
 
   // No tick in a factor means any of its levels.

@@ -10,8 +10,7 @@ from storagelab.findings.cautions.watching import watching_cost
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Check, Run
 from storagelab.model.plan import Experiment, Plan
-from storagelab.report.page.pieces import PageTable, View
-from storagelab.report.words.table import Heading
+from storagelab.report.document import Code, Heading, Part, Table
 from storagelab.words import numbers
 from storagelab.words.names import Labels, cell_entry, cell_text, labels_of, repetition_text
 from storagelab.words.numbers import quantity_text
@@ -29,18 +28,20 @@ _CLIENT = "client (storagelab's machine)"
 Facts = dict[tuple[str, ...], Counter[str]]
 
 
-def manifest_view(
+def manifest_parts(
     experiment: Experiment, plan: Plan, findings: Findings, runs: Sequence[Run], extra: Mapping[str, object]
-) -> View:
-    """All parts, in reading order: campaign, machine, checks, runs that went wrong, the spec."""
+) -> list[Part]:
+    """In reading order: campaign, machine, checks, runs that went wrong, the spec. `extra` are facts of the campaign
+    that no run carries.
+    """
     troubles = (_checks(runs), _runs_gone_wrong(runs, labels_of(experiment.factors)))
-    return {
-        "campaign": PageTable("The campaign", _FACTS, _campaign(experiment, plan, findings, runs, extra)),
-        "virtual_disks": _virtual_disks(runs),
-        "facts": list(_environment(runs)),
-        "troubles": [block for block in troubles if block is not None],
-        "spec": experiment.text,
-    }
+    return [
+        Table(_FACTS, _campaign(experiment, plan, findings, runs, extra), "The campaign"),
+        *(f"Volume {name} is a virtual disk{reason and f': {reason}'}." for name, reason in _virtual_disks(runs)),
+        *_environment(runs),
+        *(block for block in troubles if block is not None),
+        *([Code(experiment.text.rstrip(), "The spec, as it was run")] if experiment.text else []),
+    ]
 
 
 def _campaign(
@@ -98,7 +99,7 @@ def _observer(runs: Sequence[Run]) -> list[list[str]]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _environment(runs: Sequence[Run]) -> Iterator[PageTable]:
+def _environment(runs: Sequence[Run]) -> Iterator[Table]:
     """A table per part of the environment: host, each volume, server, its settings."""
     facts: Facts = defaultdict(Counter)
     usable = [run.measurement.environment for run in runs if run.measurement is not None]
@@ -117,7 +118,7 @@ def _environment(runs: Sequence[Run]) -> Iterator[PageTable]:
         title = " · ".join(parts) or "other facts"
         heading = title[0].upper() + title[1:]
         folded = f"{heading}: {len(rows)} facts" if len(rows) > MAX_FACTS_OPEN else ""
-        yield PageTable(f"{heading}, as read at each run", _FACTS, rows, folded=folded)
+        yield Table(_FACTS, rows, f"{heading}, as read at each run", folded=folded)
 
 
 def flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -180,7 +181,7 @@ def _virtual_disks(runs: Sequence[Run]) -> list[tuple[str, str]]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _checks(runs: Sequence[Run]) -> PageTable | None:
+def _checks(runs: Sequence[Run]) -> Table | None:
     """What was asked for and what was read back. Equal checks of several runs share a row; failed checks come first."""
     found: Counter[Check] = Counter(
         check for run in runs if run.measurement is not None for check in run.measurement.checks
@@ -201,10 +202,10 @@ def _checks(runs: Sequence[Run]) -> PageTable | None:
     caption += f", the first {MAX_CHECKS} of {len(ranked)}" if len(ranked) > MAX_CHECKS else ""
     state = f"{numbers.plural(wrong, 'check')} not as asked" if wrong else "all as asked"
     summary = f"Asked for and read back: {numbers.plural(sum(found.values()), 'check')}, {state}"
-    return PageTable(caption, headings, rows, folded=summary, is_open=bool(wrong))
+    return Table(headings, rows, caption, folded=summary, is_open=bool(wrong))
 
 
-def _runs_gone_wrong(runs: Sequence[Run], labels: Labels) -> PageTable | None:
+def _runs_gone_wrong(runs: Sequence[Run], labels: Labels) -> Table | None:
     wrong = [run for run in runs if run.status != "ok"]
     if not wrong:
         return None
@@ -215,4 +216,24 @@ def _runs_gone_wrong(runs: Sequence[Run], labels: Labels) -> PageTable | None:
         cell = cell_entry(run.cell_id, cell_text(run.levels, labels))
         rows.append([cell, repetition_text(run.repetition), run.status, run.reason or unverified])
     rest = f", the first {MAX_RUNS_LISTED} of {numbers.count(len(wrong))}" if len(wrong) > MAX_RUNS_LISTED else ""
-    return PageTable(f"Runs that failed or could not be verified{rest}", headings, rows)
+    return Table(headings, rows, f"Runs that failed or could not be verified{rest}")
+
+
+def facts(findings: Findings, runs: Sequence[Run]) -> list[str]:
+    """Short facts on how it was measured: on which server, on how many CPUs."""
+    found: list[str] = []
+    if burn_in := sum(run.burn_in for run in runs):
+        found.append(f"{numbers.count(burn_in)} burn-in run{'s' * (burn_in != 1)} beside them")
+    environment = next((run.measurement.environment for run in runs if run.measurement is not None), {})
+    server, host = environment.get("server"), environment.get("host")
+    if isinstance(server, Mapping) and server.get("version"):
+        found.append(f"{server.get('engine') or 'server'} {server['version']}")
+    if isinstance(server, Mapping) and server.get("scale"):
+        found.append(f"simulated at scale {server['scale']}")
+    if findings.fleet is not None:
+        return [*found, f"{len(findings.fleet.hosts)} hosts"]
+    if isinstance(host, Mapping) and host.get("cpu_count"):
+        found.append(f"{host['cpu_count']} CPUs")
+    if isinstance(host, Mapping) and isinstance(memory := host.get("memory_bytes"), int | float):
+        found.append(f"{numbers.bytes_(memory)} of memory")
+    return found

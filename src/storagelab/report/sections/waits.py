@@ -1,4 +1,4 @@
-"""The parts of single cells: wait tables in nine columns, who waited for what, counters."""
+"""Where the time of each cell went: wait tables in nine columns, who waited for what, counters; and what differs."""
 
 from __future__ import annotations
 
@@ -8,32 +8,38 @@ from dataclasses import dataclass, field
 
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import CountedCrowd, Measurement, Run, WaitingTask
-from storagelab.model.waits import Method, TableRow
+from storagelab.model.waits import Category, Method, TableRow, wait_table
+from storagelab.report.document import Fold, Heading, Mark, Part, Swatch, Table, listed
 from storagelab.report.drawing import arrange, palette
-from storagelab.report.page.pieces import Content, PageTable, Swatch, View
-from storagelab.report.text.tables import IN_SQL_SERVER, NINE_COLUMNS, are_likened, wait_columns, waits_of
 from storagelab.report.words import compared, waiting
-from storagelab.report.words.marks import verdict_mark
-from storagelab.report.words.table import Heading
+from storagelab.report.words.ladder import verdict_of
+from storagelab.servers.durability import BENIGN_WAITS
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry
-from storagelab.words.numbers import quantity_text
+from storagelab.words.numbers import count, quantity_text, seconds_number
 
 MAX_CELLS_SHOWN = 110
 """As many cells as the largest experiment of the articles has, so that each of its cells has a wait table."""
 CELLS_OF_A_LARGE_EXPERIMENT = 20
 _MARKS: dict[Method, str] = {"counter": "", "sampled": "~ ", "derived": "* "}
-_TITLES = {
+NINE_COLUMNS = (
+    "WaitType", "Wait_S", "Resource_S", "Signal_S", "WaitCount", "Percentage", "AvgWait_S", "AvgRes_S", "AvgSig_S",
+)  # fmt: skip
+IN_SQL_SERVER = "In SQL Server"
+"""The heading of the column of SQL Server's names."""
+_MEANINGS = {
     "Wait_S": "seconds waited, summed over connections: Resource_S + Signal_S",
     "Resource_S": "waiting for the thing itself",
     "Signal_S": "the thing was ready, waiting for a CPU",
     "Percentage": "of all waits of the run, before the cut",
 }
+_RANKS = {
+    IN_SQL_SERVER: 6, "AvgSig_S": 5, "AvgRes_S": 4, "AvgWait_S": 3, "WaitCount": 2, "Signal_S": 1, "Resource_S": 1,
+}  # fmt: skip
 _HEADINGS = [
     Heading(NINE_COLUMNS[0], "text"),
-    *(Heading(name, meaning=_TITLES.get(name, "")) for name in NINE_COLUMNS[1:]),
-    Heading(IN_SQL_SERVER, "text", "the wait type that a SQL Server DBA would look for"),
-    Heading("Method", "text", "counted by the engine, sampled, or derived from other figures"),
+    *(Heading(name, meaning=_MEANINGS.get(name, "")) for name in NINE_COLUMNS[1:]),
+    Heading("method", "text", "counted by the engine, sampled, or derived from other figures"),
 ]
 
 
@@ -44,79 +50,96 @@ def cells_with_parts(findings: Findings) -> list[CellSummary]:
     return arrange.notable_cells(findings, CELLS_OF_A_LARGE_EXPERIMENT)
 
 
-def cells_view(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> View:
-    """A part for each cell: those to look at first are open, the others folded. `colours` are those that the chart
-    gave to wait types.
-    """
+def top_wait(cell: CellSummary) -> tuple[str, float] | None:
+    """The cell's largest wait and its share of connections x elapsed."""
+    largest = next((row for row in cell.waits if row.is_wait and row.wait_s > 0), None)
+    return None if largest is None or not cell.available_s else (largest.wait_type, largest.wait_s / cell.available_s)
+
+
+def cell_folds(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> list[Part]:
+    """A fold for each cell: those to look at first are open. `colours` are those that the chart gave to wait types."""
     by_cell: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         by_cell[run.cell_id].append(run)
-    chosen = arrange.chosen_cells(findings)
-    first = {cell.cell_id for cell in chosen}
-    rest = [cell for cell in cells_with_parts(findings) if cell.cell_id not in first]
-    folds = bool(chosen) and len(rest) > 1
-    return {
-        "note": _which(findings) if folds else "",
-        "open": [_part(cell, findings, by_cell[cell.cell_id], colours, is_open=True) for cell in chosen],
-        "folded": numbers.plural(len(rest), "other cell") if folds else "",
-        "others": [_part(cell, findings, by_cell[cell.cell_id], colours, is_open=False) for cell in rest],
-    }
+    chosen = [cell.cell_id for cell in arrange.chosen_cells(findings)]
+    cells = sorted(cells_with_parts(findings), key=lambda cell: cell.cell_id not in chosen)
+    left_out = len(findings.cells) - len(cells)
+    more = [f"{numbers.plural(left_out, 'more cell')} in the raw data, uncut."] if left_out else []
+    return [*(_fold(cell, findings, by_cell[cell.cell_id], colours, cell.cell_id in chosen) for cell in cells), *more]
 
 
-def _which(findings: Findings) -> str:
-    """A sentence on which cells are open, and where the others are."""
-    x = arrange.arrange(findings).x_title
-    shown = {cell.cell_id for cell in (*cells_with_parts(findings), *arrange.chosen_cells(findings))}
-    left_out = len(findings.cells) - len(shown)
-    first = f"the cells with the first, the best and the last {x} beside the fastest cell, and the slowest cell"
-    words = f"Shown open: {first}."
-    if not left_out:
-        return words
-    return (
-        f"{words} Of {numbers.count(len(findings.cells))} cells, those at the ends of each factor and some between "
-        f"them are below; the other {numbers.count(left_out)} are in the raw data, uncut."
-    )
-
-
-def _part(
+def _fold(
     cell: CellSummary, findings: Findings, runs: Sequence[Run], colours: Mapping[str, str], is_open: bool
-) -> View:
-    name, rows = cell.text, waits_of(cell, uncut=False)
-    headings = [one for one in _HEADINGS if one.text != IN_SQL_SERVER or are_likened(rows)]
-    caption = waiting.waits_title(findings, cell, uncut=False)
-    notes = [*waiting.audit_sentences(cell), *waiting.wait_footnotes(rows, analogues=False), *_no_split_reasons(runs)]
-    return {
-        "anchor": cell_anchor(cell),
-        "is_open": is_open,
-        "name": cell_entry(cell.cell_id, name),
-        "mark": verdict_mark(findings, cell.cell_id),
-        "time": compared.figure_text(findings, cell) or "no time measured",
-        "waits": PageTable(caption, headings, _nine_columns(rows, colours)) if rows else None,
-        "no_waits": "" if rows else waiting.no_waits_sentence(cell),
-        "notes": notes if rows else [],
-        **crowds(runs),
-        "counters": _counters(cell, runs),
-    }
+) -> Fold:
+    crowd, crowded = crowds(runs)
+    counters = _counters(cell, runs)
+    return Fold(
+        title=cell_entry(cell.cell_id, cell.text),
+        parts=[
+            *wait_parts(findings, cell, uncut=False, colours=colours), *listed(_no_split_reasons(runs)),
+            *([crowd] if crowd else []), *([crowded] if crowded else []), *([counters] if counters else []),
+        ],
+        holds=compared.judged_text(findings, cell) or "no time measured",
+        mark=Mark(*verdict_of(findings, cell.cell_id)),
+        anchor=cell_anchor(cell),
+        is_open=is_open,
+    )  # fmt: skip
+
+
+def wait_parts(
+    findings: Findings, cell: CellSummary, *, uncut: bool, colours: Mapping[str, str] | None = None
+) -> list[Part]:
+    """The nine columns of a cell's mean run, all waits or those of the top 95 %, and notes on them."""
+    rows = waits_of(cell, uncut)
+    notes = [*waiting.audit_sentences(cell), *waiting.wait_footnotes(rows, analogues=False)]
+    if not rows or compared.of_raw_io(findings):
+        return [] if compared.of_raw_io(findings) else [waiting.no_waits_sentence(cell), *listed(notes)]
+    return [wait_columns(rows, colours or {}).called(waiting.waits_title(findings, cell, uncut)), *listed(notes)]
+
+
+def waits_of(cell: CellSummary, uncut: bool) -> tuple[TableRow, ...]:
+    """The nine columns of the mean run: all waits, or those of the top 95 % without the benign ones."""
+    return wait_table(cell.waits, share=1.0) if uncut else wait_table(cell.waits, benign=BENIGN_WAITS)
+
+
+def wait_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> Table:
+    """The nine columns under their exact names, how each row is known, and SQL Server's names if there are any. Unknown
+    figures stay empty and never show as 0.
+    """
+    second = 2 if max((row.wait_s for row in rows), default=0.0) >= 1 else 4
+    average = 4 if max((row.avg_wait_s or 0.0 for row in rows), default=0.0) >= 0.01 else 6
+    likened = any(row.analogue not in ("", row.wait_type) for row in rows)
+    like = [Heading(IN_SQL_SERVER, "text", "the wait type that a SQL Server DBA would look for")] if likened else []
+    return Table(
+        [*_HEADINGS, *like],
+        [
+            [
+                swatch(row.wait_type, row.category, colours),
+                *(seconds_number(one, second) for one in (row.wait_s, row.resource_s, row.signal_s)),
+                count(row.wait_count), f"{row.percentage:.2f}",
+                *(seconds_number(one, average) for one in (row.avg_wait_s, row.avg_resource_s, row.avg_signal_s)),
+                f"{_MARKS[row.method]}{waiting.method_text(row.method)}", *([row.analogue] if likened else []),
+            ]
+            for row in rows
+        ],
+        ranks=_RANKS,
+    )  # fmt: skip
+
+
+def swatch(wait_type: str, category: Category, colours: Mapping[str, str]) -> Swatch:
+    """A wait type with its colour in the chart."""
+    colour = colours.get(wait_type, palette.CATEGORY[category])
+    return Swatch(wait_type, colour, palette.on_dark(colour, palette.WAITS_LEAST))
+
+
+def run_anchor(cell_id: str, repetition: int) -> str:
+    """The target of a link to a run's series; the page's script shows it."""
+    return f"run-{cell_id}-{repetition}"
 
 
 def cell_anchor(cell: CellSummary) -> str:
     """The id of a cell's section. storagelab makes cell ids, but a stored one may contain anything."""
     return "cell-" + "".join(char if char.isalnum() and char.isascii() else "-" for char in cell.cell_id)
-
-
-def _nine_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> list[list[Content]]:
-    """Wait tables as DBAs know them, then the analogue and the method. Unknown figures stay empty and never show as
-    0.
-    """
-    texts = zip(*(cells for _, cells in wait_columns(rows)), strict=True)
-    return [
-        [
-            Swatch(name, colours.get(row.wait_type, palette.CATEGORY[row.category])),
-            *figures,
-            f"{_MARKS[row.method]}{waiting.method_text(row.method)}",
-        ]
-        for row, (name, *figures) in zip(rows, texts, strict=True)
-    ]
 
 
 def _no_split_reasons(runs: Sequence[Run]) -> list[str]:
@@ -139,14 +162,14 @@ def mean_counters(runs: Sequence[Run]) -> dict[tuple[str, str], float]:
     return {key: sum(found) / len(found) for key, found in values.items() if any(found)}
 
 
-def _counters(cell: CellSummary, runs: Sequence[Run]) -> PageTable | None:
+def _counters(cell: CellSummary, runs: Sequence[Run]) -> Table | None:
     known = mean_counters(runs)
     if not known:
         return None
     headings = [Heading("counter", "text"), Heading("of", "text"), Heading("mean of a run")]
     rows = [[name, group, quantity_text(name, mean)] for (group, name), mean in known.items()]
     caption = f"Counters of server and devices, differences over a run, of {cell.name}; zeros left out"
-    return PageTable(caption, headings, rows, folded="Counters of server and devices")
+    return Table(headings, rows, caption, folded="Counters of server and devices")
 
 
 MAX_KINDS = 8
@@ -155,32 +178,26 @@ _Key = tuple[str, str]
 _NAMES = [Heading("waiting for", "prose"), Heading("WaitType", "text")]
 
 
-def crowds(runs: Sequence[Run]) -> View:
+def crowds(runs: Sequence[Run]) -> tuple[str, Table | None]:
     """A sentence on the largest crowd seen on one thing, and a table: the most crowded kinds of things first."""
     counted = [run.measurement for run in runs if run.usable and not run.burn_in and run.measurement is not None]
     counted = [one for one in counted if one.crowds]
     kinds = _seen(runs)
     if counted:
-        return {
-            "crowd": waiting.crowd_sentence(*_most_crowded(kinds)) if kinds else "",
-            "crowds": _counted_table(counted),
-        }
+        return waiting.crowd_sentence(*_most_crowded(kinds)) if kinds else "", _counted_table(counted)
     # The looks of a simulated run keep only its longest queues, so their sum says nothing.
     if not kinds or any(run.measurement is not None and run.measurement.provenance == "simulated" for run in runs):
-        return {"crowd": "", "crowds": None}
+        return "", None
     moments = len({moment for kind in kinds.values() for moment in kind.sessions})
     crowd, thing = _most_crowded(kinds)
     seen = len(kinds[crowd.wait_type, thing].sessions)
-    return {
-        "crowd": waiting.crowd_sentence(crowd, thing, (seen, moments)),
-        "crowds": _seen_table(kinds, moments, len(runs)),
-    }
+    return waiting.crowd_sentence(crowd, thing, (seen, moments)), _seen_table(kinds, moments, len(runs))
 
 
 # --- counted ---------------------------------------------------------------------------------------------------------
 
 
-def _counted_table(runs: Sequence[Measurement]) -> PageTable:
+def _counted_table(runs: Sequence[Measurement]) -> Table:
     """Means over the time of all runs, so that shares are those of the cell's wait table over connections x elapsed."""
     together: dict[_Key, list[tuple[Measurement, CountedCrowd]]] = defaultdict(list)
     for run in runs:
@@ -204,7 +221,7 @@ def _counted_table(runs: Sequence[Measurement]) -> PageTable:
         Heading("share of the run", meaning="the time in which at least one session waited so"),
     ]
     caption = f"Who waited for what: all sessions, counted at every wait of {numbers.plural(len(runs), 'run')}"
-    return PageTable(f"{caption}{_rest(len(rows))}", headings, [row for _, row in rows[:MAX_KINDS]])
+    return Table(headings, [row for _, row in rows[:MAX_KINDS]], f"{caption}{_rest(len(rows))}")
 
 
 # --- seen ------------------------------------------------------------------------------------------------------------
@@ -236,14 +253,14 @@ def _most_crowded(kinds: dict[_Key, _Kind]) -> tuple[WaitingTask, str]:
     return task, key[1]
 
 
-def _seen_table(kinds: dict[_Key, _Kind], moments: int, runs: int) -> PageTable:
+def _seen_table(kinds: dict[_Key, _Kind], moments: int, runs: int) -> Table:
     ranked = sorted(kinds.items(), key=lambda item: (-item[1].sessions.total(), item[0]))
     headings = [*_NAMES, Heading("moments"), Heading("of all moments"), Heading("sessions then, mean"), Heading("most"),
                Heading("held by", "prose")]  # fmt: skip
     rows = [[thing, wait_type, *_figures(kind, moments)] for (wait_type, thing), kind in ranked[:MAX_KINDS]]
     sampled = f"{numbers.plural(moments, 'moment')} sampled over {numbers.plural(runs, 'run')}"
     caption = f"Who waited for what: the largest crowds of {sampled}{_rest(len(ranked))}"
-    return PageTable(caption, headings, rows)
+    return Table(headings, rows, caption)
 
 
 def _figures(kind: _Kind, moments: int) -> list[str]:

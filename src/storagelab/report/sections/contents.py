@@ -1,0 +1,232 @@
+"""A report as one document: its opening, and its sections in reading order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from storagelab.findings.answer import answer
+from storagelab.findings.cautions.odd_runs import OddRun
+from storagelab.findings.model import Caution, Dependence, Findings
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
+from storagelab.report.charts import page_charts
+from storagelab.report.charts.effects import effect_table
+from storagelab.report.charts.over_time import steps_text
+from storagelab.report.document import (
+    Content,
+    Document,
+    Heading,
+    Link,
+    Listed,
+    Part,
+    Picture,
+    Section,
+    Sentence,
+    Table,
+    listed,
+)
+from storagelab.report.drawing import arrange
+from storagelab.report.drawing.chart import Drawn
+from storagelab.report.sections.cells import cells_table, checkpoint_parts
+from storagelab.report.sections.manifest import facts, manifest_parts
+from storagelab.report.sections.waits import IN_SQL_SERVER, cell_folds, cells_with_parts, run_anchor, swatch
+from storagelab.report.words import compared
+from storagelab.report.words.answer import opening
+from storagelab.report.words.caution_texts import cautions_told
+from storagelab.report.words.hosts import host_sentences, host_table
+from storagelab.report.words.ladder import MOST, ladders
+from storagelab.report.words.sentences import sentences
+from storagelab.report.words.waiting import no_waits_anywhere_sentence
+from storagelab.words import numbers
+from storagelab.words.names import factor_noun, factor_text, value_text
+from storagelab.words.names import listed as listed_and
+
+MAX_EFFECT_ROWS = 200
+MAX_CHANGES = 10
+_NAMES_SHOWN = 4
+_MOST_LINKS = 12
+
+
+def opened(findings: Findings, *, limit: float | None = None, most: int = MOST) -> Document:
+    """The answer alone: ladders of `most` rows together, why, doubt, and what to do next. `limit`: the reader's own, in
+    seconds or as a rate.
+    """
+    found = answer(findings)
+    told = opening(findings, found)
+    return Document(
+        title=findings.experiment,
+        provenance=findings.provenance or "nothing measured yet",
+        head=told.use,
+        question=findings.question,
+        based=told.basis,
+        ladders=ladders(findings, found, limit=limit, most=most),
+        why=told.why,
+        doubt=told.doubt,
+        next=told.next,
+    )
+
+
+def document(
+    experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings,
+    extra: Mapping[str, object] | None = None, *, limit: float | None = None,
+) -> Document:  # fmt: skip
+    """The whole report. `extra` are facts of the campaign that no run carries, such as the version that made it."""
+    drawn = page_charts(findings, runs)
+    charts: dict[str, list[Picture]] = {}
+    for one in drawn.values():
+        charts.setdefault(one.chart.part, []).append(Picture(one))
+    raw_io = compared.of_raw_io(findings)
+    each = "counters" if raw_io else "waits, who waited for what, and counters"
+    over, cells = charts.get("over-time", []), [*charts.get("completion-time", []), *charts.get("drives", [])]
+    every = (
+        Section("evidence", "Evidence", listed(sentences(findings)), "each finding in full"),
+        Section("cautions", "Caveats", _cautions(findings)),
+        Section("explore", "Every cell", [cells_table(findings, runs).table]),
+        Section("pictures", "Charts of all cells", cells, _titles(cells)),
+        Section("hosts", "Hosts", _hosts(findings), "each host’s place and times"),
+        Section(
+            "effects",
+            "What each factor does",
+            [*charts.get("effects", []), *_best_levels(findings), *_effects_at_levels(findings)],
+            f"{listed_and([factor_text(factor.name) for factor in findings.factors])}: each level against the first",
+        ),
+        Section(
+            "waits",
+            "Where the sessions’ time goes",
+            [] if raw_io else _waits(findings, drawn, charts.get("waits", [])),
+            "the waits of the cells in one chart, and which of them differ most",
+        ),
+        Section(
+            "cells",
+            f"{'Counters' if raw_io else 'Waits'} of each cell",
+            cell_folds(findings, runs, _colours(drawn)),
+            f"{numbers.plural(len(cells_with_parts(findings)), 'cell')}: {each}",
+        ),
+        Section("over-time", "Over time", _over_time(findings, over), _titles(over)),
+        Section(
+            "checkpoint", "Final checkpoint", checkpoint_parts(findings), "what the load left to write, timed apart"
+        ),
+        Section(
+            "manifest",
+            "How it was measured",
+            manifest_parts(experiment, plan, findings, runs, extra or {}),
+            "the spec, the order of the runs, machine, server, and what was read back",
+        ),
+    )
+    sections = [section for section in every if section.parts]
+    return replace(opened(findings, limit=limit), sections=sections, facts=facts(findings, runs))
+
+
+def _titles(pictures: Sequence[Picture]) -> str:
+    return "; ".join(picture.drawn.title for picture in pictures)
+
+
+def _colours(drawn: Mapping[str, Drawn]) -> Mapping[str, str]:
+    return drawn["waits"].data.colours if "waits" in drawn else {}
+
+
+def _cautions(findings: Findings) -> list[Part]:
+    """Reasons to trust the measurement less, the most serious first, with links to the runs that they are about."""
+    told = [Sentence(text, of[0].severity, _links(findings, of)) for of, text in cautions_told(findings)]
+    return [Listed(told)] if told else ["Nothing in these runs gave cause for doubt."]
+
+
+def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
+    """To the time series of the odd runs, those that deviate most first."""
+    odd = sorted((one for one in cautions if isinstance(one, OddRun)), key=lambda one: -abs(one.deviation_sd))
+    runs = [run for one in odd for run in one.runs_meant(findings)][:_MOST_LINKS]
+    if len(findings.cells) < 2:
+        return [Link(f"repetition {repetition}", "over-time") for _, repetition in runs]
+    return [Link(f"{cell_id}, repetition {number}", run_anchor(cell_id, number)) for cell_id, number in runs]
+
+
+def _hosts(findings: Findings) -> list[Part]:
+    table = host_table(findings)
+    return (
+        [" ".join(host_sentences(findings)), table.called(f"The hosts ({findings.provenance})")] if table.rows else []
+    )
+
+
+def _best_levels(findings: Findings) -> Iterator[Table]:
+    """The best level of a factor at each level of another."""
+    for found in findings.dependences:
+        if not found.best:
+            continue
+        noun, within = factor_noun(found.factor), factor_text(found.within)
+        headings = [Heading(within, "text"), Heading(f"best {noun}", "text"), Heading("not told apart from it", "text")]
+        rows = [
+            [value_text(row.at), value_text(row.levels[0]), ", ".join(map(value_text, row.levels[1:]))]
+            for row in found.best
+        ]
+        caption = f"The best {noun} at each level of {within} ({findings.provenance}){_averaged(found)}"
+        yield Table(headings, rows, caption, folded=f"The best {noun} by {within}")
+
+
+def _averaged(found: Dependence) -> str:
+    return f"; averaged over {listed_and(list(map(factor_text, found.averaged)))}" if found.averaged else ""
+
+
+def _effects_at_levels(findings: Findings) -> Iterator[Table]:
+    at = [effect for effect in findings.effects if effect.at]
+    if at:
+        rest = f", the first {MAX_EFFECT_ROWS} of {numbers.count(len(at))}" if len(at) > MAX_EFFECT_ROWS else ""
+        caption = f"Each level against the first, at single levels of the other factors ({findings.provenance}){rest}"
+        folded = f"At single levels of the other factors: {numbers.plural(len(at), 'comparison')}"
+        yield effect_table(at[:MAX_EFFECT_ROWS]).called(caption, folded=folded)
+
+
+def _waits(findings: Findings, drawn: Mapping[str, Drawn], pictures: Sequence[Picture]) -> list[Part]:
+    """The chart, and the waits that differ between the best and the worst cell."""
+    if not pictures:
+        return [no_waits_anywhere_sentence(findings) or "The connections waited for nothing."]
+    return [*pictures, *_wait_changes(findings, _colours(drawn))]
+
+
+def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[Table]:
+    fastest, slowest = (findings.cell(cell_id) if cell_id else None for cell_id in compared.ends(findings))
+    if not findings.wait_changes or fastest is None or slowest is None:
+        return
+    # Waits of several engines are joined by what is waited for, so the engines' own names explain each class.
+    names = findings.wait_names
+    others = [", ".join(names[item.wait_type][:_NAMES_SHOWN]) if item.wait_type in names else item.analogue
+              for item in findings.wait_changes[:MAX_CHANGES]]  # fmt: skip
+    headings = [Heading("Waiting for" if names else "WaitType", "text"),
+                *([Heading("The engines' names" if names else IN_SQL_SERVER, "text")] if any(others) else []),
+                Heading("fastest"), Heading("share"), Heading("slowest"), Heading("share"),
+                Heading("more in the slowest")]  # fmt: skip
+    rows: list[list[Content]] = [
+        [
+            swatch(item.wait_type, item.category, colours),
+            *([other] if any(others) else []),
+            numbers.seconds(item.best_s), numbers.percent(item.best_share),
+            numbers.seconds(item.worst_s), numbers.percent(item.worst_share),
+            numbers.seconds(item.worst_s - item.best_s),
+        ]
+        for item, other in zip(findings.wait_changes[:MAX_CHANGES], others, strict=True)
+    ]  # fmt: skip
+    under = (
+        f" under the {compared.load_noun(findings)} where layouts differ most" if findings.verdict == "by-load" else ""
+    )
+    caption = (
+        f"The waits that differ most: {fastest.name}, of the shortest mean time{under}, against {slowest.name}, of the "
+        "longest; seconds over all connections of the mean run, and shares of session time"
+    )
+    yield Table(headings, rows, caption)
+
+
+def _over_time(findings: Findings, pictures: Sequence[Picture]) -> list[Part]:
+    """Small multiples of the chosen cells, one chart for each quantity that the runs have."""
+    if not pictures:
+        return []
+    data = pictures[0].drawn.data
+    shared = arrange.shared_levels(arrange.chosen_cells(findings))
+    left = data.hidden_panels
+    words = [
+        "One panel for each cell, with the same axes unless the chart says otherwise.",
+        f"The thick line is the median run, with a point about every {steps_text(data)};",
+        "the thin ones are the other repetitions.",
+        f"All cells shown have {shared}." if shared else "",
+        f"{numbers.plural(left, 'more cell is', 'more cells are')} in the raw data." if left else "",
+    ]
+    return [" ".join(word for word in words if word), *pictures]

@@ -1,0 +1,275 @@
+"""The ladder: layouts under one load, the fastest first, each with its ratio to the fastest, its figure and its verdict.
+
+It formats the one record of comparison. Terminal, page, Markdown and the files of charts lay it out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from storagelab.findings.answer_kinds import Answer
+from storagelab.findings.model import CellSummary, Comparison, Estimate, Findings, Judged
+from storagelab.model.values import JsonValue
+from storagelab.report.words import compared
+from storagelab.report.words.short import Names
+from storagelab.words import numbers
+from storagelab.words.names import is_counted, level_text
+
+MOST, TIED_MOST = 12, 5
+"""The most rows of a ladder, and of its layouts that may be the fastest; the others share a row."""
+_SHORT_UNITS = {"transactions/s": "tps"}
+_CLOSE = 1.02
+_TOO_WIDE = 100.0
+"""An interval whose ends are so many times apart says nothing."""
+
+Kind = Literal["fastest", "may-be-fastest", "not-fastest", "slower", "not-judged"]
+
+
+class Verdict(NamedTuple):
+    """A verdict on a cell, and its words for a narrow column; "" for a cell alone."""
+
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A row: a layout, or several that share it (`hidden`). `name` has a text for each factor that varies.
+
+    `ratio`: its time over that of the fastest; None if it is not known. `figure`: its mean with the unit.
+    """
+
+    name: tuple[str, ...]
+    ratio: Estimate | None
+    figure: str
+    verdict: Verdict
+    cell_id: str = ""
+    recommended: bool = False
+    hidden: int = 0
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The layouts under one load, or of one block, which `title` names; "" if there is one. `what` is compared, and
+    ratios have so many `decimals`. `rungs` are all layouts, of which `most` rows are shown. `limit`: the reader's own,
+    as a ratio, and `limit_text` in words.
+    """
+
+    title: str
+    what: str
+    decimals: int
+    rungs: tuple[Rung, ...]
+    most: int
+    limit: float | None = None
+    limit_text: str = ""
+
+    def shown(self, most: int | None = None) -> list[Rung]:
+        """The rows to show: of many that may be the fastest the first ones and the recommended one; of many others
+        those next to them and the slowest.
+        """
+        return list(_folded(self.rungs, most or self.most))
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The smallest and the largest ratio to draw."""
+        drawn = [
+            one for rung in self.rungs if rung.ratio for one in (rung.ratio.low, rung.ratio.value, rung.ratio.high)
+        ]
+        known = [one for one in (*drawn, self.limit, 1.0) if one]
+        return min(known), max(*known, 1.02)
+
+    def ratio_text(self, rung: Rung) -> str:
+        return "" if rung.ratio is None else numbers.ratio_text(rung.ratio.value, self.decimals)
+
+    def place(self, ratio: float) -> float:
+        """Where a ratio stands on the axis, from 0 to 1: equal steps are equal ratios."""
+        least, most = self.ends
+        return math.log(ratio / least) / math.log(most / least)
+
+    def percent(self, ratio: float) -> float:
+        """The same in per cent of the width, with room at both ends."""
+        return round(2 + 96 * min(1.0, max(0.0, self.place(ratio))), 1)
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def comparison_of(findings: Findings, cell_id: str) -> Comparison | None:
+    return next((one for one in findings.comparisons if one.cell_id == cell_id), None)
+
+
+def in_blocks(findings: Findings) -> bool:
+    """Whether there are layouts of different blocks, which are not compared."""
+    across = any(comparison.across_blocks for comparison in findings.comparisons)
+    return across and not compared.in_parts_of_cycles(findings)
+
+
+def verdict_of(findings: Findings, cell_id: str) -> Verdict:
+    """An untested cell is never called fast or slow."""
+    judged: Judged = findings.load_of(cell_id) or findings
+    if judged.verdict == "single-cell":
+        return Verdict("not-judged", "")
+    apart = (*judged.not_compared, *compared.in_parts_of_cycles(findings))
+    if judged.verdict in ("too-few-runs", "untested") or cell_id in apart:
+        return Verdict("not-judged", "not judged" if findings.cell(cell_id).elapsed_s is not None else "no time")
+    found = comparison_of(findings, cell_id)
+    if (found is not None and found.across_blocks) or (cell_id in judged.best[:1] and in_blocks(findings)):
+        return Verdict("may-be-fastest", "best of block")
+    if cell_id in judged.best[:1]:
+        won = judged.verdict == "winner"
+        return Verdict("fastest", "fastest") if won else Verdict("may-be-fastest", "may be fastest")
+    if found is None:
+        return Verdict("not-judged", "")
+    if not found.distinguishable:
+        may = found.may_be_fastest
+        return Verdict("may-be-fastest", "may be fastest") if may else Verdict("not-fastest", "not fastest")
+    least = found.ratio.low
+    known = f", {numbers.at_least_slower(least)}" if least and least > 1 else ""
+    return Verdict("slower", f"slower{known}")
+
+
+def ratio_of(findings: Findings, cell_id: str) -> Estimate | None:
+    """A cell's time over that of the fastest under its load, or of its block: 1 for that one itself."""
+    found = comparison_of(findings, cell_id)
+    if found is not None:
+        low, high = found.ratio.low, found.ratio.high
+        return found.ratio if not (low and high and high / low > _TOO_WIDE) else Estimate(value=found.ratio.value)
+    judged: Judged = findings.load_of(cell_id) or findings
+    return Estimate(value=1.0) if cell_id in (*judged.best[:1], judged.fastest) else None
+
+
+def ratio_decimals(findings: Findings) -> int:
+    """Three where a layout is slower by less than 2 %, else two."""
+    return 3 if any(one.distinguishable and one.ratio.value < _CLOSE for one in findings.comparisons) else 2
+
+
+# --- ladders ----------------------------------------------------------------------------------------------------------
+
+
+def ladders(findings: Findings, found: Answer, *, limit: float | None = None, most: int = MOST) -> tuple[Ladder, ...]:
+    """One for each load and block; none for a cell alone. `limit`: seconds, or a rate, of what is compared. `most` rows
+    are shared by all.
+    """
+    if len(findings.cells) < 2 or not any(compared.judged(findings, cell) for cell in findings.cells):
+        return ()
+    groups = dict(_groups(findings))
+    each = max(3, most // len(groups))
+    return tuple(
+        _ladder(findings, title, cells, _picked(findings, found), limit, each) for title, cells in groups.items()
+    )
+
+
+def _picked(findings: Findings, found: Answer) -> set[str]:
+    """The cells of the layouts to take: under each load that of its choice."""
+    picks = [(choice, choice.pick.levels) for choice in found.choices if choice.pick is not None]
+    return {
+        cell.cell_id
+        for choice, levels in picks for cell in findings.cells
+        if all(cell.levels.get(name) == level for name, level in levels.items())
+        and (not choice.loads or any(load.items() <= cell.levels.items() for load in choice.loads))
+    }  # fmt: skip
+
+
+def _groups(findings: Findings) -> Iterator[tuple[str, list[CellSummary]]]:
+    """The cells that are compared with each other, by what they share. One layout under several loads is one group."""
+    if findings.verdict == "one-layout":
+        yield "", list(findings.cells)
+        return
+    blocks = in_blocks(findings) and findings.order == "randomised"
+    for load in findings.by_load:
+        inside = [cell for cell in findings.cells if cell.cell_id in load.cells]
+        for stretch in dict.fromkeys(cell.stretch for cell in inside) if blocks else (None,):
+            cells = [cell for cell in inside if stretch is None or cell.stretch == stretch]
+            shared = _shared(cells) if stretch is not None else load.load
+            yield level_text(shared), cells
+
+
+def _shared(cells: Sequence[CellSummary]) -> dict[str, JsonValue]:
+    first = cells[0].levels.items()
+    return {name: one for name, one in first if all(repr(cell.levels.get(name)) == repr(one) for cell in cells)}
+
+
+def _ladder(
+    findings: Findings, title: str, cells: Sequence[CellSummary], picked: Collection[str],
+    limit: float | None, most: int,
+) -> Ladder:  # fmt: skip
+    known = {cell.cell_id: sample.mean for cell in cells if (sample := compared.judged(findings, cell)) is not None}
+    ratios = {cell.cell_id: ratio_of(findings, cell.cell_id) for cell in cells}
+    speed = -1 if compared.by_rate(findings) else 1
+
+    def slowness(cell: CellSummary) -> tuple[float, float]:
+        ratio, mean = ratios[cell.cell_id], known.get(cell.cell_id)
+        figure = math.inf if mean is None else speed * mean.value
+        return (figure if ratio is None or findings.verdict == "one-layout" else ratio.value), figure
+
+    ordered = list(cells) if findings.verdict == "one-layout" else sorted(cells, key=slowness)
+    varied = [
+        factor.name for factor in findings.factors
+        if len({repr(cell.levels.get(factor.name)) for cell in cells}) > 1 or len(findings.factors) == 1
+    ]  # fmt: skip
+    varied.sort(key=lambda name: not is_counted(name))
+    names, figure = Names(findings), _figures(findings, [one.value for one in known.values()])
+    rungs = [
+        Rung(
+            name=tuple(names.of_level(name, cell.levels[name]) if name in cell.levels else "" for name in varied),
+            ratio=ratios[cell.cell_id] if findings.verdict != "one-layout" else None,
+            figure=figure(known[cell.cell_id].value) if cell.cell_id in known else "",
+            verdict=verdict_of(findings, cell.cell_id) if findings.verdict != "one-layout" else Verdict("not-judged", ""),
+            cell_id=cell.cell_id,
+            recommended=cell.cell_id in picked,
+        )
+        for cell in ordered
+    ]  # fmt: skip
+    best = next((known[rung.cell_id].value for rung in rungs if rung.cell_id in known), None)
+    own, words = _limit(findings, limit, best, figure)
+    what = compared.rate_unit(findings) if compared.by_rate(findings) else compared.quantity(findings)
+    return Ladder(title, what, ratio_decimals(findings), tuple(rungs), most, own, words)
+
+
+_Write = Callable[[float], str]
+
+
+def _figures(findings: Findings, values: Sequence[float]) -> _Write:
+    """How the figures of a ladder are written: all in one unit, with the digits of the smallest."""
+    if compared.by_rate(findings):
+        unit = compared.rate_unit(findings)
+        return lambda value: f"{numbers.significant(value)} {_SHORT_UNITS.get(unit, unit)}"
+    return lambda value: numbers.seconds_like(value, values)
+
+
+def _limit(findings: Findings, limit: float | None, best: float | None, figure: _Write) -> tuple[float | None, str]:
+    if limit is not None and best:
+        return (best / limit if compared.by_rate(findings) else limit / best), f"your limit, {figure(limit)}"
+    if findings.indifferent is None:
+        return None, ""
+    return 1 + findings.indifferent, f"your margin, {numbers.percent(findings.indifferent)} above the fastest"
+
+
+def _folded(rungs: Sequence[Rung], most: int) -> Iterator[Rung]:
+    front = [rung for rung in rungs if rung.verdict.kind in ("fastest", "may-be-fastest")]
+    rest = [rung for rung in rungs if rung not in front]
+    shown = min(TIED_MOST, max(1, most - 2)) if rest else min(TIED_MOST, most - 1)
+    if len(front) > shown + 1:
+        kept = front[:shown]
+        kept += [rung for rung in front[shown:] if rung.recommended][:1]
+        front = [*kept, _together([rung for rung in front if rung not in kept])]
+    yield from front
+    room = max(2, most - len(front))
+    if len(rest) <= room:
+        yield from rest
+        return
+    first, last = rest[: room - 2], rest[-1]
+    yield from (*first, _together(rest[len(first) : -1]), last)
+
+
+def _together(rungs: Sequence[Rung]) -> Rung:
+    """A row for several layouts of one verdict, or of several."""
+    if len(rungs) == 1:
+        return rungs[0]
+    kinds = {(rung.verdict.kind, rung.verdict.text.partition(",")[0]) for rung in rungs}
+    verdict = Verdict(*kinds.pop()) if len(kinds) == 1 else Verdict("not-judged", "")
+    last = next((rung.figure for rung in reversed(rungs) if rung.figure), "")
+    return Rung((f"{len(rungs)} more{last and f', to {last}'}",), None, "", verdict, hidden=len(rungs))
