@@ -1,4 +1,4 @@
-"""What a report is made of, as values: sentences, tables, charts and folds, which terminal, Markdown and page lay out."""
+"""What a report is made of, as values: sentences, tables, charts, folds. Terminal, Markdown and page lay them out."""
 
 from __future__ import annotations
 

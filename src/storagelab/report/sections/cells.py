@@ -32,7 +32,7 @@ Key = float | str | None
 
 @dataclass(frozen=True)
 class Column:
-    """A column: what it shows of a cell, and the key for sorting by it. `rank`: narrow terminals drop the highest first."""
+    """A column: what it shows of a cell, and its sort key. `rank`: narrow terminals drop the highest first."""
 
     heading: Heading
     content: Callable[[CellSummary], Content]
@@ -73,15 +73,9 @@ def in_order(findings: Findings) -> list[CellSummary]:
     speed = -1 if compared.by_rate(findings) else 1
 
     def place(cell: CellSummary) -> tuple[int, float, float]:
-        sample, found = compared.judged(findings, cell), comparison_of(findings, cell.cell_id)
+        sample, ratio = compared.judged(findings, cell), ratio_of(findings, cell.cell_id)
         figure = float("inf") if sample is None else speed * sample.mean.value
-        front = 1.0 if ratio_of(findings, cell.cell_id) is not None else float("inf")
-        across = found is None or found.across_blocks
-        return (
-            loads.get(cell.cell_id, 0),
-            figure if across and front > 1 else (found.ratio.value if found else front),
-            figure,
-        )
+        return loads.get(cell.cell_id, 0), float("inf") if ratio is None else ratio.value, figure
 
     return sorted(findings.cells, key=place)
 

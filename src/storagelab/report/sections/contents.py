@@ -104,9 +104,7 @@ def document(
             f"{numbers.plural(len(cells_with_parts(findings)), 'cell')}: {each}",
         ),
         Section("over-time", "Over time", _over_time(findings, over), _titles(over)),
-        Section(
-            "checkpoint", "Final checkpoint", checkpoint_parts(findings), "what the load left to write, timed apart"
-        ),
+        Section("checkpoint", "Final checkpoint", checkpoint_parts(findings), "what the load left to write"),
         Section(
             "manifest",
             "How it was measured",

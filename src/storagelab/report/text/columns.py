@@ -76,8 +76,9 @@ def print_table(
     below: Sequence[str] = (),
     headed: bool = True,
 ) -> None:
-    """Print the columns that fit on the console, under their headings if they are `headed`; `rows_styled` gives a style per row, and `below`
-    a paragraph to print below each row."""
+    """Print the columns that fit on the console, under their headings if they are `headed`; `rows_styled` gives a
+    style per row, and `below` a paragraph to print below each row.
+    """
     kept = fitting(columns, console.width - indent)
     widths = _widths(kept, console.width - indent)
     if headed:

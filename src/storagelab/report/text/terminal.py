@@ -100,10 +100,11 @@ def _padded(rungs: Sequence[Rung]) -> list[str]:
     """The names of all factors in one column, one below the other. A row for several layouts has one name."""
     own = [rung.name for rung in rungs if not rung.hidden]
     widths = [max(map(cell_len, texts)) for texts in zip(*own, strict=True)]
-    return [
-        (" " * GAP).join(text + " " * (width - cell_len(text)) for text, width in zip(rung.name, widths, strict=False)).rstrip()
+    padded = (
+        [text + " " * (width - cell_len(text)) for text, width in zip(rung.name, widths, strict=False)]
         for rung in rungs
-    ]  # fmt: skip
+    )
+    return [(" " * GAP).join(texts).rstrip() for texts in padded]
 
 
 def _bar(ladder: Ladder, rung: Rung, width: int) -> str:

@@ -1,4 +1,4 @@
-"""The answer in a few sentences: what to use, what that is based on, why, what makes it doubtful, what to do next. Pure.
+"""The answer in a few sentences: what to use, its basis, why, what makes it doubtful, and what to do next. Pure.
 
 A result has one short form, which is here, and one long form, which is among the evidence.
 """
@@ -191,8 +191,8 @@ def pattern_text(findings: Findings, choice: Choice) -> str:
     levels = {good.factor: names.levels(good.factor, good.levels, full=True) for good in choice.pattern.needed}
     groups = ([text for name, text in levels.items() if is_counted(name) is counted] for counted in (False, True))
     text = " with ".join(" and ".join(group) for group in groups if group)
-    number = len(choice.meant) // max(1, len(choice.loads))
-    return text if len(text) <= _LONGEST else f"one of the {number} {noun(findings.layout_factors, 2)} below"
+    few = len(choice.meant) // max(1, len(choice.loads))
+    return text if len(text) <= _LONGEST else f"one of the {few} {noun(findings.layout_factors, 2)} below"
 
 
 def slower_text(findings: Findings, choice: Choice) -> str:
@@ -239,7 +239,8 @@ def _none(findings: Findings) -> Iterator[str]:
     elif findings.verdict != "untested":
         yield f"No {layout} can be chosen yet: differences can't be told from chance."
     elif compared.of_both_kinds(findings):
-        yield f"Simulated and measured {noun(findings.layout_factors, 2)} stand side by side; none is tested against the other kind."
+        both = f"Simulated and measured {noun(findings.layout_factors, 2)} stand side by side"
+        yield f"{both}; none is tested against the other kind."
     elif compared.in_parts_of_cycles(findings):
         yield f"No {layout} can be chosen: runs count parts of checkpoint cycles."
     else:
@@ -271,7 +272,8 @@ def _makes_no_difference(findings: Findings, choice: Choice) -> str:
     if not free or not choice.pattern.needed or choice.verdict == "winner":
         return ""
     one = len(free) == 1 and not (choice.pattern.free and is_counted(choice.pattern.free[0]))
-    return f"With {pattern_text(findings, choice)}, {listed_or(free, 'and')} {'makes' if one else 'make'} no visible difference."
+    make = "makes" if one else "make"
+    return f"With {pattern_text(findings, choice)}, {listed_or(free, 'and')} {make} no visible difference."
 
 
 def _kept(pick: Pick) -> str:

@@ -1,4 +1,4 @@
-"""The ladder: layouts under one load, the fastest first, each with its ratio to the fastest, its figure and its verdict.
+"""The ladder: layouts under one load, the fastest first, each with its ratio to that, its figure and its verdict.
 
 It formats the one record of comparison. Terminal, page, Markdown and the files of charts lay it out.
 """
@@ -211,13 +211,14 @@ def _ladder(
         if len({repr(cell.levels.get(factor.name)) for cell in cells}) > 1 or len(findings.factors) == 1
     ]  # fmt: skip
     varied.sort(key=lambda name: not is_counted(name))
+    alone = findings.verdict == "one-layout"
     names, figure = Names(findings), _figures(findings, [one.value for one in known.values()])
     rungs = [
         Rung(
             name=tuple(names.of_level(name, cell.levels[name]) if name in cell.levels else "" for name in varied),
-            ratio=ratios[cell.cell_id] if findings.verdict != "one-layout" else None,
+            ratio=None if alone else ratios[cell.cell_id],
             figure=figure(known[cell.cell_id].value) if cell.cell_id in known else "",
-            verdict=verdict_of(findings, cell.cell_id) if findings.verdict != "one-layout" else Verdict("not-judged", ""),
+            verdict=Verdict("not-judged", "") if alone else verdict_of(findings, cell.cell_id),
             cell_id=cell.cell_id,
             recommended=cell.cell_id in picked,
         )
