@@ -278,16 +278,22 @@ def no_waits_anywhere_sentence(findings: Findings) -> str:
 
 
 def audit_sentences(cell: CellSummary) -> list[str]:
-    """CPU time, and how much of connections x elapsed the waits and CPU explain."""
+    """CPU time, the share of session time that waits and CPU are, and whether that was also counted independently."""
     lines = []
     for row in cell.waits:
         if not row.is_wait:
             share = f", {numbers.percent(row.wait_s / cell.available_s)} of session time" if cell.available_s else ""
             lines.append(f"{row.wait_type}: {numbers.seconds(row.wait_s)}{share} ({method_text(row.method)}; no wait)")
-    if cell.explained is not None and cell.available_s is not None:
+    if cell.available_s:
+        shown = numbers.percent(sum(row.wait_s for row in cell.waits) / cell.available_s, 1)
+        rest = "; the rest is of sessions that had finished, or unexplained"
         lines.append(
-            f"Waits + CPU explain {numbers.percent(cell.explained, 1)} of connections x elapsed "
-            f"({numbers.seconds(cell.available_s)} in all)."
+            f"All waits + CPU: {shown} of session time (connections x elapsed, {numbers.seconds(cell.available_s)}){rest}."
+        )
+    if cell.explained is not None:
+        lines.append(
+            "Audit, independent of these rows: CPU time and the waits that were seen, with the time of sessions that had "
+            f"finished, are {numbers.percent(cell.explained, 1)} of session time."
         )
     elif cell.waits:
         lines.append("CPU time could not be read, so whether waits + CPU explain the whole time is unknown.")

@@ -43,7 +43,7 @@ def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, pe
     shown = plain_change if ratio is None else numbers.change_estimate(ratio, per)
     if not waterfall.differs:
         tested = "" if ratio is not None else " (not tested: not run in one random order)"
-        return f"{after} and {before} can't be told apart: {shown}{tested}. So there is nothing to explain."
+        return f"{after} and {before} can't be told apart: {shown}{tested}. The steps explain no difference."
     found = reasons(case)
     start = f"{after} against {before}: {shown}"
     if not found:
@@ -153,13 +153,21 @@ def folded(waterfall: Waterfall, most: int = MAX_STEPS) -> list[Step]:
     return [*shown, Step(Thing(SMALLER, "", "other", None), before_s, after_s, Estimate(value=value))]
 
 
-def waterfall_table(waterfall: Waterfall, before: str, after: str) -> Table:
-    """Seconds of the mean connection: the first time, each step, and the second time."""
+def waterfall_table(waterfall: Waterfall, before: str, after: str, ratio: Estimate | None = None) -> Table:
+    """Seconds of the mean connection: the first time, each step, and the second time. The interval of the whole change
+    is that of the comparison, if its `ratio` is given.
+    """
     rows = [[thing_text(step.thing), *_figures(step, waterfall)] for step in folded(waterfall)]
-    total = Step(Thing("elapsed time", "", "other", None), waterfall.before_s, waterfall.after_s, waterfall.change)
+    change, before_s = waterfall.change, waterfall.before_s
+    ends = {} if ratio is None else {name: _less_one(getattr(ratio, name), before_s) for name in ("low", "high")}
+    total = Step(Thing("elapsed time", "", "other", None), before_s, waterfall.after_s, change.model_copy(update=ends))
     headings = [Heading(f"each {waterfall.of}'s time", "text"), Heading(f"{before}, s"), Heading(f"{after}, s"),
                 Heading("change, s"), Heading("95 % interval, s", meaning="joint over all steps")]  # fmt: skip
     return Table(headings, [*rows, [total.thing.name, *_figures(total, waterfall)]])
+
+
+def _less_one(end: float | None, before_s: float) -> float | None:
+    return None if end is None else (end - 1) * before_s
 
 
 def _figures(step: Step, waterfall: Waterfall) -> list[str]:
@@ -224,7 +232,7 @@ def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | No
     if not adds_up(findings):
         verdict = f"{change}No waterfall: waits add up to the time of a mean transaction, not to what is compared here."
         return paper(title, provenance, verdict, notes, (devices,))
-    table = waterfall_table(case.parts, before, after)
+    table = waterfall_table(case.parts, before, after, ratio)
     spent = table.called("Where each second of a connection went", ranks={"95 % interval, s": 1})
     notes += crowd_sentence(case, after if case.change_s > 0 else before)
     return paper(title, provenance, why_sentence(case, after, before, ratio, per), notes, (spent, devices))
