@@ -286,14 +286,12 @@ def audit_sentences(cell: CellSummary) -> list[str]:
             lines.append(f"{row.wait_type}: {numbers.seconds(row.wait_s)}{share} ({method_text(row.method)}; no wait)")
     if cell.available_s:
         shown = numbers.percent(sum(row.wait_s for row in cell.waits) / cell.available_s, 1)
-        rest = "; the rest is of sessions that had finished, or unexplained"
-        lines.append(
-            f"All waits + CPU: {shown} of session time (connections x elapsed, {numbers.seconds(cell.available_s)}){rest}."
-        )
+        whole = f"session time (connections x elapsed, {numbers.seconds(cell.available_s)})"
+        lines.append(f"All waits + CPU: {shown} of {whole}; the rest had finished, or is unexplained.")
     if cell.explained is not None:
         lines.append(
-            "Audit, independent of these rows: CPU time and the waits that were seen, with the time of sessions that had "
-            f"finished, are {numbers.percent(cell.explained, 1)} of session time."
+            "Audit, independent of these rows: CPU time, the waits that were seen, and the time of sessions that had "
+            f"finished are {numbers.percent(cell.explained, 1)} of session time."
         )
     elif cell.waits:
         lines.append("CPU time could not be read, so whether waits + CPU explain the whole time is unknown.")
