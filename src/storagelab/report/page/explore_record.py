@@ -14,13 +14,14 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.findings.time_breakdown import in_classes
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
+from storagelab.report.document import Kind
 from storagelab.report.drawing import palette
 from storagelab.report.export.as_json import plain
 from storagelab.report.page.explore_series import judged_runs, short
 from storagelab.report.sections.manifest import flat
 from storagelab.report.sections.waits import mean_counters
 from storagelab.report.words import compared
-from storagelab.report.words.ladder import Kind, verdict_of
+from storagelab.report.words.ladder import verdict_of
 from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words.names import title_of, value_text
 from storagelab.words.numbers import quantity_text

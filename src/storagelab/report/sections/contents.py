@@ -14,6 +14,7 @@ from storagelab.report.charts import page_charts
 from storagelab.report.charts.effects import effect_table
 from storagelab.report.charts.over_time import steps_text
 from storagelab.report.document import (
+    MOST,
     Content,
     Document,
     Heading,
@@ -35,7 +36,7 @@ from storagelab.report.words import compared
 from storagelab.report.words.answer import opening
 from storagelab.report.words.caution_texts import cautions_told
 from storagelab.report.words.hosts import host_sentences, host_table
-from storagelab.report.words.ladder import MOST, ladders
+from storagelab.report.words.ladder import ladders
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.waiting import no_waits_anywhere_sentence
 from storagelab.words import numbers

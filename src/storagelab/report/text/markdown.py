@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from storagelab.report.document import Code, Document, Fold, Listed, Part, Picture, Table
+from storagelab.report.document import Code, Document, Fold, Ladder, Listed, Part, Picture, Table
 from storagelab.report.text.terminal import written
-from storagelab.report.words.ladder import Ladder
 from storagelab.report.words.secrets import masked
 from storagelab.words import numbers
 

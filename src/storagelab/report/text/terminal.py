@@ -11,9 +11,21 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from storagelab.report.document import Bar, Code, Document, Fold, Heading, Listed, Part, Picture, Section, Table
+from storagelab.report.document import (
+    Bar,
+    Code,
+    Document,
+    Fold,
+    Heading,
+    Ladder,
+    Listed,
+    Part,
+    Picture,
+    Rung,
+    Section,
+    Table,
+)
 from storagelab.report.text.columns import GAP, Column, blank, emit, print_paragraph, print_table
-from storagelab.report.words.ladder import Ladder, Rung
 
 _ROWS = 40
 """The most rows of a table on a terminal."""

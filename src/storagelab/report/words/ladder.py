@@ -7,92 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
 from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.model import CellSummary, Comparison, Estimate, Findings, Judged
 from storagelab.model.values import JsonValue
+from storagelab.report.document import MOST, Ladder, Rung, Verdict
 from storagelab.report.words import compared
 from storagelab.report.words.short import Names
 from storagelab.words import numbers
 from storagelab.words.names import is_counted, level_text
 
-MOST, TIED_MOST = 12, 5
-"""The most rows of a ladder, and of its layouts that may be the fastest; the others share a row."""
 _SHORT_UNITS = {"transactions/s": "tps"}
 _CLOSE = 1.02
 _TOO_WIDE = 100.0
 """An interval whose ends are so many times apart says nothing."""
-
-Kind = Literal["fastest", "may-be-fastest", "not-fastest", "slower", "not-judged"]
-
-
-class Verdict(NamedTuple):
-    """A verdict on a cell, and its words for a narrow column; "" for a cell alone."""
-
-    kind: Kind
-    text: str
-
-
-@dataclass(frozen=True)
-class Rung:
-    """A row: a layout, or several that share it (`hidden`). `name` has a text for each factor that varies.
-
-    `ratio`: its time over that of the fastest; None if it is not known. `figure`: its mean with the unit.
-    """
-
-    name: tuple[str, ...]
-    ratio: Estimate | None
-    figure: str
-    verdict: Verdict
-    cell_id: str = ""
-    recommended: bool = False
-    hidden: int = 0
-
-
-@dataclass(frozen=True)
-class Ladder:
-    """The layouts under one load, or of one block, which `title` names; "" if there is one. `what` is compared, and
-    ratios have so many `decimals`. `rungs` are all layouts, of which `most` rows are shown. `limit`: the reader's own,
-    as a ratio, and `limit_text` in words.
-    """
-
-    title: str
-    what: str
-    decimals: int
-    rungs: tuple[Rung, ...]
-    most: int
-    limit: float | None = None
-    limit_text: str = ""
-
-    def shown(self, most: int | None = None) -> list[Rung]:
-        """The rows to show: of many that may be the fastest the first ones and the recommended one; of many others
-        those next to them and the slowest.
-        """
-        return list(_folded(self.rungs, most or self.most))
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The smallest and the largest ratio to draw."""
-        drawn = [
-            one for rung in self.rungs if rung.ratio for one in (rung.ratio.low, rung.ratio.value, rung.ratio.high)
-        ]
-        known = [one for one in (*drawn, self.limit, 1.0) if one]
-        return min(known), max(*known, 1.02)
-
-    def ratio_text(self, rung: Rung) -> str:
-        return "" if rung.ratio is None else numbers.ratio_text(rung.ratio.value, self.decimals)
-
-    def place(self, ratio: float) -> float:
-        """Where a ratio stands on the axis, from 0 to 1: equal steps are equal ratios."""
-        least, most = self.ends
-        return math.log(ratio / least) / math.log(most / least)
-
-    def percent(self, ratio: float) -> float:
-        """The same in per cent of the width, with room at both ends."""
-        return round(2 + 96 * min(1.0, max(0.0, self.place(ratio))), 1)
-
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
@@ -247,30 +175,3 @@ def _limit(findings: Findings, limit: float | None, best: float | None, figure: 
     if findings.indifferent is None:
         return None, ""
     return 1 + findings.indifferent, f"your margin, {numbers.percent(findings.indifferent)} above the fastest"
-
-
-def _folded(rungs: Sequence[Rung], most: int) -> Iterator[Rung]:
-    front = [rung for rung in rungs if rung.verdict.kind in ("fastest", "may-be-fastest")]
-    rest = [rung for rung in rungs if rung not in front]
-    shown = min(TIED_MOST, max(1, most - 2)) if rest else min(TIED_MOST, most - 1)
-    if len(front) > shown + 1:
-        kept = front[:shown]
-        kept += [rung for rung in front[shown:] if rung.recommended][:1]
-        front = [*kept, _together([rung for rung in front if rung not in kept])]
-    yield from front
-    room = max(2, most - len(front))
-    if len(rest) <= room:
-        yield from rest
-        return
-    first, last = rest[: room - 2], rest[-1]
-    yield from (*first, _together(rest[len(first) : -1]), last)
-
-
-def _together(rungs: Sequence[Rung]) -> Rung:
-    """A row for several layouts of one verdict, or of several."""
-    if len(rungs) == 1:
-        return rungs[0]
-    kinds = {(rung.verdict.kind, rung.verdict.text.partition(",")[0]) for rung in rungs}
-    verdict = Verdict(*kinds.pop()) if len(kinds) == 1 else Verdict("not-judged", "")
-    last = next((rung.figure for rung in reversed(rungs) if rung.figure), "")
-    return Rung((f"{len(rungs)} more{last and f', to {last}'}",), None, "", verdict, hidden=len(rungs))
