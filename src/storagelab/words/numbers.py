@@ -28,7 +28,10 @@ _LEAST_BOUND = 1.0011
 _MB = 1e6
 _BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MAKERS_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
-_UNIT = r"(?:%|s|ms|µs|ns|min|h|rows/s|IO/s|reads/s|writes/s|tps|bytes|[KMGTP]?i?B|Hz|times|data files?|connections?|runs?|CIs?)"
+_UNIT = (
+    r"(?:%|s|ms|µs|ns|min|h|rows/s|IO/s|reads/s|writes/s|tps|bytes|[KMGTP]?i?B|Hz|times|data files?|connections?|runs?"
+    r"|CIs?)"
+)
 _AFTER_NUMBER = re.compile(rf"(?<=\d) (?={_UNIT}(?!\w))|(?<=%) (?=CIs?(?!\w))")
 
 
