@@ -12,16 +12,15 @@ GLOSSARY: Mapping[str, str] = {
     "allocation page": "A page that records which pages or extents of a data file are in use: PFS, GAM and SGAM in SQL "
     "Server. Sessions that need free space wait for its latch.",
     "analogue": "The wait type of SQL Server that comes closest to a wait of another engine.",
-    "answer": "The first lines of a report: what was run, what to use, how sure that is, what is gained, "
-    "why, and what is doubtful.",
+    "answer": "What a report says first: what to use, the ladder of all layouts, why, what is doubtful, and what to do "
+    "next.",
     "attached server": "A server that was already running. storagelab connects to it, and removes only what it made.",
-    "best": "The verdict on a layout that is faster than all others, where chance is an unlikely explanation.",
     "best set": "The layouts that may be the fastest: at 95 %, a fastest one is among them.",
     "block": "Runs that share one preparation: the same drives from one format to the next, or the same level of a "
     "costly factor. Measured layouts of different blocks are compared if each level was prepared several times.",
     "burn-in": "Runs at the beginning that bring drives into a used state. They are stored but not judged.",
     "carry-over": "What a run leaves behind for the next one, such as a fuller drive or a warm cache.",
-    "caution": "A fact about the measurement that may mislead you. The answer's last line, Doubt, names the most "
+    "caution": "A fact about the measurement that may mislead you. The answer's line Doubt names the most "
     "serious ones.",
     "cell": "One combination of the levels of all factors, that is a layout under one load. All its "
     "repetitions ask for the same thing.",
@@ -44,12 +43,15 @@ GLOSSARY: Mapping[str, str] = {
     "extension": "The growth of a data file. PostgreSQL's sessions wait for it in Lock:extend.",
     "extent": "A group of neighbouring pages that a server allocates together: 8 pages in SQL Server.",
     "factor": "Something that the experiment varies, such as the number of data files. Any key of a spec can be one.",
+    "fastest": "The verdict on a layout that is faster than all others, where chance is an unlikely explanation.",
     "gain": "The share of the time that the better levels of a factor save, on average over the other factors.",
     "host": "A machine on which runs were made. An odd host is slower or faster than the others, or ranks layouts "
     "differently, by more than chance explains.",
     "interaction": "The effect of one factor depends on the level of another.",
     "joint interval": "One of several intervals that all contain their true values together in 95 of 100 experiments. "
     "It is wider than a separate interval.",
+    "ladder": "A row for each layout, the fastest first: its time over that of the fastest with its interval, its mean, and its "
+    "verdict.",
     "latch": "A short lock on a page or another structure in the server's memory. It has nothing "
     "to do with transactions.",
     "latency": "The time from a request or the start of a transaction to its end. The p99 is the latency "
@@ -91,7 +93,7 @@ GLOSSARY: Mapping[str, str] = {
     "template": "A database that is made once and copied for each run.",
     "unverified": "The status of a run in which something was not as asked or could not be read back. The run "
     "counts, with its reason.",
-    "verdict": "What the runs say about a layout: best, may be fastest, not fastest, slower or not judged.",
+    "verdict": "What the runs say about a layout: fastest, may be fastest, not fastest, slower or not judged.",
     "volume": "A place for files, on one drive or an array. A spec names it.",
     "wait class": "The kind of thing that is waited for, such as a read, a commit or a latch. The waits of several "
     "engines are compared by class (in the export: category).",
