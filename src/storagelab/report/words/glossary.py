@@ -50,8 +50,8 @@ GLOSSARY: Mapping[str, str] = {
     "interaction": "The effect of one factor depends on the level of another.",
     "joint interval": "One of several intervals that all contain their true values together in 95 of 100 experiments. "
     "It is wider than a separate interval.",
-    "ladder": "A row for each layout, the fastest first: its time over that of the fastest with its interval, its mean, "
-    "and its verdict.",
+    "ladder": "A row for each layout, the fastest first: its time over that of the fastest with its interval, "
+    "its mean, and its verdict.",
     "latch": "A short lock on a page or another structure in the server's memory. It has nothing "
     "to do with transactions.",
     "latency": "The time from a request or the start of a transaction to its end. The p99 is the latency "
