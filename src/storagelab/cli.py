@@ -104,7 +104,9 @@ def plan_(
     spec_file: SpecArgument,
     results: ResultsOption = DEFAULT_RESULTS,
     against: AgainstOption = None,
-    all_: Annotated[bool, typer.Option("--all", help="List all cells and every run, in order.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Add reasons and ways out, what is done to volumes, each cell and run.")
+    ] = False,
     allow_commands: AllowCommandsOption = False,
     despite_space: DespiteSpaceOption = False,
     pilot: Annotated[
@@ -117,7 +119,7 @@ def plan_(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show cells, runs, order, disk space and time of an experiment.
+    """Show what to decide before the runs, and their number and time.
 
     Nothing is run or changed.
     """
