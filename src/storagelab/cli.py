@@ -375,9 +375,10 @@ def doctor_(
     target: Annotated[
         str | None, typer.Option("--target", metavar="DSN", help="Test this running server instead.")
     ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Add what was found of each ability that works.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what this machine can and can't measure, and what to fix.
+    """Show what this machine can't measure and how to fix it, then what it can.
 
     --target takes a DSN, or the name of an environment variable that holds one, and tests everything that storagelab
     promises on that server.
@@ -385,7 +386,7 @@ def doctor_(
     from storagelab.verbs import doctor
 
     if target is None:
-        doctor.look(spec_file, results, as_json=as_json)
+        doctor.look(spec_file, results, whole=all_, as_json=as_json)
     elif not doctor.verify(target, spec_file, as_json=as_json):
         raise typer.Exit(1)
 
