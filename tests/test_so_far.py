@@ -62,18 +62,19 @@ def test_while_runs_are_made_the_page_says_how_far_they_are(typed, home, monkeyp
 
     monkeypatch.setattr(so_far.SoFar, "end", end_and_keep)
     monkeypatch.setattr(so_far, "EVERY_S", 0.0)
-    monkeypatch.setattr(so_far, "LARGEST_SHARE", 1e9)
-    monkeypatch.setattr(host, "usable_cpus", lambda: 1)
+    monkeypatch.setattr(so_far, "_FIRST_COST_S", 0.0)
+    monkeypatch.setattr(host, "usable_cpus", lambda *_: 1)
     assert typed("run", "small.toml", "--jobs", 1)[0] == 0
+    (text,) = seen
     assert re.search(
-        r'id="so-far"[^>]*>Running: 1 of 8 runs are stored; [^.]* left\. Running now: .*, repetition \d\. <', seen[0]
+        r'id="so-far"[^>]*>Running: 1 of 8 runs are stored; [^<;]* left\. Running now: .*, repetition \d\. <', text
     )
     assert 'id="so-far"' not in report.read_text()
     assert "the page so far: renewed within " in (home / "results/small/run.log").read_text()
 
 
 def test_beside_simulated_runs_nothing_waits_where_a_cpu_is_free(page, tmp_path, monkeypatch):
-    monkeypatch.setattr(host, "usable_cpus", lambda: 2)
+    monkeypatch.setattr(host, "usable_cpus", lambda *_: 2)
     with page(SIMULATED) as made:
         began = time.monotonic()
         made.renew()
@@ -86,7 +87,7 @@ def test_beside_simulated_runs_nothing_waits_where_a_cpu_is_free(page, tmp_path,
 
 @pytest.mark.parametrize(("plan", "cpus"), [(SIMULATED, 1), (MEASURED, 64)])
 def test_where_a_page_would_take_from_the_runs_they_wait_but_for_no_more_than_its_share(page, monkeypatch, plan, cpus):
-    monkeypatch.setattr(host, "usable_cpus", lambda: cpus)
+    monkeypatch.setattr(host, "usable_cpus", lambda *_: cpus)
     now = SimpleNamespace(at=time.monotonic())
     clock = time.monotonic
     monkeypatch.setattr(so_far, "time", SimpleNamespace(monotonic=lambda: clock() + now.at))
@@ -103,7 +104,7 @@ def test_where_a_page_would_take_from_the_runs_they_wait_but_for_no_more_than_it
 
 
 def test_a_page_that_is_being_made_when_the_runs_end_is_given_up(page, tmp_path, monkeypatch):
-    monkeypatch.setattr(host, "usable_cpus", lambda: 2)
+    monkeypatch.setattr(host, "usable_cpus", lambda *_: 2)
     with page(SIMULATED) as made:
         made.renew()
         process = made._process

@@ -192,9 +192,7 @@ def test_direct_io_and_more_data_than_memory_leave_nothing_to_warn_of():
 
 def test_sysbenchs_tables_are_counted_by_their_rows():
     text = said(Sysbench(tables=2, table_size=1_000_000), 1, 8)
-    assert text.startswith(
-        "the data of sysbench in 2 tables of 1,000,000 rows takes about 572 MiB, 0.56 of shared_buffers"
-    )
+    assert "the data of sysbench in 2 tables of 1,000,000 rows takes about 572 MiB, 0.56 of shared_buffers" in text
 
 
 @pytest.mark.parametrize(
