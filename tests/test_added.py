@@ -78,7 +78,7 @@ def test_a_load_is_in_the_reference_and_in_the_words_of_errors(typed, scratch):
 @pytest.mark.slow
 def test_a_load_is_planned_run_reported_and_exported(typed, scratch):
     (scratch / "added.toml").write_text(TRICKLE)
-    planned = typed(scratch, "plan", "added.toml")
+    planned = typed(scratch, "plan", "added.toml", "--all")
     assert "trickle by pgbench" in planned
     assert "the data of trickle of width 8 takes about" in planned
     typed(scratch, "run", "added.toml")
@@ -124,7 +124,7 @@ def test_a_kind_of_volume_is_in_the_reference_and_in_the_words_of_errors(typed, 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may make drives")
 def test_a_kind_of_volume_is_planned_made_read_back_and_undone(typed, scratch):
     (scratch / "added.toml").write_text(NESTED)
-    assert "a: losetup: loop device 2 of 2 on the drive" in typed(scratch, "plan", "added.toml")
+    assert "a: losetup: loop device 2 of 2 on the drive" in typed(scratch, "plan", "added.toml", "--all")
     typed(scratch, "run", "added.toml")
     runs = [run for cell in exported(typed, scratch)["cells"] for run in cell["runs"]]
     assert [run["status"] for run in runs] == ["ok"] * 2

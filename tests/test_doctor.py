@@ -1,15 +1,18 @@
 """What a machine can and can't measure: real probes on this one, and probes on recorded other machines."""
 
+import io
 import os
 import sys
 from pathlib import Path
 
 import pytest
 from recorded_machine import RecordedMachine
+from rich.console import Console
 
 from storagelab.machine import doctor
 from storagelab.machine.disks import Kernel
 from storagelab.machine.doctor import Ability, abilities
+from storagelab.verbs.doctor import print_abilities
 
 ROOT = "21 1 4000:1 / / rw,relatime - ext4 /dev/sda1 rw"
 
@@ -150,3 +153,28 @@ def test_a_low_limit_of_open_files_is_told_with_the_command_that_lifts_it():
 def test_an_sqlite_too_old_for_the_schema_is_a_no():
     assert doctor.sqlite((3, 36, 9)).state == "no"
     assert doctor.sqlite((3, 37, 0)).state == "yes"
+
+
+STATES = {"clock": "yes", "quiet": "partly", "waits": "no", "drive": "yes"}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_is_missing_comes_first_with_its_way_out_and_the_last_line_counts(whole):
+    found = [Ability(name=name, state=state, detail=f"about {name}", mend=f"mend {name}" * (state != "yes"))
+             for name, state in STATES.items()]  # fmt: skip
+    out = io.StringIO()
+    print_abilities(Console(file=out, width=80), found, whole)
+    lines = [line.strip() for line in out.getvalue().splitlines()]
+    assert lines[:6] == [
+        "no      waits", "about waits", "to fix it: mend waits", "partly  quiet", "about quiet", "to fix it: mend quiet"
+    ]  # fmt: skip
+    assert lines[6:-1] == (
+        ["yes     clock", "about clock", "yes     drive", "about drive"] if whole else ["yes     clock; drive"]
+    )
+    assert lines[-1] == "2 work, 1 partly, 1 lack: what needs none of those that lack can be measured"
+
+
+def test_where_nothing_is_missing_the_last_line_says_so():
+    out = io.StringIO()
+    print_abilities(Console(file=out, width=80), [Ability(name="clock", state="yes", detail="tsc")])
+    assert out.getvalue().splitlines()[-1] == "1 work, 0 partly, 0 lack: all of it can be measured"

@@ -10,11 +10,11 @@ import pytest
 from raw_io_specs import needs_fio
 from real_mariadb import needs_mariadb
 
-from storagelab.experiments import SCHEMA, files_of, ready_made, text_of
+from storagelab.experiments import FOLDER, MEASURED, SCHEMA, SIMULATED, files_of, question_of, text_of
 from storagelab.spec.schema import spec_schema_text
 from storagelab.verbs import init, run
 
-NAMES = [one.name for one in ready_made()]
+NAMES = sorted(file.stem for file in FOLDER.glob("*.toml"))
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes drives")
 NEEDS = {
     "mariadb-durability": needs_mariadb, "quickstart-engines": needs_mariadb, "raw-io-on-your-drives": needs_fio,
@@ -40,11 +40,15 @@ def test_what_init_writes_plans_at_once(typed, home, attached, monkeypatch, name
         assert "log of a server that runs already stays where it is" in out
 
 
-def test_init_lists_every_spec_by_its_question(typed, home):
+def test_init_lists_every_spec_by_group_on_one_screen_with_its_whole_question(typed, home, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = typed("init")
-    assert code == 0
-    assert [name for name in NAMES if name not in out] == []
-    assert "Is a volume for the log worth it?" in out
+    lines, groups = out.splitlines(), MEASURED | SIMULATED
+    assert (code, len(lines) <= 40, max(map(len, lines)) <= 80) == (0, True, True)
+    rows = [line.split(maxsplit=1) for line in lines if line.startswith("  ")]
+    assert rows == [[name, question_of(name)] for names in groups.values() for name in names]
+    twins = [f"{name}-randomised" for name in [*SIMULATED.values()][-1]]
+    assert sorted([*(name for name, _ in rows), *twins]) == NAMES
 
 
 def test_a_spec_goes_to_stdout_and_the_files_that_it_needs_beside_it(typed, home):

@@ -16,8 +16,8 @@ from storagelab.words.numbers import duration
 PLAN = make_plan(make_experiment({"layout.data_files": [1, 2]}, repetitions=2))
 
 
-def ended(planned, *, reason: str = "", elapsed_s: float = 8.0):
-    cell = PLAN.cell(planned.cell_id)
+def ended(planned, plan=PLAN, *, reason: str = "", elapsed_s: float = 8.0):
+    cell = plan.cell(planned.cell_id)
     return make_run(planned, cell, None if reason else make_measurement(cell.config, elapsed_s, None), reason)
 
 
@@ -38,12 +38,9 @@ def test_piped_progress_is_one_plain_line_a_run(tmp_path):
     assert len(lines) == 4
     assert "\x1b" not in text
     assert "\r" not in text
-    assert lines[0].startswith("[1/4] ")
-    assert "repetition 1: 8.0" in lines[0]
-    assert "rows/s" in lines[0]
-    assert lines[0].endswith(" left")
+    assert re.match(r"\[1/4\] [^;]+ left; .+, repetition 1: 8\.0.* rows/s$", lines[0])
     assert lines[-1].startswith("[4/4] ")
-    assert not lines[-1].endswith(" left")
+    assert " left" not in lines[-1]
     assert progress.done == 4
 
 
@@ -54,7 +51,21 @@ def test_of_a_cluster_workers_and_rate_are_shown_with_the_time_left(tmp_path):
         progress.workers = lambda: 64
         for planned in PLAN.runs[:2]:
             progress.stored(ended(planned))
-    assert re.search(r"; 64 workers, [\d,.]+ runs/s, .+ left\n", text.getvalue())
+    assert re.search(r"\] 64 workers, [\d,.]+ runs/s, [^;]+ left; ", text.getvalue())
+
+
+def test_at_80_columns_the_time_left_is_in_sight_however_long_the_names_are_and_in_the_log(tmp_path):
+    plan = make_plan(make_experiment({"driver": [name * 40 for name in ("ab ", "cd ")]}, repetitions=1))
+    text = io.StringIO()
+    with RunProgress(plan, plan.runs, [], Console(file=text, force_terminal=True, width=80), tmp_path) as progress:
+        progress.started(plan.runs[0], plan.cell(plan.runs[0].cell_id))
+        progress._bar.refresh()
+        plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.getvalue())
+        drawn = plain.replace("\r", "\n").splitlines()[-1]
+        assert (drawn.startswith("0/2 runs, "), " left, a guess" in drawn, len(drawn) <= 80) == (True, True, True)
+        progress.stored(ended(plan.runs[0], plan))
+    (line,) = [line for line in (tmp_path / LOG_FILE).read_text().splitlines() if "[1/2]" in line]
+    assert re.search(r"\[1/2\] [^;]+ left; driver = ", line)
 
 
 def test_on_a_terminal_a_bar_is_shown_beside_the_lines(tmp_path):
@@ -84,7 +95,7 @@ def test_the_log_goes_on_where_an_earlier_one_ended(tmp_path):
 def test_failed_runs_are_counted_and_teach_no_duration(tmp_path):
     text, progress = shown(tmp_path, terminal=False, reasons=("", "the disk is full\nits log ends with", "", ""))
     assert progress.failed == 1
-    assert "FAILED: the disk is full; " in text
+    assert "FAILED: the disk is full\n" in text
     assert "its log" not in text
     assert len(progress._finished) == 3
 
@@ -131,15 +142,15 @@ def left(tmp_path, pending, *, at_once: int, half_done=()) -> str:
 
 
 def test_two_processes_need_half_the_time(tmp_path):
-    assert left(tmp_path, BLOCKS.runs, at_once=1) == duration(80)
-    assert left(tmp_path, BLOCKS.runs, at_once=2) == duration(40)
-    assert left(tmp_path, BLOCKS.runs, at_once=2, half_done=[BLOCKS.runs[0], BLOCKS.runs[4]]) == duration(35)
+    assert left(tmp_path, BLOCKS.runs, at_once=1) == f"{duration(80)} left"
+    assert left(tmp_path, BLOCKS.runs, at_once=2) == f"{duration(40)} left"
+    assert left(tmp_path, BLOCKS.runs, at_once=2, half_done=[BLOCKS.runs[0], BLOCKS.runs[4]]) == f"{duration(35)} left"
 
 
 def test_but_no_less_than_the_longest_block_as_its_runs_are_made_in_order(tmp_path):
-    assert left(tmp_path, BLOCKS.runs[:5], at_once=2) == duration(40)
-    assert left(tmp_path, BLOCKS.runs[:4], at_once=2, half_done=BLOCKS.runs[:1]) == duration(35)
-    assert left(tmp_path, [], at_once=2) == duration(0)
+    assert left(tmp_path, BLOCKS.runs[:5], at_once=2) == f"{duration(40)} left"
+    assert left(tmp_path, BLOCKS.runs[:4], at_once=2, half_done=BLOCKS.runs[:1]) == f"{duration(35)} left"
+    assert left(tmp_path, [], at_once=2) == f"{duration(0)} left"
 
 
 def test_a_stored_run_that_is_made_again_for_its_drives_does_not_move_the_bar(tmp_path):

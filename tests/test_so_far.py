@@ -1,39 +1,141 @@
-"""The page of a campaign that is still running, with simulated runs."""
+"""The page of a campaign that is still running, with simulated runs; and processes that stand in for the making of a
+page, where it matters how long that takes.
+"""
 
+import contextlib
+import io
 import os
 import pty
 import re
 import select
+import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
-from simulated_specs import SMALL
+import pytest
+from builders import make_experiment, make_plan
+from rich.console import Console
+from simulated_specs import SMALL, planned
 
+from storagelab.machine import host
+from storagelab.run.progress import RunProgress
 from storagelab.verbs import so_far
 
 MOST_S = 120
+SIMULATED, MEASURED = planned(), make_plan(make_experiment({"layout.data_files": [1, 2]}, repetitions=2))
+PAGE = '<p class="so-far" id="so-far" data-reload-s="60">Running: 1 of 8; 3 min left. <button>'
+
+
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    """Keeps the page of a plan, by a process that notes its words and takes half a second."""
+    monkeypatch.setattr(so_far, "EVERY_S", 0.0)
+    maker = tmp_path / "maker.py"
+    maker.write_text(
+        "import pathlib, sys, time; time.sleep(0.5); pathlib.Path(sys.argv[1], 'said').write_text(repr(sys.argv))"
+    )
+    monkeypatch.setattr(so_far, "PROGRAM", [sys.executable, str(maker)])
+
+    @contextlib.contextmanager
+    def kept(plan, at_once=1):
+        with RunProgress(plan, plan.runs, [], Console(file=io.StringIO()), tmp_path, at_once=at_once) as progress:
+            made = so_far.SoFar(tmp_path, progress, 0)
+            yield made
+            made.end(10)
+
+    return kept
 
 
 def test_while_runs_are_made_the_page_says_how_far_they_are(typed, home, monkeypatch):
     """The page after the first run is kept; with so few runs there is no time for another."""
     (home / "small.toml").write_text(SMALL)
-    page, seen = home / "results/small/report.html", []
-    make = so_far.SoFar._make
+    report, seen = home / "results/small/report.html", []
+    end = so_far.SoFar.end
 
-    def make_and_keep(self, text, reload_s):
-        make(self, text, reload_s)
-        seen.append(page.read_text())
+    def end_and_keep(self, within_s):
+        making = self._process is not None
+        end(self, within_s)
+        if making:
+            seen.append(report.read_text())
 
-    monkeypatch.setattr(so_far.SoFar, "_make", make_and_keep)
+    monkeypatch.setattr(so_far.SoFar, "end", end_and_keep)
     monkeypatch.setattr(so_far, "EVERY_S", 0.0)
+    monkeypatch.setattr(so_far, "_FIRST_COST_S", 0.0)
+    monkeypatch.setattr(host, "usable_cpus", lambda *_: 1)
     assert typed("run", "small.toml", "--jobs", 1)[0] == 0
     (text,) = seen
     assert re.search(
-        r'id="so-far"[^>]*>Running: 1 of 8 runs are stored; .* left\. Running now: .*, repetition \d\. <', text
+        r'id="so-far"[^>]*>Running: 1 of 8 runs are stored; [^<;]* left\. Running now: .*, repetition \d\. <', text
     )
-    assert 'id="so-far"' not in page.read_text()
-    assert "the page so far: renewed in " in (home / "results/small/run.log").read_text()
+    assert 'id="so-far"' not in report.read_text()
+    assert "the page so far: renewed within " in (home / "results/small/run.log").read_text()
+
+
+def test_beside_simulated_runs_nothing_waits_where_a_cpu_is_free(page, tmp_path, monkeypatch):
+    monkeypatch.setattr(host, "usable_cpus", lambda *_: 2)
+    with page(SIMULATED) as made:
+        began = time.monotonic()
+        made.renew()
+        made.renew()
+        assert time.monotonic() - began < 0.4
+        assert not (tmp_path / "said").exists()
+    assert made.is_made
+    assert (tmp_path / "said").read_text().endswith("'beside']")
+
+
+@pytest.mark.parametrize(("plan", "cpus"), [(SIMULATED, 1), (MEASURED, 64)])
+def test_where_a_page_would_take_from_the_runs_they_wait_but_for_no_more_than_its_share(page, monkeypatch, plan, cpus):
+    monkeypatch.setattr(host, "usable_cpus", lambda *_: cpus)
+    now = SimpleNamespace(at=time.monotonic())
+    clock = time.monotonic
+    monkeypatch.setattr(so_far, "time", SimpleNamespace(monotonic=lambda: clock() + now.at))
+    with page(plan) as made:
+        waited, passed_s = 0.0, 0
+        while passed_s < 400:  # a run of 20 seconds, and then perhaps the page
+            passed_s += 20
+            now.at += 20
+            began = clock()
+            made.renew()
+            waited += clock() - began
+            assert waited <= so_far.LARGEST_SHARE * passed_s + 0.2
+        assert waited > 0.4
+
+
+def test_a_page_that_is_being_made_when_the_runs_end_is_given_up(page, tmp_path, monkeypatch):
+    monkeypatch.setattr(host, "usable_cpus", lambda *_: 2)
+    with page(SIMULATED) as made:
+        made.renew()
+        process = made._process
+        made.end(0)
+        assert process.poll() is not None
+    assert not made.is_made
+    assert not (tmp_path / "said").exists()
+
+
+def test_runs_that_a_program_stops_leave_a_page_that_says_so_and_no_time(tmp_path):
+    (tmp_path / "report.html").write_text(PAGE)
+    stopping = SimpleNamespace(by_user=False)
+    console = Console(file=io.StringIO())
+    with (
+        pytest.raises(KeyboardInterrupt),
+        RunProgress(SIMULATED, SIMULATED.runs, [], console, tmp_path) as progress,
+        so_far.kept(tmp_path, progress, 85, stopping),
+    ):
+        raise KeyboardInterrupt
+    assert (tmp_path / "report.html").read_text() == (
+        '<p class="so-far" id="so-far" data-reload-s="0">Stopped at run 85 of 93. Run the spec again to continue. '
+        "<button>"
+    )
+
+
+def test_beside_the_runs_the_page_has_the_lowest_priority():
+    asked = (
+        "import os; from storagelab.verbs.so_far import give_way as g; g(); print(os.nice(0), os.sched_getscheduler(0))"
+    )
+    said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["19", str(os.SCHED_IDLE)]
 
 
 def test_ctrl_c_leaves_a_page_of_what_is_stored_and_names_it(home):
@@ -55,5 +157,5 @@ def test_ctrl_c_leaves_a_page_of_what_is_stored_and_names_it(home):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     (named,) = re.findall(r"report so far: (\S+)", said.decode())
     assert re.search(
-        r'id="so-far" data-reload-s="0">Interrupted: \d+ of 800 runs are stored\.', Path(home / named).read_text()
+        r'id="so-far" data-reload-s="0">Stopped at run \d+ of 800\. Run the spec again', Path(home / named).read_text()
     )

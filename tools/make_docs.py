@@ -30,7 +30,7 @@ from storagelab.capture.folder import capture_schema, capture_schema_text
 from storagelab.engines.mariadb import meanings as mariadb
 from storagelab.engines.postgres import meanings as postgres
 from storagelab.engines.sqlserver import meanings as sqlserver
-from storagelab.experiments import SCHEMA, ready_made, text_of
+from storagelab.experiments import MEASURED, SCHEMA, SIMULATED, question_of, text_of
 from storagelab.findings.cautions import kinds
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment
@@ -305,15 +305,17 @@ def _verb(command: Any, called: str) -> str:
 # --- The ready-made specs ---------------------------------------------------------------------------------------------
 
 
+TWINS = "The last five are the articles'. Each is there also as NAME-randomised, with its runs in random order."
+
+
 def recipes() -> str:
     """The ready-made specs by their questions, and the whole of each that measures."""
-    measured = [one for one in ready_made() if not one.simulated]
-    simulated = [one for one in ready_made() if one.simulated]
-    links = [[f"[{one.question}](#{one.name})", f"`{one.name}`"] for one in measured]
-    whole = "".join(f"\n## {one.name}\n{one.question}\n\n```toml\n{_shown(one.name)}```\n" for one in measured)
-    rows = [[one.question, f"`{one.name}`"] for one in simulated]
+    measured, simulated = ([name for names in one.values() for name in names] for one in (MEASURED, SIMULATED))
+    links = [[f"[{question_of(name)}](#{name})", f"`{name}`"] for name in measured]
+    whole = "".join(f"\n## {name}\n{question_of(name)}\n\n```toml\n{_shown(name)}```\n" for name in measured)
+    rows = [[question_of(name), f"`{name}`"] for name in simulated]
     heads = ["question", "name"]
-    return f"{table(heads, links)}{whole}\n## Hardware that you don't have\n{table(heads, rows)}"
+    return f"{table(heads, links)}{whole}\n## Hardware that you don't have\n{table(heads, rows)}\n{TWINS}\n"
 
 
 def _shown(name: str) -> str:

@@ -105,7 +105,9 @@ def plan_(
     spec_file: SpecArgument,
     results: ResultsOption = DEFAULT_RESULTS,
     against: AgainstOption = None,
-    all_: Annotated[bool, typer.Option("--all", help="List all cells and every run, in order.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Add reasons and ways out, what is done to volumes, each cell and run.")
+    ] = False,
     allow_commands: AllowCommandsOption = False,
     despite_space: DespiteSpaceOption = False,
     pilot: Annotated[
@@ -118,7 +120,7 @@ def plan_(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show cells, runs, order, disk space and time of an experiment.
+    """Show what to decide before the runs, and their number and time.
 
     Nothing is run or changed.
     """
@@ -382,9 +384,10 @@ def doctor_(
     target: Annotated[
         str | None, typer.Option("--target", metavar="DSN", help="Test this running server instead.")
     ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Add what was found of each ability that works.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what this machine can and can't measure, and what to fix.
+    """Show what this machine can't measure and how to fix it, then what it can.
 
     --target takes a DSN, or the name of an environment variable that holds one, and tests everything that storagelab
     promises on that server.
@@ -392,7 +395,7 @@ def doctor_(
     from storagelab.verbs import doctor
 
     if target is None:
-        doctor.look(spec_file, results, as_json=as_json)
+        doctor.look(spec_file, results, whole=all_, as_json=as_json)
     elif not doctor.verify(target, spec_file, as_json=as_json):
         raise typer.Exit(1)
 

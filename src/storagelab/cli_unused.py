@@ -76,7 +76,8 @@ _CAPTURE = "is not for a capture"
 _OF_CAPTURE = "Leave it out: a capture has a page and Markdown (--format md)."
 _LEAVE_OUT = "Leave it out."
 UNUSED = (
-    Unused("plan", "--all", _has("as_json"), "is for people", "Leave it out: --json has every run."),
+    *(Unused(verb, "--all", _has("as_json"), "is for people", "Leave it out: --json has all.")
+      for verb in ("plan", "doctor")),
     Unused("plan", "--pilot", lambda given: _measures(given, "cell-by-cell", "as-listed"),
            "says what can be found, and runs in this order are not judged",
            'Leave it out, or set order = "randomised" in the spec.'),
@@ -110,7 +111,7 @@ UNUSED = (
            "is not what --json writes", "Leave one of them out."),
     Unused("export", "--fit", _is("format_", "csv", "waits-csv"), "is for what is found, and this format has runs only",
            "Leave it out, or write --format json or sqlite."),
-    Unused("doctor", "--results", _has("target"), "is for a look at this machine, and --target tests a server",
+    Unused("doctor", "--results --all", _has("target"), "is for a look at this machine, and --target tests a server",
            "Leave one of them out."),
     Unused("capture", "--requests", _has("no_trace"), "needs the trace", "Leave --no-trace out."),
     Unused("drives show", "--sources", _has("toml"), "is for the tables", "Leave it out: the file names each source."),

@@ -1,4 +1,4 @@
-"""Ready-made specs: their texts, the questions that they answer, and the files that belong to them.
+"""Ready-made specs: their groups, their texts, the questions that they answer, and the files that belong to them.
 
 A spec is one TOML file in this folder. Files of SQL that it needs are in the folder of its name.
 """
@@ -6,9 +6,7 @@ A spec is one TOML file in this folder. Files of SQL that it needs are in the fo
 from __future__ import annotations
 
 import tomllib
-from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from storagelab.errors import SpecError
 from storagelab.model.hints import choices
@@ -20,30 +18,39 @@ SCHEMA_LINE = "#:schema "
 """How a spec's first line begins: it names the schema to editors."""
 
 
-class Ready(NamedTuple):
-    """A ready-made spec. `simulated`: it needs neither a server nor a drive."""
+MEASURED = {
+    "Your own server": (
+        "quickstart", "a-a", "your-own", "mounted-drives", "quickstart-engines", "sysbench-engines",
+    ),
+    "Files, volumes and settings": (
+        "files-and-log-place", "wal-volume", "index-volume", "hot-table", "io-method", "mariadb-durability",
+    ),
+    "Drives and file systems": (
+        "raw-io-on-your-drives", "replay", "file-systems", "cloud-disks", "raid-levels", "drive-formats", "encryption",
+        "zfs-by-your-own-commands",
+    ),
+}  # fmt: skip
+"""The names of the ready-made specs by group, those first that most readers need."""
+SIMULATED = {
+    "Hardware that you don't have: simulated": (
+        "drive-to-buy", "todays-drives", "flash-as-it-fills", "cores-and-data-files", "many-cores", "reads-join-in",
+        "pfs-latch", "drive-history", "drive-history-reversed",
+    ),
+    "The articles: simulated (each also as NAME-randomised, with random order)": (
+        "multiple-data-files", "random-inserts", "sequential-inserts", "sequential-inserts-many-files",
+        "raw-io-flash-against-disks",
+    ),
+}  # fmt: skip
+"""Those that need neither a server nor a drive."""
 
-    name: str
-    question: str
-    simulated: bool
 
-
-@cache
-def ready_made() -> tuple[Ready, ...]:
-    """All of them: first those that measure, then those that simulate."""
-    found = [_read(file) for file in sorted(FOLDER.glob("*.toml"))]
-    return tuple(sorted(found, key=lambda one: (one.simulated, one.name)))
-
-
-def _read(file: Path) -> Ready:
-    spec = tomllib.loads(file.read_text("utf-8"))
-    paths = any("path" in volume for volume in spec["volumes"].values())
-    return Ready(file.stem, str(spec["question"]), not paths and "dsn_env" not in spec["target"])
+def question_of(name: str) -> str:
+    return str(tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8"))["question"])
 
 
 def text_of(name: str) -> str:
     """The text of a ready-made spec, whose first line names the schema of this installation. Raises SpecError."""
-    names = [one.name for one in ready_made()]
+    names = sorted(file.stem for file in FOLDER.glob("*.toml"))
     if name not in names:
         hint = choices(name, names, "The ready-made specs")
         raise SpecError("is not the name of a ready-made spec", key=name, hint=f"{hint}\n  storagelab init lists them.")

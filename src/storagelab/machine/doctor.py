@@ -75,7 +75,7 @@ def ability(name: str, find: Callable[[], T], detail: Callable[[T], str]) -> Abi
 def abilities(
     volumes: Mapping[str, Path] | None, results_dir: Path | None, kernel: Kernel = HERE
 ) -> tuple[Ability, ...]:
-    """All abilities, in reading order: waits, server, counters, places, quiet, limits, tools.
+    """All abilities: waits, server, counters, places, quiet, limits, tools.
 
     `volumes` maps names to folders; None or empty = the private server's own place, beside the results. `results_dir`
     is None if results are kept on another machine.
@@ -226,7 +226,7 @@ def _drive(key: str, places: list[str], volume: Mapping[str, object]) -> Ability
     if volume["virtual"] is False:
         model = " ".join(str(volume[part]) for part in ("device_vendor", "device_model") if volume[part])
         return _yes(name, f"{under}: {model or 'a drive of this machine'}")
-    mend = "layouts can be compared, but figures are not a drive's own; for those use a machine with real drives"
+    mend = "use a machine with real drives for figures of a drive; layouts can be compared here too"
     return _partly(name, f"{under}: {volume['virtual_reason']}", mend)
 
 

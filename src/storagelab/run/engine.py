@@ -264,7 +264,7 @@ def _placement_notes(configs: Sequence[Config], site: Site) -> Iterator[str]:
     for device, names in devices.items():
         if len(names) > 1:
             yield (
-                f"volumes {', '.join(names)} are on one device ({device}): a layout that moves files from one to "
+                f"volumes {', '.join(names)} are on one device ({device})\na layout that moves files from one to "
                 "another separates nothing, so it shows no gain of more drives"
             )
     if any(config.target.attached and config.volumes and not config.kind.log_per_database for config in configs):

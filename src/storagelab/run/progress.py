@@ -15,6 +15,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 
 from storagelab.machine.descriptors import open_to_append
 from storagelab.model.measurement import Run
@@ -74,12 +75,13 @@ class RunProgress:
         self._shares: dict[tuple[str, int], float] = {}
         self._now = ""
         self._bar = Progress(
-            TextColumn("{task.description}", markup=False),  # a level may contain brackets
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[count]}  {task.fields[eta]}"),
-            console=console, transient=True, disable=not console.is_terminal,
+            TextColumn("{task.fields[eta]}", table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=10),
+            TextColumn("{task.description}", markup=False,  # a level may contain brackets
+                       table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
+            console=console, transient=True, disable=not console.is_terminal, expand=True,
         )  # fmt: skip
-        self._task = self._bar.add_task("", total=float(self.total), count="", eta="")
+        self._task = self._bar.add_task("", total=float(self.total), eta="")
 
     # --- context -----------------------------------------------------------------------------------------------------
 
@@ -132,9 +134,9 @@ class RunProgress:
             self.failed += 1
         else:
             self._finished.append((run.cell_id, run.wall_s))
-        left = f"; {self.time_left()} left" if self._left else ""
+        left = f"{self.time_left()}; " if self._left else ""
         width = len(str(self.total))
-        self.say(f"[{self.done:{width}d}/{self.total}] {_run_text(run.levels, run)}: {result_text(run)}{left}")
+        self.say(f"[{self.done:{width}d}/{self.total}] {left}{_run_text(run.levels, run)}: {result_text(run)}")
         self._show()
         if self.renew_page is not None:
             self.renew_page()
@@ -161,13 +163,12 @@ class RunProgress:
             self._task,
             completed=self.done + sum(self._shares.values()),
             description=self._now,
-            count=f"{self.done}/{self.total} runs",
-            eta=f"{self.time_left()} left",
+            eta=f"{self.done}/{self.total} runs, {self.time_left()}",
         )
 
     def time_left(self) -> str:
-        """In words; for a cluster also its workers and its rate. If the estimate takes long, it is reused for a
-        while.
+        """In words, with whether it is a guess, as no run has finished; for a cluster also its workers and its rate. If
+        the estimate takes long, it is reused for a while.
         """
         began = time.monotonic()
         if began >= self._eta_until_s:
@@ -187,7 +188,8 @@ class RunProgress:
         left_s = defaultdict[int, float](float)
         for which, planned in self._left.items():
             left_s[planned.block] += (1.0 - self._shares.get(which, 0.0)) * seconds_of(planned)
-        return duration(max(sum(left_s.values()) / at_once, *left_s.values(), 0.0))
+        left = f"{duration(max(sum(left_s.values()) / at_once, *left_s.values(), 0.0))} left"
+        return left if self._finished else f"{left}, a guess"
 
 
 def _run_text(levels: Mapping[str, JsonValue], run: PlannedRun | Run) -> str:

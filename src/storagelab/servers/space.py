@@ -244,7 +244,7 @@ def memory_note(load: GeneratedLoad, unit_bytes: int, memory: Memory, *, dropped
     parts += [_times(data / memory.machine_bytes, "the machine's memory")] if memory.machine_bytes else []
     text = f"{text}, {' and '.join(parts)}"
     if data < memory.buffers_bytes:
-        return f"{text}: it fits, so this measures memory and the log, not the drive of the data"
+        return f"this measures memory and the log, not the drive of the data\n{text}, so it fits"
     if not memory.cached:
         return text
     if memory.machine_bytes is None:
@@ -252,10 +252,8 @@ def memory_note(load: GeneratedLoad, unit_bytes: int, memory: Memory, *, dropped
     if data >= memory.machine_bytes:
         return text
     if dropped:
-        return (
-            f"{text}: the page cache, which is dropped before a run, can hold it, so only first reads reach the drive"
-        )
-    return f"{text}: the kernel's page cache can hold it, so few reads reach the drive"
+        return f"only first reads reach the drive\n{text}, and the page cache, dropped before a run, can hold it"
+    return f"few reads reach the drive\n{text}, and the kernel's page cache can hold it"
 
 
 def _times(share: float, of: str) -> str:

@@ -115,8 +115,8 @@ def _give_same_rights(facts: os.stat_result, copy: int) -> None:
 
 
 NOTE = (
-    "data is prepared {times}, and copied for each run from a template that stays on its volumes until "
-    "the campaign ends; {how}"
+    "data is prepared {times}, and copied for each run\n"
+    "its template stays on its volumes until the campaign ends; {how}"
 )
 _BY_US = "a copy shares its blocks where the file system can do that (XFS, Btrfs), else it takes time and space"
 _BY_SERVER = "the server that already runs makes the copies, file by file, which takes time and space"

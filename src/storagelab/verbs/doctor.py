@@ -22,8 +22,8 @@ from storagelab.stopping import Interruptible
 from storagelab.verbs.planning import site_of
 
 
-def look(spec_file: Path | None, results: Path, *, as_json: bool = False) -> None:
-    """Shows what this machine can measure, on the volumes of a spec if there is one."""
+def look(spec_file: Path | None, results: Path, *, whole: bool = False, as_json: bool = False) -> None:
+    """Shows what this machine can't and can measure, on the volumes of a spec if there is one."""
     volumes: dict[str, Path] = {}
     if spec_file is not None:
         experiment = reading.load(spec_file)
@@ -34,7 +34,7 @@ def look(spec_file: Path | None, results: Path, *, as_json: bool = False) -> Non
     if as_json:
         screen.write(doctor_json(abilities))
     else:
-        print_abilities(screen.out(), abilities)
+        print_abilities(screen.out(), abilities, whole)
 
 
 def verify(target: str, spec_file: Path | None, *, as_json: bool = False) -> bool:
@@ -52,19 +52,24 @@ def verify(target: str, spec_file: Path | None, *, as_json: bool = False) -> boo
 
 # --- what the doctor found, and the promises that a server kept, on a terminal ----------------------------------------
 
-_STATES = {"yes": ("yes   ", "green"), "partly": ("partly", "yellow"), "no": ("no    ", "red")}
+_STATES = {"no": ("no    ", "red"), "partly": ("partly", "yellow"), "yes": ("yes   ", "green")}
 _OUTCOMES = {"pass": ("pass", "green"), "fail": ("FAIL", "red"), "open": ("open", "yellow")}
 
 
-def print_abilities(console: Console, abilities: Sequence[Ability]) -> None:
-    """Print a line for each ability; below a missing one, how to fix it."""
-    for ability in abilities:
-        mark, style = _STATES[ability.state]
-        console.print(Text.assemble((mark, style), "  ", (ability.name, "bold")), soft_wrap=True)
-        if ability.detail:
-            print_paragraph(console, ability.detail, first="        ")
-        if ability.mend:
-            print_paragraph(console, f"to fix it: {ability.mend}", first="        ")
+def print_abilities(console: Console, abilities: Sequence[Ability], whole: bool = False) -> None:
+    """Print a paragraph for each ability that is missing or partly there, with how to fix it; then the names of those
+    that work, or with `whole` a paragraph for each of them too; then how many there are of each, and what follows.
+    """
+    of = {state: [one for one in abilities if one.state == state] for state in _STATES}
+    for one in (*of["no"], *of["partly"], *(of["yes"] if whole else ())):
+        mark, style = _STATES[one.state]
+        console.print(Text.assemble((mark, style), "  ", (one.name, "bold")), soft_wrap=True)
+        print_paragraph(console, one.detail, first="        ")
+        print_paragraph(console, one.mend and f"to fix it: {one.mend}", first="        ")
+    if not whole:
+        print_paragraph(console, "; ".join(one.name for one in of["yes"]), first="yes     ")
+    verdict = "what needs none of those that lack can be measured" if of["no"] else "all of it can be measured"
+    print_paragraph(console, f"{len(of['yes'])} work, {len(of['partly'])} partly, {len(of['no'])} lack: {verdict}")
 
 
 def print_promises(console: Console, promises: Sequence[Promise]) -> None:

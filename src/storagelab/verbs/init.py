@@ -9,15 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.console import Console
-
 from storagelab import experiments, screen
 from storagelab.errors import SpecError
-from storagelab.experiments import Ready, with_schema
+from storagelab.experiments import with_schema
 from storagelab.machine.disks import mount_of, mounts_here
 from storagelab.model.engines import ENGINES
 from storagelab.report import writing
-from storagelab.report.text.columns import Column, print_paragraph, print_table
+from storagelab.report.text.columns import print_paragraph
 from storagelab.run import contract
 from storagelab.run.engine import engine_in
 from storagelab.servers.attached import RunningServer
@@ -186,8 +184,16 @@ DSN_VARIABLE = "STORAGELAB_DSN"
 
 
 def list_all() -> None:
-    """Prints all ready-made specs by their questions."""
-    print_ready_made(screen.out(), experiments.ready_made())
+    """Prints a line for each ready-made spec, with its question, below the name of its group. A randomised copy of an
+    article's spec has no line of its own.
+    """
+    console = screen.out()
+    for group, names in (experiments.MEASURED | experiments.SIMULATED).items():
+        print_paragraph(console, group, style="bold")
+        widest = max(map(len, names))
+        for name in names:
+            print_paragraph(console, experiments.question_of(name), first=f"  {name:{widest}}  ")
+    print_paragraph(console, "init NAME > my.toml writes one; init --from-server DSN or --ask drafts your own")
 
 
 def write(name: str, output: Path | None) -> None:
@@ -260,28 +266,3 @@ def demo(results: Path) -> bool:
     elif begin_of(file, MOST_BYTES, "--results").decode(errors="replace").partition("\n")[2] != text.partition("\n")[2]:
         raise SpecError("is not the quick start", file=file, hint=f"Run it (storagelab run {file}), or remove it.")
     return run.run(file, results, run.Asked())
-
-
-# --- the ready-made specs on the terminal, by the questions that they answer ------------------------------------------
-
-_HEADS = ((False, "Measured on this machine"), (True, "Simulated: hardware that you don't have"))
-_HOW = (
-    "storagelab init NAME > my.toml       writes the spec; its comments say what to change",
-    "storagelab init --from-server DSN    drafts one from a PostgreSQL or MariaDB that runs",
-    "storagelab init --ask                asks three questions, and drafts one",
-)
-
-
-def print_ready_made(console: Console, specs: Sequence[Ready]) -> None:
-    """One line a spec."""
-    for simulated, head in _HEADS:
-        shown = [one for one in specs if one.simulated == simulated]
-        print_paragraph(console, head, style="bold")
-        columns = [
-            Column("name", [one.name for one in shown], right=False),
-            Column("question", [one.question for one in shown], right=False, wraps=True),
-        ]
-        print_table(console, columns, indent=0)
-        console.print()
-    for line in _HOW:
-        console.print(line, soft_wrap=True)

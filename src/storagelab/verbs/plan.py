@@ -10,7 +10,7 @@ from storagelab.errors import StoreError
 from storagelab.model.plan import REPETITIONS_SOUND, Experiment, Plan
 from storagelab.model.target import Preflight
 from storagelab.report.text.as_data import plan_json
-from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
+from storagelab.report.text.plan import PlanFacts, VolumeFacts, of_preparing, print_plan
 from storagelab.run import scheduling, stored
 from storagelab.run.estimate import estimate
 from storagelab.run.store import FILE_NAME, NothingStored, Store
@@ -38,10 +38,13 @@ def show(
     if (folder / FILE_NAME).exists():
         experiment = with_files(experiment, expanded, site)
     facts = _facts(expanded, found, folder, experiment)
-    short = _too_short(expanded, found, experiment.name if facts.runs_stored else None, results)
-    facts = replace(facts, warnings=(*facts.warnings, *short))
-    smallest = _tells(experiment, expanded, pilot or (experiment.name if facts.runs_stored else None), results)
-    facts = replace(facts, tells=smallest)
+    stored_as = experiment.name if facts.runs_stored else None
+    short = _too_short(expanded, found, stored_as, results)
+    wiped = (f"runs destroy everything on {one.text}: they need --yes-wipe {one.serial}" for one in found.drives)
+    facts = replace(
+        facts, warnings=(*wiped, *of_preparing(experiment, expanded), *facts.warnings, *short),
+        tells=_tells(experiment, expanded, pilot or stored_as, results),
+    )  # fmt: skip
     if as_json:
         screen.write(plan_json(experiment, expanded, facts))
     else:

@@ -55,8 +55,8 @@ _LIKE_US = (
     "where they look for them"
 )
 _LOCKS_NOTE = (
-    "with so many data files, transactions may hold {needed:,} locks at once, and the server's lock table is sure to "
-    "have room for {room:,}: if runs fail for lack of shared memory, raise max_locks_per_transaction on the server"
+    "transactions may hold {needed:,} locks at once, and the server's lock table is sure to have room for {room:,}\n"
+    "if runs fail for lack of shared memory, raise max_locks_per_transaction on the server"
 )
 
 

@@ -4,7 +4,6 @@ of a set time are long enough for the checkpoint cycles of their servers.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,15 +16,14 @@ from storagelab.findings.power import Tells
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.plan import Cell, Experiment, Plan
 from storagelab.report.text.columns import Column, are_numbers, blank, narrow, print_paragraph, print_table
-from storagelab.words.names import Labels, cell_text, factor_text, labels_of, level_text, listed, title_of, value_text
+from storagelab.words.names import factor_text, level_text, listed, title_of, value_text
 from storagelab.words.numbers import bytes_, count, duration, percent, plural, significant
 
 if TYPE_CHECKING:
     from storagelab.model.target import CheckpointCycle
 
 
-_CELLS_SHOWN = 40
-_FIRST_RUNS_SHOWN = 6
+_LEVELS_SHOWN = 12
 
 
 class VolumeFacts(NamedTuple):
@@ -46,9 +44,9 @@ class VolumeFacts(NamedTuple):
 class PlanFacts:
     """`server`: the server that would be used, in words. `estimate_s`: time for the runs that are still to be made,
     None = unknown; `estimate_basis`: what it was learned from. `runs_stored`: runs that will be skipped. `durability`:
-    what survives a crash, a line for each engine that is compared. `steps`: what is done to volumes before each run.
-    `objects`: which table or index lies on which volume. `tells`: how small a difference the runs can show, "" =
-    unknown.
+    what survives a crash, a line for each engine that is compared. `warnings`: what to decide before the runs; the
+    second line of one, if any, is its reason and way out. `steps`: what is done to volumes before each run. `objects`:
+    which table or index lies on which volume. `tells`: how small a difference the runs can show, "" = unknown.
     """
 
     server: str
@@ -64,47 +62,45 @@ class PlanFacts:
 
 
 def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: PlanFacts, whole: bool = False) -> None:
-    """What `run` would do: cells, runs and their order, server, disk space, time. Changes nothing.
+    """What `run` would do: first what needs a decision, then runs and time, then the rest. Changes nothing.
 
-    Shows the first of many cells, and the first few runs; with `whole`, all cells and every run in its order.
+    With `whole`, also the reasons of all warnings, what is done to volumes, all cells and every run in its order.
     """
     question = f": {experiment.question}" if experiment.question else ""
     print_paragraph(console, experiment.name + question, style="bold")
-    blank(console)
+    for warning in facts.warnings:
+        claim, _, reason = warning.partition("\n")
+        print_paragraph(console, claim, first="! ", style="yellow")
+        if whole and reason:
+            print_paragraph(console, reason, first="  ")
     pairs = [
         ("Runs", _runs_text(experiment, plan, facts)),
-        ("Order", _order_text(experiment, plan)),
-        ("Prepare", _preparations_text(experiment, plan)),
-        ("First", "" if whole else _first_runs_text(plan, labels_of(experiment.factors))),
-        ("Server", facts.server),
-        *(("Durable", line) for line in facts.durability),
         ("Time", _time_text(plan, facts)),
         ("Tells", facts.tells),
+        ("Order", _order_text(experiment, plan)),
+        ("Prepare", listed([f"volume {name} {plural(len(of), 'time')}" for (name, _), of in _kept(plan).items()])),
+        *(("" if number else "Cells", text) for number, text in enumerate(_factor_texts(experiment, plan))),
+        ("Server", facts.server),
+        *(("Durable", line) for line in facts.durability),
     ]
     for name, text in pairs:
         if text:
             print_paragraph(console, text, first=f"{name:<8}")
-    most = len(plan.cells) if whole else _CELLS_SHOWN
-    cells = plan.cells[:most]
-    blank(console)
-    identity = Column("cell", [cell.cell_id for cell in cells], right=False, style="dim")
-    _print_levels(console, experiment, [identity], cells)
-    if len(plan.cells) > len(cells):
-        more = count(len(plan.cells) - len(cells))
-        print_paragraph(console, f"... and {more} more; --all lists them, and every run in its order", first="  ")
-    if whole:
-        _print_planned_runs(console, experiment, plan)
     _print_volumes(console, [VolumeFacts(*volume) for volume in facts.volumes])
+    if not whole:
+        blank(console)
+        print_paragraph(console, "--all adds reasons and ways out, what is done to volumes, each cell and run")
+        return
     for title, lines in (("Placed singly:", facts.objects), ("Before each run:", facts.steps)):
         if lines:
             blank(console)
             print_paragraph(console, title)
         for line in lines:
             print_paragraph(console, line, first="- ")
-    if facts.warnings:
-        blank(console)
-    for warning in facts.warnings:
-        print_paragraph(console, warning, first="! ", style="yellow")
+    identity = Column("cell", [cell.cell_id for cell in plan.cells], right=False, style="dim")
+    blank(console)
+    _print_levels(console, experiment, [identity], plan.cells)
+    _print_planned_runs(console, experiment, plan)
 
 
 def _runs_text(experiment: Experiment, plan: Plan, facts: PlanFacts) -> str:
@@ -133,21 +129,34 @@ def _order_text(experiment: Experiment, plan: Plan) -> str:
     return text
 
 
-def _preparations_text(experiment: Experiment, plan: Plan) -> str:
-    """How many times volumes are prepared for blocks of runs."""
-    cells, by_hand = plan.cells_by_id, dict[str, set[int]]()
-    made: dict[str, set[int]] = {}
+def of_preparing(experiment: Experiment, plan: Plan) -> Iterator[str]:
+    """The warnings of volumes that are prepared for blocks of runs."""
+    kept = _kept(plan)
+    for (name, by_hand), blocks in kept.items():
+        if by_hand:
+            yield f"you prepare volume {name} {plural(len(blocks), 'time')} by hand: Time leaves that out"
+    if kept and experiment.blocks == 1 and len({run.block for run in plan.runs}) > 1:
+        yield "levels that are prepared once are not compared: set blocks = 3"
+
+
+def _kept(plan: Plan) -> dict[tuple[str, bool], set[int]]:
+    """The blocks that a volume is prepared for, by its name and whether that is done by hand."""
+    made: dict[tuple[str, bool], set[int]] = {}
     for run in plan.runs:
-        config = cells[run.cell_id].config
+        config = plan.cells_by_id[run.cell_id].config
         for name in config.volumes_used:
             if name in config.volumes and config.volumes[name].kept_for_block:
-                (by_hand if config.volumes[name].by_hand else made).setdefault(name, set()).add(run.block)
-    parts = [f"volume {name} {plural(len(blocks), 'time')}" for name, blocks in made.items()]
-    hand = "by hand (not in the time below)"
-    parts += [f"volume {name} {plural(len(blocks), 'time')} {hand}" for name, blocks in by_hand.items()]
-    if parts and experiment.blocks == 1 and len({run.block for run in plan.runs}) > 1:
-        return f"{listed(parts)}; levels that are prepared once are not compared: set blocks = 3"
-    return listed(parts)
+                made.setdefault((name, config.volumes[name].by_hand), set()).add(run.block)
+    return made
+
+
+def _factor_texts(experiment: Experiment, plan: Plan) -> Iterator[str]:
+    """The levels of each factor."""
+    for factor in experiment.factors:
+        levels = list(dict.fromkeys(value_text(cell.levels.get(factor.name, "")) for cell in plan.cells))
+        more = f" and {count(len(levels) - _LEVELS_SHOWN)} more" if len(levels) > _LEVELS_SHOWN else ""
+        between = "; " if any(", " in level for level in levels) else ", "
+        yield f"{title_of(factor)}: {between.join(filter(None, levels[:_LEVELS_SHOWN]))}{more}"
 
 
 def _constant_in_blocks(plan: Plan) -> list[str]:
@@ -158,16 +167,6 @@ def _constant_in_blocks(plan: Plan) -> list[str]:
         for name, level in levels[run.cell_id].items():
             seen.setdefault((name, run.block), set()).add(str(level))
     return [name for name in plan.cells[0].levels if all(len(one) == 1 for (at, _), one in seen.items() if at == name)]
-
-
-def _first_runs_text(plan: Plan, labels: Labels) -> str:
-    levels = {cell.cell_id: cell.levels for cell in plan.cells}
-    order = list(dict.fromkeys(run.cell_id for run in plan.runs if run.cell_id in levels))
-    repeated = any(one.cell_id == other.cell_id for one, other in itertools.pairwise(plan.runs))
-    shown = order if repeated else [run.cell_id for run in plan.runs if run.cell_id in levels]
-    first = [cell_text(levels[cell_id], labels) for cell_id in shown[:_FIRST_RUNS_SHOWN]]
-    more = " ..." if len(shown) > len(first) else ""
-    return "; ".join(first) + more if len(plan.cells) > 1 else ""
 
 
 def _time_text(plan: Plan, facts: PlanFacts) -> str:
@@ -277,15 +276,16 @@ def _until_full(load: GeneratedLoad, room: float, log_rate: float | None) -> str
     if log_rate is not None and room / log_rate <= warm_up_s:
         return ""
     start = (
-        f"the redo log has room for {bytes_(room)} (innodb_log_file_size), and until it is full "
-        "the server need not write"
+        "runs may count before the redo log is full, while times are still too short\n"
+        f"it has room for {bytes_(room)} (innodb_log_file_size), and until it is full the server need not write "
+        "changed pages"
     )
     if log_rate is None:
         least = f"writes {bytes_(room / warm_up_s)} of log in a second" if warm_up_s else "fills it at once"
-        return f"{start} changed pages: unless a load {least}, runs count times that are shorter than they stay"
+        return f"{start}, unless a load {least}"
     full_s = room / log_rate
     return (
-        f"{start} changed pages. At the {bytes_(log_rate)} of log that stored runs wrote in a second that takes "
+        f"{start}. At the {bytes_(log_rate)} of log that stored runs wrote in a second that takes "
         f'{duration(full_s)}, longer than the warm-up: set workload.warm_up = "{math.ceil(full_s)}s", or choose a '
         "smaller log"
     )
@@ -310,11 +310,12 @@ def _too_short(load: GeneratedLoad, cycle: CheckpointCycle, log_rate: float | No
     if load.warm_up_is_found:
         least_s = 2.2 * cycle_s - load.duration_s
         return (
-            f"checkpoints come {far}: within {duration(load.longest_s)} a run may count no whole cycle, and is then "
-            f'not compared with runs that do; set workload.warm_up_at_most = "{least_s:.0f}s"'
+            f"runs of {duration(load.longest_s)} may count no whole checkpoint cycle\ncheckpoints come {far}; such a "
+            f'run is not compared with runs that do: set workload.warm_up_at_most = "{least_s:.0f}s"'
         )
     return (
-        f"checkpoints come {far}: a run that counts {duration(load.duration_s)} holds a part of a cycle, so layouts "
-        'whose checkpoints come at different moments may seem to differ; set workload.warm_up = "auto", which counts '
-        f'whole cycles, or, with sysbench, workload.duration = "{math.ceil(ENOUGH * cycle_s)}s"'
+        f"runs that count {duration(load.duration_s)} are too short: each holds a part of a checkpoint cycle\n"
+        f"checkpoints come {far}, so layouts whose checkpoints come at different moments may seem to differ; set "
+        'workload.warm_up = "auto", which counts whole cycles, or, with sysbench, '
+        f'workload.duration = "{math.ceil(ENOUGH * cycle_s)}s"'
     )
