@@ -26,7 +26,7 @@ from storagelab.model.values import Estimate, JsonValue, share_of
 from storagelab.predicting import prediction
 from storagelab.predicting.prediction import PRESENT, Prediction
 from storagelab.report import writing
-from storagelab.report.export.comparisons import beside_json, campaigns_json, pair_json
+from storagelab.report.export.as_json import beside_json, campaigns_json, pair_json
 from storagelab.report.text.columns import print_paper
 from storagelab.report.text.markdown import markdown_of
 from storagelab.report.words import campaigns as words
