@@ -27,10 +27,10 @@ from storagelab.report.export.schema import (
     ExportedCell,
     ExportedExperiment,
     ExportedFindings,
-    ExportedMeasurement,
     ExportedRun,
     ExportedSummary,
     exported,
+    measured,
 )
 from storagelab.report.words.answer import answer_lines, headline
 from storagelab.report.words.caution_texts import caution_sentence
@@ -77,9 +77,7 @@ def _cell(cell: Cell, runs: Sequence[Run], summary: CellSummary | None) -> Expor
 
 
 def _run(run: Run) -> ExportedRun:
-    """One run; a failed one has its status and reason and no figures."""
-    measured = run.measurement if run.usable else None
-    return exported(ExportedRun, run, measurement=measured and exported(ExportedMeasurement, measured))
+    return exported(ExportedRun, run, measurement=measured(run))
 
 
 def _findings(findings: Findings) -> ExportedFindings:

@@ -166,6 +166,11 @@ def exported(form: type[_Form], value: BaseModel, **made: object) -> _Form:
     return form.model_construct(**{**dict(value), **made})
 
 
+def measured(run: Run) -> ExportedMeasurement | None:
+    """What a run measured; None if it failed."""
+    return exported(ExportedMeasurement, run.measurement) if run.usable and run.measurement is not None else None
+
+
 # --- the JSON schema --------------------------------------------------------------------------------------------------
 
 
