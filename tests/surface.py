@@ -15,7 +15,7 @@ import typer.main
 from storagelab import cli, errors
 from storagelab.findings.campaigns import Gate
 from storagelab.model.plan import Experiment
-from storagelab.report.export import document
+from storagelab.report.export.schema import json_schema
 from storagelab.spec.keys import TOP_LEVEL, Written, schema_of
 from storagelab.stopping import INTERRUPTED
 from storagelab.volumes.for_runs import PreparationAwaited
@@ -31,7 +31,7 @@ def surface() -> dict[str, object]:
         "spec keys": {
             name: dict(_fields(schema_of(model))) for name, model in (("header", Experiment), ("tables", Written))
         },
-        "export fields": dict(_fields(document.json_schema())),
+        "export fields": dict(_fields(json_schema())),
         "exit codes": {
             **{
                 one.__name__: one.exit_code for one in (errors.StoragelabError, errors.SpecError, errors.PreflightError)

@@ -85,7 +85,7 @@ def test_a_load_is_planned_run_reported_and_exported(typed, scratch):
     assert "width = 16" in typed(scratch, "report", "added", "--format", "md")
     cells = exported(typed, scratch)["cells"]
     assert [cell["config"]["workload"]["kind"] for cell in cells] == ["trickle"] * 2
-    assert all(run["rows"] > 0 for cell in cells for run in cell["runs"])
+    assert all(run["measurement"]["work"]["amount"] > 0 for cell in cells for run in cell["runs"])
 
 
 def test_an_engine_is_planned_run_reported_and_exported(typed, scratch):
@@ -96,7 +96,7 @@ def test_an_engine_is_planned_run_reported_and_exported(typed, scratch):
     assert "2 data files" in typed(scratch, "report", "added", "--format", "md")
     cells = exported(typed, scratch)["cells"]
     assert {cell["config"]["target"]["engine"] for cell in cells} == {"ledger"}
-    assert all(run["rows"] == 100 for cell in cells for run in cell["runs"])
+    assert all(run["measurement"]["work"]["amount"] == 100 for cell in cells for run in cell["runs"])
 
 
 def test_a_flavour_of_an_engine_is_planned_and_politely_refused_where_its_server_is_not(typed, scratch):
@@ -148,4 +148,4 @@ def test_a_key_is_documented_checked_varied_run_and_exported(typed, scratch):
     assert "rest" in typed(scratch, "report", "added", "--format", "md")
     cells = exported(typed, scratch)["cells"]
     assert [cell["config"]["between_runs"]["rest_s"] for cell in cells] == [0.0, 0.5]
-    assert all(run["rows"] == 100 for cell in cells for run in cell["runs"])
+    assert all(run["measurement"]["work"]["amount"] == 100 for cell in cells for run in cell["runs"])

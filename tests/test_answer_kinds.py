@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer, figure_of
 from storagelab.findings.answer_kinds import Answer, Choice
-from storagelab.findings.model import CellSummary, Findings, Sample
+from storagelab.findings.model import CellSummary, Comparison, Findings, Sample
 from storagelab.report.export.as_json import to_json
 from storagelab.report.words import compared
 from storagelab.report.words.marks import difference_text, verdict_mark
@@ -115,15 +115,12 @@ def check_the_export(findings: Findings, found: Answer, document: dict[str, Any]
     for of_cell in document["cells"]:
         cell, summary = findings.cell(of_cell["cell_id"]), of_cell["summary"]
         if cell.elapsed_s is not None:
-            assert summary["mean_s"] == cell.elapsed_s.mean.value
-            assert summary["fitted_s"] == cell.elapsed_s.judged.value
+            assert Sample.model_validate(summary["elapsed_s"]) == cell.elapsed_s
     written = document["findings"]
     for row, of_row in zip(findings.comparisons, written["comparisons"], strict=True):
-        assert (of_row["cell_id"], of_row["ratio"]) == (row.cell_id, row.ratio.value)
-        assert of_row.get("at_most_slower") == row.at_most_slower
+        assert Comparison.model_validate(of_row) == row
     for choice, of_choice in zip(found.choices, written["answer"]["choices"], strict=True):
-        assert of_choice["at_most_slower"] == choice.at_most_slower
-        assert of_choice["pick"]["cell_id"] == choice.pick.cell_id
+        assert Choice.model_validate(of_choice) == choice
 
 
 @settings(max_examples=15, deadline=None)

@@ -30,7 +30,7 @@ from storagelab.findings.cautions.unlike_hosts import UnlikeHosts
 from storagelab.findings.cautions.watching import WatchedSlower
 from storagelab.findings.model import Caution, Findings
 from storagelab.report import writing
-from storagelab.report.export.document import json_schema
+from storagelab.report.export.schema import json_schema
 from storagelab.report.text.terminal import print_findings
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentence, caution_text
@@ -153,7 +153,7 @@ def test_a_new_caution_is_one_file():
     jsonschema.validate(document, json_schema(), cls=jsonschema.Draft202012Validator)
     assert document["findings"]["answer"]["unable"] == ["full-moon"]
     assert document["findings"]["cautions"][0] == {
-        "kind": "full-moon", "severity": "caution", "cells": [], "figures": {"runs": 10}, "text": full,
+        "kind": "full-moon", "severity": "caution", "cells": [], "text": full, "runs": 10,
     }  # fmt: skip
     assert "| `full-moon` | The moon was full in `runs`. |" in importlib.import_module("make_docs").cautions()
     assert Findings.model_validate_json(findings.model_dump_json()) == findings

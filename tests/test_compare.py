@@ -52,8 +52,8 @@ def test_two_cells_and_two_campaigns_in_every_format(stored, campaigns, tmp_path
 
     code, out, _ = stored("compare", "before", "c1", "c2", "--format", "json")
     found = json.loads(out)
-    assert sum(step["change_s"]["value"] for step in found["steps"]) == pytest.approx(
-        found["after_s"] - found["before_s"]
+    assert sum(step["change"]["value"] for step in found["waterfall"]["steps"]) == pytest.approx(
+        found["waterfall"]["after_s"] - found["waterfall"]["before_s"]
     )
     assert found["provenance"] == "simulated"
 
@@ -74,7 +74,7 @@ def test_two_cells_and_two_campaigns_in_every_format(stored, campaigns, tmp_path
 
 def test_a_campaign_beside_a_prediction_of_its_layouts_says_what_is_off_and_what_was_not_measured(stored, tmp_path):
     code, out, _ = stored("compare", "before", "c1", "c2", "--format", "json")
-    compared = json.loads(out)
+    compared = json.loads(out)["waterfall"]
     truth = compared["before_s"] / compared["after_s"]
     layouts = [
         prediction.LayoutPrediction(
@@ -133,7 +133,7 @@ def test_a_new_campaign_is_compared_with_all_before_it(stored, campaigns, tmp_pa
     assert "the 5 campaigns before it  ●" in out
     assert "| spec: server.cores | 4 | 2 |" in out
     code, out, _ = stored("compare", "--history", *HISTORY, "before", "--fail-if-slower", "86%", "--json")
-    found = [one["ratio"] for one in json.loads(out)["comparisons"][0]["history"]]
+    found = [ratio for _, ratio in json.loads(out)["comparisons"][0]["history"]]
     assert (code, found) == (0, [pytest.approx(1, abs=0.1)] * 5)
     shutil.copytree(campaigns / "old1", tmp_path / "copy")
     code, _, err = stored("compare", "--history", *HISTORY, "copy", "before")

@@ -192,7 +192,7 @@ def test_the_download_is_the_export(opened, report, tmp_path):
     file = tmp_path / "raw.json"
     waiting.value.save_as(file)
     assert file.read_text(encoding="utf-8") == report.exported
-    assert json.loads(report.exported)["experiment"] == "files-and-log-place"
+    assert json.loads(report.exported)["experiment"]["name"] == "files-and-log-place"
 
 
 def test_dark_mode_is_dark_and_its_text_is_light_in_charts_too(opened):

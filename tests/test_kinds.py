@@ -16,7 +16,7 @@ from storagelab.findings import kinds
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Finding, Findings
 from storagelab.report import writing
-from storagelab.report.export.document import json_schema
+from storagelab.report.export.schema import json_schema
 from storagelab.report.text.terminal import print_findings
 from storagelab.report.words.answer import answer_lines
 
@@ -34,8 +34,8 @@ from storagelab.findings.model import Finding, Findings
 class Tide(Finding):
     """The water at the machine."""
 
-    kind, about, weight, alone = "tide", "use", -1, True
-    meaning = "How high the water stood; `null` away from the sea."
+    kind, about, weight = "tide", "use", -1
+    meaning = "How high the water stood; none away from the sea."
     height_m: float = Field(description="Its height in metres.")
     runs: int = Field(description="The runs that it was measured in.")
 
@@ -120,21 +120,21 @@ def test_a_new_finding_is_one_file():
             assert words in " ".join(text.split())
     document = json.loads(writing.render("json", experiment, plan, runs, findings))
     jsonschema.validate(document, json_schema(), cls=jsonschema.Draft202012Validator)
-    assert document["findings"]["tide"] == {"height_m": 2.5, "runs": 10}
+    assert document["findings"]["found"]["tide"] == [{"height_m": 2.5, "runs": 10}]
     assert {tide, seagulls} <= {*document["findings"]["sentences"]}
-    assert [cell["summary"].get("seagulls") for cell in document["cells"]] == [None, [{"number": 5}]]
+    assert [cell["summary"]["found"].get("seagulls") for cell in document["cells"]] == [None, [{"number": 5}]]
     make_docs = importlib.import_module("make_docs")
-    assert "| `tide.height_m` | Its height in metres. |" in make_docs.fields_of("FindingsForm")
-    assert "| `seagulls` | The seagulls of this cell. |" in make_docs.fields_of("Summary")
+    assert "| `found.tide.height_m` | Its height in metres. |" in make_docs.fields_of("ExportedFindings")
+    assert "| `found.seagulls` | The seagulls of this cell. |" in make_docs.fields_of("ExportedSummary")
     assert Findings.model_validate_json(findings.model_dump_json()) == findings
 
 
-def test_what_is_not_found_is_null_or_an_empty_list_and_cells_leave_it_out():
+def test_the_export_leaves_out_what_is_not_found():
     experiment, plan, runs = make_campaign({FILES: [1, 4]}, 2)
     findings = analyse(experiment, plan, runs)
     document = json.loads(writing.render("json", experiment, plan, runs, findings))
-    assert (document["findings"]["race"], document["findings"]["drive_trends"]) == (None, [])
-    assert all("reached" not in cell["summary"] for cell in document["cells"])
+    assert document["findings"]["found"].keys() == {"scatter"}
+    assert [cell["summary"]["found"] for cell in document["cells"]] == [{}, {}]
 
 
 def test_a_finding_of_an_unknown_kind_is_refused():

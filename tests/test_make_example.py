@@ -8,11 +8,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 RUN = {
     "started_at": "2026-11-22T17:53:36.358+00:00",
-    "environment": {
-        "host": {"cpu_count": 2, "cpu_model": "AMD EPYC", "load_1min": 0.31},
-        "volumes": {"here": {"filesystem": "ext4", "virtual": True, "device": "vda", "device_model": None}},
-        "server": {"version": "18.4"},
-        "storagelab": {"version": "0.1.0"},
+    "measurement": {
+        "environment": {
+            "host": {"cpu_count": 2, "cpu_model": "AMD EPYC", "load_1min": 0.31},
+            "volumes": {"here": {"filesystem": "ext4", "virtual": True, "device": "vda", "device_model": None}},
+            "server": {"version": "18.4"},
+            "storagelab": {"version": "0.1.0"},
+        },
     },
 }
 

@@ -80,8 +80,8 @@ def test_figures_in_csv_are_exact_and_bare():
         if row["status"] == "ok":
             measured = by_key[row["cell_id"], row["repetition"]].measurement
             assert float(row["elapsed_s"]) == measured.elapsed_s
-            assert int(row["rows"]) == measured.rows == 800_000
-            assert float(row["rows_per_s"]) == measured.rows / measured.elapsed_s
+            assert int(row["work"]) == measured.rows == 800_000
+            assert float(row["work_per_s"]) == measured.rows / measured.elapsed_s
             assert float(row["cpu_s"]) == measured.waits.cpu_s
 
 
@@ -89,7 +89,7 @@ def test_a_failed_run_has_a_reason_and_empty_figures():
     experiment, plan, runs = the_runs()
     (failed,) = [row for row in read_csv(csv_runs(experiment, plan, runs)) if row["status"] == "failed"]
     assert failed["reason"] == "no space, at all"
-    assert {failed[name] for name in ("elapsed_s", "rows", "rows_per_s", "cpu_s", "explained", "provenance")} == {""}
+    assert {failed[name] for name in ("elapsed_s", "work", "work_per_s", "cpu_s", "explained", "provenance")} == {""}
 
 
 def test_waits_have_one_row_per_run_and_type_uncut():

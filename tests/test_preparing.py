@@ -69,6 +69,7 @@ def test_a_campaign_of_postgres_over_file_systems_and_raid_levels_ends_verified_
     assert "no mounts left" in finished.output
     assert "no drive is in use" in finished.output
     exported = json.loads((finished.folder / "campaign.json").read_text())
-    made = [run["environment"]["volumes"]["a"]["made"] for cell in exported["cells"] for run in cell["runs"]]
+    measured = [run["measurement"] for cell in exported["cells"] for run in cell["runs"]]
+    made = [one["environment"]["volumes"]["a"]["made"] for one in measured]
     assert sorted(one["raid"]["level"] for one in made) == ["raid0", "raid0", "raid1", "raid1"]
     assert [cell["summary"]["runs_ok"] for cell in exported["cells"]] == [1, 1, 1, 1]

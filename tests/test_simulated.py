@@ -187,4 +187,4 @@ def test_a_burn_in_is_made_first_on_each_formatting_and_stored_and_what_follows_
         assert len(judged) == 4
     document = json.loads(to_json(small(), planned(), runs, analyse(small(), planned(), runs)))
     assert [len(cell["runs"]) for cell in document["cells"]] == [2] * 4
-    assert sum(len(cell.get("burn_in", [])) for cell in document["cells"]) == 2
+    assert sum(len(cell["burn_in"]) for cell in document["cells"]) == 2

@@ -22,7 +22,7 @@ from storagelab.findings.reasons import case_between
 from storagelab.report import writing
 from storagelab.report.charts import drawn_charts
 from storagelab.report.drawing import runtime
-from storagelab.report.export.comparisons import campaigns_json, pair_json
+from storagelab.report.export.as_json import campaigns_json, pair_json
 from storagelab.report.export.tables import all_of, sqlite_file
 from storagelab.report.page.html import page_of
 from storagelab.report.text.columns import print_paper

@@ -59,7 +59,7 @@ def test_every_table_begins_with_the_cell_and_its_levels(tables):
 
 def test_a_failed_run_has_a_row_with_its_reason_and_no_figures(database):
     assert database.execute(
-        "SELECT status, reason, elapsed_s, rows, provenance FROM runs WHERE status = 'failed'"
+        "SELECT status, reason, elapsed_s, work, provenance FROM runs WHERE status = 'failed'"
     ).fetchall() == [("failed", "the disk was full", None, None, None)]
     assert database.execute("SELECT count(*) FROM runs").fetchone() == (9,)
 

@@ -36,7 +36,7 @@ from storagelab.model.config import Config
 from storagelab.model.plan import Experiment
 from storagelab.model.values import LeftOut, LeftToCore
 from storagelab.profiles import DeclaredFigure, constants, default_of, figures_of
-from storagelab.report.export import document
+from storagelab.report.export.schema import json_schema
 from storagelab.report.words.glossary import GLOSSARY
 from storagelab.spec import keys
 from storagelab.spec.schema import spec_schema_text
@@ -193,24 +193,28 @@ def _default(name: str, field: FieldInfo) -> str:
 
 # --- The export -------------------------------------------------------------------------------------------------------
 
-_OWN_TABLES = (
-    "CellForm",
-    "RunForm",
-    "Wait",
-    "Summary",
-    "FindingsForm",
-    "AnswerForm",
-    "Choice",
-    "Gain",
-    "Cause",
-    "Estimate",
-)
-"""Parts that the page describes in a separate table or sentence."""
+_PARTS = {
+    "top": "",
+    "experiment": "ExportedExperiment",
+    "cell": "ExportedCell",
+    "summary": "ExportedSummary",
+    "run": "ExportedRun",
+    "measurement": "ExportedMeasurement",
+    "wait": "WaitStat",
+    "findings": "ExportedFindings",
+    "answer": "ExportedAnswer",
+    "choice": "Choice",
+    "gain": "Gain",
+    "cause": "Cause",
+    "estimate": "Estimate",
+    "sample": "Sample",
+}
+"""What the page describes in a table of its own -> the class."""
 
 
 def fields_of(part: str) -> str:
     """The fields of one part of the export; "" is its top."""
-    whole = document.json_schema()
+    whole = json_schema()
     return table(["field", "meaning"], _fields(whole["$defs"][part] if part else whole, whole, ""))
 
 
@@ -221,25 +225,25 @@ def fields_of_capture() -> str:
 
 
 def _fields(part: Schema, whole: Schema, before: str) -> Iterator[Row]:
+    """A row for each field, but one for all that have no description of their own: that of the part."""
+    meanings = {name: _meaning(field, whole) for name, field in part["properties"].items()}
+    if undescribed := [f"`{before}{name}`" for name, meaning in meanings.items() if not meaning]:
+        yield [", ".join(undescribed), _joined(part.get("description", ""))]
     for name, field in part["properties"].items():
-        inside = _inside(field, whole)
-        yield [f"`{before}{name}`", " ".join((_meaning(field), *_words(field))).strip()]
-        if inside is not None and all("description" in one for one in inside["properties"].values()):
+        if meanings[name]:
+            yield [f"`{before}{name}`", " ".join((meanings[name], *_words(field)))]
+        for inside in _inside(field, whole):
             yield from _fields(inside, whole, f"{before}{name}.")
-        elif inside is not None:
-            yield from _named(inside, whole, f"{before}{name}.")
 
 
-def _named(part: Schema, whole: Schema, before: str) -> Iterator[Row]:
-    """The fields of a part that is described as a whole, and of the parts in it."""
-    yield [", ".join(f"`{before}{name}`" for name in part["properties"]), _meaning(part)]
-    for name, field in part["properties"].items():
-        if (inside := _inside(field, whole)) is not None:
-            yield from _named(inside, whole, f"{before}{name}.")
+def _meaning(field: Schema, whole: Schema) -> str:
+    return _joined(field.get("description") or _named(field, whole).get("description", ""))
 
 
-def _meaning(field: Schema) -> str:
-    return _joined(field.get("description", ""))
+def _named(field: Schema, whole: Schema) -> Any:
+    """The table that a field refers to, unless the page describes it elsewhere."""
+    name = field.get("$ref", "").rpartition("/")[2]
+    return whole["$defs"][name] if name and name not in _PARTS.values() else {}
 
 
 def _joined(text: str) -> str:
@@ -254,13 +258,16 @@ def _words(field: Schema) -> Iterator[str]:
         yield "One of " + ", ".join(left) + "." if len(left) == len(words) else "Also " + ", ".join(left) + "."
 
 
-def _inside(field: Schema, whole: Schema) -> Schema | None:
-    """The table in a field, or a list of such tables, unless the page describes it elsewhere."""
-    for one in (field, *field.get("anyOf", ()), field.get("items", {}), field.get("additionalProperties") or {}):
-        name = one.get("$ref", "").rpartition("/")[2] if isinstance(one, dict) else ""
-        if name and name not in _OWN_TABLES:
-            return dict(whole["$defs"][name])
-    return None
+def _inside(field: Schema, whole: Schema) -> Iterator[Schema]:
+    """The tables in a field, or in a list of such tables."""
+    found = _named(field, whole) or field
+    if "properties" in found:
+        yield found
+        return
+    choices = (*found.get("anyOf", ()), *found.get("oneOf", ()))
+    for below in (*choices, found.get("items"), found.get("additionalProperties")):
+        if isinstance(below, dict):
+            yield from _inside(below, whole)
 
 
 def cautions() -> str:
@@ -390,21 +397,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "glossary": glossary,
     **{f"figures of {kind}": lambda kind=kind: figures_of_kind(kind) for kind in (*profiles.kinds(), "server")},
     "constants of the simulator": constants_of_simulator,
-    **{
-        f"export: {name}": lambda part=part: fields_of(part)
-        for name, part in {
-            "top": "",
-            "cell": "CellForm",
-            "summary": "Summary",
-            "run": "RunForm",
-            "wait": "Wait",
-            "findings": "FindingsForm",
-            "answer": "AnswerForm",
-            "choice": "Choice",
-            "gain": "Gain",
-            "cause": "Cause",
-        }.items()
-    },
+    **{f"export: {name}": lambda part=part: fields_of(part) for name, part in _PARTS.items()},
     "capture: manifest": fields_of_capture,
     "cautions": cautions,
     "waits of PostgreSQL": lambda: waits_of(postgres),
@@ -421,7 +414,7 @@ def written(text: str) -> str:
 def write_tables() -> list[Path]:
     """Write the pages that changed, and return them."""
     changed = []
-    export = json.dumps(document.json_schema(), ensure_ascii=False) + "\n"
+    export = json.dumps(json_schema(), ensure_ascii=False) + "\n"
     schemas = ((EXPORT_SCHEMA, export), (SCHEMA, spec_schema_text()), (CAPTURE_SCHEMA, capture_schema_text()))
     for file, text in schemas:
         if text != file.read_text("utf-8"):

@@ -34,7 +34,7 @@ def storagelab(results: Path, *words: str) -> str:
 
 def example(said: str, run: Mapping[str, Any]) -> str:
     """The text between the marks: the demo's output, and where and when its first `run` was measured."""
-    where = run["environment"]
+    where = run["measurement"]["environment"]
     (volume,) = where["volumes"].values()
     disk = "a virtual disk" if volume["virtual"] else volume["device_model"] or volume["device"]
     machine = f"{where['host']['cpu_count']} CPUs ({where['host']['cpu_model']}), {volume['filesystem']} on {disk}"

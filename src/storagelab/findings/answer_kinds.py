@@ -148,24 +148,36 @@ Unable = Literal["nothing-measured", "too-few-runs", "untested", "not-compared"]
 
 
 class Answer(Frozen):
-    """Everything that a decision needs. `choices`: one for each group of loads with the same best layouts; none
-    while nothing is judged. `unable`: facts of the kind `Unable`, and those of cautions. `cautions`: kinds that are
-    not in `unable`, the most serious first.
-    """
+    """Everything that a decision needs."""
 
     provenance: Provenances | None
+    """The same as in the findings."""
     runs: int
+    """Usable runs, without those of a burn-in."""
     runs_planned: int
+    """Runs that the spec asks for, without those of a burn-in."""
     layouts: int
+    """How many layouts were compared (each counted once, whatever its loads)."""
     compared: Compared
+    """As in the findings."""
     unable: tuple[str, ...]
+    """Facts that keep the runs from answering, or from answering all: `nothing-measured`, `too-few-runs`, `untested`,
+    `not-compared` (a layout has no result), and those of cautions.
+    """
     choices: tuple[Choice, ...]
+    """What to use: one for each group of loads with the same best layouts; none while nothing is judged."""
     gains: tuple[Gain, ...]
+    """What each factor saves, the largest first."""
     causes: tuple[Cause, ...]
+    """Which wait changed with a factor, or which volume was at its limit."""
     slowest_at_limit: SlowestAtLimit | None = None
+    """The slowest layout, if a volume's limit sets its pace."""
     cautions: tuple[str, ...]
+    """Kinds of cautions that are not in `unable`, the most serious first."""
     indifferent: float | None = None
+    """The margin that the spec sets, as a share."""
     next: Next | None = None
+    """What to do next, so that runs say more; None = nothing."""
     no_verdict: str | None = None
     """The fact in `unable` that leaves storage without a verdict."""
 

@@ -53,17 +53,15 @@ class Finding(Frozen, ABC):
     """Something that the runs show, with its words; `findings.kinds` has a class for each. Its fields are exported."""
 
     kind: ClassVar[str]
-    """Its name, and its field in the export."""
+    """Its name, and its field in `found`."""
     meaning: ClassVar[str]
     """What that field contains, for the reference."""
     about: ClassVar[Literal["use", "gains", "why"]]
     """The part of the evidence that it belongs to."""
     weight: ClassVar[int] = 0
     """Within that part, the smallest comes first."""
-    alone: ClassVar[bool] = False
-    """Whether an experiment has at most one: then its field is not a list."""
     of_cells: ClassVar[bool] = False
-    """Whether a cell's runs show it: its field is in the summary of each cell that has some."""
+    """Whether a cell's runs show it: then it is in `found` of each cell that has some."""
 
     @classmethod
     def of(cls, where: CellSummary | Findings) -> tuple[Self, ...]:
@@ -107,16 +105,26 @@ class CellSummary(Frozen):
     cell_id: str
     levels: dict[str, JsonValue]
     provenance: Provenance | None
+    """Where its figures come from."""
     runs_planned: int
+    """Runs that the spec asks for."""
     runs_ok: int
+    """Those that are `ok`."""
     runs_unverified: int
+    """Those that are `unverified`: they count."""
     runs_failed: int
+    """Those that `failed`."""
     connections: int
+    """Connections of a run."""
     data_files: int
+    """Data files of its layout."""
     elapsed_s: Sample | None = None
+    """Completion times."""
     rows_per_s: Sample | None = None
+    """Work a second: rows, requests or transactions."""
     work: float | None = Field(None, description="what the mean run did, in its unit")
     checkpoint_s: Sample | None = None
+    """The checkpoint after a run."""
     latency: dict[str, Estimate] = Field(
         default_factory=dict, description="figures of all operations of its runs in seconds: mean, p50 to p99.9, max"
     )
@@ -297,6 +305,7 @@ class Judged(Frozen):
     """
 
     verdict: Verdict
+    """`by-load`: see `loads`; `one-layout`: nothing but loads is varied."""
     best: tuple[str, ...] = Field(
         description="ids of the cells that may be the fastest (95 %), the one in front first; empty without a verdict"
     )
@@ -328,6 +337,7 @@ class JudgedByLoad(Judged):
     """
 
     comparisons: tuple[Comparison, ...]
+    """Each cell against the best one."""
     loads: tuple[LoadVerdict, ...] = Field((), description="one for each load; empty if there is only one load")
 
 
@@ -440,32 +450,38 @@ class Caution(Frozen, ABC):
 
 
 class Findings(JudgedByLoad):
-    """Everything found in one experiment.
-
-    `wait_changes` compares the fastest and the slowest cell. `compared` is the quantity of the ratios: "time-per-row"
-    if the plan's cells insert different numbers of rows, "time-per-request" for raw I/O and "time-per-transaction" for
-    generated loads, whose runs have the length that the spec sets; "latency-p99" and the like if the spec asks."""
+    """Everything found in one experiment."""
 
     experiment: str
     question: str
     provenance: Provenances | None
+    """Where its figures come from; None while nothing is stored."""
     order: Order = "randomised"
     factors: tuple[Factor, ...]
     runs_planned: int
+    """Runs that the spec asks for."""
     runs_stored: int
+    """Runs that are there."""
     cells: tuple[CellSummary, ...]
     effects: tuple[Effect, ...]
+    """Each level against its factor's first."""
     wait_changes: tuple[WaitChange, ...]
+    """Waits in the fastest and the slowest cell."""
     wait_trends: tuple[WaitTrend, ...]
+    """Waits along a factor."""
     cautions: tuple[SerializeAsAny[Caution], ...]
     compared: Compared = "elapsed"
+    """The quantity of the ratios. `time-per-row`: cells insert different numbers of rows; `time-per-request`: raw I/O;
+    `time-per-transaction`: generated loads, whose runs have the length that the spec sets; others: by `measure.judge`.
+    """
     set_time: bool = Field(False, description="whether all runs last as long as the spec says")
     unit: Unit = Field("rows", description="the unit of the work of its runs")
     fit: FitKind = Field(
-        "robust", description="robust: odd runs with a cause of the machine's are left out of means and verdicts"
+        "robust", description="`robust`: odd runs with a cause of the machine's are left out of means and verdicts"
     )
     left_out: tuple[tuple[str, int], ...] = Field((), description="(cell_id, repetition) of the runs that are left out")
     dependences: tuple[Dependence, ...] = ()
+    """How the best level of a factor depends on another factor."""
     speed_ups: tuple[Effect, ...] = Field(
         (), description="a factor's levels at each level of the axis: `at` has it alone"
     )

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from storagelab.findings import why
 from storagelab.findings.limits import AtLimit, volume_at_limit
@@ -40,7 +40,8 @@ ALL_DEVICES = "all devices"
 _BYTES: tuple[Quantity, Quantity] = ("read_bytes_per_s", "write_bytes_per_s")
 
 
-class Figure(NamedTuple):
+@dataclass(frozen=True)
+class Figure:
     """A quantity of a device: "ssd", or "volume a"."""
 
     device: str
@@ -177,7 +178,8 @@ class Rule(StrEnum):
     CPU_WORK = "cpu-work"
 
 
-class Crowd(NamedTuple):
+@dataclass(frozen=True)
+class Crowd:
     """A kind of thing that sessions waited for: its share of all waiting, and the most sessions on one or, where every
     wait is counted, on all of them at once.
     """

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from storagelab.findings.effects import key
 from storagelab.findings.model import CellSummary, Estimate, Findings
@@ -45,7 +45,8 @@ KINDS: dict[Category, tuple[str, Category]] = {
 """Kinds of waits, as people speak of them, each with the category that stands for it."""
 
 
-class Thing(NamedTuple):
+@dataclass(frozen=True)
+class Thing:
     """What a step is about. `part` is None if parts are joined."""
 
     name: str

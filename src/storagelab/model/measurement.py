@@ -167,9 +167,9 @@ class TimeSeries(Frozen):
 
 
 class ObserverCost(Frozen):
-    """The cost of observing: CPU seconds of the sampler and of its own server session (None if unknown).
-
-    `blind_s` adds up the times in which samples came so late that something must have stood still.
+    """The cost of observing: CPU seconds of the sampler and of its own server session (None if unknown), the samples
+    (`ticks`) and the late ones. `blind_s` adds up the times in which they came so late that something must have stood
+    still.
     """
 
     sampler_cpu_s: Figure
@@ -193,13 +193,12 @@ class Turns(Frozen):
 
 
 class Measurement(Frozen):
-    """One run as a target returns it. `elapsed_s` runs from the first start to the last finish, by the server's
-    clock; the checkpoint after it is timed separately. `counters` are differences over the run, `group -> name ->
-    value`.
-    """
+    """One run as a target returns it."""
 
     provenance: Provenance
+    """Where its figures come from."""
     elapsed_s: Figure
+    """From the first start to the last finish of its connections, by the server's clock."""
     rows: Count | None = None
     """Rows inserted by a database load."""
     requests: Count | None = None
@@ -207,25 +206,35 @@ class Measurement(Frozen):
     transactions: Count | None = None
     """Transactions that a load generator committed."""
     checkpoint_s: Figure | None = None
+    """The checkpoint after it, which is not part of `elapsed_s`."""
     connection_s: tuple[Figure, ...] = ()
     """Start to finish of each connection."""
     latency: Latency | None = None
     """The latencies of its requests or transactions: those of unwatched stretches, if it was watched in turns."""
     waits: RawWaits | None = None
+    """Waits as the engine counted them, or as its sessions were sampled."""
     waiting_tasks: tuple[WaitingTask, ...] = ()
+    """What sessions were waiting for at some moments."""
     crowds: tuple[CountedCrowd, ...] = ()
     """Of a simulated run, the longest waits first."""
     counters: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """Differences over the run: group -> name -> value, units last in names ([list](#counters))."""
     series: TimeSeries = TimeSeries()
+    """Time series."""
     environment: dict[str, object] = Field(default_factory=dict)
+    """Host, volumes, server with its settings, and storagelab's version, as found at this run."""
     durability: Durability | None = None
     """What survives a crash; None without a server."""
     checks: tuple[Check, ...] = ()
+    """What was asked for and what was read back."""
     observer: ObserverCost | None = None
+    """What observing cost."""
     turns: Turns | None = None
     """None if the run was watched throughout, or not at all."""
     setup_s: Figure | None = None
+    """How long it took to prepare it."""
     teardown_s: Figure | None = None
+    """How long it took to clean up."""
 
     @model_validator(mode="after")
     def _has_one_unit(self) -> Self:
@@ -298,16 +307,25 @@ class Run(Frozen):
 
     cell_id: str
     repetition: int = Field(ge=-_MOST_RUNS, le=_MOST_RUNS)
+    """From 1; repetitions of a burn-in count down from 0."""
     attempt: int = Field(1, ge=1, le=_MOST_RUNS)
+    """From 1; a failed run that is made again has the next attempt."""
     sequence: int = Field(ge=0, le=_MOST_RUNS)
+    """Its place in the order, from 0."""
     block: int = Field(0, ge=0, le=_MOST_RUNS)
+    """The block: runs on one formatting of the drives."""
     seed: int = Field(0, ge=0, lt=2**63)
+    """Its random seed."""
     status: Status
+    """`unverified`: measured, but something is not as asked, or could not be read."""
     reason: str = ""
+    """Why it is not `ok`."""
     started_at: str
     """ISO 8601, UTC."""
     finished_at: str
+    """ISO 8601, UTC."""
     wall_s: Figure
+    """How long it took, including set-up and clean-up."""
     levels: dict[str, JsonValue]
     config: Config
     measurement: Measurement | None = None

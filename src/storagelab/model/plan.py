@@ -14,7 +14,7 @@ from storagelab.model.values import Described, Frozen, JsonValue, LeftOut, share
 
 
 class Level(Frozen):
-    """One level of a factor. `sets` maps spec paths to values; reports and exports show `value`."""
+    """One level of a factor. `sets` maps spec paths to values; reports show `value`."""
 
     value: JsonValue
     sets: dict[str, JsonValue]
@@ -109,8 +109,9 @@ class Experiment(Described):
     canonical: dict[str, object] = Field(default_factory=dict)
     base: dict[str, object] = Field(default_factory=dict)
     factors: tuple[Factor, ...] = ()
+    """What varies, in the spec's order."""
     excludes: tuple[dict[str, JsonValue], ...] = ()
-    """The hosts that run it, if the spec names them."""
+    """Combinations of levels that are left out."""
     balanced: bool = True
     """Whether the random order of measured runs is balanced by what follows what. Campaigns that earlier versions began
     are not, and go on as they began."""
@@ -135,10 +136,12 @@ class Experiment(Described):
 
 
 class Cell(Frozen):
-    """One combination of levels. `levels` maps each factor's name to the level's value or label."""
+    """One combination of levels."""
 
     cell_id: str
+    """Its id, the same in every run of the same spec."""
     levels: dict[str, JsonValue]
+    """Each factor's name -> the level's value or label."""
     config: Config
 
 

@@ -120,19 +120,26 @@ RawWaits = Annotated[SampledWaits | CountedWaits, Field(discriminator="form")]
 
 
 class WaitStat(Frozen):
-    """One row of wait statistics, before the cut. `is_wait` is False for CPU time, which the audit needs beside the
-    waits.
-    """
+    """One row of wait statistics, before the cut."""
 
     wait_type: str
+    """The engine's own name."""
     analogue: str = ""
+    """The SQL Server wait type that a DBA would look for, or empty."""
     category: Category = "other"
+    """The class by which waits are joined across engines ([list](../explanation/waits.md#joining-engines))."""
     method: Method
+    """How it is known. `counter`: the engine itself counts it exactly."""
     wait_s: float
+    """Summed over all connections: `resource_s` + `signal_s` if the two are known."""
     resource_s: float | None = None
+    """Waiting for the resource; None if it can't be separated from the rest."""
     signal_s: float | None = None
+    """The resource is available, but no CPU is free; None if unknown."""
     wait_count: float | None = None
+    """The number of waits: a rough share of a total if waits are sampled, None if unknown."""
     is_wait: bool = True
+    """False for CPU time, which the audit needs beside the waits."""
 
 
 class Conservation(Frozen):

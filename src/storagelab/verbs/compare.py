@@ -27,7 +27,7 @@ from storagelab.predicting import prediction
 from storagelab.predicting.prediction import PRESENT, Prediction
 from storagelab.report import writing
 from storagelab.report.document import Document, Section, paper
-from storagelab.report.export.comparisons import beside_json, campaigns_json, pair_json
+from storagelab.report.export.as_json import beside_json, campaigns_json, pair_json
 from storagelab.report.text.markdown import markdown
 from storagelab.report.text.terminal import print_document
 from storagelab.report.words import campaigns as words

@@ -18,7 +18,7 @@ from storagelab.words.numbers import percent
 class PreparedAgain(Finding):
     """How preparations of the same levels differ."""
 
-    kind, about, alone = "prepared_again", "use", True
+    kind, about = "prepared_again", "use"
     meaning = "How much preparing the same levels again changes the times, if they were prepared several times."
     sd: Estimate = Field(
         description="The standard deviation of the log times of preparations, each a mean over its "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from statistics import fmean
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -26,11 +26,8 @@ class LeftRace(Frozen):
 class RaceSummary(Finding):
     """What a race took and decided."""
 
-    kind, about, weight, alone = "race", "use", 10, True
-    meaning = "How the experiment was raced (`run --find-best`); `null` if all cells had all repetitions."
-    goal: Literal["best"] = Field(
-        "best", description="Always `best`: earlier versions had races for a `good` layout, too."
-    )
+    kind, about, weight = "race", "use", 10
+    meaning = "How the experiment was raced (`run --find-best`); none if all cells had all repetitions."
     within: float = Field(ge=0, description="The margin, as a share of the time; 0 = none.")
     rounds: int = Field(ge=0, description="Rounds made.")
     runs_of_all: int = Field(ge=1, description="Runs if every cell had all repetitions.")
@@ -38,7 +35,6 @@ class RaceSummary(Finding):
     of_all_s: float = Field(ge=0, description="Seconds that all repetitions would have taken.")
     left: tuple[LeftRace, ...] = Field(description="Cells that left as surely slower.")
     open: tuple[str, ...] = Field(description="Cells of a race that is not decided.")
-    small: None = Field(None, description="Always `null`: earlier versions had races that began in small worlds.")
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:

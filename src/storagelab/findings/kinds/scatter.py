@@ -15,8 +15,8 @@ from storagelab.stats.fit import Fit
 class Scatter(Finding):
     """How times scatter from run to run."""
 
-    kind, about, alone = "scatter", "use", True
-    meaning = "How times scatter from run to run; `null` if no cell was run twice, or if hosts were compared."
+    kind, about = "scatter", "use"
+    meaning = "How times scatter from run to run; none if no cell was run twice, or if hosts were compared."
     sd: float = Field(
         ge=0, description="The standard deviation of log times, of cells that are not surely noisier than others."
     )

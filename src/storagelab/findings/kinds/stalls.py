@@ -20,7 +20,7 @@ RUNS_MOST = 29
 class StallsUnseen(Finding):
     """How often the fastest layout may stall, though so few of its runs did."""
 
-    kind, about, alone = "stalls_unseen", "use", True
+    kind, about = "stalls_unseen", "use"
     meaning = "How large a share of the fastest layout's runs may stall, as far as its runs show."
     cell_id: str = Field(description="The cell in front.")
     runs: int = Field(ge=1, description="Its runs.")

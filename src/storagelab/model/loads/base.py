@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
@@ -29,7 +30,8 @@ time.
 """
 
 
-class Work(NamedTuple):
+@dataclass(frozen=True)
+class Work:
     """An amount of work."""
 
     amount: int

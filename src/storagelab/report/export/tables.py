@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storagelab.findings.model import CellSummary, Estimate, Findings
-from storagelab.findings.times import FIGURES, figures_s
+from storagelab.findings.times import FIGURES
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.values import JsonValue
-from storagelab.model.waits import conservation, normalise
+from storagelab.report.export.schema import measured
 from storagelab.report.words.secrets import masked
 from storagelab.words.names import unmet_text
 
@@ -31,8 +31,8 @@ Fields = Mapping[str, Value]
 _OF_RUN = ("repetition", "attempt", "status", "provenance")
 LATENCY_COLUMNS = tuple(f"latency_{name}_s" for name in FIGURES)
 RUN_COLUMNS = (
-    *_OF_RUN, "elapsed_s", "rows", "rows_per_s", "checkpoint_s", "cpu_s", "explained", "sequence", "block", "seed",
-    "started_at", "reason", "burn_in", *LATENCY_COLUMNS,
+    *_OF_RUN, "elapsed_s", "work", "unit", "work_per_s", "checkpoint_s", "cpu_s", "explained", "sequence", "block",
+    "seed", "started_at", "reason", "burn_in", *LATENCY_COLUMNS,
 )  # fmt: skip
 WAIT_COLUMNS = (
     *_OF_RUN, "wait_type", "wait_s", "resource_s", "signal_s", "wait_count", "is_wait", "method", "category",
@@ -41,8 +41,8 @@ WAIT_COLUMNS = (
 SERIES_COLUMNS = (*_OF_RUN, "at_s", "quantity", "value")
 CELL_COLUMNS = (
     "provenance", "connections", "data_files", "runs_planned", "runs_ok", "runs_unverified", "runs_failed", "verdict",
-    "mean_s", "mean_low_s", "mean_high_s", "median_s", "sd_s", "minimum_s", "maximum_s", "rows_per_s",
-    "rows_per_s_low", "rows_per_s_high", *LATENCY_COLUMNS, "ratio", "ratio_low", "ratio_high", "explained",
+    "mean_s", "mean_low_s", "mean_high_s", "median_s", "sd_s", "minimum_s", "maximum_s", "work_per_s",
+    "work_per_s_low", "work_per_s_high", *LATENCY_COLUMNS, "ratio", "ratio_low", "ratio_high", "explained",
 )  # fmt: skip
 
 
@@ -55,8 +55,8 @@ class Table:
 
 
 def of_runs(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Table:
-    """A row for each stored run, including failed ones and those of a burn-in. `rows` are requests if the load is
-    raw I/O.
+    """A row for each stored run, including failed ones and those of a burn-in. `work` is in `unit`: rows, requests or
+    transactions.
     """
     return _table(experiment, RUN_COLUMNS, ((run, _run_fields(run)) for run in _in_order(plan, runs)))
 
@@ -66,23 +66,19 @@ def of_waits(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Table:
     return _table(experiment, WAIT_COLUMNS, _of_each(plan, runs, _wait_fields))
 
 
-def of_cells(experiment: Experiment, findings: Findings) -> Table:
-    """A row for each cell: means and verdicts as the report gives them. `ratio` is to the best cell under the same
-    load.
-    """
-    return _table(experiment, CELL_COLUMNS, ((cell, _cell_fields(findings, cell)) for cell in findings.cells))
-
-
 def all_of(
     experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings
 ) -> dict[str, Callable[[], Table]]:
     """How each table is made, by its name."""
-    # A row for each run, moment and quantity: `value` is the mean over the interval that ends at `at_s`.
+    # Series have a row for each run, moment and quantity: `value` is the mean over the interval that ends at `at_s`.
+    # Cells have means and verdicts as the report gives them; `ratio` is to the best cell under the same load.
     return {
         "runs": lambda: of_runs(experiment, plan, runs),
         "waits": lambda: of_waits(experiment, plan, runs),
         "series": lambda: _table(experiment, SERIES_COLUMNS, _of_each(plan, runs, _series_fields)),
-        "cells": lambda: of_cells(experiment, findings),
+        "cells": lambda: _table(
+            experiment, CELL_COLUMNS, ((cell, _cell_fields(findings, cell)) for cell in findings.cells)
+        ),
     }
 
 
@@ -124,44 +120,41 @@ def _of_each(
 
 def _key_fields(run: Run) -> dict[str, Value]:
     provenance = run.measurement.provenance if run.measurement is not None else None
-    return {"repetition": run.repetition, "attempt": run.attempt, "status": run.status, "provenance": provenance}
+    return {"provenance": provenance, **_of(run, ("repetition", "attempt", "status"))}
+
+
+def _of(value: object, names: Iterable[str]) -> dict[str, Value]:
+    return {name: getattr(value, name) for name in names}
 
 
 def _run_fields(run: Run) -> Fields:
-    fields = _key_fields(run) | {
-        "sequence": run.sequence, "block": run.block, "seed": run.seed, "started_at": run.started_at,
-        "reason": run.reason or unmet_text(run), "burn_in": run.burn_in,
-    }  # fmt: skip
-    measured = run.measurement
-    if measured is None or run.status == "failed":
+    fields = _key_fields(run) | _of(run, ("sequence", "block", "seed", "started_at", "burn_in"))
+    fields["reason"] = run.reason or unmet_text(run)
+    found = measured(run)
+    if found is None:
         return fields
-    return fields | {
-        "elapsed_s": measured.elapsed_s,
-        "rows": measured.work.amount,
-        "rows_per_s": measured.work_per_s,
-        "checkpoint_s": measured.checkpoint_s,
-        "cpu_s": measured.waits.cpu_s if measured.waits is not None else None,
-        "explained": conservation(measured.waits).explained if measured.waits is not None else None,
-        **(latency_fields(figures_s(measured.latency)) if measured.latency is not None else {}),
-    }
+    return {
+        **fields, **_of(found, ("elapsed_s", "work_per_s", "checkpoint_s", "explained")),
+        "work": found.work.amount, "unit": found.work.unit,
+        "cpu_s": found.waits.cpu_s if found.waits is not None else None, **_latency_fields(found.latency_s),
+    }  # fmt: skip
 
 
-def latency_fields(figures_s: Mapping[str, float]) -> dict[str, float]:
-    """Figures of latency by the names that exports use."""
+def _latency_fields(figures_s: Mapping[str, float]) -> dict[str, float]:
     return {f"latency_{name}_s": value for name, value in figures_s.items()}
 
 
 def _wait_fields(run: Run) -> Iterator[Fields]:
-    measured = run.measurement
-    if measured is None or measured.waits is None or run.status == "failed":
+    found = measured(run)
+    if found is None or found.waits is None:
         return
-    of_run = _key_fields(run) | {"connections": measured.waits.connections, "elapsed_s": measured.elapsed_s}
-    for row in normalise(measured.waits):
-        yield of_run | row.model_dump()
+    of_run = _key_fields(run) | {"connections": found.waits.connections, "elapsed_s": found.elapsed_s}
+    for row in found.wait_stats:
+        yield of_run | dict(row)
 
 
 def _series_fields(run: Run) -> Iterator[Fields]:
-    if run.measurement is None or run.status == "failed":
+    if run.measurement is None or not run.usable:
         return
     of_run, series = _key_fields(run), run.measurement.series
     for quantity, values in series.columns.items():
@@ -170,21 +163,13 @@ def _series_fields(run: Run) -> Iterator[Fields]:
 
 
 def _cell_fields(findings: Findings, cell: CellSummary) -> Fields:
-    names = (
-        "provenance", "connections", "data_files", "runs_planned", "runs_ok", "runs_unverified", "runs_failed",
-        "explained",
-    )  # fmt: skip
-    fields: dict[str, Value] = {name: getattr(cell, name) for name in names}
-    fields["verdict"] = _verdict(findings, cell.cell_id)
+    fields = _of(cell, (*CELL_COLUMNS[:7], "explained")) | {"verdict": _verdict(findings, cell.cell_id)}
     if cell.elapsed_s is not None:
-        spread = cell.elapsed_s
-        fields |= _with_ends("mean", spread.mean, "_s")
-        fields |= {
-            "median_s": spread.median, "sd_s": spread.sd, "minimum_s": spread.minimum, "maximum_s": spread.maximum
-        }  # fmt: skip
+        fields |= _with_ends("mean", cell.elapsed_s.mean, "_s")
+        fields |= {f"{name}_s": getattr(cell.elapsed_s, name) for name in ("median", "sd", "minimum", "maximum")}
     if cell.rows_per_s is not None:
-        fields |= _with_ends("rows_per_s", cell.rows_per_s.mean)
-    fields |= latency_fields({name: one.value for name, one in cell.latency.items()})
+        fields |= _with_ends("work_per_s", cell.rows_per_s.mean)
+    fields |= _latency_fields({name: one.value for name, one in cell.latency.items()})
     compared = next((row for row in findings.comparisons if row.cell_id == cell.cell_id), None)
     return fields if compared is None else fields | _with_ends("ratio", compared.ratio)
 
