@@ -26,9 +26,8 @@ from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import page_charts
-from storagelab.report.drawing.palette import dark_style
 from storagelab.report.drawing.runtime import runtime
-from storagelab.report.drawing.vega import framed, to_svg
+from storagelab.report.drawing.vega import STYLE, framed, to_svg
 from storagelab.report.export.as_json import json_pieces
 from storagelab.report.page.opening import badges
 from storagelab.report.page.pieces import PageTable
@@ -69,7 +68,6 @@ def page(
     drawn = page_charts(findings, runs)
     svgs = {f"{name}-{form}": to_svg(_bare(spec)) for name, one in drawn.items() for form, spec in one.specs().items()}
     drawings = {name: Markup(svg) for name, svg in framed(svgs).items()}  # noqa: S704 - drawn by us
-    colours = drawn["waits"].data.colours.values() if "waits" in drawn else ()
     found = sections(experiment, plan, runs, findings, drawn, manifest or {})
     content = templates().get_template("content.html").render(sections=found, drawings=drawings)
     scripts = [_script("page.js"), _script("folds.js")]
@@ -92,23 +90,21 @@ def page(
         carried=_packed(pieces, most),
         in_detail=None if all_in_detail or embed_data else numbers.plural(int(plan.in_detail), "repetition"),
         file_name=f"{_file_name(experiment.name)}.json",
-        style=asset("page.css") + asset("layout.css") + Markup(dark_style(colours)),  # noqa: S704
+        style=asset("page.css") + asset("layout.css") + Markup(STYLE),  # noqa: S704 - our own
         scripts=scripts,
         script_hashes=[*map(_sha256, scripts), *([drawer.sha256] if drawer is not None else [])],
         runtime=drawer.packed if drawer is not None else "",
     )  # fmt: skip
 
 
-def page_of(
-    paper: Paper, drawings: Sequence[Markup] = (), label: str = "", style: str = "", heading: str = "Over time"
-) -> str:
+def page_of(paper: Paper, drawings: Sequence[Markup] = (), label: str = "", heading: str = "Over time") -> str:
     """A short report as a page without a script, with the same appearance. `drawings` are one chart in its widths below
-    `heading`, which `label` describes; `style` colours it in the dark.
+    `heading`, which `label` describes.
     """
     tables = [PageTable(f"{part.caption} ({paper.provenance})", *part.table) for part in paper.parts if part.table.rows]
     return templates().get_template("paper.html").render(
         paper=paper, tables=tables, drawings=drawings, label=label, heading=heading,
-        style=asset("page.css") + Markup(style)  # noqa: S704
+        style=asset("page.css") + Markup(STYLE),  # noqa: S704 - our own
     )  # fmt: skip
 
 

@@ -40,10 +40,6 @@ class Swatch:
     def fill(self) -> str:
         return self.colour or palette.CATEGORY["other"]
 
-    @property
-    def dark(self) -> str:
-        return palette.on_dark(self.fill, palette.WAITS_LEAST)
-
 
 @dataclass(frozen=True)
 class Bar:

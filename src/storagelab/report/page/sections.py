@@ -63,7 +63,7 @@ def sections(
         charts.setdefault(one.chart.part, []).append(page_chart(one))
     colours = drawn["waits"].data.colours if "waits" in drawn else {}
     raw_io = compared.of_raw_io(findings)
-    of_cells = [*charts.get("completion-time", []), *charts.get("drives", [])]
+    of_cells = [*charts.get("cells", []), *charts.get("drives", [])]
     first, more = next(iter(of_cells), None), of_cells[1:]
     over = charts.get("over-time", [])
     verdict = verdict_view(findings)
@@ -230,12 +230,11 @@ def _over_time(findings: Findings, drawn: Mapping[str, Drawn], charts: list[Page
         return None
     data = drawn[charts[0].name].data
     shared = arrange.shared_levels(arrange.chosen_cells(findings))
-    left = data.hidden_panels
     words = [
         "One panel for each cell, with the same axes unless the chart says otherwise.",
         f"The thick line is the median run, with a point about every {steps_text(data)};",
         "the thin ones are the other repetitions.",
         f"All cells shown have {shared}." if shared else "",
-        f"{numbers.plural(left, 'more cell is', 'more cells are')} in the raw data." if left else "",
+        data.hidden,
     ]
     return view(" ".join(word for word in words if word), charts)
