@@ -28,7 +28,7 @@ from storagelab.report.words.answer import headline
 from storagelab.report.words.marks import change_text
 from storagelab.report.words.table import Heading, Table, bare
 from storagelab.words import numbers
-from storagelab.words.names import group_text, repetition_text
+from storagelab.words.names import group_text, noun, repetition_text
 
 MAX_RUNS_DRAWN = 1_500
 _RUNS_LISTED = 50
@@ -92,6 +92,8 @@ def _finding(_data: Figure, findings: Findings) -> str:
         return headline(findings, found)
     choice = found.choices[0]
     names = group_text([findings.cell(cell_id).levels for cell_id in choice.tied], findings.factors)
+    if len(choice.tied) == choice.layouts > 1:
+        return f"Each of the {choice.layouts} {noun(findings.layout_factors, 2)} may be the fastest."
     slower = [one for one in findings.comparisons if one.distinguishable and not one.across_blocks]
     last = max(slower, key=lambda one: one.ratio.value, default=None)
     behind = f"; {findings.cell(last.cell_id).name} takes {change_text(findings, last.ratio)}" if last else ""

@@ -142,7 +142,7 @@ class Drawn:
     def label(self) -> str:
         """The chart for readers who can't see it: what it shows, and what the table below it holds."""
         table = self.table
-        holds = ", ".join(heading.text for heading in table.headings)
+        holds = "; ".join(heading.text for heading in table.headings)
         rows = plural(len(table.rows), "row")
         return f"Chart: {self.title.lower()} ({self.where}). {self.finding} Its table has {rows}: {holds}."
 
