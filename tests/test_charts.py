@@ -3,6 +3,7 @@
 import itertools
 import json
 import sys
+from xml.etree import ElementTree
 
 import pytest
 from builders import make_campaign, make_experiment, make_plan, make_planned, make_run, make_runs, story, ten_seconds
@@ -14,18 +15,11 @@ from storagelab.model.measurement import Measurement, TimeSeries
 from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.report import charts as charts_folder
 from storagelab.report import writing
-from storagelab.report.charts import (
-    charts,
-    completion_time,
-    drawn_charts,
-    latency,
-    page_charts,
-    waits,
-    wide_specs,
-)  # fmt: skip
-from storagelab.report.drawing import arrange, palette, vega
-from storagelab.report.drawing.chart import Figure
-from storagelab.report.drawing.vega import WIDE, to_png, to_svg
+from storagelab.report.charts import cells, charts, drawn_charts, latency, page_charts, waits, wide_specs
+from storagelab.report.drawing import arrange, palette
+from storagelab.report.drawing.chart import STAR, Figure
+from storagelab.report.drawing.layers import axis_of
+from storagelab.report.drawing.vega import FONT_PX, WIDE, to_png, to_svg
 from storagelab.report.words.compared import ends
 
 FILES, LOG, COMPRESSION = "layout.data_files", "layout.log", "target.settings.wal_compression"
@@ -34,7 +28,7 @@ FOUR = {FILES: [1, 2, 4, 8]}
 
 
 def times_of(findings: Findings) -> Figure:
-    return completion_time.CHART.rows(findings, ())
+    return cells.CHART.rows(findings, ())
 
 
 def waits_of(findings: Findings) -> Figure:
@@ -43,19 +37,17 @@ def waits_of(findings: Findings) -> Figure:
 
 def test_charts_are_in_reading_order():
     names = [chart.name for chart in charts()]
-    assert names[:4] == ["completion-time", "best-case", "requests", "megabytes"]
-    assert names[4:7] == ["throughput-latency", "latency", "throughput"]
-    assert names[7:9] == ["price-against-speed", "capacity-against-speed"]
-    assert names[9:13] == ["write-amplification", "drive-past", "effects", "speed-up-1"]
-    assert names[-14:-11] == ["waits", "waterfall", "rows-over-time"]
+    assert names[:5] == ["cells", "throughput-latency", "latency", "price-against-speed", "capacity-against-speed"]
+    assert names[5:9] == ["write-amplification", "drive-past", "effects", "speed-ups"]
+    assert names[9:12] == ["waits", "waterfall", "rows-over-time"]
 
 
 MOONS = """
-from storagelab.report.charts.completion_time import CHART as LIKE
+from storagelab.report.charts.cells import CHART as LIKE
 
 from dataclasses import replace
 
-CHART = replace(LIKE, name="moons", place=1, title=lambda findings: "Moons", words=lambda *_: "By moonlight.")
+CHART = replace(LIKE, name="moons", place=1, title=lambda findings: "Moons", finding=lambda *_: "By moonlight.")
 """
 
 
@@ -65,7 +57,7 @@ def test_a_new_chart_is_one_file(tmp_path, monkeypatch):
     monkeypatch.setattr(charts_folder, "__path__", [*charts_folder.__path__, str(tmp_path)])
     experiment, plan, runs = make_campaign(FOUR, 2)
     findings = analyse(experiment, plan, runs)
-    assert list(wide_specs(findings, runs))[:2] == ["completion-time", "moons"]
+    assert list(wide_specs(findings, runs))[:2] == ["cells", "moons"]
     for format_ in ("html", "md"):
         assert "By moonlight." in writing.render(format_, experiment, plan, runs, findings)
     del sys.modules[f"{charts_folder.__name__}.moons"]
@@ -74,7 +66,7 @@ def test_a_new_chart_is_one_file(tmp_path, monkeypatch):
 def test_every_chart_is_a_vega_lite_spec_that_is_plain_json():
     findings, runs = story(FOUR)
     specs = wide_specs(findings, runs)
-    assert list(specs) == ["completion-time", "effects", "waits", "waterfall", "rows-over-time", "io-over-time"]
+    assert list(specs) == ["cells", "effects", "waits", "waterfall", "rows-over-time", "io-over-time"]
     for spec in specs.values():
         assert spec["$schema"].endswith("/v5.json")
         assert json.loads(json.dumps(spec)) == spec
@@ -82,27 +74,20 @@ def test_every_chart_is_a_vega_lite_spec_that_is_plain_json():
 
 def test_charts_become_png_and_svg_without_a_browser():
     findings, runs = story(FOUR, repetitions=2)
-    spec = wide_specs(findings, runs)["completion-time"]
+    spec = wide_specs(findings, runs)["cells"]
     assert to_png(spec).startswith(b"\x89PNG\r\n\x1a\n")
     svg = to_svg(spec)
     assert svg.startswith("<svg")
     assert "completion time, s (measured)" in svg
 
 
-def test_a_chart_is_sent_the_columns_that_it_draws_alone_and_looks_the_same(monkeypatch):
+def test_a_chart_is_sent_the_columns_that_it_draws_alone():
     findings, runs = story({FILES: [1, 2, 4], LOG: ["a", "b"]})
     slim = wide_specs(findings, runs)
-    of_waits = {"x", "panel", "part", "low", "high", "share", "middle", "label", "ink", "tip"}
-    assert set(slim["waits"]["data"]["values"][0]) == of_waits
+    assert set(slim["waits"]["data"]["values"][0]) == {
+        "name", "part", "low", "high", "mean", "middle", "label", "ink", "tip",
+    }  # fmt: skip
     assert not any("cell_id" in row for spec in slim.values() for row in spec["data"]["values"])
-    all_columns = {
-        name for drawn in drawn_charts(findings, runs).values() for name in (*drawn.data.rows[0], "slot", "kind")
-    }
-    monkeypatch.setattr(vega, "_columns", lambda _spec: {*all_columns, "elapsed_s"})
-    whole = wide_specs(findings, runs)
-    assert any("cell_id" in row for spec in whole.values() for row in spec["data"]["values"])
-    for name, spec in slim.items():
-        assert to_svg(whole[name]) == to_svg(spec), name
 
 
 def test_every_run_is_a_point_and_every_cell_a_mean_with_its_interval():
@@ -170,13 +155,13 @@ def test_without_numbers_the_first_factor_is_the_axis():
 
 def test_few_combinations_are_lines_of_one_panel_and_more_share_panels_with_the_same_axes():
     few, _ = story(FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on"]}, repetitions=1)
-    assert times_of(few).panels == [""]
+    assert list(times_of(few).panels) == [""]
     assert len(times_of(few).lines) == 4
     many, runs = story(FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on", "lz4"]}, repetitions=1)
     data = times_of(many)
     assert data.panels == ["log on a", "log on b"]
     assert data.lines == ["off", "on", "lz4"]
-    spec = wide_specs(many, runs)["completion-time"]
+    spec = wide_specs(many, runs)["cells"]
     assert "resolve" not in spec
     assert spec["facet"]["sort"] == data.panels
 
@@ -186,10 +171,21 @@ def test_lines_and_panels_there_is_no_room_for_are_counted_and_the_ends_are_kept
     findings, _ = story({FILES: [1, 2], "target.settings.x": levels}, repetitions=1)
     data = times_of(findings)
     assert len(data.panels) == arrange.MAX_PANELS
-    assert data.hidden_panels == 30 - arrange.MAX_PANELS
-    slowest = next(cell for cell in findings.cells if cell.cell_id == ends(findings)[1])
-    assert arrange.arrange(findings).panel_of(slowest) in data.panels
-    assert waits_of(findings).hidden_panels == data.hidden_panels
+    assert data.hidden == "12 more cells are not drawn; the report's table has every cell."
+    assert {row["cell_id"] for row in data.rows} >= {*ends(findings)}
+
+
+def test_waits_have_a_bar_for_each_cell_the_fastest_first_and_grow_with_them(monkeypatch):
+    def slower(levels, repetition):
+        return ten_seconds(levels, repetition) * (1 + int(str(levels["target.settings.x"])[1:]) / 10)
+
+    findings, runs = story({"target.settings.x": [f"v{number}" for number in range(30)]}, elapsed=slower)
+    assert [row["cell_id"] for row in waits_of(findings).rows[:: len(waits_of(findings).lines)]] == [
+        cell.cell_id for cell in findings.cells
+    ]
+    assert wide_specs(findings, runs)["waits"]["height"] >= 30 * FONT_PX
+    monkeypatch.setattr(waits, "MAX_CELLS", 10)
+    assert waits_of(findings).hidden.startswith("20 more cells are not drawn")
 
 
 def test_a_page_has_one_chart_over_time_as_its_block_shows_the_others_of_any_two_cells():
@@ -200,17 +196,17 @@ def test_a_page_has_one_chart_over_time_as_its_block_shows_the_others_of_any_two
     assert page_charts(alone, its_runs).keys() == drawn_charts(alone, its_runs).keys()
 
 
-def test_the_parts_of_a_bar_add_up_to_connections_times_elapsed():
+def test_the_parts_of_a_bar_add_up_to_what_is_explained_of_connections_times_elapsed():
     findings, _ = story(FOUR)
     data = waits_of(findings)
     for cell in findings.cells:
         rows = [row for row in data.rows if row["cell_id"] == cell.cell_id]
-        assert sum(float(row["share"] or 0) for row in rows) == pytest.approx(1.0)
         assert rows[0]["low"] == 0
+        assert rows[-1]["high"] == pytest.approx(sum(row.wait_s for row in cell.waits) / cell.available_s)
         assert all(below["high"] == above["low"] for below, above in itertools.pairwise(rows))
 
 
-def test_the_wait_that_moves_most_stands_at_the_bottom():
+def test_the_wait_that_moves_most_comes_first():
     findings, _ = story(FOUR)
     assert waits_of(findings).lines[0] == "Lock:extend"
 
@@ -224,7 +220,7 @@ def test_stacks_of_different_engines_are_of_the_same_parts():
     data = waits_of(findings)
     assert data.lines[0] == "commit"
     assert not {"IO:WALSync", "LWLock:WALWrite"} & set(data.lines)
-    shares = [float(row["share"] or 0) for row in data.rows if row["part"] == "commit"]
+    shares = sorted(float(row["mean"] or 0) for row in data.rows if row["part"] == "commit")
     assert shares == pytest.approx([0.4, 0.4, 0.7, 0.7], abs=0.02)
 
 
@@ -232,8 +228,8 @@ def test_waits_beyond_the_named_ones_are_gathered_and_cpu_is_apart():
     shares = {f"LWLock:Kind{number}": 0.05 for number in range(14)}
     findings, _ = story(FOUR, waits=lambda levels, repetition: shares)
     lines = waits_of(findings).lines
-    assert lines[-3:] == [waits.OTHER_WAITS, "ON_CPU", waits.REMAINDER]
-    assert len(lines) == waits.MAX_WAIT_TYPES + 3
+    assert lines[-2:] == [waits.OTHER_WAITS, "ON_CPU"]
+    assert len(lines) == waits.MAX_WAIT_TYPES + 2
 
 
 def test_a_wait_type_keeps_the_hue_of_its_category_and_a_second_one_gets_another_shade():
@@ -251,9 +247,9 @@ def test_runs_without_waits_have_no_chart_of_waits():
 def test_an_experiment_of_one_cell_still_has_its_chart():
     findings, runs = story({}, repetitions=3)
     specs = wide_specs(findings, runs)
-    assert "completion-time" in specs
+    assert "cells" in specs
     assert "effects" not in specs
-    assert to_svg(specs["completion-time"]).count("aria-roledescription") > 0
+    assert to_svg(specs["cells"]).count("aria-roledescription") > 0
 
 
 def test_nothing_measured_gives_no_chart():
@@ -266,14 +262,11 @@ def test_the_axis_starts_at_zero_unless_times_are_too_close_and_then_says_so():
     far, far_runs = story(
         FOUR, elapsed=lambda levels, repetition: float(levels[FILES]) * ten_seconds(levels, repetition)
     )  # type: ignore[arg-type]
-    assert completion_time.time_axis(times_of(far)).scale["domain"][0] == 0
-    start = completion_time.time_axis(times_of(close)).scale["domain"][0]
+    assert axis_of(times_of(far), "s").channel["scale"]["domain"][0] == 0
+    start = axis_of(times_of(close), "s").channel["scale"]["domain"][0]
     assert start > 0
-    assert (
-        f"the axis starts at {start:g} s, not at zero"
-        in wide_specs(close, close_runs)["completion-time"]["title"]["subtitle"]
-    )
-    assert "starts at" not in wide_specs(far, far_runs)["completion-time"]["title"]["subtitle"]
+    assert f"The axis starts at {start:g} s, not at zero." in drawn_charts(close, close_runs)["cells"].caption
+    assert "starts at" not in drawn_charts(far, far_runs)["cells"].caption
 
 
 def test_a_few_slow_cells_do_not_press_the_others_together():
@@ -281,8 +274,8 @@ def test_a_few_slow_cells_do_not_press_the_others_together():
         return ten_seconds(levels, repetition) * (20 if levels[LOG] == "b" and levels[FILES] == 8 else 1)
 
     findings, runs = story(FOUR | {LOG: ["a", "b"]}, elapsed=slow_on_b)
-    assert completion_time.time_axis(times_of(findings)).scale["type"] == "log"
-    assert "equal steps are equal ratios" in wide_specs(findings, runs)["completion-time"]["title"]["subtitle"]
+    assert axis_of(times_of(findings)).channel["scale"]["type"] == "log"
+    assert "Equal steps are equal ratios." in drawn_charts(findings, runs)["cells"].caption
 
 
 def test_panels_that_are_far_apart_have_their_own_axes():
@@ -292,16 +285,9 @@ def test_panels_that_are_far_apart_have_their_own_axes():
     findings, runs = story(
         FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on", "lz4"]}, elapsed=slow_on_b, repetitions=2
     )
-    spec = wide_specs(findings, runs)["completion-time"]
+    spec = wide_specs(findings, runs)["cells"]
     assert spec["resolve"] == {"scale": {"y": "independent"}}
-    assert "each panel has its own axis" in spec["title"]["subtitle"]
-
-
-def test_labels_on_time_unexplained_are_in_the_pages_ink_which_turns_light_in_the_dark():
-    findings, _ = story(FOUR)
-    inks = {row["part"]: row["ink"] for row in waits_of(findings).rows}
-    assert inks[waits.REMAINDER] == palette.INK
-    assert set(inks.values()) - {palette.INK} <= {"#000000", "#ffffff"}
+    assert "Each panel has its own axis" in drawn_charts(findings, runs)["cells"].caption
 
 
 def test_names_with_quotes_backslashes_and_markup_are_drawn_as_they_are():
@@ -325,7 +311,7 @@ def test_counted_waits_are_drawn_like_sampled_ones():
         if run.measurement is not None
     )
     data = waits_of(analyse(experiment, plan, runs))
-    assert data.lines == ["WRITELOG", "ON_CPU", waits.REMAINDER]
+    assert data.lines == ["WRITELOG", "ON_CPU"]
 
 
 def test_text_in_a_bar_can_be_read_on_every_colour():
@@ -359,12 +345,14 @@ def test_runs_of_a_set_time_are_drawn_by_throughput_and_latency_and_not_by_their
     assert {
         "throughput-latency",
         "latency",
-        "throughput",
+        "cells",
         "transactions-over-time",
         "latency-over-time",
     } <= drawn.keys()
-    assert not {"completion-time", "waterfall"} & drawn.keys()
-    points = [(row["line"], row["level"], row["rate"], row["ms"]) for row in drawn["throughput-latency"].data.rows]
+    assert "waterfall" not in drawn
+    assert drawn["cells"].title == "Every cell by data files: p99 latency"
+    assert [row["mean"] for row in drawn["cells"].data.rows[:2]] == pytest.approx([4, 8], rel=0.02)
+    points = [(row["line"], row["x"], row["rate"], row["mean"]) for row in drawn["throughput-latency"].data.rows]
     assert points[:2] == [("1", "4", pytest.approx(1_000, rel=0.01), pytest.approx(4, rel=0.02)),
                           ("1", "16", pytest.approx(2_000, rel=0.01), pytest.approx(8, rel=0.02))]  # fmt: skip
     assert "completion time" not in writing.render("md", experiment, plan, runs, findings)
@@ -372,24 +360,84 @@ def test_runs_of_a_set_time_are_drawn_by_throughput_and_latency_and_not_by_their
 
 def test_labels_of_near_points_stand_on_different_sides_and_one_without_room_is_left_out():
     def sides(*points: tuple[float, float]) -> list[object]:
-        rows = [{"rate": rate, "ms": ms, "level": "16"} for rate, ms in points]
-        return [row["side"] for row in latency._with_sides(rows, WIDE)]
+        rows = [{"rate": rate, "mean": ms, "x": "16"} for rate, ms in points]
+        return [row["side"] for row in latency._with_sides(Figure(rows=rows), WIDE)]
 
     assert sides((100, 5), (1000, 10)) == ["above", "above"]
-    assert sides((1000, 10), (1005, 10)) == ["above", "below"]
-    assert "" in sides(*[(1000 + 2 * place, 10) for place in range(8)])
+    assert sides((100, 5), (1000, 10), (1005, 10)) == ["above", "above", "below"]
+    assert "" in sides((100, 5), *[(1000 + 2 * place, 10) for place in range(8)])
 
 
 @pytest.mark.parametrize(("levels", "joined"), [(["8 KB read", "64 KB write"], False), ([8, 64], True)])
 def test_a_line_joins_places_that_are_more_or_less_of_something_alone(levels, joined):
     findings, runs = story({"access": levels})
-    layers = wide_specs(findings, runs)["completion-time"]["layer"]
+    layers = wide_specs(findings, runs)["cells"]["layer"]
     assert any(layer["mark"]["type"] == "line" for layer in layers) is joined
 
 
 def test_long_names_of_levels_are_broken_into_lines_and_none_is_cut():
     names = ["a 64 KB sequential read of a whole table scan", "an 8 KB random read of a database page in an index"]
     findings, runs = story({"access": names})
-    svg = to_svg(wide_specs(findings, runs)["completion-time"])
+    svg = to_svg(wide_specs(findings, runs)["cells"])
     assert "…" not in svg
     assert [word for name in names for word in name.split() if word not in svg] == []
+
+
+def test_the_recommended_layout_is_marked_wherever_layouts_are_shown_and_the_caption_names_it():
+    findings, runs = story(
+        FOUR | {LOG: ["a", "b"]},
+        elapsed=lambda levels, repetition: (
+            ten_seconds(levels, repetition) * (1 + (levels[FILES] < 8) + (levels[LOG] == "a"))
+        ),
+    )
+    drawn = drawn_charts(findings, runs)
+    (picked,) = arrange.recommended(findings)
+    name = findings.cell(picked).text
+    for chart in ("cells", "waits", "waterfall", "rows-over-time"):
+        rows = [row for row in drawn[chart].data.rows if row["pick"]]
+        assert {row["cell_id"] for row in rows} == {picked}, chart
+        assert f"{STAR} recommended: {name}." in drawn[chart].caption
+        assert drawn[chart].specs()["wide"]["title"]["subtitle"][-1] == f"{STAR} recommended: {name}"
+        if chart != "cells":
+            assert f"{STAR} " in to_svg({**drawn[chart].specs()["narrow"], "title": None}), chart
+
+
+def test_under_each_load_the_recommended_layout_is_marked():
+    findings, _ = story(FOUR | {CONNECTIONS: [4, 8]})
+    picked = [findings.cell(cell_id).levels for cell_id in arrange.recommended(findings)]
+    assert len({levels[FILES] for levels in picked}) == 1
+    assert {levels[CONNECTIONS] for levels in picked} == {4, 8}
+
+
+@pytest.mark.parametrize(
+    ("slowest", "said"), [(1, "Fastest: 8 data files; 1 data file takes "), (4, "May be the fastest: ")]
+)
+def test_a_caption_begins_with_what_the_runs_show_and_so_does_the_picture(slowest, said):
+    def elapsed(levels, repetition):
+        steps = {1: 0.5, 2: 0.3, 4: 0.1, 8: 0.0} if slowest == 1 else {4: 0.5}
+        return ten_seconds(levels, repetition) * (1 + steps.get(levels[FILES], 0.0))
+
+    findings, runs = story(FOUR, elapsed=elapsed)
+    drawn = drawn_charts(findings, runs)["cells"]
+    assert drawn.caption.startswith(said)
+    assert "% more time (joint 95 % CI " in drawn.finding
+    assert " ".join(drawn.specs()["wide"]["title"]["subtitle"]).replace("\xa0", " ").startswith(drawn.finding)
+
+
+@pytest.mark.parametrize("form", ["wide", "narrow"])
+def test_no_text_is_small_and_a_drawing_has_no_ids_and_no_ink_of_its_own(form):
+    findings, runs = story(FOUR | {LOG: ["a", "b"]}, repetitions=3)
+    for name, drawn in drawn_charts(findings, runs).items():
+        svg = ElementTree.fromstring(to_svg(drawn.specs()[form]))
+        texts = list(svg.iter("{http://www.w3.org/2000/svg}text"))
+        assert min(float(one.attrib["font-size"].removesuffix("px")) for one in texts) >= FONT_PX, name
+        assert not any("id" in one.attrib for one in svg.iter()), name
+        assert {one.attrib["fill"] for one in texts} <= {"currentColor", "#000000", "#ffffff"}, name
+        assert float(svg.attrib["width"]) <= {"wide": 900, "narrow": 336}[form], name
+
+
+def test_what_a_chart_shows_and_its_table_holds_is_said_to_those_who_cannot_see_it():
+    findings, runs = story(FOUR)
+    label = drawn_charts(findings, runs)["cells"].label
+    assert label.startswith("Chart: every cell by data files: completion time (measured). ")
+    assert label.endswith("Its table has 4 rows: cell; mean, s; 95 % from; to; every run, s.")

@@ -96,16 +96,16 @@ FRESH = """document.querySelectorAll("details.part").forEach(part => { part.open
 window.clicks = 0; scrollTo(0, 0);"""
 TASKS = {  # what a reader wants -> the clicks that it takes, and what is seen then
     "choose": ([], "#findings .headline"),
-    "one picture": ([], "#figure-completion-time svg:visible"),
+    "one picture": ([], "#figure-cells svg:visible"),
     "how sure": (["#findings summary >> nth=0"], "#findings details[open] :text('95 %') >> nth=0"),
     "why": (["#explore-two > summary"], "#figure-pair-waits svg"),
     "waits over layouts": (["nav a[href='#waits']"], "#figure-waits svg:visible"),
     "over time": (["nav a[href='#over-time']"], "#over-time svg:visible >> nth=0"),
-    "slide": (["button[aria-label^='Save the chart'] >> nth=0"], "#figure-completion-time svg:visible"),
+    "slide": (["button[aria-label^='Save the chart'] >> nth=0"], "#figure-cells svg:visible"),
     "two cells": (["button[aria-label^='Pin A'] >> nth=2", "button[aria-label^='Pin B'] >> nth=5"],
     "#explore-pair table"),
     "one level": (["#explore-filters [type=checkbox] >> nth=1", "#explore-chart > summary"], "#figure-all-cells svg"),
-    "odd run": (["#figure-completion-time svg:visible .mark-symbol path >> nth=4"], "#figure-pair-series svg"),
+    "odd run": (["#figure-cells svg:visible .mark-symbol path >> nth=4"], "#figure-pair-series svg"),
 }  # fmt: skip
 CHOOSING = ("two cells", "one level", "odd run")
 """Tasks that change what the page shows; others leave it as it was, but for what is folded."""
@@ -155,7 +155,7 @@ def test_filters_leave_the_same_cells_in_the_table_and_in_the_chart(opened):
     assert {*column(tab, 2)} == {"4"}
     assert tab.locator("#explore-filters output").inner_text() == "2 of 8 cells"
     assert tab.locator("#cells details.cell:visible").count() == 2
-    left = tab.locator("#figure-waits svg.wide :is(path, line, rect)[aria-label]:not(.left-out)")
+    left = tab.locator("#figure-waits .wide svg :is(path, line, rect)[aria-label]:not(.left-out)")
     labels = left.evaluate_all("all => all.map(one => one.ariaLabel)")
     assert {re.search(r"\((\d files)", label)[1] for label in labels} == {"4 files"}
     tab.wait_for_function("means => document.querySelectorAll(`#figure-all-cells ${means}`).length === 2", arg=MEANS)
@@ -229,7 +229,7 @@ def test_every_cell_has_its_series_and_pointing_at_a_moment_says_what_both_did_t
 def test_every_mark_of_a_run_leads_to_its_series_beside_that_of_the_median_run(opened):
     tab = opened()
     runs = tab.locator("#explore-quantity select")
-    for figure, place in (("completion-time", 1), ("all-cells", 4)):
+    for figure, place in (("cells", 1), ("all-cells", 4)):
         mark = tab.locator(f"#figure-{figure} [aria-label*=', repetition ']").nth(place)
         name, repetition = re.fullmatch(r"(.*), repetition (\d):.*", mark.get_attribute("aria-label") or "").groups()
         mark.dispatch_event("click")

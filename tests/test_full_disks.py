@@ -64,7 +64,7 @@ def test_a_report_on_a_full_disk_is_the_old_one_or_none_and_the_hint_names_what_
     fill(disk)
     before = files(disk)
     for words in ("report small", "report small --brief", "report small --format svg", "export small --format sqlite",
-                  "report small --format png --chart completion-time", f"report small --format md -o {disk}/r.md",
+                  "report small --format png --chart cells", f"report small --format md -o {disk}/r.md",
                   f"export small -o {disk}/small.json"):  # fmt: skip
         code, _, err = typed(*words.split(), "--results", disk)
         assert code == 2, words

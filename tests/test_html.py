@@ -82,7 +82,7 @@ def words_of(page: str) -> str:
 def test_the_page_says_things_in_the_order_a_reader_wants_them(page):
     text = words_of(page)
     order = [
-        "files-and-log-place", "How many data files", "measured", "Completion time", "Every cell", "Cautions",
+        "files-and-log-place", "How many data files", "measured", "Every cell by", "Every cell:", "Cautions",
         "What each factor does", "Where the sessions’ time goes", "Waits of each cell", "Over time",
         "Final checkpoint", "How it was measured", "Glossary", "All raw data",
     ]  # fmt: skip
@@ -151,8 +151,8 @@ def test_the_nine_columns_stand_under_their_names_before_analogue_and_method(pag
 def test_every_figure_is_named_by_what_it_shows_and_where_it_comes_from(page):
     figures = Elements(page).named("figure")
     assert [figure["id"] for figure in figures] == [
-        "figure-completion-time", "figure-all-cells", "figure-pair-waits", "figure-pair-series", "figure-effects",
-        "figure-speed-up-1", "figure-waits", "figure-waterfall", "figure-rows-over-time",
+        "figure-cells", "figure-all-cells", "figure-pair-waits", "figure-pair-series", "figure-effects",
+        "figure-speed-ups", "figure-waits", "figure-waterfall", "figure-rows-over-time",
     ]  # fmt: skip
     for figure in figures:
         if figure["id"] in ("figure-all-cells", "figure-pair-waits", "figure-pair-series"):

@@ -140,10 +140,10 @@ def test_the_page_opens_without_an_error_or_a_request_and_fits_its_window(opened
 def test_it_can_be_read_without_scripts(opened):
     tab = opened(java_script_enabled=False)
     assert tab.locator("h1").inner_text() == "files-and-log-place"
-    assert tab.locator("#figure-completion-time svg.narrow").is_visible()
+    assert tab.locator("#figure-cells .narrow").is_visible()
     assert not tab.locator("#figure-waits").is_visible()
     tab.emulate_media(media="print")
-    assert tab.locator("#figure-waits svg.wide").is_visible()
+    assert tab.locator("#figure-waits .wide svg").is_visible()
 
 
 def test_a_folded_part_opens_where_a_link_leads_and_on_paper(opened):
@@ -165,13 +165,13 @@ def test_a_folded_part_opens_where_a_link_leads_and_on_paper(opened):
 @pytest.mark.parametrize(("width", "form", "other"), [(1280, "wide", "narrow"), (360, "narrow", "wide")])
 def test_every_chart_is_drawn_in_the_form_for_the_window(opened, width, form, other):
     tab = opened(width)
-    figures = tab.locator(".part figure:has(svg.wide)")  # the picture beside the answer is narrow
+    figures = tab.locator(".part figure:has(.wide)")  # the picture beside the answer is narrow
     assert figures.count() == 5
     for number in range(figures.count()):
         figure = figures.nth(number)
-        assert figure.locator(f"svg.{form}").is_visible()
-        assert not figure.locator(f"svg.{other}").is_visible()
-        marks = figure.locator(f"svg.{form} :is(path, line, rect)[aria-label]").evaluate_all(
+        assert figure.locator(f".{form} svg").is_visible()
+        assert not figure.locator(f".{other} svg").is_visible()
+        marks = figure.locator(f".{form} svg :is(path, line, rect)[aria-label]").evaluate_all(
             "marks => marks.filter(mark => mark.tagName === 'path' && mark.getBoundingClientRect().height > 1).length"
         )
         assert marks >= 4
@@ -180,7 +180,7 @@ def test_every_chart_is_drawn_in_the_form_for_the_window(opened, width, form, ot
 def test_text_in_charts_is_large_enough_to_read_on_a_phone(opened):
     tab = opened(360)
     size = "text => parseFloat(getComputedStyle(text).fontSize) * text.ownerSVGElement.getScreenCTM().a"
-    sizes = tab.locator("figure svg.narrow text").evaluate_all(f"texts => texts.map({size})")
+    sizes = tab.locator("figure .narrow svg text").evaluate_all(f"texts => texts.map({size})")
     assert min(sizes) > 8.5
 
 
@@ -199,20 +199,20 @@ def test_dark_mode_is_dark_and_its_text_is_light_in_charts_too(opened):
     tab = opened(color_scheme="dark")
     assert brightness(tab, "body", "backgroundColor") < 0.15
     assert brightness(tab, "h1", "color") > 0.8
-    assert brightness(tab, "#figure-waits svg.wide .role-axis-title text", "fill") > 0.6
+    assert brightness(tab, "#figure-waits .wide svg .role-axis-title text", "fill") > 0.6
 
 
 def test_light_mode_is_light(opened):
     tab = opened(color_scheme="light")
     assert brightness(tab, "body", "backgroundColor") > 0.95
-    assert brightness(tab, "#figure-waits svg.wide .role-axis-title text", "fill") < 0.3
+    assert brightness(tab, "#figure-waits .wide svg .role-axis-title text", "fill") < 0.3
 
 
 def test_paper_is_white_even_in_dark_mode_and_no_chart_is_wider_than_it(opened):
     tab = opened(700, color_scheme="dark")
     tab.emulate_media(media="print", color_scheme="dark")
     assert brightness(tab, "h1", "color") < 0.3
-    assert tab.locator("#figure-waits svg.wide").is_visible()
+    assert tab.locator("#figure-waits .wide svg").is_visible()
     assert not tab.locator("nav").is_visible()
     answer = tab.locator("#findings ul.findings").first.locator("li")
     assert answer.count() > 1
@@ -252,7 +252,7 @@ def test_every_table_has_a_caption_and_every_figure_a_name(opened):
 
 def test_pointing_at_a_mark_says_what_it_is(opened):
     tab = opened(reduced_motion="reduce")
-    mark = tab.locator("#figure-waits svg.wide .mark-rect.role-mark path").first
+    mark = tab.locator("#figure-waits .wide svg .mark-rect.role-mark path").first
     mark.hover()  # scrolls there, which hides what was shown
     box = mark.bounding_box()
     tab.mouse.move(box["x"] + box["width"] / 2 + 9, box["y"] + box["height"] / 2 + 9)
@@ -282,7 +282,7 @@ def tip_at(tab: playwright.Page, line: playwright.Locator, share: float) -> str:
 @pytest.mark.parametrize(("width", "form"), [(1280, "wide"), (360, "narrow")])
 def test_pointing_at_a_line_over_time_says_the_point_that_is_pointed_at(opened, long_report, width, form):
     tab = opened(width, of=long_report, reduced_motion="reduce")
-    lines = tab.locator(f"#figure-rows-over-time svg.{form} .mark-line.role-mark path")
+    lines = tab.locator(f"#figure-rows-over-time .{form} svg .mark-line.role-mark path")
     assert lines.count() == 2
     for line, files, end_s in ((lines.nth(0), "1 data file", 1_000), (lines.nth(1), "2 data files", 800)):
         for share, factor in ((0.1, 1.05), (0.9, 0.95)):
@@ -298,7 +298,7 @@ def test_marks_say_the_same_in_both_widths(opened):
     said = []
     for width, form in ((1280, "wide"), (360, "narrow")):
         tab = opened(width, reduced_motion="reduce")
-        mark = tab.locator(f"#figure-waits svg.{form} .mark-rect.role-mark path").nth(3)
+        mark = tab.locator(f"#figure-waits .{form} svg .mark-rect.role-mark path").nth(3)
         mark.hover()
         box = mark.bounding_box()
         tab.mouse.move(box["x"] + box["width"] / 2 + 3, box["y"] + box["height"] / 2 + 1)

@@ -9,7 +9,6 @@ from test_verdicts import BATCH, CONNECTIONS, FILES, LOG, analysed, small_batche
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
-from storagelab.report.charts import best_case
 from storagelab.report.words.answer import headline
 from storagelab.report.words.marks import MAY_BE_FASTEST as TIED
 from storagelab.report.words.marks import verdict_mark
@@ -122,11 +121,6 @@ def test_a_load_whose_runs_are_still_to_come_is_counted():
     findings = analyse(experiment, plan, [run for run in runs if run.cell_id in heavy])
     assert any(line.startswith("Fastest with 10 rows per transaction: 1 data file, ") for line in sentences(findings))
     assert "Too few runs for a verdict: 1 more load." in sentences(findings)
-
-
-def test_there_is_no_best_case_among_loads():
-    findings = analysed({FILES: [1, 4, 8], BATCH: [10, 100, 1000], LOG: ["a", "b"]}, small_batches_take_longer)
-    assert best_case.CHART.of(findings, ()) is None
 
 
 @pytest.mark.slow

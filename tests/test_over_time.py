@@ -44,7 +44,7 @@ def test_a_cell_of_a_sixth_of_the_rate_has_an_axis_of_its_own():
     data = ROWS.rows(findings, runs)
     spec = wide_specs(findings, runs)["rows-over-time"]
     assert spec["resolve"] == {"scale": {"y": "independent"}}
-    assert "each panel has its own vertical axis" in spec["title"]["subtitle"]
+    assert "Each panel has its own vertical axis." in ROWS.of(findings, runs).caption
     assert ROWS.ends is not None
     fast, slow = ROWS.ends(data)[1]
     assert fast > 6 * slow
@@ -93,7 +93,7 @@ def test_of_many_cells_those_that_are_looked_at_first_are_drawn_and_the_rest_is_
     data = ROWS.rows(findings, runs)
     chosen = arrange.chosen_cells(findings)
     assert data.panels == arrange.short_names(chosen)
-    assert data.hidden_panels == 12 - len(chosen)
+    assert data.hidden.startswith(f"{12 - len(chosen)} more cells are not drawn")
 
 
 def test_what_a_simulated_server_tells_is_drawn_too_each_in_its_unit():

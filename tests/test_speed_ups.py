@@ -7,7 +7,6 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Plan
 from storagelab.report.charts import speed_ups
-from storagelab.report.drawing import arrange
 
 FILES, LOG = "layout.data_files", "layout.log"
 
@@ -24,7 +23,7 @@ def story(plan_of=lambda plan: plan) -> Findings:
 
 
 def test_a_level_twice_as_fast_has_a_speed_up_of_two_with_its_interval_at_each_level_of_the_axis():
-    data = speed_ups.CHARTS[0].rows(story(), ())
+    data = speed_ups.CHART.rows(story(), ())
     assert [row["x"] for row in data.rows] == ["1", "2", "4"]
     for row in data.rows:
         assert float(row["low"] or 0) < 2.0 < float(row["high"] or 0)
@@ -40,23 +39,20 @@ def test_speed_ups_between_blocks_have_no_interval_and_say_that_they_are_not_tes
             update={"runs": tuple(run.model_copy(update={"block": block[run.cell_id]}) for run in plan.runs)}
         )
 
-    data = speed_ups.CHARTS[0].rows(story(in_blocks), ())
+    data = speed_ups.CHART.rows(story(in_blocks), ())
     assert {row["low"] for row in data.rows} == {None}
     assert {row["judged"] for row in data.rows} == {"not tested"}
     assert [row["mean"] for row in data.rows] == pytest.approx([2.0] * 3, rel=0.02)
 
 
-def test_the_factor_that_does_most_comes_first():
-    assert speed_ups.compared_factors(story()) == [LOG]
-    assert speed_ups.CHARTS[0].title(story()) == "Speed-up against log on a"
-
-
-def test_of_more_levels_than_there_are_lines_those_that_differ_most_are_drawn_and_the_rest_is_counted():
+def test_the_level_that_differs_most_comes_first_and_those_without_a_panel_are_counted(monkeypatch):
     levels = [f"configuration {number}" for number in range(19)]
     slow = {"configuration 7": 30.0, "configuration 12": 20.0}
     experiment, plan, runs = make_campaign(
         {"storage": levels, FILES: [1, 2]}, 3, elapsed=lambda levels, _: slow.get(str(levels["storage"]), 10.0)
     )
-    data = speed_ups.CHARTS[0].rows(analyse(experiment, plan, runs), ())
-    assert (data.panels, len(data.lines), data.hidden_lines) == ([""], arrange.MAX_LINES, 18 - arrange.MAX_LINES)
-    assert {*slow} < {*data.lines} == {row["line"] for row in data.rows}
+    monkeypatch.setattr(speed_ups, "MAX_PANELS", 8)
+    drawn = speed_ups.CHART.of(analyse(experiment, plan, runs), runs)
+    assert drawn.data.panels[:2] == [f"{level} against configuration 0" for level in slow]
+    assert (len(drawn.data.panels), drawn.data.hidden) == (8, "10 levels differ less and have no panel.")
+    assert "configuration 7 against configuration 0" in drawn.finding

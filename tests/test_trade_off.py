@@ -36,7 +36,7 @@ def test_the_edge_holds_the_layouts_that_none_beats_in_speed_and_price():
     assert [row["other"] for row in data.rows] == [10, 30, 40, 50]  # the data's volume costs, too
     assert [row["edge"] for row in data.rows] == [True, True, False, True]
     assert [str(line).partition(": ")[2] for line in data.lines] == ["log on a", "log on b", "log on d"]
-    edge = PRICE.words(data, story(PRICES))
+    edge = PRICE.finding(data, story(PRICES))
     assert "log on b" in edge
     assert "log on c" not in edge
     table = PRICE.table(data, story(PRICES))

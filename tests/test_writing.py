@@ -62,7 +62,7 @@ def test_all_forms_agree_on_the_headline(inputs):
 def test_charts_are_written_as_files_one_each(inputs, tmp_path):
     writing.write_charts(tmp_path, tmp_path, "svg", inputs[3], inputs[2])
     files = list(tmp_path.iterdir())
-    assert "completion-time.svg" in [file.name for file in files]
+    assert "cells.svg" in [file.name for file in files]
     assert all(file.read_text("utf-8").startswith("<svg") for file in files)
 
 
@@ -70,7 +70,7 @@ def test_one_chart_is_written_alone_and_an_unknown_one_is_refused_with_those_the
     writing.write_chart("waits", tmp_path / "mine.svg", tmp_path, "svg", inputs[3], inputs[2])
     assert [file.name for file in tmp_path.iterdir()] == ["mine.svg"]
     assert (tmp_path / "mine.svg").read_text("utf-8").startswith("<svg")
-    with pytest.raises(StoragelabError, match=r"no chart 'watis'\n  its charts: completion-time, effects, waits"):
+    with pytest.raises(StoragelabError, match=r"no chart 'watis'\n  its charts: cells, effects, waits"):
         writing.write_chart("watis", tmp_path / "no.svg", tmp_path, "svg", inputs[3], inputs[2])
 
 

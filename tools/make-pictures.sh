@@ -17,5 +17,5 @@ picture() {
 }
 
 picture reads-join-in waits reads-join-in-waits
-picture reads-join-in speed-up-1 reads-join-in-speed-up
-picture cores-and-data-files completion-time cores-and-data-files
+picture reads-join-in speed-ups reads-join-in-speed-up
+picture cores-and-data-files cells cores-and-data-files

@@ -18,7 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-PICTURES = {"completion-time.png": "quickstart-completion-time.png", "waits.png": "quickstart-waits.png"}
+PICTURES = {"cells.png": "quickstart-completion-time.png", "waits.png": "quickstart-waits.png"}
 """A chart of the report -> its picture in docs/pictures."""
 BEGIN, END = "<!-- example: begin -->\n", "<!-- example: end -->"
 _SHOWN_UNTIL = "\n\nEvidence\n"

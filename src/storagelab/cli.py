@@ -248,7 +248,7 @@ def report_(
     output: OutputOption = None,
     fit: FitOption = "robust",
     chart: Annotated[
-        str, typer.Option("--chart", metavar="CHART", help="png, svg: this chart alone, such as completion-time.")
+        str, typer.Option("--chart", metavar="CHART", help="png, svg: this chart alone, such as cells.")
     ] = "",
     embed_data: Annotated[
         bool, typer.Option("--embed-data", help="html: include all raw data in the page, even if it then exceeds 3 MB.")

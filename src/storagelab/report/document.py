@@ -36,11 +36,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Swatch:
-    """A text after a small square in its chart colour; `dark`: that colour on a dark ground."""
+    """A text after a small square in its chart colour."""
 
     text: str
     colour: str
-    dark: str
 
     def __str__(self) -> str:
         return self.text

@@ -132,7 +132,7 @@ def write_charts(output: Path | None, folder: Path, format_: str, findings: Find
     """
     place = output or folder / CHARTS_FOLDER
     if place == STDOUT or (os.path.lexists(place) and not place.is_dir()):
-        hint = "name a folder with --output, or write one chart alone: --chart completion-time"
+        hint = "name a folder with --output, or write one chart alone: --chart cells"
         raise StoragelabError(f"{place} is no folder, and each chart is a file\n  {hint}")
     specs = wide_specs(findings, runs)
     for name, spec in specs.items():

@@ -85,7 +85,7 @@ def limit_of(text: str) -> float | None:
 def _say_where(folder: Path, name: str) -> None:
     """Names the places of everything else beside the page."""
     screen.say(f"raw data: {folder / FILE_NAME}; as JSON: storagelab export {name}")
-    screen.say(f"charts as files: storagelab report {name} --format png (or svg); one of them: --chart completion-time")
+    screen.say(f"charts as files: storagelab report {name} --format png (or svg); one of them: --chart cells")
 
 
 def waits(

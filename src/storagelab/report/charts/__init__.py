@@ -12,6 +12,7 @@ from typing import get_args
 
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
+from storagelab.report.drawing.arrange import recommended
 from storagelab.report.drawing.chart import Chart, Drawn, Part
 from storagelab.report.drawing.vega import Spec
 from storagelab.report.words import compared
@@ -32,7 +33,8 @@ def _charts() -> Iterator[Chart]:
 
 def drawn_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
     """All charts that have data, by name."""
-    found = ((chart.name, chart.of(findings, runs)) for chart in charts())
+    picks = recommended(findings)
+    found = ((chart.name, chart.of(findings, runs, picks)) for chart in charts())
     return {name: drawn for name, drawn in found if drawn is not None}
 
 

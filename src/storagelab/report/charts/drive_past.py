@@ -4,23 +4,22 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from storagelab.findings.basis import table_in
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
-from storagelab.report.document import Heading, Table, bare
+from storagelab.report.document import Heading, bare
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.arrange import MAX_LINES, arrange, choose, must_show, short_names
-from storagelab.report.drawing.chart import Chart, Figure, Row, table_of_cells
-from storagelab.report.drawing.layers import TIP, readable_domain, told_apart
+from storagelab.report.drawing.arrange import MAX_LINES, choose, in_order, must_show, short_names
+from storagelab.report.drawing.chart import Chart, Figure, Row, not_drawn, table_of_cells
+from storagelab.report.drawing.layers import DOT, TIP, readable_domain, told_apart
 from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.words import numbers
 from storagelab.words.names import repetition_text
 
 _GROUP, _PREFIX, _COUNTER = "volumes", "volume.", ".written_since_prepared_bytes"
-_PART = "panel"
 
 
 def written_before(run: Run) -> dict[str, float]:
@@ -40,37 +39,37 @@ def _rows(findings: Findings, runs: Sequence[Run]) -> Figure:
     """A row for each run and volume, in the order of the runs; a panel for each volume."""
     measured = [run for run in sorted(runs, key=lambda run: run.sequence) if run.usable and not run.burn_in]
     used = {run.cell_id for run in measured if written_before(run)}
-    cells = [cell for cell in findings.cells if cell.cell_id in used and cell.elapsed_s is not None]
-    must = [cell.cell_id for cell in must_show(findings)]
-    kept = choose([cell.cell_id for cell in cells], [one for one in must if one in used], MAX_LINES)
-    shown = [cell for cell in cells if cell.cell_id in kept]
-    names = dict(zip(kept, short_names(shown), strict=True))
-    rows = [row for run in measured for row in _of_run(findings, run, names, shown)]
-    lines = list(names.values())
+    cells = {cell.cell_id: cell for cell in findings.cells if cell.cell_id in used and cell.elapsed_s is not None}
+    kept = choose(list(cells), [one.cell_id for one in must_show(findings) if one.cell_id in cells], MAX_LINES)
+    shown = {cell_id: cells[cell_id] for cell_id in kept}
+    names = dict(zip(kept, short_names(list(shown.values())), strict=True))
+    rows = [
+        row for run in measured if run.cell_id in shown for row in _of_run(findings, run, names, shown[run.cell_id])
+    ]
     return Figure(
-        rows=rows, arrangement=arrange(findings), lines=lines,
-        panels=list(dict.fromkeys(str(row[_PART]) for row in rows)),
-        colours=dict(zip(lines, palette.LINES, strict=False)), hidden_lines=len(cells) - len(shown),
-        legend=_axis(findings),
-    )  # fmt: skip
+        rows=rows,
+        lines=list(names.values()),
+        panels=in_order(str(row["panel"]) for row in rows),
+        hidden=not_drawn(len(cells) - len(shown)),
+        legend=compared.rate_unit(findings) if compared.set_time(findings) else "time of the run, s",
+        names="line",
+    )
 
 
-def _axis(findings: Findings) -> str:
-    return compared.rate_unit(findings) if compared.set_time(findings) else "time of the run, s"
-
-
-def _of_run(findings: Findings, run: Run, names: dict[str, str], cells: Sequence[CellSummary]) -> Iterator[Row]:
-    cell = next((cell for cell in cells if cell.cell_id == run.cell_id), None)
-    if cell is None or run.measurement is None:
+def _of_run(findings: Findings, run: Run, names: Mapping[str, str], cell: CellSummary) -> Iterator[Row]:
+    if run.measurement is None:
         return
-    rate = run.measurement.work.amount / run.measurement.elapsed_s if run.measurement.elapsed_s else 0.0
-    value = rate if compared.set_time(findings) else run.measurement.elapsed_s
+    elapsed_s = run.measurement.elapsed_s
+    rate = run.measurement.work.amount / elapsed_s if elapsed_s else 0.0
+    value, said = elapsed_s, numbers.seconds(elapsed_s)
+    if compared.set_time(findings):
+        value, said = rate, numbers.rows_per_s(rate, compared.rate_unit(findings))
     for volume, written in written_before(run).items():
         yield {
-            "x": written / 1e9, "mean": value, "line": names[cell.cell_id], _PART: f"volume {volume}",
+            "x": written / 1e9, "mean": value, "line": names[cell.cell_id], "panel": f"volume {volume}",
             "cell_id": cell.cell_id, "cell": cell.text, "repetition": run.repetition, "block": run.block + 1,
             "tip": f"{cell.name}, {repetition_text(run.repetition)}: {numbers.bytes_(written)} written to volume "
-            f"{volume} since it was prepared{_in_its_life(run, volume)}; {bare(value)} ({_axis(findings)})",
+            f"{volume} since it was prepared{_in_its_life(run, volume)}; {said}",
         }  # fmt: skip
 
 
@@ -85,39 +84,51 @@ def _in_its_life(run: Run, volume: str) -> str:
     return f", and {numbers.capacity(sum(known))} to its drives in their lives"
 
 
+def _domain(data: Figure) -> tuple[list[float], bool]:
+    return readable_domain([float(row["mean"] or 0) for row in data.rows])
+
+
 def _draw(data: Figure, sheet: Sheet) -> Spec:
-    y_domain, from_zero = readable_domain([float(row["mean"] or 0) for row in data.rows])
-    where = sheet.where
-    encoding: Spec = {
-        "x": figure("x", f"GB written before the run ({where})", scale={"zero": True}),
-        "y": figure("mean", f"{data.legend} ({where})", scale={"domain": y_domain, "zero": from_zero, "nice": False}),
+    domain, from_zero = _domain(data)
+    encoding: Spec = TIP | {
+        "x": figure("x", f"GB written before the run ({sheet.where})", scale={"zero": True}),
+        "y": figure(
+            "mean", f"{data.legend} ({sheet.where})", scale={"domain": domain, "zero": from_zero, "nice": False}
+        ),
     }
-    mark: Spec = {"type": "point", "size": 60, "filled": True, "opacity": 0.9}
+    told: Spec = {}
     if len(data.lines) > 1:
-        encoding |= told_apart(data, sheet.form, {"title": where, "symbolOpacity": 1}, shape=palette.SHAPES)
-    else:
-        mark["color"] = palette.LINES[0]
-    note = "; a mark for each run" + ("" if from_zero else f"; the vertical axis starts at {bare(y_domain[0])}")
-    panels = data.panels if len(data.panels) > 1 else []
-    return finished(sheet, note, [{"mark": mark, "encoding": encoding | TIP}], data.rows, panels)
+        told = told_apart(data, sheet.form, {"title": sheet.where, "symbolOpacity": 1}, shape=palette.SHAPES)
+    mark = DOT if told else DOT | {"color": palette.LINES[0]}
+    panels = {name: name for name in data.panels}
+    return finished(sheet, [{"mark": mark, "encoding": encoding | told}], data.rows, panels)
 
 
-def _caption(data: Figure, _findings: Findings) -> str:
-    hidden = f" {data.hidden_lines} more cells are not drawn." if data.hidden_lines else ""
+def _finding(data: Figure, _findings: Findings) -> str:
+    most = max(data.rows, key=lambda row: float(row["x"] or 0))
+    return f"Up to {bare(most['x'])} GB were written to {most['panel']} before a run."
+
+
+def _marks(data: Figure, _findings: Findings) -> str:
+    domain, from_zero = _domain(data)
+    start = "" if from_zero else f" The vertical axis starts at {bare(domain[0])}."
     return (
-        "What the kernel counted as written to the drive since it was prepared, as each run began. If times move with "
-        f"it, the drive's past may explain them.{hidden}"
+        "A mark for each run: what the kernel counted as written to the drive since it was prepared, as the run began. "
+        f"If times move with it, the drive's past may explain them.{start}"
     )
 
 
-def _table(data: Figure, _findings: Findings) -> Table:
-    columns = {
-        _PART: Heading("of", "text"), "repetition": Heading("repetition"), "block": Heading("block"),
-        "x": Heading("GB written before"), "mean": Heading(data.legend),
-    }  # fmt: skip
-    return table_of_cells(data, columns)
-
-
 CHART = Chart(
-    "drive-past", "drives", "What was written to the drive before each run", _rows, _draw, _caption, _table, place=1
-)
+    "drive-past",
+    "drives",
+    "What was written to the drive before each run",
+    _rows,
+    _draw,
+    _finding,
+    _marks,
+    table=lambda data, _findings: table_of_cells(data, {
+        "panel": Heading("of", "text"), "repetition": Heading("repetition"), "block": Heading("block"),
+        "x": Heading("GB written before"), "mean": Heading(data.legend),
+    }),
+    place=1,
+)  # fmt: skip

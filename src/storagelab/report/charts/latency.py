@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
-from storagelab.report.charts.rates import UNIT, of_set_time
-from storagelab.report.document import Heading, Table
+from storagelab.report.document import Heading, bare
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, Arrangement, arrange, choose, in_order, must_show
-from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, figure_of_cells, table_of_cells
-from storagelab.report.drawing.layers import TIP, dodged_rows, in_panels, means, only, told_apart
-from storagelab.report.drawing.vega import Form, Sheet, Spec, figure, finished
+from storagelab.report.drawing.chart import (
+    ENDS,
+    Chart,
+    Figure,
+    Row,
+    figure_of_cells,
+    not_drawn,
+    place_of,
+    scaled,
+    table_of_cells,
+)
+from storagelab.report.drawing.layers import (
+    DOT,
+    STARRED,
+    TIP,
+    Axis,
+    means_with_intervals,
+    only,
+    readable_domain,
+    told_apart,
+)
+from storagelab.report.drawing.vega import LETTER_PX, Form, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
+from storagelab.words.names import listed
 
 PERCENTILES = ("p50", "p95", "p99")
+_USUAL = "p99"
+_UNIT = numbers.RATES["transactions"]
 
 
-def by_load(findings: Findings) -> Arrangement:
+def _of_set_time(findings: Findings) -> list[CellSummary]:
+    """The cells whose runs did as many transactions as they could, or as they were sent, in a set time."""
+    if findings.unit != "transactions" or compared.timed(findings):
+        return []
+    return [cell for cell in findings.cells if cell.rows_per_s is not None and cell.latency]
+
+
+def _by_load(findings: Findings) -> Arrangement:
     """The load along the axis if one varies, else what other charts have there; all else are lines."""
     varied = [factor for factor in findings.factors if len(factor.levels) > 1] or list(findings.factors[:1])
     x = next(filter(is_load, varied), None) or arrange(findings).x
@@ -30,13 +58,14 @@ def by_load(findings: Findings) -> Arrangement:
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     """A row for each cell and percentile, in milliseconds; a panel for each percentile."""
-    cells = [cell for cell in of_set_time(findings) if cell.latency]
-    places = by_load(findings)
-    every = in_order(map(places.line_of, cells))
-    lines = choose(every, map(places.line_of, must_show(findings)), MAX_LINES)
+    cells, places = _of_set_time(findings), _by_load(findings)
+    lines = choose(in_order(map(places.line_of, cells)), map(places.line_of, must_show(findings)), MAX_LINES)
+    shown = [cell for cell in cells if places.line_of(cell) in lines]
     rows = [
-        _row(cell, name, places)
-        for name in PERCENTILES for cell in cells if name in cell.latency and places.line_of(cell) in lines
+        place_of(cell, places) | scaled(cell.latency[name], 1e3) | {
+            "panel": name, "tip": f"{cell.name}: {name} {compared.milliseconds(cell.latency[name])}",
+        }
+        for name in PERCENTILES for cell in shown if name in cell.latency
     ]  # fmt: skip
     return Figure(
         rows=rows,
@@ -44,47 +73,14 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
         x_levels=places.x_levels(cells),
         lines=lines,
         panels=in_order(str(row["panel"]) for row in rows),
-        colours=dict(zip(lines, palette.LINES, strict=False)),
-        hidden_lines=len(every) - len(lines),
+        hidden=not_drawn(len(cells) - len(shown)),
     )
 
 
-def _row(cell: CellSummary, name: str, places: Arrangement) -> Row:
-    found = cell.latency[name]
-    value, low, high = (None if one is None else 1e3 * one for one in (found.value, found.low, found.high))
-    return {
-        "x": places.x_of(cell), "line": places.line_of(cell), "panel": name, "cell_id": cell.cell_id,
-        "cell": cell.text, "mean": value, "low": low, "high": high,
-        "tip": f"{cell.name}: {name} {compared.milliseconds(found)}",
-    }  # fmt: skip
-
-
-def _draw(data: Figure, sheet: Sheet) -> Spec:
-    y = {"type": "quantitative", "scale": {"zero": True}}
-    layers = means(data, sheet, y, f"ms ({sheet.where})")
-    note = "; each percentile on its own axis"
-    return in_panels(finished(sheet, note, layers, dodged_rows(data), data.panels), apart=True)
-
-
-def _caption(data: Figure, _findings: Findings) -> str:
-    hidden = f" {data.hidden_lines} more lines are not drawn." if data.hidden_lines else ""
-    return (
-        "p50: half of all transactions took no longer; p95 and p99: 95 and 99 of 100. With its 95 % interval over "
-        f"runs. Each panel has its own axis.{hidden}"
-    )
-
-
-def _table(data: Figure, _findings: Findings) -> Table:
-    return table_of_cells(data, {"panel": Heading("percentile", "text"), "mean": Heading("ms"), **ENDS})
-
-
-_USUAL = "p99"
-_SIDES = {"above": (0, -11), "below": (0, 12), "right": (0, 0), "left": (0, 0)}
-"""Where a point's label may stand, by preference, and how many pixels its middle is off the point's; beside it, its
-length decides.
-"""
-_LETTER_PX = 7
-_MARK_PX = 9
+def _lowest(data: Figure, percentile: str = "") -> str:
+    """The row of the lowest latency, in a sentence."""
+    rows = [row for row in data.rows if percentile in ("", row["panel"])] or data.rows
+    return f"Lowest: {min(rows, key=lambda row: float(row['mean'] or 0))['tip']}."
 
 
 def _figure_name(findings: Findings) -> str:
@@ -92,76 +88,82 @@ def _figure_name(findings: Findings) -> str:
     return findings.compared.removeprefix("latency-") if compared.by_latency(findings) else _USUAL
 
 
-def _title_against(findings: Findings) -> str:
-    return f"Throughput against {_figure_name(findings)} latency"
-
-
 def _rows_against(findings: Findings, _runs: Sequence[Run]) -> Figure:
     """A row for each cell: transactions a second and milliseconds, in the order of the load."""
-    name, places = _figure_name(findings), by_load(findings)
-    cells = [cell for cell in of_set_time(findings) if name in cell.latency]
+    name, places = _figure_name(findings), _by_load(findings)
+    cells = [cell for cell in _of_set_time(findings) if name in cell.latency]
     levels = places.x_levels(cells)
 
     def row(cell: CellSummary) -> Row:
         rate = cell.rows_per_s.mean.value if cell.rows_per_s is not None else 0.0
         latency = cell.latency[name]
         return {
-            "level": places.x_of(cell), "step": levels.index(places.x_of(cell)), "rate": rate,
-            "ms": 1e3 * latency.value,
-            "tip": f"{cell.name}: {numbers.rows_per_s(rate, UNIT)}, {name} {compared.milliseconds(latency)}",
+            "step": levels.index(places.x_of(cell)), "rate": rate, "mean": 1e3 * latency.value,
+            "tip": f"{cell.name}: {numbers.rows_per_s(rate, _UNIT)}, {name} {compared.milliseconds(latency)}",
         }  # fmt: skip
 
-    data = figure_of_cells(findings, cells if len(cells) > 1 else [], row, places)
-    return replace(data, x_levels=[], legend=name)
+    return replace(figure_of_cells(findings, cells if len(cells) > 1 else [], row, places), legend=name)
 
 
 def _draw_against(data: Figure, sheet: Sheet) -> Spec:
     form, where = sheet.form, sheet.where
-    x = figure("rate", f"{UNIT} ({where})", scale={"zero": True})
-    y = figure("ms", f"{data.legend} latency, ms ({where})", scale={"zero": True})
-    encoding: Spec = {"x": x, "y": y}
+    encoding: Spec = {
+        channel: figure(name, f"{title} ({where})", scale={"domain": domain, "zero": from_zero, "nice": False})
+        for channel, (name, title, domain, from_zero) in _axes(data).items()
+    }
     colour: Spec = {"color": palette.LINES[0]}
+    told: Spec = {}
     if len(data.lines) > 1:
         legend = {"title": f"{data.arrangement.line_title} ({where})", "symbolOpacity": 1}
-        encoding, colour = encoding | told_apart(data, form, legend, shape=palette.SHAPES), {}
-    plain = {key: value for key, value in encoding.items() if key != "shape"}
+        told, colour = told_apart(data, form, legend, shape=palette.SHAPES), {}
+    plain = encoding | {name: one for name, one in told.items() if name != "shape"}
+    line = {"type": "line", "strokeWidth": 1.5, "opacity": 0.7, "aria": False} | colour
     order = {"order": {"field": "step", "type": "quantitative"}, "detail": {"field": "line"}}
-    line = {
-        "mark": {"type": "line", "strokeWidth": 1.5, "opacity": 0.55, "aria": False} | colour,
-        "encoding": plain | order,
-    }
     layers: list[Spec] = [
-        *([line] if data.arrangement.is_ordered else []),
-        {"mark": {"type": "point", "size": 66, "filled": True, "opacity": 1} | colour, "encoding": encoding | TIP},
+        *([{"mark": line, "encoding": plain | order}] if data.arrangement.is_ordered else []),
+        only("!datum.pick", DOT | colour, encoding | told | TIP),
+        only("datum.pick", STARRED | colour, plain | TIP),
         *(
-            only(f"datum.side === '{side}'",
-                 {"type": "text", "fontSize": form.font_px - 2, "color": palette.INK, "aria": False} | _at(side),
-                 {"x": x, "y": y, "text": {"field": "level", "type": "nominal"}})
-            for side in _SIDES
+            only(f"datum.side === '{side}'", {"type": "text", "aria": False} | look,
+                 encoding | {"text": {"field": "x", "type": "nominal"}})
+            for side, look in _SIDES.items()
         ),
     ]  # fmt: skip
-    return finished(sheet, f"; numbers: {data.arrangement.x_title}", layers, _with_sides(data.rows, form), [])
+    return finished(sheet, layers, _with_sides(data, form))
 
 
-def _at(side: str) -> Spec:
-    dx, dy = _SIDES[side]
-    beside = {"right": {"align": "left", "dx": _MARK_PX}, "left": {"align": "right", "dx": -_MARK_PX}}
-    return beside.get(side, {"dx": dx, "dy": dy})
+def _axes(data: Figure) -> Mapping[str, tuple[str, str, list[float], bool]]:
+    """Of each channel its column, its title, its range, and whether that starts at zero."""
+    named = {"x": ("rate", _UNIT), "y": ("mean", f"{data.legend} latency, ms")}
+    return {
+        channel: (name, title, *readable_domain([float(row[name] or 0) for row in data.rows]))
+        for channel, (name, title) in named.items()
+    }
 
 
-def _with_sides(rows: Sequence[Row], form: Form) -> list[Row]:
+_MARK_PX = 11
+_SIDES: Mapping[str, Spec] = {
+    "above": {"dy": -14}, "below": {"dy": 15}, "right": {"align": "left", "dx": _MARK_PX},
+    "left": {"align": "right", "dx": -_MARK_PX},
+}  # fmt: skip
+"""Where a point's label may stand, by preference."""
+
+
+def _with_sides(data: Figure, form: Form) -> list[Row]:
     """The rows, each with the side of its point where its label meets no other label and no point; "" if there is none:
     the row's words and the table name it.
     """
-    right, top = (max((float(row[key] or 0) for row in rows), default=0) or 1.0 for key in ("rate", "ms"))
+    (_, _, (left, right), _), (_, _, (bottom, top), _) = _axes(data).values()
     points = [
-        (form.width_px * float(row["rate"] or 0) / right, -form.height_px * float(row["ms"] or 0) / top) for row in rows
-    ]
+        (form.width_px * (float(row["rate"] or 0) - left) / (right - left),
+         form.height_px * (top - float(row["mean"] or 0)) / (top - bottom))
+        for row in data.rows
+    ]  # fmt: skip
     taken: list[_Box] = [(x, y, _MARK_PX, _MARK_PX) for x, y in points]
     found = []
-    for row, (x, y) in zip(rows, points, strict=True):
-        width = _LETTER_PX * len(str(row["level"]))
-        boxes = {side: _box(side, x, y, width) for side in _SIDES}
+    for row, (x, y) in zip(data.rows, points, strict=True):
+        width = LETTER_PX * len(str(row["x"]))
+        boxes = {side: _box(look, x, y, width) for side, look in _SIDES.items()}
         free = (side for side, box in boxes.items() if not any(_meet(box, one) for one in taken if one[:2] != (x, y)))
         side = next(free, "")
         if side:
@@ -174,29 +176,53 @@ _Box = tuple[float, float, float, float]
 """The middle of a rectangle, its width and its height, in pixels."""
 
 
-def _box(side: str, x: float, y: float, width: float) -> _Box:
-    dx, dy = _SIDES[side]
-    beside = {"right": 1, "left": -1}.get(side, 0)
-    return x + dx + beside * (_MARK_PX + width / 2), y + dy, width, 12
+def _box(look: Spec, x: float, y: float, width: float) -> _Box:
+    dx = look.get("dx", 0)
+    return x + dx + (width / 2 if dx > 0 else -width / 2 if dx < 0 else 0), y + look.get("dy", 0), width, 12
 
 
 def _meet(one: _Box, other: _Box) -> bool:
     return abs(one[0] - other[0]) < (one[2] + other[2]) / 2 and abs(one[1] - other[1]) < (one[3] + other[3]) / 2
 
 
-def _caption_against(data: Figure, _findings: Findings) -> str:
-    hidden = f" {data.hidden_lines} more lines are not drawn." if data.hidden_lines else ""
-    return f"Right is more, down is sooner. The labels are the {data.arrangement.x_title}.{hidden}"
-
-
-def _table_against(data: Figure, _findings: Findings) -> Table:
-    return table_of_cells(data, {"rate": Heading(UNIT), "ms": Heading(f"{data.legend}, ms")})
+def _marks_against(data: Figure, _findings: Findings) -> str:
+    starts = [f"{title} starts at {bare(domain[0])}" for _, title, domain, zero in _axes(data).values() if not zero]
+    words = f"Right is more, down is sooner. The labels are the {data.arrangement.x_title}."
+    return f"{words} The axis of {listed(starts)}." if starts else words
 
 
 CHARTS = (
-    Chart("latency", "completion-time", "Latency", _rows, _draw, _caption, _table, place=4),
     Chart(
-        "throughput-latency", "completion-time", _title_against, _rows_against, _draw_against, _caption_against,
-        _table_against, place=3,
+        "throughput-latency",
+        "cells",
+        lambda findings: f"Throughput against {_figure_name(findings)} latency",
+        _rows_against,
+        _draw_against,
+        finding=lambda data, _findings: (
+            f"Most: {max(data.rows, key=lambda row: float(row['rate'] or 0))['tip']}. {_lowest(data)}"
+        ),
+        marks=_marks_against,
+        table=lambda data, _findings: table_of_cells(
+            data, {"rate": Heading(_UNIT), "mean": Heading(f"{data.legend}, ms")}
+        ),
+        place=1,
     ),
-)  # fmt: skip
+    Chart(
+        "latency",
+        "cells",
+        "Latency",
+        _rows,
+        draw=lambda data, sheet: means_with_intervals(
+            data, sheet, "latency, ms", Axis({"scale": {"zero": True}}, apart=True)
+        ),
+        finding=lambda data, findings: _lowest(data, _figure_name(findings)),
+        marks=lambda _data, _findings: (
+            "p50: half of all transactions took no longer; p95 and p99: 95 and 99 of 100. Mean with 95 % interval over "
+            "runs. Each panel has its own axis."
+        ),
+        table=lambda data, _findings: table_of_cells(
+            data, {"panel": Heading("percentile", "text"), "mean": Heading("ms"), **ENDS}
+        ),
+        place=2,
+    ),
+)

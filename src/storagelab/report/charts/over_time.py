@@ -7,9 +7,8 @@ for both.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -19,11 +18,11 @@ from storagelab.model.measurement import Run, TimeSeries
 from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.arrange import in_order
-from storagelab.report.drawing.chart import Chart, Figure, Row
-from storagelab.report.drawing.layers import TIP, in_panels, only, told_apart
+from storagelab.report.drawing.chart import Chart, Figure, Row, extremes, not_drawn
+from storagelab.report.drawing.layers import DOT, TIP, only, told_apart
 from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry
+from storagelab.words.names import capital, cell_entry
 
 MAX_SERIES_POINTS = 120
 MAX_POINTS_OF_OTHERS = 60
@@ -31,7 +30,6 @@ MAX_POINTS_OF_OTHERS = 60
 MAX_RUNS = 10
 DOTTED_POINTS = 30
 """Up to this many points, each has a mark and shows its value when pointed at."""
-_VOLUME = re.compile(r"volume\.(?P<volume>.+)\.(?P<what>read_bytes|write_bytes|busy_s)_per_s")
 _DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
 """Each line over time has its own dashes as well as its own colour."""
 _FAR = 6.0
@@ -63,22 +61,26 @@ def _volume(whats: Mapping[str, str]) -> Callable[[Run, str], str | None]:
     """A line per volume and direction. Counters cover the whole disk, so volumes on one device share a line."""
 
     def line(run: Run, column: str) -> str | None:
-        match = _VOLUME.fullmatch(column)
-        if match is None or match["what"] not in whats:
+        volume, what = _volume_of(column)
+        together = _on_one_device(run, volume) if what in whats else []
+        if together[:1] != [volume]:
             return None
-        together = _on_one_device(run, match["volume"])
-        if together[0] != match["volume"]:
-            return None
-        return f"volume{'s' * (len(together) > 1)} {' and '.join(together)}, {whats[match['what']]}"
+        return f"volume{'s' * (len(together) > 1)} {' and '.join(together)}, {whats[what]}"
 
     return line
+
+
+def _volume_of(column: str) -> tuple[str, str]:
+    """The volume of a column, and what it counts: "volume.a.busy_s_per_s" -> "a", "busy_s"; else two empty texts."""
+    volume, _, what = column.removeprefix("volume.").rpartition(".")
+    return (volume, what.removesuffix("_per_s")) if column.startswith("volume.") else ("", "")
 
 
 def _on_one_device(run: Run, volume: str) -> list[str]:
     """`volume` and every other volume with a series on the same device, by name; only `volume` if that is unknown."""
     if run.measurement is None:
         return [volume]
-    drawn = {match["volume"] for column in run.measurement.series.columns if (match := _VOLUME.fullmatch(column))}
+    drawn = {_volume_of(column)[0] for column in run.measurement.series.columns} - {""}
     devices = {name: table.get("device") for name, table in volumes_of(run.measurement)}
     device = devices.get(volume)
     return sorted(name for name in drawn if device and devices.get(name) == device) or [volume]
@@ -161,14 +163,12 @@ def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure
                     }  # fmt: skip
                     rows += _stretches(run.measurement.series, values, of_run, quantity, most)
     lines = in_order(str(row["line"]) for row in rows)[: arrange.MAX_LINES]
-    cells = sum(cell.elapsed_s is not None for cell in findings.cells)
     return Figure(
         rows=[row for row in rows if row["line"] in lines],
-        arrangement=arrange.arrange(findings),
         lines=lines,
         panels=[panel for panel in panels if any(row["panel"] == panel for row in rows)],
-        colours=dict(zip(lines, palette.LINES, strict=False)),
-        hidden_panels=max(0, cells - len(chosen)),
+        hidden=not_drawn(sum(cell.elapsed_s is not None for cell in findings.cells) - len(chosen)),
+        names="panel",
     )
 
 
@@ -221,34 +221,30 @@ def stretches(at_s: Sequence[float], values: Sequence[float | None], limit: int)
 
 
 def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
-    form, where = sheet.form, sheet.where
+    where = sheet.where
     end_s, (most, *_) = _ends(data)
-    apart, ticks = _apart(data), {"tickMinStep": 1, "tickCount": 6}
-    scale = {"domain": [0, end_s], "nice": False}
+    apart = _apart(data)
     y_scale = {"zero": True, "nice": False} if apart else {"domain": [0, most], "nice": False}
     encoding: Spec = {
-        "x": figure("at_s", f"seconds since the start ({where})", scale=scale, axis=ticks),
+        "x": figure("at_s", f"seconds since the start ({where})", scale={"domain": [0, end_s], "nice": False},
+                    axis={"tickMinStep": 1, "tickCount": 6}),
         "y": figure("value", unit, scale=y_scale),
-    }
+    }  # fmt: skip
     colour: Spec = {"color": palette.LINES[0]}
     if len(data.lines) > 1:
         dashes = [_DASHES[place % len(_DASHES)] for place in range(len(data.lines))]
         legend = {"title": where, "symbolType": "stroke", "symbolSize": 200}
-        encoding |= told_apart(data, form, legend, strokeDash=dashes)
+        encoding |= told_apart(data, sheet.form, legend, strokeDash=dashes)
         colour = {}
     # The page's script adds the value under the pointer to a line's words.
     of_run = encoding | {"detail": {"field": "series", "type": "nominal"}, "description": {"field": "run"}}
     layers = [
         only("!datum.median", {"type": "line", "strokeWidth": 0.8, "opacity": 0.65} | colour, of_run),
         only("datum.median", {"type": "line", "strokeWidth": 1.5} | colour, of_run),
-        only("datum.dotted", {"type": "point", "size": 14, "filled": True, "opacity": 1} | colour, encoding | TIP),
+        only("datum.dotted", DOT | {"size": 14} | colour, encoding | TIP),
     ]
-    height_px = form.height_px * 2 // 3 if len(data.panels) < 2 else 100
-    # A single line has no legend that could name it.
-    of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
-    note = f"; thick: the median run, thin: the others{of}"
-    note += "; each panel has its own vertical axis" if apart else ""
-    return in_panels(finished(sheet, note, layers, data.rows, data.panels, height_px), apart=apart)
+    height_px = 220 if len(data.panels) < 2 else 120
+    return finished(sheet, layers, data.rows, data.starred(data.panels), height_px, apart="y" if apart else "")
 
 
 def _apart(data: Figure) -> bool:
@@ -276,11 +272,12 @@ def _round_end(value: float) -> float:
     return math.ceil(value / step) * step
 
 
-def _caption(data: Figure, _findings: Findings, quantity: Quantity) -> str:
+def _marks(data: Figure, _findings: Findings, quantity: Quantity) -> str:
     of = f"; {data.lines[0]}" if len(data.lines) == 1 and "volume" in data.lines[0] else ""
     meaning = f": {quantity.meaning}" if quantity.meaning else ""
-    unit = quantity.unit if len(quantity.unit) < 3 else quantity.unit[0].upper() + quantity.unit[1:]
-    return f"{unit}{meaning}{of}."
+    unit = quantity.unit if len(quantity.unit) < 3 else capital(quantity.unit)
+    apart = " Each panel has its own vertical axis." if _apart(data) else ""
+    return f"{unit}{meaning}{of}. Thick: the median run; thin: the others.{apart}"
 
 
 def _table(data: Figure, _findings: Findings, unit: str) -> Table:
@@ -299,12 +296,9 @@ def _table(data: Figure, _findings: Findings, unit: str) -> Table:
     return Table(headings, rows)
 
 
-def _words(data: Figure, _findings: Findings) -> str:
-    known = [row for row in data.rows if row["value"] is not None and row["median"]]
-    if not known:
-        return "No values."
-    low, high = (pick(known, key=lambda row: float(row["value"] or 0)) for pick in (min, max))
-    return f"Lowest: {low['tip']}. Highest: {high['tip']}."
+def _finding(data: Figure, _findings: Findings) -> str:
+    """Where the median runs are lowest and highest."""
+    return extremes(replace(data, rows=[row for row in data.rows if row["median"]]), by="value")
 
 
 def _chart(quantity: Quantity) -> Chart:
@@ -314,9 +308,9 @@ def _chart(quantity: Quantity) -> Chart:
         title=quantity.title,
         rows=partial(_rows, quantity=quantity),
         draw=partial(_draw, unit=quantity.unit),
-        caption=partial(_caption, quantity=quantity),
+        finding=_finding,
+        marks=partial(_marks, quantity=quantity),
         table=partial(_table, unit=quantity.unit),
-        words=_words,
         ends=_ends,
         time_unit=quantity.unit,
     )

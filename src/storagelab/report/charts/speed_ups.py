@@ -1,119 +1,80 @@
-"""Speed-ups: how many times as fast each level of a factor is as its first, along the axis."""
+"""Speed-ups: how many times as fast each level of a factor is as its first, along the axis. A panel for each level."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from storagelab.findings.model import Effect, Findings
+from storagelab.model.measurement import Run
 from storagelab.report.charts.effects import judged
 from storagelab.report.document import Heading, Table, bare
-from storagelab.report.drawing import palette
-from storagelab.report.drawing.arrange import MAX_LINES, Arrangement, arrange, choose
-from storagelab.report.drawing.chart import Chart, Figure, Row
-from storagelab.report.drawing.layers import FIELDS, means_with_intervals
-from storagelab.report.drawing.vega import Sheet, Spec
+from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange
+from storagelab.report.drawing.chart import Chart, Figure, Row, scaled
+from storagelab.report.drawing.layers import FIELDS, axis_of, means_with_intervals
 from storagelab.words import numbers
-from storagelab.words.names import factor_text, listed, phrase, value_text
-
-MAX_SPEED_UPS = 6
-_NO_CHANGE: Spec = {
-    "data": {"values": [{"at": 1.0}]},
-    "mark": {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]},
-    "encoding": {"y": {"field": "at", "type": "quantitative"}},
-}
+from storagelab.words.names import factor_text, level_alone, phrase, value_text
 
 
-def compared_factors(findings: Findings) -> list[str]:
-    """The factors with a chart of speed-ups, the largest effects first."""
-    size: dict[str, float] = {}
-    for effect in findings.speed_ups:
-        size[effect.factor] = max(size.get(effect.factor, 0.0), abs(math.log(effect.ratio.value)))
-    return sorted(size, key=lambda name: -size[name])[:MAX_SPEED_UPS]
-
-
-def _figure(findings: Findings, factor: str) -> Figure:
-    """Rows `mean`, `low`, `high` per level of `factor` and level of the axis: time of the first level over time
-    of this one, so that 2 is twice as fast. Each level is a line; if there are many, those that differ most.
+def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
+    """Rows `mean`, `low`, `high` per level of a factor and level of the axis: time of the factor's first level over
+    time of this one, so that 2 is twice as fast. Those that differ most come first.
     """
     places = arrange(findings)
-    effects = [effect for effect in findings.speed_ups if effect.factor == factor]
-    moves: dict[str, float] = {}
-    for effect in effects:
-        line = value_text(effect.level)
-        moves[line] = max(moves.get(line, 0.0), abs(math.log(effect.ratio.value)))
-    lines = choose(list(moves), sorted(moves, key=lambda line: -moves[line])[:MAX_LINES], MAX_LINES)
-    of_factor = next(one for one in findings.factors if one.name == factor)
-    axis = places.x.name if places.x else ""
+    size: dict[str, float] = {}
+    for effect in findings.speed_ups:
+        panel = _panel(effect)
+        size[panel] = max(size.get(panel, 0.0), abs(math.log(effect.ratio.value)))
+    panels = sorted(size, key=lambda panel: -size[panel])
+    shown, left = panels[:MAX_PANELS], len(panels) - MAX_PANELS
+    rows = [
+        _row(effect, places)
+        for panel in shown for effect in findings.speed_ups if _panel(effect) == panel
+    ]  # fmt: skip
     return Figure(
-        rows=[_speed_up(effect, axis) for effect in effects if value_text(effect.level) in lines],
-        arrangement=Arrangement(x=places.x, lines=(of_factor,), panels=()),
+        rows=rows,
+        arrangement=Arrangement(x=places.x, lines=(), panels=()),
         x_levels=places.x_levels(findings.cells),
-        lines=lines,
-        panels=[""],
-        colours=dict(zip(lines, palette.LINES, strict=False)),
-        hidden_lines=len(moves) - len(lines),
+        panels=shown,
+        hidden=f"{numbers.plural(left, 'level differs', 'levels differ')} less and have no panel." if left > 0 else "",
     )
 
 
-def _speed_up(effect: Effect, axis: str) -> Row:
-    ratio = effect.ratio.inverse
-    where = phrase(axis, [effect.at[axis]])
-    what = f"{value_text(effect.level)} against {value_text(effect.baseline)} with {where}"
-    verdict = judged(effect, "faster", "slower")
-    return {
-        "x": value_text(effect.at[axis]), "line": value_text(effect.level), "panel": "",
-        "mean": ratio.value, "low": ratio.low, "high": ratio.high, "what": what,
-        "judged": verdict, "tip": f"{what}: {speed_up_text(effect)}; {verdict}",
+def _panel(effect: Effect) -> str:
+    return f"{level_alone(effect.factor, effect.level)} against {value_text(effect.baseline)}"
+
+
+def _row(effect: Effect, places: Arrangement) -> Row:
+    assert places.x is not None
+    level = effect.at[places.x.name]
+    ratio, verdict = effect.ratio.inverse, judged(effect, "faster", "slower")
+    interval = numbers.ends_in_brackets(ratio, "{:.2f}".format, "joint 95 % CI ")
+    what = f"{_panel(effect)} with {phrase(places.x.name, [level])}"
+    return scaled(ratio) | {
+        "x": value_text(level), "panel": _panel(effect), "what": what, "judged": verdict,
+        "tip": f"{what}: {ratio.value:.2f} times as fast{interval}; {verdict}",
     }  # fmt: skip
 
 
-def speed_up_text(effect: Effect) -> str:
-    """ "2.4 times as fast (joint 95 % CI 2.2 to 2.6)"."""
-    ratio = effect.ratio.inverse
-    interval = numbers.ends_in_brackets(ratio, "{:.2f}".format, "joint 95 % CI ")
-    return f"{ratio.value:.2f} times as fast{interval}"
+def _finding(data: Figure, _findings: Findings) -> str:
+    """The largest of those that are told apart."""
+    told = [row for row in data.rows if row["judged"] in ("faster", "slower")]
+    most = max(told, key=lambda row: abs(math.log(float(row["mean"] or 1))), default=None)
+    return f"Most apart: {most['tip']}." if most else "No level is told apart from the first."
 
 
-def _title(findings: Findings, factor: str) -> str:
-    """ "Speed-up against storage = scsi"."""
-    baseline = next(one for one in findings.factors if one.name == factor).levels[0].value
-    return f"Speed-up against {phrase(factor, [baseline])}"
-
-
-def _averaged(findings: Findings, factor: str) -> str:
-    """The factors over which a chart of speed-ups averages, in words; "" for none."""
-    axis = arrange(findings).x
-    left = [
-        one.name for one in findings.factors if len(one.levels) > 1 and one.name not in (factor, axis and axis.name)
-    ]
-    return listed([factor_text(name) for name in left])
-
-
-def _draw(data: Figure, sheet: Sheet) -> Spec:
-    of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
-    return means_with_intervals(
-        data, sheet, "times as fast", also=1.0, note=f"{of}; above the dashed line is faster",
-        height=sheet.form.height_px * 3 // 4, below=[_NO_CHANGE],
-    )  # fmt: skip
-
-
-def _caption(data: Figure, findings: Findings, factor: str) -> str:
-    averaged, hidden, lines = _averaged(findings, factor), data.hidden_lines, data.lines
-    shown = [effect for effect in findings.speed_ups if effect.factor == factor]
-    if any(effect.across_blocks for effect in shown):
-        sure = "Not tested: these levels were run one after the other."
-    elif all(effect.tested for effect in shown):
+def _marks(data: Figure, findings: Findings) -> str:
+    effects = findings.speed_ups
+    if any(effect.across_blocks for effect in effects):
+        sure = "Levels that were run one after the other are not tested."
+    elif all(effect.tested for effect in effects):
         sure = "The intervals hold together at 95 %."
     else:
         sure = "A point without an interval is not tested: there are too few runs."
-    words = [
-        f"Of {lines[0]}: time" if len(lines) == 1 and lines[0] else "Time",
-        "of the level named above over that of another; above the dashed line is faster.",
-        sure,
-        f"Averaged over {averaged}." if averaged else "",
-        f"{numbers.plural(hidden, 'level differs', 'levels differ')} less and have no line." if hidden else "",
-    ]
-    return " ".join(word for word in words if word)
+    axis = f"along {factor_text(data.arrangement.x.name)}, averaged over all else" if data.arrangement.x else ""
+    words = [f"Time of the first level over that of another, {axis}; above the dashed line is faster.", sure,
+             axis_of(data, "", 1.0).says]  # fmt: skip
+    return " ".join(filter(None, words))
 
 
 def _table(data: Figure, _findings: Findings) -> Table:
@@ -123,26 +84,14 @@ def _table(data: Figure, _findings: Findings) -> Table:
     return Table(headings, rows)
 
 
-def _chart(place: int) -> Chart:
-    """The chart of the factor with this rank by effect, counted from 0."""
-
-    def factor(findings: Findings) -> str:
-        return compared_factors(findings)[place]
-
-    def rows(findings: Findings, _runs: object) -> Figure:
-        known = place < len(compared_factors(findings))
-        return _figure(findings, factor(findings)) if known else Figure(rows=[], arrangement=arrange(findings))
-
-    return Chart(
-        name=f"speed-up-{place + 1}",
-        part="effects",
-        place=1,
-        title=lambda findings: _title(findings, factor(findings)),
-        rows=rows,
-        draw=_draw,
-        caption=lambda data, findings: _caption(data, findings, factor(findings)),
-        table=_table,
-    )
-
-
-CHARTS = tuple(map(_chart, range(MAX_SPEED_UPS)))
+CHART = Chart(
+    "speed-ups",
+    "effects",
+    "Speed-up of each level against the first",
+    _rows,
+    draw=lambda data, sheet: means_with_intervals(data, sheet, "times as fast", axis_of(data, "", 1.0), at=1.0),
+    finding=_finding,
+    marks=_marks,
+    table=_table,
+    place=1,
+)

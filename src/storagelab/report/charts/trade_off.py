@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from storagelab.findings.model import CellSummary, Findings
-from storagelab.report.document import Heading, Table, bare
+from storagelab.model.measurement import Run
+from storagelab.report.document import Heading, bare
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, arrange, choose, in_order, must_show, short_names
-from storagelab.report.drawing.chart import ENDS, MAX_ROWS_IN_WORDS, Chart, Figure, Row, table_of_cells
-from storagelab.report.drawing.layers import FIELDS, TIP, in_panels, only, readable_domain, told_apart
+from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, choose, in_order, must_show, short_names
+from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, compared_axis, scaled, table_of_cells
+from storagelab.report.drawing.layers import DOT, FIELDS, RULE, STARRED, TIP, only, readable_domain, told_apart
 from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.words.names import cell_entry, level_text
+from storagelab.words.numbers import plural
 
 _MORE = "more on the edge"
+_NAMED = 4
 
 
 class _Other(NamedTuple):
@@ -27,42 +31,19 @@ class _Other(NamedTuple):
     axis: str
     of: Callable[[CellSummary], float | None]
     sign: int
-    figure: Callable[[float], str]
     unit: str
     better: str
     step: str
 
 
-_PRICE = _Other(
-    noun="price",
-    axis="price per month",
-    of=lambda cell: cell.price_per_month,
-    sign=-1,
-    figure=lambda value: f"{value:,.10g}",
-    unit="per month",
-    better="less",
-    step="step-after",
-)
+_PRICE = _Other("price", "price per month", lambda cell: cell.price_per_month, -1, "per month", "less", "step-after")
 _CAPACITY = _Other(
-    noun="capacity",
-    axis="capacity, GB",
-    of=lambda cell: None if cell.capacity_bytes is None else cell.capacity_bytes / 1e9,
-    sign=1,
-    figure=bare,
-    unit="GB",
-    better="more",
-    step="step-before",
-)
+    "capacity", "capacity, GB", lambda cell: None if cell.capacity_bytes is None else cell.capacity_bytes / 1e9, 1,
+    "GB", "more", "step-before",
+)  # fmt: skip
 
 
-def _speed_axis(findings: Findings) -> str:
-    """The figure by which cells are compared, with its unit."""
-    if compared.by_rate(findings):
-        return compared.rate_unit(findings)
-    return f"{compared.quantity(findings)}, {'ms' if compared.by_latency(findings) else 's'}"
-
-
-def _rows(other: _Other, findings: Findings) -> Figure:
+def _rows(other: _Other, findings: Findings, _runs: Sequence[Run]) -> Figure:
     """A row for each cell that has a figure, in the order of what speed is traded for; a panel for each load. No rows
     if no load has layouts that differ in it.
     """
@@ -86,14 +67,13 @@ def _rows(other: _Other, findings: Findings) -> Figure:
     shown = [row | {"panel": panel} for panel in panels for row in of_loads[panel]]
     edge = in_order(str(row["layout"]) for row in shown if row["edge"])
     lines = edge if len(edge) <= MAX_LINES else [*edge[: MAX_LINES - 1], _MORE]
+    hidden = len(of_loads) - len(panels)
     return Figure(
         rows=[row | {"line": row["layout"] if row["layout"] in lines else _MORE} for row in shown],
-        arrangement=arrange(findings),
         lines=lines,
         panels=panels,
-        colours=dict(zip(lines, palette.LINES, strict=False)),
-        hidden_panels=len(of_loads) - len(panels),
-        legend=_speed_axis(findings),
+        hidden=f"{plural(hidden, 'more load is', 'more loads are')} not drawn." if hidden else "",
+        legend=compared_axis(findings),
     )
 
 
@@ -101,13 +81,10 @@ def _row(other: _Other, findings: Findings, cell: CellSummary, name: str) -> Row
     sample, value = compared.judged(findings, cell), other.of(cell)
     assert sample is not None
     assert value is not None
-    mean, unit = sample.mean, 1e3 if compared.by_latency(findings) else 1.0
-    figures = [None if one is None else unit * one for one in (mean.value, mean.low, mean.high)]
-    return {
-        "other": value, "amount": other.figure(value), "layout": name, "cell_id": cell.cell_id, "cell": cell.text,
-        "stretch": cell.stretch,
-        **dict(zip(FIELDS, figures, strict=True)),
-        "tip": f"{cell.name}: {compared.judged_text(findings, cell)}, {other.figure(value)} {other.unit}",
+    amount = f"{value:,.10g}" if other.sign < 0 else bare(value)
+    return scaled(sample.mean, 1e3 if compared.by_latency(findings) else 1.0) | {
+        "other": value, "amount": amount, "layout": name, "cell_id": cell.cell_id, "cell": cell.text,
+        "stretch": cell.stretch, "tip": f"{cell.name}: {compared.judged_text(findings, cell)}, {amount} {other.unit}",
     }  # fmt: skip
 
 
@@ -126,74 +103,72 @@ def _with_edge(other: _Other, findings: Findings, rows: Sequence[Row]) -> list[R
     return found
 
 
+def _figures(data: Figure) -> list[float]:
+    return [float(one) for row in data.rows for key in FIELDS if (one := row[key]) is not None]
+
+
 def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
     apart = len(data.panels) > 1
     x_domain, _ = readable_domain([_other_of(row) for row in data.rows])
-    y_domain, from_zero = readable_domain(
-        [float(one) for row in data.rows for key in FIELDS if (one := row[key]) is not None]
-    )
-    x_scale = {"domain": x_domain, "zero": False, "nice": False}
+    y_domain, from_zero = readable_domain(_figures(data))
     y_scale = {"zero": False} if apart else {"domain": y_domain, "zero": from_zero, "nice": False}
-    ticks = {"tickCount": sheet.form.width_px // 110}
-    x = figure("other", f"{other.axis} ({sheet.where})", axis=ticks, scale=x_scale)
+    columns = sheet.form.columns(len(data.panels))
+    x = figure("other", f"{other.axis} ({sheet.where})", axis={"tickCount": sheet.form.width_px // columns // 110},
+               scale={"domain": x_domain, "zero": False, "nice": False})  # fmt: skip
     y = figure("mean", f"{data.legend} ({sheet.where})", scale=y_scale)
-    interval = {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}}
+    place = TIP | {"x": x, "y": y}
+    interval = TIP | {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}}
     legend = {"title": f"on the edge ({sheet.where})", "symbolOpacity": 1}
-    lines = told_apart(data, sheet.form, legend, shape=palette.SHAPES)
-    rule = {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"}
+    told = told_apart(data, sheet.form, legend, shape=palette.SHAPES)
+    colour = {"color": told["color"]}
+    faint = {"color": palette.NEUTRAL, "opacity": 0.8}
+    step = {"type": "line", "interpolate": other.step, "color": palette.NEUTRAL, "strokeWidth": 1.5, "aria": False}
     layers = [
-        only("!datum.edge && datum.low !== null", rule | {"color": palette.NEUTRAL, "opacity": 0.3}, interval | TIP),
-        only("!datum.edge", {"type": "point", "size": 40, "filled": False, "color": palette.NEUTRAL, "opacity": 0.8},
-             {"x": x, "y": y} | TIP),
-        only("datum.edge", {"type": "line", "interpolate": other.step, "strokeWidth": 1.5, "color": palette.MUTED,
-                            "opacity": 0.55, "aria": False}, {"x": x, "y": y}),
-        only("datum.edge && datum.low !== null", rule, interval | {"color": lines["color"]} | TIP),
-        only("datum.edge", {"type": "point", "size": 80, "filled": True, "opacity": 1},
-             {"x": x, "y": y} | lines | TIP),
-    ]  # fmt: skip
-    start = "" if from_zero else f"; the vertical axis starts at {bare(y_domain[0])}"
-    note = "; mean with 95 % interval" + ("; each panel has its own vertical axis" if apart else start)
-    return in_panels(finished(sheet, note, layers, data.rows, data.panels), apart=apart)
+        only("!datum.edge && isValid(datum.low)", RULE | faint | {"opacity": 0.3}, interval),
+        only("!datum.edge && !datum.pick", DOT | faint | {"size": 40, "filled": False}, place),
+        only("datum.edge", step, {"x": x, "y": y}),
+        only("datum.edge && isValid(datum.low)", RULE, interval | colour),
+        only("datum.edge && !datum.pick", DOT | {"size": 80}, place | told),
+        only("datum.pick && datum.edge", STARRED, place | colour),
+        only("datum.pick && !datum.edge", STARRED | {"color": palette.NEUTRAL}, place),
+    ]
+    return finished(sheet, layers, data.rows, {name: name for name in data.panels}, apart="y" if apart else "")
 
 
-def _caption(other: _Other, data: Figure, _findings: Findings) -> str:
-    apart = len({row["stretch"] for row in data.rows}) > 1
+def _finding(data: Figure, _findings: Findings) -> str:
+    edge = in_order(str(row["layout"]) for row in data.rows if row["edge"])
+    more = f"; and {len(edge) - _NAMED} more" if len(edge) > _NAMED else ""
+    return f"No other layout beats these in both: {'; '.join(edge[:_NAMED])}{more}."
+
+
+def _marks(other: _Other, data: Figure, _findings: Findings) -> str:
+    y_domain, from_zero = readable_domain(_figures(data))
     parts = [
         "Filled marks are the Pareto edge: no other layout has as good a mean at the same "
-        f"{other.noun} or {other.better}.",
-        "Hollow marks are all others.",
-        "Where the intervals of two layouts overlap, chance may decide which of them is on the edge.",
-        "Layouts of different blocks were not tested against each other." if apart else "",
-        data.on_hidden_panels,
-    ]
-    return " ".join(part for part in parts if part)
-
-
-def _table(other: _Other, data: Figure) -> Table:
-    columns = {
-        "amount": Heading(other.axis), "mean": Heading(data.legend), **ENDS, "on_edge": Heading("on the edge", "text"),
-    }  # fmt: skip
-    return table_of_cells(data, columns)
-
-
-def _words(data: Figure, _findings: Findings) -> str:
-    edge = [str(row["tip"]) for row in data.rows if row["edge"]]
-    more = f"; {len(edge) - MAX_ROWS_IN_WORDS} more" if len(edge) > MAX_ROWS_IN_WORDS else ""
-    return f"On the edge: {'; '.join(edge[:MAX_ROWS_IN_WORDS])}{more}."
+        f"{other.noun} or {other.better}. Hollow marks are all others. Means with their 95 % intervals: where those of "
+        "two layouts overlap, chance may decide which of them is on the edge.",
+        "Layouts of different blocks were not tested against each other."
+        if len({row["stretch"] for row in data.rows}) > 1 else "",
+        "Each panel has its own vertical axis." if data.panels[1:]
+        else "" if from_zero else f"The vertical axis starts at {bare(y_domain[0])}.",
+    ]  # fmt: skip
+    return " ".join(filter(None, parts))
 
 
 def _chart(other: _Other, place: int) -> Chart:
+    columns = {"amount": Heading(other.axis)}
+    edge = {**ENDS, "on_edge": Heading("on the edge", "text")}
     return Chart(
         name=f"{other.noun}-against-speed",
-        part="completion-time",
+        part="cells",
         place=place,
-        title=lambda findings: f"{other.noun.capitalize()} against {_speed_axis(findings).partition(',')[0]}",
-        rows=lambda findings, _runs: _rows(other, findings),
-        draw=lambda data, sheet: _draw(other, data, sheet),
-        caption=lambda data, findings: _caption(other, data, findings),
-        table=lambda data, _findings: _table(other, data),
-        words=_words,
+        title=lambda findings: f"{other.noun.capitalize()} against {compared_axis(findings).partition(',')[0]}",
+        rows=partial(_rows, other),
+        draw=partial(_draw, other),
+        finding=_finding,
+        marks=partial(_marks, other),
+        table=lambda data, _findings: table_of_cells(data, columns | {"mean": Heading(data.legend)} | edge),
     )
 
 
-CHARTS = (_chart(_PRICE, 6), _chart(_CAPACITY, 7))
+CHARTS = (_chart(_PRICE, 3), _chart(_CAPACITY, 4))

@@ -1,6 +1,4 @@
-"""Write amplification: how much a drive wrote for each page that it was given, with the same axes and panels as the
-completion times.
-"""
+"""Write amplification: how much a drive wrote for each page that it was given, in the places of the chart of cells."""
 
 from __future__ import annotations
 
@@ -9,11 +7,19 @@ from functools import partial
 
 from storagelab.findings.model import CellSummary, DriveState, Findings
 from storagelab.model.measurement import Run
-from storagelab.report.document import Heading, Table
+from storagelab.report.document import Heading
 from storagelab.report.drawing.arrange import in_order
-from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, figure_of_cells, table_of_cells
-from storagelab.report.drawing.layers import means_with_intervals
-from storagelab.report.drawing.vega import Sheet, Spec
+from storagelab.report.drawing.chart import (
+    ENDS,
+    Chart,
+    Figure,
+    Row,
+    extremes,
+    figure_of_cells,
+    scaled,
+    table_of_cells,
+)
+from storagelab.report.drawing.layers import axis_of, means_with_intervals
 from storagelab.words import numbers
 
 MAX_DRIVES = 2
@@ -55,27 +61,22 @@ def _row(drive: str, cell: CellSummary) -> Row:
     interval = numbers.ends_in_brackets(mean, "{:.2f}".format, "95 % CI ")
     utilised = f", utilisation {numbers.percent(used.mean.value)}" if used is not None else ""
     time = f", mean time {numbers.seconds(cell.elapsed_s.mean.value)}" if cell.elapsed_s is not None else ""
-    return {
-        "drive": drive, "mean": mean.value, "low": mean.low, "high": mean.high,
-        "tip": f"{cell.name}: write amplification of drive {drive} {mean.value:.2f}{interval}{utilised}{time}",
-    }  # fmt: skip
+    tip = f"{cell.name}: write amplification of drive {drive} {mean.value:.2f}{interval}{utilised}{time}"
+    return scaled(mean) | {"drive": drive, "tip": tip}
 
 
-def _draw(data: Figure, sheet: Sheet) -> Spec:
-    note = f"; drive {data.rows[0]['drive']}, mean with 95 % interval"
-    return means_with_intervals(data, sheet, "write amplification", also=1.0, note=note)
-
-
-def _caption(_data: Figure, _findings: Findings) -> str:
-    return (
-        "Flash pages that the drive wrote for each page it was given, in the places of the completion times above: "
-        "where both rise together, the drive's state may explain the time."
-    )
-
-
-def _table(data: Figure, _findings: Findings) -> Table:
-    columns = {"drive": Heading("drive", "text"), "mean": Heading("write amplification"), **ENDS}
-    return table_of_cells(data, columns)
-
-
-CHART = Chart("write-amplification", "drives", "What the drive wrote", _rows, _draw, _caption, _table)
+CHART = Chart(
+    "write-amplification",
+    "drives",
+    "What the drive wrote",
+    _rows,
+    draw=lambda data, sheet: means_with_intervals(data, sheet, "pages written per page given", axis_of(data, "", 1.0)),
+    finding=lambda data, _findings: extremes(data),
+    marks=lambda data, _findings: (
+        "Flash pages that the drive wrote for each page it was given, mean with 95 % interval. Where they rise with "
+        f"the times, the drive's state may explain the time. {axis_of(data, '', 1.0).says}"
+    ).strip(),
+    table=lambda data, _findings: table_of_cells(
+        data, {"drive": Heading("drive", "text"), "mean": Heading("write amplification"), **ENDS}
+    ),
+)

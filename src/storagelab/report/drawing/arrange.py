@@ -1,18 +1,21 @@
 """Decides which factor is the axis, which ones make the lines, and which the panels. Pure.
 
-The axis is the number of data files if it varies, else the numeric factor with the most levels, else the first factor.
-A few combinations of the other factors are the lines of one panel. More are spread over a few panels, and the fastest
-and slowest cells are always shown. What does not fit is counted, never dropped silently.
+The axis is the number of data files if it varies, else the numeric factor with the most levels, else any with the most.
+A few combinations of the other factors are the lines of one panel, more are spread over panels. What does not fit is
+counted, never dropped silently; the fastest, the slowest and the recommended cells are always shown.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from storagelab.findings.answer import answer
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
+from storagelab.report.words import compared
 from storagelab.report.words.compared import ends
 from storagelab.spec.naming import axis_factor
 from storagelab.spec.naming import in_order as levels_in_order
@@ -20,8 +23,7 @@ from storagelab.words.names import cell_text, is_number, level_text, title_of, v
 
 MAX_LINES = 8
 MAX_LINES_OF_COMBINATIONS = 4
-MAX_PANELS = 4
-"""With more panels, a reader finds nothing. The page's table of all cells shows any cell, and any two side by side."""
+MAX_PANELS = 24
 CHOSEN_CELLS = 4
 
 
@@ -66,8 +68,7 @@ class Arrangement:
     @property
     def is_ordered(self) -> bool:
         """Whether places along the axis are more or less of something. Otherwise a line through them means nothing."""
-        levels = self.x.levels if self.x is not None else ()
-        return all(is_number(one.value) for one in levels)
+        return self.x is not None and all(is_number(one.value) for one in self.x.levels)
 
     @property
     def doubles(self) -> bool:
@@ -95,7 +96,7 @@ def _levels(cell: CellSummary, factors: Sequence[Factor]) -> str:
 def arrange(findings: Findings) -> Arrangement:
     """The places of all cells of an experiment."""
     varied = tuple(factor for factor in findings.factors if len(factor.levels) > 1) or findings.factors[:1]
-    x = axis_factor(varied) or (varied[0] if varied else None)
+    x = axis_factor(varied) or max(varied, key=lambda factor: len(factor.levels), default=None)
     others = tuple(factor for factor in varied if factor is not x)
     limit = MAX_LINES if len(others) < 2 else MAX_LINES_OF_COMBINATIONS
     if not _has_more_than(limit, (_levels(cell, others) for cell in findings.cells)):
@@ -133,8 +134,33 @@ def choose(texts: Sequence[str], first: Iterable[str], limit: int) -> list[str]:
 
 
 def must_show(findings: Findings) -> list[CellSummary]:
-    """The cells that no chart may leave out: the fastest and the slowest."""
-    return [cell for cell in findings.cells if cell.cell_id in ends(findings)]
+    """The cells that no chart may leave out: the fastest, the slowest and the recommended ones."""
+    must = {*ends(findings), *recommended(findings)}
+    return [cell for cell in findings.cells if cell.cell_id in must]
+
+
+def recommended(findings: Findings) -> frozenset[str]:
+    """The ids of the cells whose layout the answer recommends, under each load for which it does."""
+    found = answer(findings)
+    return frozenset(
+        cell.cell_id
+        for choice in found.choices if choice.pick is not None and found.no_verdict is None
+        for cell in findings.cells
+        if all(cell.levels.get(name) == level for name, level in choice.pick.levels.items())
+        and ((load := findings.load_of(cell.cell_id)) is None or load.load in choice.loads)
+    )  # fmt: skip
+
+
+def fastest_first(findings: Findings, cells: Iterable[CellSummary]) -> list[CellSummary]:
+    """Cells by the mean of what is compared, the best first, under one load after the other."""
+    place = {cell_id: number for number, load in enumerate(findings.by_load) for cell_id in load.cells}
+    sign = -1 if compared.by_rate(findings) else 1
+
+    def key(cell: CellSummary) -> tuple[int, float]:
+        sample = compared.judged(findings, cell)
+        return place[cell.cell_id], math.inf if sample is None else sign * sample.judged.value
+
+    return sorted(cells, key=key)
 
 
 def notable_cells(findings: Findings, limit: int) -> list[CellSummary]:

@@ -6,62 +6,50 @@ chart.of(findings, runs)    the chart of one experiment, or None if it has no da
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from storagelab.findings.model import CellSummary, Findings
+from storagelab.findings.model import CellSummary, Estimate, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, Table, bare
-from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, Arrangement, arrange, choose, in_order, must_show
+from storagelab.report.drawing.arrange import recommended as recommended_in
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec
-from storagelab.words.names import cell_entry
-from storagelab.words.numbers import plural
+from storagelab.report.words import compared
+from storagelab.words.names import cell_entry, group_text
+from storagelab.words.numbers import keep_together, plural
 
 Row = dict[str, str | float | int | bool | None]
-"""A mark, as Vega-Lite takes it. Its `tip` is the row in words: the tooltip, and the mark's name in the SVG."""
-Part = Literal["completion-time", "drives", "effects", "waits", "over-time"]
+"""A mark, as Vega-Lite takes it. Its `tip` is the row in words: the tooltip, and the mark's name in the SVG. `pick`:
+whether it belongs to a recommended layout.
+"""
+Part = Literal["cells", "drives", "effects", "waits", "over-time"]
 """The position of a chart on the page, in reading order."""
-MAX_ROWS_IN_WORDS = 8
+STAR = "★"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What one chart shows: its rows, their order, and how much did not fit."""
+    """What one chart shows: its rows, their order, and what did not fit, in a sentence. `names`: the column that names
+    layouts, if marks alone don't show which row belongs to which.
+    """
 
-    rows: list[Row]
-    arrangement: Arrangement
-    x_levels: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    panels: list[str] = field(default_factory=list)
-    points: list[Row] = field(default_factory=list)
-    colours: dict[str, str] = field(default_factory=dict)
-    hidden_panels: int = 0
-    hidden_lines: int = 0
-    hidden_points: int = 0
+    rows: Sequence[Row]
+    arrangement: Arrangement = field(default_factory=lambda: Arrangement(x=None, lines=(), panels=()))
+    x_levels: Sequence[str] = ()
+    lines: Sequence[str] = ()
+    panels: Sequence[str] = ()
+    points: Sequence[Row] = ()
+    colours: Mapping[str, str] = field(default_factory=dict)
     legend: str = ""
+    hidden: str = ""
+    names: str = ""
 
-    @property
-    def on_hidden_lines(self) -> str:
-        """How many lines are not drawn, in a sentence; "" if all are."""
-        left = self.hidden_lines
-        return f"{plural(left, 'more line is', 'more lines are')} not drawn." if left else ""
-
-    @property
-    def on_hidden_panels(self) -> str:
-        """How many panels are not drawn, in a sentence; "" if all are."""
-        left = self.hidden_panels
-        are = plural(left, "more panel is", "more panels are")
-        return f"{are} not drawn; the report's table has every cell." if left else ""
-
-
-def rows_in_words(data: Figure, _findings: Findings) -> str:
-    """A chart's marks in words: all if there are few, else the extremes."""
-    if len(data.rows) <= MAX_ROWS_IN_WORDS:
-        return "; ".join(str(row["tip"]) for row in data.rows) + "."
-    low, high = (pick(data.rows, key=lambda row: float(row.get("mean") or 0)) for pick in (min, max))
-    return f"Lowest: {low['tip']}. Highest: {high['tip']}."
+    def starred(self, names: Iterable[str]) -> dict[str, str]:
+        """Names as labels: those of recommended layouts have a star."""
+        picked = {row[self.names] for row in self.rows if row.get("pick")} if self.names else set()
+        return {name: f"{STAR} {name}" if name in picked else name for name in names}
 
 
 @dataclass(frozen=True)
@@ -69,9 +57,9 @@ class Chart:
     """One chart, for any experiment.
 
     `place`: within the charts of its part, the smallest comes first. `rows` returns no rows if the chart does not
-    apply. `words` describes it for readers who can't see it. `is_headed`: it has its own heading on the page. A chart
-    over time says where its axes end and what it counts, so that the page's script can read values at any point of its
-    lines.
+    apply. `finding` says in a sentence what the chart shows, and `marks` what its marks mean. `is_headed`: it has its
+    own heading on the page. A chart over time says where its axes end and what it counts, so that the page's script can
+    read values at any point of its lines.
     """
 
     name: str
@@ -79,18 +67,24 @@ class Chart:
     title: str | Callable[[Findings], str]
     rows: Callable[[Findings, Sequence[Run]], Figure]
     draw: Callable[[Figure, Sheet], Spec]
-    caption: Callable[[Figure, Findings], str]
+    finding: Callable[[Figure, Findings], str]
+    marks: Callable[[Figure, Findings], str]
     table: Callable[[Figure, Findings], Table]
-    words: Callable[[Figure, Findings], str] = rows_in_words
     place: int = 0
     is_headed: bool = True
     ends: Callable[[Figure], tuple[float, Sequence[float]]] | None = None
     time_unit: str = ""
 
-    def of(self, findings: Findings, runs: Sequence[Run]) -> Drawn | None:
-        """The chart of one experiment; None if there is nothing to draw."""
+    def of(self, findings: Findings, runs: Sequence[Run], recommended: Iterable[str] | None = None) -> Drawn | None:
+        """The chart of one experiment; None if there is nothing to draw. `recommended`: ids of cells, if known."""
         data = self.rows(findings, runs)
-        return Drawn(self, findings, data) if data.rows else None
+        if not data.rows:
+            return None
+        picks = frozenset(recommended_in(findings) if recommended is None else recommended)
+        rows, points = (
+            [row | {"pick": row.get("cell_id") in picks} for row in part] for part in (data.rows, data.points)
+        )
+        return Drawn(self, findings, replace(data, rows=rows, points=points))
 
 
 @dataclass(frozen=True)
@@ -114,9 +108,13 @@ class Drawn:
     def where(self) -> str:
         return self.findings.provenance or "nothing measured yet"
 
+    @property
+    def finding(self) -> str:
+        return self.chart.finding(self.data, self.findings)
+
     def specs(self) -> dict[str, Spec]:
         """The chart in both widths as Vega-Lite: "wide" and "narrow"."""
-        subtitle = f"{self.findings.experiment} · {self.where}"
+        subtitle = [keep_together(self.finding), f"{self.findings.experiment} · {self.where}", self._star]
         sheets = {"wide": WIDE, "narrow": NARROW}
         return {
             name: self.chart.draw(self.data, Sheet(form, self.title, subtitle, self.where))
@@ -125,7 +123,16 @@ class Drawn:
 
     @property
     def caption(self) -> str:
-        return self.chart.caption(self.data, self.findings)
+        """What the chart shows, what its marks mean, what is recommended, and what did not fit."""
+        marks = self.chart.marks(self.data, self.findings)
+        return " ".join(filter(None, (self.finding, marks, self._star and f"{self._star}.", self.data.hidden)))
+
+    @property
+    def _star(self) -> str:
+        """What the star means, if there is one."""
+        picked = in_order(str(row["cell_id"]) for row in self.data.rows if row["pick"])
+        names = group_text([self.findings.cell(cell_id).levels for cell_id in picked], self.findings.factors)
+        return f"{STAR} recommended: {names}" if picked else ""
 
     @property
     def table(self) -> Table:
@@ -133,10 +140,33 @@ class Drawn:
 
     @property
     def label(self) -> str:
-        """A description of the chart for readers who can't see it."""
-        along = f" by {self.data.arrangement.x_title}" if self.data.x_levels and self.data.arrangement.x else ""
-        words = self.chart.words(self.data, self.findings)
-        return f"Chart: {self.title.lower()}{along} ({self.where}). {words}"
+        """The chart for readers who can't see it: what it shows, and what the table below it holds."""
+        table = self.table
+        holds = "; ".join(heading.text for heading in table.headings)
+        rows = plural(len(table.rows), "row")
+        return f"Chart: {self.title.lower()} ({self.where}). {self.finding} Its table has {rows}: {holds}."
+
+
+def scaled(estimate: Estimate, times: float = 1.0) -> Row:
+    """A mean with the ends of its interval, in a unit of which `times` make its own."""
+    ends = {"mean": estimate.value, "low": estimate.low, "high": estimate.high}
+    return {name: None if value is None else times * value for name, value in ends.items()}
+
+
+def compared_axis(findings: Findings) -> str:
+    """The figure by which cells are compared, with its unit."""
+    if compared.by_rate(findings):
+        return compared.rate_unit(findings)
+    return f"{compared.quantity(findings)}, {'ms' if compared.by_latency(findings) else 's'}"
+
+
+def extremes(data: Figure, *, by: str = "mean") -> str:
+    """The lowest and the highest of a chart's rows, in a sentence."""
+    known = [row for row in data.rows if row[by] is not None]
+    if not known:
+        return "No values."
+    low, high = (pick(known, key=lambda row: float(row[by] or 0)) for pick in (min, max))
+    return f"{low['tip']}." if low is high else f"Lowest: {low['tip']}. Highest: {high['tip']}."
 
 
 def figure_of_cells(
@@ -146,24 +176,29 @@ def figure_of_cells(
     places: Arrangement | None = None,
 ) -> Figure:
     """A row for each of `cells`, in its place among `places`, the usual ones if none are given. If there are too many
-    lines and panels, the fastest and slowest cells are kept.
+    lines and panels, those of the cells that must be shown are kept.
     """
     places = places or arrange(findings)
     must = must_show(findings)
     all_lines, all_panels = in_order(map(places.line_of, cells)), in_order(map(places.panel_of, cells))
-    lines = choose(all_lines, [places.line_of(cell) for cell in must], MAX_LINES)
-    panels = choose(all_panels, [places.panel_of(cell) for cell in must], MAX_PANELS)
+    lines = choose(all_lines, map(places.line_of, must), MAX_LINES)
+    panels = choose(all_panels, map(places.panel_of, must), MAX_PANELS)
     shown = [cell for cell in cells if places.line_of(cell) in lines and places.panel_of(cell) in panels]
     return Figure(
-        rows=[place_of(cell, places) | {"cell_id": cell.cell_id, "cell": cell.text} | row(cell) for cell in shown],
+        rows=[place_of(cell, places) | row(cell) for cell in shown],
         arrangement=places,
         x_levels=places.x_levels(cells),
         lines=lines,
         panels=panels,
-        colours=dict(zip(lines, palette.LINES, strict=False)),
-        hidden_lines=len(all_lines) - len(lines),
-        hidden_panels=len(all_panels) - len(panels),
+        hidden=not_drawn(len(cells) - len(shown)),
     )
+
+
+def not_drawn(cells: int) -> str:
+    """How many cells are not drawn, in a sentence; "" for none."""
+    if not cells:
+        return ""
+    return f"{plural(cells, 'more cell is', 'more cells are')} not drawn; the report's table has every cell."
 
 
 ENDS = {"low": Heading("95 % from"), "high": Heading("to")}
@@ -181,4 +216,8 @@ def _entry(value: str | float | int | None) -> str:
 
 
 def place_of(cell: CellSummary, places: Arrangement) -> Row:
-    return {"x": places.x_of(cell), "line": places.line_of(cell), "panel": places.panel_of(cell)}
+    """A row's place, and its cell."""
+    return {
+        "x": places.x_of(cell), "line": places.line_of(cell), "panel": places.panel_of(cell), "cell_id": cell.cell_id,
+        "cell": cell.text,
+    }  # fmt: skip

@@ -1,34 +1,48 @@
-"""Pieces that several charts share: means with their intervals along the axis, legends, axes. Pure."""
+"""Pieces that several charts share: means with their intervals along an axis, rows with names, legends, axes. Pure."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.chart import Figure
-from storagelab.report.drawing.vega import Form, Sheet, Spec, finished, in_lines
+from storagelab.report.drawing.chart import STAR, Figure
+from storagelab.report.drawing.vega import (
+    AXIS_PX,
+    FONT_PX,
+    LETTER_PX,
+    NARROW,
+    Form,
+    Sheet,
+    Spec,
+    figure,
+    finished,
+    in_lines,
+    quoted,
+)
 from storagelab.words.numbers import round_figure
 
+FIELDS = ("mean", "low", "high")
+"""A mean and the ends of its interval, as rows name them."""
+TIP: Spec = {"description": {"field": "tip", "type": "nominal"}}
+RULE: Spec = {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"}
+DOT: Spec = {"type": "point", "size": 66, "filled": True, "opacity": 1}
+STARRED: Spec = DOT | {
+    "size": 260, "stroke": palette.INK, "strokeWidth": 1,
+    "shape": "M0,-1L.23,-.31L.95,-.31L.36,.12L.59,.81L0,.38L-.59,.81L-.36,.12L-.95,-.31L-.23,-.31Z",
+}  # fmt: skip
+"""The mark of a recommended layout."""
 _FAR, _APART = 6.0, 3.0
 """A chart hides its small figures if the largest is so many times the median, or the panels are so many times apart."""
 _ROOM = 1.15
 _MOST_TICKS = 9
-TIP: Spec = {"description": {"field": "tip", "type": "nominal"}}
-
-
-FIELDS = ("mean", "low", "high")
-"""A mean and the ends of its interval, as rows name them."""
-
-
-def domain(data: Figure, also: float) -> list[float]:
-    """The range of everything drawn, extended by a margin; it includes `also`."""
-    values = [also, *(float(value) for row in data.rows for name in FIELDS if (value := row[name]) is not None)]
-    margin = 0.06 * (max(values) - min(values)) or 0.05 * also
-    return [min(values) - margin, max(values) + margin]
+_LINE_PX = FONT_PX + 2
+_WIDER, _BOLD = 1.1, 1.12
+"""A browser may draw text wider than it was measured, as fonts differ; and bold text is wider still."""
 
 
 def readable_domain(values: Sequence[float]) -> tuple[list[float], bool]:
@@ -47,38 +61,36 @@ class Axis(NamedTuple):
     `apart`: each panel has an axis of its own.
     """
 
-    scale: Spec
-    ticks: Spec
-    says: str
+    channel: Spec
+    says: str = ""
     apart: bool = False
 
-    @property
-    def note(self) -> str:
-        """`says` as the end of a subtitle."""
-        return f"; {self.says[:1].lower()}{self.says[1:].removesuffix('.')}" if self.says else ""
 
-
-def axis_of(data: Figure, unit: str = "", *, always_zero: bool = False) -> Axis:
-    """The axis of the figures of a chart. Where a few large ones would press the rest together, panels get axes of
-    their own if the large ones fill a panel; else equal steps are equal ratios. Where all are close, it does not start
-    at zero unless `always_zero`.
+def axis_of(data: Figure, unit: str = "", *also: float) -> Axis:
+    """The axis of the figures of a chart, and of what is `also` drawn. Where a few large ones would press the rest
+    together, panels get axes of their own if the large ones fill a panel; else equal steps are equal ratios. Where all
+    are close, it does not start at zero.
     """
     of_panels: dict[str, list[float]] = {}
     for row in (*data.rows, *data.points):
         of_panels.setdefault(str(row.get("panel", "")), []).extend(
-            float(value) for name in (*FIELDS, "elapsed_s") if (value := row.get(name)) is not None
+            float(value) for name in (*FIELDS, "value") if (value := row.get(name)) is not None
         )
     ranges = [(min(values), max(values)) for values in of_panels.values() if values]
-    low, high = min(least for least, _ in ranges), max(most for _, most in ranges)
+    low, high = min([*also, *(least for least, _ in ranges)]), max([*also, *(most for _, most in ranges)])
     if low > 0 and max(least for least, _ in ranges) >= _APART * min(most for _, most in ranges) and high >= _FAR * low:
-        return Axis({"zero": always_zero}, {}, "Each panel has its own axis, which need not start at zero.", apart=True)
+        return Axis(
+            {"scale": {"zero": False}}, "Each panel has its own axis, which need not start at zero.", apart=True
+        )
     if low > 0 and high >= _FAR * statistics.median(value for values in of_panels.values() for value in values):
         ends = [low / _ROOM, high * _ROOM]
         scale = {"type": "log", "domain": ends, "nice": False}
-        return Axis(scale, {"axis": {"values": _round_figures(*ends), "format": ","}}, "Equal steps are equal ratios.")
-    domain, from_zero = ([0.0, 1.06 * high or 1.0], True) if always_zero else readable_domain([low, high])
+        return Axis(
+            {"scale": scale, "axis": {"values": _round_figures(*ends), "format": ","}}, "Equal steps are equal ratios."
+        )
+    domain, from_zero = readable_domain([low, high])
     says = "" if from_zero else f"The axis starts at {round_figure(domain[0])}{unit and f' {unit}'}, not at zero."
-    return Axis({"domain": domain, "zero": from_zero, "nice": False}, {}, says)
+    return Axis({"scale": {"domain": domain, "zero": from_zero, "nice": False}}, says)
 
 
 def _round_figures(low: float, high: float) -> list[float]:
@@ -89,99 +101,117 @@ def _round_figures(low: float, high: float) -> list[float]:
     return found if len(found) <= _MOST_TICKS else [value for value in found if f"{value:e}".startswith("1.0")]
 
 
-def means_with_intervals(
-    data: Figure,
-    sheet: Sheet,
-    y_title: str,
-    *,
-    axis: Axis | None = None,
-    also: float = 0.0,
-    note: str = "",
-    height: int | None = None,
-    below: Sequence[Spec] = (),
-) -> Spec:
-    """A whole chart of means along `axis`, else along one that includes the value `also`; the layers `below` are drawn
-    first.
+def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, at: float | None = None) -> Spec:
+    """A whole chart of means with their intervals, and single runs if there are any.
+
+    Levels that are more or less of something stand side by side, and a line joins them; all others stand one below the
+    other, so that their names can be read. `at`: where a dashed line is drawn.
     """
-    axis = axis or Axis({"domain": domain(data, also), "zero": not also}, {}, "")
-    y = {"type": "quantitative", "scale": axis.scale, **axis.ticks}
-    layers = [*below, *means(data, sheet, y, f"{y_title} ({sheet.where})")]
-    note, height = note + axis.note, height or sheet.form.height_of(len(data.panels))
-    return in_panels(finished(sheet, note, layers, dodged_rows(data), data.panels, height), apart=axis.apart)
+    upright = data.arrangement.is_ordered
+    value, place, offset = ("y", "x", "xOffset") if upright else ("x", "y", "yOffset")
+    levels = _levels(data, sheet.form, upright=upright)
+    shared: Spec = {place: levels.channel}
+    colour: Spec = {"color": palette.LINES[0]}
+    if len(data.lines) > 1:
+        key = {"title": f"{data.legend or data.arrangement.line_title} ({sheet.where})", "symbolOpacity": 1}
+        shared |= told_apart(data, sheet.form, key, shape=palette.SHAPES)
+        shared[offset] = {"field": "line", "sort": data.lines, "scale": {"domain": data.lines, "paddingOuter": 0.5}}
+        colour = {}
+    plain = {name: one for name, one in shared.items() if name != "shape"}
 
+    ticks = {} if upright else across(sheet.form, len(data.panels))
+    values = axis.channel | {"axis": ticks | axis.channel.get("axis", {})}
 
-def in_panels(spec: Spec, *, apart: bool) -> Spec:
-    """A chart whose panels have their own axes if they are `apart`."""
-    return spec | {"resolve": {"scale": {"y": "independent"}}} if apart and "facet" in spec else spec
+    def layer(rows: str, mark: Spec, encoding: Spec, field: str) -> Spec:
+        return only(rows, colour | mark, encoding | {value: figure(field, f"{title} ({sheet.where})", **values)})
 
-
-def means(data: Figure, sheet: Sheet, y: Spec, y_title: str) -> list[Spec]:
-    """Layers of means with their intervals along the axis, a line through them if the axis has an order, and single
-    runs if there are any.
-    """
-    mean_y = y | {"field": "mean", "title": y_title}
-    shared = _dodged(data, sheet)
-    plain = {key: value for key, value in shared.items() if key != "shape"}
-    colour: Spec = {} if len(data.lines) > 1 else {"color": palette.LINES[0]}
-
-    def layer(kind: str, mark: Spec, encoding: Spec) -> Spec:
-        return only(f"datum.kind === '{kind}'", colour | mark, encoding)
-
-    line = layer("mean", {"type": "line", "strokeWidth": 1.5, "opacity": 0.55, "aria": False}, plain | {"y": mean_y})
+    line = {"type": "line", "strokeWidth": 1.5, "opacity": 0.7, "aria": False}
+    run = DOT | {"size": 20, "opacity": 0.5}
+    interval = layer("isValid(datum.low)", RULE, plain | TIP, "low")
+    interval["encoding"][f"{value}2"] = {"field": "high"}
     layers = [
-        *([line] if data.arrangement.is_ordered else []),
-        layer("interval", {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"},
-              plain | TIP | {"y": y | {"field": "low"}, "y2": {"field": "high"}}),
-        layer("mean", {"type": "point", "size": 66, "filled": True, "opacity": 1}, shared | TIP | {"y": mean_y}),
-    ]  # fmt: skip
-    if data.points:
-        small = {"type": "point", "size": 20, "filled": True, "opacity": 0.45}
-        layers.insert(len(layers) - 2, layer("run", small, shared | TIP | {"y": y | {"field": "elapsed_s"}}))
-    return layers
+        *([dashed(value, at)] if at is not None else []),
+        *([layer("isValid(datum.mean)", line, plain, "mean")] if upright else []),
+        *([layer("isValid(datum.value)", run, shared | TIP, "value")] if data.points else []),
+        interval,
+        layer("isValid(datum.mean) && !datum.pick", DOT, shared | TIP, "mean"),
+        layer("isValid(datum.mean) && datum.pick", STARRED, plain | TIP, "mean"),
+    ]
+    height_px = None if upright else max(levels.height_px, 14 * len(data.lines) + 10) * len(data.x_levels)
+    panels = {name: name for name in data.panels}
+    apart = value if axis.apart else ""
+    return finished(sheet, layers, [*data.rows, *data.points], panels, height_px, apart=apart, axis_px=levels.names_px)
 
 
-def dodged_rows(data: Figure) -> list[Mapping[str, object]]:
-    """Means, intervals and runs in one list, distinguished by `kind`, because panels can split only one list. A line
-    has two slots side by side: its runs, then its mean.
-    """
-    rows: list[Mapping[str, object]] = []
-    for row in data.rows:
-        place: Mapping[str, object] = {"slot": f"{data.lines.index(str(row['line']))} mean"}
-        rows.append({**place, "kind": "mean", **row})
-        if row["low"] is not None:
-            rows.append({**place, "kind": "interval", **row})
-    rows += [{"slot": f"{data.lines.index(str(row['line']))} run", "kind": "run", **row} for row in data.points]
-    return rows
-
-
-def _dodged(data: Figure, sheet: Sheet) -> Spec:
-    """Places along the axis and, if there are several lines, what distinguishes the lines."""
-    x = level_axis(data, sheet.form)
-    kinds = ("run", "mean") if data.points else ("mean",)
-    slots = [f"{index} {kind}" for index in range(len(data.lines)) for kind in kinds]
-    padding = {1: 6.0, 2: 2.4, 3: 1.4, 4: 1.2}.get(len(data.lines), 0.5)
-    places: Spec = {
-        "x": x | {"scale": x["scale"] | {"paddingInner": 0.12, "paddingOuter": 0.06}},
-        "xOffset": {
-            "field": "slot",
-            "type": "nominal",
-            "sort": slots,
-            "scale": {"domain": slots, "paddingOuter": padding},
-        },
+def dashed(channel: str, at: float) -> Spec:
+    return {
+        "data": {"values": [{"at": at}]},
+        "mark": {"type": "rule", "color": palette.INK, "opacity": 0.6, "strokeDash": [4, 3]},
+        "encoding": {channel: {"field": "at", "type": "quantitative"}},
     }
-    if len(data.lines) < 2:
-        return places
-    title = f"{data.legend or data.arrangement.line_title} ({sheet.where})"
-    return places | told_apart(data, sheet.form, {"title": title, "symbolOpacity": 1}, shape=palette.SHAPES)
+
+
+def _levels(data: Figure, form: Form, *, upright: bool) -> Rows:
+    """The axis of levels, evenly spaced whatever their values."""
+    scale = {"domain": data.x_levels, "paddingInner": 0.12, "paddingOuter": 0.06}
+    if not upright:
+        letters = 18 if form is NARROW or len(data.panels) > 1 else 40
+        rows = named_rows("x", {text: text for text in data.x_levels}, letters)
+        return rows._replace(channel=rows.channel | {"scale": scale})
+    space_px = form.panel_width_px(len(data.panels)) / max(1, len(data.x_levels))
+    angle = 0 if space_px > LETTER_PX * (1 + max(map(len, data.x_levels))) else -50
+    axis = {"labelAngle": angle, "labelLimit": 0, "labelOverlap": False}
+    title = data.arrangement.x_title or None
+    ordinal = {"field": "x", "type": "ordinal", "sort": data.x_levels, "scale": scale, "title": title, "axis": axis}
+    return Rows(ordinal, 0, AXIS_PX)
+
+
+class Rows(NamedTuple):
+    """A vertical channel of rows with names, the height that each needs, and the width of their names."""
+
+    channel: Spec
+    height_px: int
+    names_px: int
+
+
+def named_rows(field: str, labels: Mapping[str, str], letters: int) -> Rows:
+    """Rows, each with its label in lines of so many letters, in bold if it has a star."""
+    lines = {name: textwrap.wrap(label, letters) or [label] for name, label in labels.items()}
+    starred = [name for name, label in labels.items() if label.startswith(STAR)]
+    counts = [*map(len, lines.values())]
+    near = max([counts[0], *map(sum, itertools.pairwise(counts))]) / 2
+    offsets = [
+        {"test": _among(name for name in lines if len(lines[name]) == number), "value": (1 - number) * _LINE_PX / 2}
+        for number in range(2, max(counts) + 1)
+    ]
+    longest = max(len(line) * (_BOLD if name in starred else 1) for name in lines for line in lines[name])
+    names_px = int(LETTER_PX * longest) + 12
+    axis = {
+        "labelExpr": in_lines(lines), "labelLimit": 0, "labelOpacity": 1, "labelLineHeight": _LINE_PX,
+        "labelFontWeight": {"condition": {"test": _among(starred), "value": "bold"}, "value": "normal"},
+        "labelOffset": {"condition": offsets, "value": 0} if offsets else 0, "minExtent": names_px,
+    }  # fmt: skip
+    channel = {"field": field, "type": "nominal", "sort": list(labels), "title": None, "axis": axis,
+               "scale": {"domain": list(labels)}}  # fmt: skip
+    return Rows(channel, int(_LINE_PX * near) + 10, names_px)
+
+
+def across(form: Form, panels: int = 1) -> Spec:
+    """A horizontal axis of figures under rows: with a grid, and as many ticks as have room."""
+    return {"grid": True, "tickCount": max(3, form.panel_width_px(panels) // 90)}
+
+
+def _among(names: Iterable[str]) -> str:
+    return f"indexof([{', '.join(map(quoted, names))}], datum.value) >= 0"
 
 
 def told_apart(data: Figure, form: Form, legend: Spec, **marks: Sequence[object]) -> Spec:
     """What distinguishes lines: their colours, and channels of other `marks`, explained in one legend."""
     key = {"field": "line", "type": "nominal", "sort": data.lines}
-    legend = {**legend, **legend_layout(data.lines, form)}
+    legend = {**legend, **legend_layout(data.starred(data.lines), form)}
     return {
         channel: key | {"scale": {"domain": data.lines, "range": list(some)[: len(data.lines)]}, "legend": legend}
-        for channel, some in {"color": data.colours.values(), **marks}.items()
+        for channel, some in {"color": palette.LINES, **marks}.items()
     }
 
 
@@ -190,39 +220,16 @@ def only(rows: str, mark: Spec, encoding: Spec) -> Spec:
     return {"transform": [{"filter": rows}], "mark": mark, "encoding": encoding}
 
 
-def level_axis(data: Figure, form: Form) -> Spec:
-    """The axis of levels, evenly spaced whatever their values. Long labels are broken into lines, and slanted if that
-    is not enough; none is cut.
+def legend_layout(labels: Mapping[str, str], form: Form, axis_px: int = 70) -> Spec:
+    """As many columns as fit beside a vertical axis, with the longest label. A label too long for its column is broken
+    into lines; none is cut.
     """
-    letters = int(form.panel_width_px(len(data.panels)) / max(1, len(data.x_levels)) / _LETTER_PX)
-    fits = all(len(word) <= letters for text in data.x_levels for word in text.split())
-    fits = fits and all(len(textwrap.wrap(text, letters)) <= _LABEL_LINES for text in data.x_levels)
-    lines = {text: textwrap.wrap(text, letters if fits else _SLANTED_LETTERS) or [text] for text in data.x_levels}
-    angle = 0 if fits else -35 if all(len(of) == 1 for of in lines.values()) else -60
-    axis = {"labelAngle": angle, "labelLimit": 0, "labelExpr": in_lines(lines)}
-    return {
-        "field": "x", "type": "ordinal", "sort": data.x_levels, "scale": {"domain": data.x_levels},
-        "title": data.arrangement.x_title or None, "axis": axis,
-    }  # fmt: skip
-
-
-def legend_layout(labels: Sequence[str], form: Form) -> Spec:
-    """As many columns as fit with the longest label. A label too long for its column is broken into lines; none is
-    cut.
-    """
-    longest, width_px = max(map(len, labels), default=1), form.panel_width_px(1)
-    columns = max(1, min(form.legend_columns, len(labels), int(width_px // (_LETTER_PX * longest + 34))))
-    letters = int((width_px // columns - 24) / (_WIDER * _LETTER_PX))
+    longest, width_px = max(map(len, labels.values()), default=1), form.width_px - axis_px
+    columns = max(1, min(5, len(labels), int(width_px // (_WIDER * LETTER_PX * longest + 34))))
+    letters = max(8, int((width_px // columns - 24) / (_WIDER * LETTER_PX)))
     return {
         "columns": columns,
         "labelLimit": 0,
-        "labelExpr": in_lines({text: textwrap.wrap(text, letters) or [text] for text in labels}),
-        "columnPadding": 14 + int((_WIDER - 1) * _LETTER_PX * min(longest, letters)),
+        "labelExpr": in_lines({name: textwrap.wrap(text, letters) or [text] for name, text in labels.items()}),
+        "columnPadding": 14 + int((_WIDER - 1) * LETTER_PX * min(longest, letters)),
     }
-
-
-_LETTER_PX = 6.4
-_LABEL_LINES = 4
-_SLANTED_LETTERS = 26
-_WIDER = 1.2
-"""A browser may draw text wider than it was measured, by this factor at most, as fonts differ."""

@@ -1,37 +1,35 @@
 """Colours that are the same in every chart: one hue per wait category, distinguishable with any colour vision.
 
-Based on the set of Okabe and Ito ("Color Universal Design", 2008). In dark mode page.css replaces the neutral colours,
-and `on_dark` converts the hues.
+Based on the set of Okabe and Ito ("Color Universal Design", 2008), each as light or dark as it takes to stand out from
+white and from the dark ground of a page: a drawing is the same on both. Text and axes have no colour of their own, but
+that of the text around them, which is black in files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from storagelab.model.waits import Category
 
-INK, MUTED, GRID, GROUND = "#1f2328", "#59636e", "#dfe3e8", "#ffffff"
-UNEXPLAINED = "#eceff3"
-"""Time that no row explains, drawn as almost nothing."""
-NEUTRAL = "#8a94a0"
-FASTER, SLOWER = "#0b7f5f", "#c8501e"
+INK = "currentColor"
+GROUND, DARK_GROUND = "#ffffff", "#12161b"
+NEUTRAL = "#7d8792"
+FASTER, SLOWER = "#009068", "#c8501e"
 
 CATEGORY: dict[Category, str] = {
     "allocation": "#d55e00",
-    "file-growth": "#e69f00",
-    "commit": "#0068a8",
-    "log-buffer": "#56b4e9",
-    "data-read": "#00795a",
-    "data-write": "#5cc2a0",
-    "page-latch": "#7a4fa3",
-    "latch": "#cc79a7",
-    "lock": "#8c2a4d",
-    "network": "#c9b63c",
-    "cpu": "#515a66",
-    "cpu-queue": "#929ba7",
-    "other": "#c3c9d0",
+    "file-growth": "#c78500",
+    "commit": "#0072b2",
+    "log-buffer": "#3a93cc",
+    "data-read": "#009068",
+    "data-write": "#3a9d80",
+    "page-latch": "#8a5cc0",
+    "latch": "#c0679b",
+    "lock": "#b04068",
+    "network": "#8f8420",
+    "cpu": "#6b7480",
+    "cpu-queue": "#8a94a0",
+    "other": "#b9bfc7",
 }
-LINES = ("#0068a8", "#d55e00", "#00795a", "#cc79a7", "#e69f00", "#56b4e9", "#7a4fa3", "#6b7480")
+LINES = ("#0072b2", "#d55e00", "#009068", "#c0679b", "#c78500", "#3a93cc", "#8a5cc0", "#6b7480")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 """Each line has its own mark as well as its own colour."""
 
@@ -41,22 +39,10 @@ def shades(categories: list[Category]) -> list[str]:
     seen: dict[Category, int] = {}
     colours = []
     for category in categories:
-        rank = seen.get(category, 0)
-        seen[category] = rank + 1
+        rank = seen[category] = seen.get(category, -1) + 1
         toward = "#ffffff" if rank % 2 else "#000000"
-        colours.append(mix(CATEGORY[category], toward, 0.0 if rank == 0 else min(0.6, 0.25 + 0.15 * rank)))
+        colours.append(mix(CATEGORY[category], toward, min(0.5, 0.15 * rank + 0.15 * (rank % 2))))
     return colours
-
-
-DARK_GROUND = "#12161b"
-"""The page's background in dark mode."""
-
-
-def on_dark(colour: str, least: float) -> str:
-    """`colour` on a dark background: with as much white as gives it a contrast of `least` there (WCAG 2.1)."""
-    ground = luminance(DARK_GROUND) + 0.05
-    steps = (mix(colour, "#ffffff", share / 50) for share in range(51))
-    return next(lighter for lighter in steps if (luminance(lighter) + 0.05) / ground >= least)
 
 
 def mix(colour: str, other: str, share: float) -> str:
@@ -83,22 +69,3 @@ def _linear(channel: float) -> float:
 
 def _channels(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
-
-
-LINES_LEAST, WAITS_LEAST = 5.5, 3.4
-"""Contrast with the background: of lines and points; and of bars, which carry white numbers that must be readable."""
-_LINES = (*LINES, FASTER, SLOWER)
-
-
-def dark_style(waits: Iterable[str]) -> str:
-    """Rules for the colours of lines and, in the chart of waits, of `waits`."""
-    rules = [*_rules(".chart svg", _LINES, LINES_LEAST), *_rules("#figure-waits svg", {*waits}, WAITS_LEAST)]
-    return "\n".join(["@media screen and (prefers-color-scheme: dark) {", *rules, "}"])
-
-
-def _rules(within: str, colours: Iterable[str], least: float) -> list[str]:
-    return [
-        f'  {within} [{what}="{colour}"] {{ {what}: {on_dark(colour, least)}; }}'
-        for colour in sorted(set(colours)) for what in ("fill", "stroke")
-        if colour != UNEXPLAINED
-    ]  # fmt: skip

@@ -1,11 +1,22 @@
-"""What all charts share: their appearance, their two widths, panels, and Vega-Lite drawn without a browser."""
+"""Vega-Lite as all charts use it: their appearance, their two widths, panels, and drawing without a browser.
+
+A page embeds drawings as they come, and none is edited or drawn again for dark mode:
+
+* Text, axes and grids are drawn in `currentColor`, so they take the ink of the text around them: light in dark mode,
+  dark on paper, black in files. All other colours can be seen on both grounds (`palette`).
+* A drawing has no ids, as nothing is clipped and no colour is a gradient. So two drawings can't disturb each other.
+* The element around a drawing says which width it has. `STYLE` shows the widest for which there is room, at its own
+  size, so text is never smaller than it was drawn.
+
+An image would need no such care, but it has neither tooltips nor the page's ink.
+"""
 
 from __future__ import annotations
 
-import re
+import json
 import resource
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,14 +30,15 @@ Spec = dict[str, Any]
 
 FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', system-ui, sans-serif"
 """Fonts with equal widths on every system, because the space for labels is computed here, not by the browser."""
+FONT_PX = 12
+"""No text in a chart is smaller."""
+LETTER_PX = 6.6
+"""The mean width of a letter, a little more than it usually is."""
 VEGA_LITE = "5.21"
 VEGA_LITE_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
-_AXIS_WIDTH_PX = 58
+AXIS_PX = 74
+"""The width of a vertical axis of figures with its title."""
 _GAP_PX = 18
-_IN_EXPRESSION = re.compile(r"\bdatum\.(\w+)")
-_ID = re.compile(r'(?<=\sid=")(?=[^"]+")|(?<=url\(#)(?=[^)]+\))')
-_SVG_OPENING = re.compile(r"<svg\b[^>]*>", re.DOTALL)
-_VIEW_BOX = re.compile(r'viewBox="0 0 (?P<width>[\d.]+) (?P<height>[\d.]+)"')
 
 
 @dataclass(frozen=True)
@@ -36,83 +48,122 @@ class Form:
     width_px: int
     height_px: int
     panel_height_px: int
-    max_columns: int
-    legend_columns: int
-    font_px: int
+    most_columns: int
 
     def columns(self, panels: int) -> int:
-        return max(1, min(self.max_columns, panels)) if panels != 4 else min(2, self.max_columns)
+        return min(self.most_columns, 2 if panels == 4 else max(1, panels))
 
-    def panel_width_px(self, panels: int) -> int:
+    def panel_width_px(self, panels: int, axes_px: int = AXIS_PX) -> int:
+        """The width of the plot in each of so many panels, beside all vertical axes of a row."""
         columns = self.columns(panels)
-        return (self.width_px - _AXIS_WIDTH_PX - (columns - 1) * _GAP_PX - 6) // columns
+        return (self.width_px - axes_px - (columns - 1) * _GAP_PX - 8) // columns
 
-    def height_of(self, panels: int) -> int:
-        return self.height_px if panels < 2 else self.panel_height_px
+    def letters(self, share: float = 1.0) -> int:
+        """How many letters fit side by side into a `share` of the width."""
+        return max(8, int(share * self.width_px / LETTER_PX))
 
 
-WIDE = Form(width_px=900, height_px=340, panel_height_px=220, max_columns=3, legend_columns=5, font_px=13)
-NARROW = Form(width_px=336, height_px=270, panel_height_px=190, max_columns=1, legend_columns=2, font_px=12)
+WIDE = Form(width_px=900, height_px=320, panel_height_px=170, most_columns=3)
+NARROW = Form(width_px=336, height_px=270, panel_height_px=170, most_columns=1)
+
+STYLE = f"""
+.chart {{ container-type: inline-size; }}
+.chart :is(.wide, .narrow) {{ overflow-x: auto; overscroll-behavior-x: contain; }}
+.chart figure svg {{ display: block; overflow: visible; color: var(--ink); }}
+.chart svg text {{ font-family: var(--drawn); font-variant-numeric: tabular-nums; }}
+.chart svg .mark-text {{ pointer-events: none; }}
+.chart .narrow {{ display: none; }}
+@container (max-width: {WIDE.width_px - 1}px) {{
+  .chart .wide {{ display: none; }}
+  .chart .narrow {{ display: block; }}
+}}
+@media print {{
+  .chart .wide {{ display: block; }}
+  .chart .narrow {{ display: none; }}
+  .chart .wide svg {{ width: 100%; height: auto; max-height: 235mm; }}
+}}
+"""
+"""How a page shows drawings (see above)."""
 
 
 def config(form: Form) -> Spec:
     """The appearance: no frame, faint grid, one font family."""
-    text = {"labelColor": palette.MUTED, "titleColor": palette.INK, "labelFontSize": form.font_px - 1,
-            "titleFontSize": form.font_px - 1, "titleFontWeight": 500}  # fmt: skip
+    text = {"labelColor": palette.INK, "titleColor": palette.INK, "labelOpacity": 0.85, "labelFontSize": FONT_PX,
+            "titleFontSize": FONT_PX, "titleFontWeight": 500}  # fmt: skip
     return {
         "font": FONT,
         "view": {"stroke": None},
-        "axis": text | {"gridColor": palette.GRID, "domainColor": palette.MUTED, "tickColor": palette.MUTED,
-                        "labelPadding": 5, "titlePadding": 9, "tickSize": 4},
+        "axis": text | {"gridColor": palette.INK, "gridOpacity": 0.13, "domainColor": palette.INK,
+                        "domainOpacity": 0.5, "tickColor": palette.INK, "tickOpacity": 0.5, "labelPadding": 5,
+                        "titlePadding": 9, "tickSize": 4},
         "axisY": {"domain": False, "ticks": False, "tickCount": 5},
-        "axisX": {"grid": False},
-        "legend": text | {"orient": "top", "labelLimit": form.width_px // 2 - 40, "symbolStrokeWidth": 1.5,
-                          "titleLimit": form.width_px, "columnPadding": 14, "rowPadding": 3},
-        "header": {"title": None, "labelColor": palette.INK, "labelFontSize": form.font_px - 1, "labelFontWeight": 600,
+        "axisYQuantitative": {"labelExpr": "abs(datum.value) < 1e5 ? datum.label : format(datum.value, '~s')"},
+        "axisX": {"grid": False, "titleAnchor": "end"},
+        "legend": text | {"orient": "top", "symbolStrokeWidth": 1.5, "titleLimit": form.width_px, "rowPadding": 3},
+        "header": {"title": None, "labelColor": palette.INK, "labelFontSize": FONT_PX, "labelFontWeight": 600,
                    "labelAnchor": "start", "labelPadding": 6, "labelLimit": form.width_px},
-        "title": {"anchor": "start", "color": palette.INK, "subtitleColor": palette.MUTED, "fontSize": 15,
-                  "subtitleFontSize": 12, "subtitlePadding": 5, "offset": 14, "frame": "group"},
+        "title": {"anchor": "start", "color": palette.INK, "subtitleColor": palette.INK, "fontSize": 15,
+                  "subtitleFontSize": FONT_PX + 1, "subtitlePadding": 5, "subtitleLineHeight": 17, "offset": 14,
+                  "frame": "bounds"},
+        "text": {"fontSize": FONT_PX, "color": palette.INK},
         "facet": {"spacing": _GAP_PX},
     }  # fmt: skip
 
 
-def figure(field: str, title: str, **more: object) -> Spec:
+def figure(field: str, title: str | Sequence[str], **more: object) -> Spec:
     """A channel of figures, with the title of their axis."""
     return {"field": field, "type": "quantitative", "title": title, **more}
 
 
 class Sheet(NamedTuple):
-    """The form and title of a chart; `where` is its provenance."""
+    """The form of a chart, its title and the lines below that; `where` is its provenance."""
 
     form: Form
     title: str
-    subtitle: str
+    subtitle: Sequence[str]
     where: str
 
 
-def finished(sheet: Sheet, note: str, layers: Sequence[Spec], rows: Sequence[Mapping[str, object]],
-             panels: Sequence[str], height_px: int | None = None) -> Spec:  # fmt: skip
-    """One chart of `layers` over `rows`, split into panels by the rows' `panel` if there are several.
+def finished(
+    sheet: Sheet,
+    layers: Sequence[Spec],
+    rows: Sequence[Mapping[str, object]],
+    panels: Mapping[str, str] | None = None,
+    height_px: float | None = None,
+    *,
+    apart: str = "",
+    axis_px: int = AXIS_PX,
+) -> Spec:
+    """One chart of `layers` over `rows`, as wide as its form.
 
-    `note` continues its subtitle. Only columns that are drawn are included; the others are for tables and words.
+    `panels`: if there are several, the chart is split by the rows' `panel`; each has its title. `apart`: the channel of
+    which each panel has an axis of its own. `axis_px`: the width of a vertical axis of panels with its labels. Only
+    columns that are drawn are included; the others are for tables and words.
     """
-    form, count = sheet.form, len(panels)
-    size = {"width": form.panel_width_px(count), "height": height_px or form.height_of(count)}
+    form, count = sheet.form, len(panels or {})
     spec: Spec = {
         "$schema": VEGA_LITE_SCHEMA,
-        "title": {"text": sheet.title, "subtitle": f"{sheet.subtitle}{note}"},
+        "title": {
+            "text": textwrap.wrap(sheet.title, form.letters(0.75)),
+            "subtitle": [line for text in sheet.subtitle for line in textwrap.wrap(text, form.letters())],
+        },
         "background": palette.GROUND,
         "padding": 4,
         "config": config(form),
-        "data": {"values": []},
     }
-    drawn: Spec = size | {"layer": list(layers)}
+    drawn: Spec = {"layer": list(layers)}
     if count > 1:
-        letters = max(12, int(size["width"] / (6.2 * form.font_px / 12)))
-        labels = in_lines({text: textwrap.wrap(text, letters) or [text] for text in panels})
-        header: Spec = {"field": "panel", "type": "nominal", "sort": list(panels), "title": None}
-        header["header"] = {"labelExpr": labels}
-        drawn = {"facet": header, "columns": form.columns(count), "spec": drawn}
+        assert panels is not None
+        width = form.panel_width_px(count, axis_px * (form.columns(count) if apart == "y" else 1))
+        titles = in_lines({name: textwrap.wrap(text, int(width / LETTER_PX)) for name, text in panels.items()})
+        header = {"field": "panel", "type": "nominal", "sort": list(panels), "header": {"labelExpr": titles}}
+        inner = drawn | {"width": width, "height": height_px or (form.panel_height_px if count < 7 else 120)}
+        drawn = {"facet": header | {"title": None}, "columns": form.columns(count), "spec": inner}
+        if apart:
+            drawn["resolve"] = {"scale": {apart: "independent"}}
+    else:
+        drawn |= {"width": form.width_px, "height": height_px or form.height_px}
+        drawn["autosize"] = {"type": "fit-x", "contains": "padding"}
     finished: Spec = _drawable(_with_rows(spec | drawn, rows))
     return finished
 
@@ -129,30 +180,18 @@ def _drawable(part: Any) -> Any:
 
 
 def _with_rows(spec: Spec, rows: Sequence[Mapping[str, object]]) -> Spec:
-    drawn = set(_columns(spec))
-    return spec | {"data": {"values": [{name: row[name] for name in row if name in drawn} for row in rows]}}
-
-
-def _columns(part: object) -> Iterator[str]:
-    """The columns of its rows that a spec names: as the field of a channel, or as `datum.NAME` in an expression."""
-    if isinstance(part, str):
-        yield from _IN_EXPRESSION.findall(part)
-    elif isinstance(part, Mapping):
-        if isinstance(field := part.get("field"), str):
-            yield field
-        for inner in part.values():
-            yield from _columns(inner)
-    elif isinstance(part, Sequence):
-        for inner in part:
-            yield from _columns(inner)
+    """The spec with those columns of the rows that it names: as the field of a channel, or in an expression."""
+    named, columns = json.dumps(spec), dict.fromkeys(name for row in rows for name in row)
+    drawn = [name for name in columns if f'"field": "{name}"' in named or f"datum.{name}" in named]
+    return spec | {"data": {"values": [{name: row[name] for name in drawn if name in row} for row in rows]}}
 
 
 def in_lines(wrapped: Mapping[str, Sequence[str]]) -> str:
     """A Vega expression that shows a label as its lines; the texts are quoted as data."""
-    if all(len(lines) == 1 for lines in wrapped.values()):
-        return "datum.value"
     cases = "".join(
-        f"datum.value === {quoted(text)} ? [{', '.join(map(quoted, lines))}] : " for text, lines in wrapped.items()
+        f"datum.value === {quoted(text)} ? [{', '.join(map(quoted, lines))}] : "
+        for text, lines in wrapped.items()
+        if [text] != list(lines)
     )
     return f"{cases}datum.value"
 
@@ -196,15 +235,6 @@ def to_svg(spec: Spec) -> str:
 
 def framed(svgs: Mapping[str, str]) -> dict[str, str]:
     """Drawings as a page embeds them; each chart has "NAME-wide" and "NAME-narrow"."""
-    return {name: _framed(name, svg) for name, svg in svgs.items()}
-
-
-def _framed(name: str, svg: str) -> str:
-    """A drawing that fills the available width, but no more than its own width; its ids are unique on the page."""
-    form = name.rpartition("-")[2]
-    box = _VIEW_BOX.search(svg)
-    width, height = (box["width"], box["height"]) if box else ("800", "400")
-    most = float(width) * (1.4 if form == "narrow" else 1.0)
-    size = f'viewBox="0 0 {width} {height}" style="max-width:{most:.0f}px"'
-    opening = f'<svg class="{form}" {size} aria-hidden="true" focusable="false">'
-    return _ID.sub(f"{name}-", _SVG_OPENING.sub(opening, svg, count=1))
+    return {
+        name: f'<div class="{name.rpartition("-")[2]}" aria-hidden="true">{svg}</div>' for name, svg in svgs.items()
+    }

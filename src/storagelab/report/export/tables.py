@@ -181,7 +181,7 @@ def _with_ends(name: str, estimate: Estimate, unit: str = "") -> dict[str, Value
 
 
 def _verdict(findings: Findings, cell_id: str) -> str | None:
-    """The word of `words.marks` with hyphens; slower without its figure; None: not judged."""
+    """The kind of verdict; slower without its figure; None: not judged."""
     judged = findings.load_of(cell_id) or findings
     if cell_id in judged.best[:1]:
         return "best"

@@ -29,9 +29,8 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.document import Document, Heading, Picture, Section, Table
 from storagelab.report.drawing.chart import Drawn
-from storagelab.report.drawing.palette import dark_style
 from storagelab.report.drawing.runtime import runtime
-from storagelab.report.drawing.vega import framed, to_svg
+from storagelab.report.drawing.vega import STYLE, framed, to_svg
 from storagelab.report.export.as_json import json_pieces
 from storagelab.report.page.explore_plots import MAX_RUNS, plots
 from storagelab.report.page.explore_record import record
@@ -95,7 +94,6 @@ def page(
     drawn = {part.drawn.name: part.drawn for one in of.sections for part in one.parts if isinstance(part, Picture)}
     svgs = {f"{name}-{form}": to_svg(_bare(spec)) for name, one in drawn.items() for form, spec in one.specs().items()}
     drawings = {name: Markup(svg) for name, svg in framed(svgs).items()}  # noqa: S704 - drawn by us
-    colours = drawn["waits"].data.colours.values() if "waits" in drawn else ()
     explore = _explore(plan, runs, findings)
     drawer = runtime() if explore is not None else None
     scripts = [
@@ -120,18 +118,18 @@ def page(
         carried=_packed(pieces, most),
         in_detail=None if all_in_detail or embed_data else numbers.plural(int(plan.in_detail), "repetition"),
         file_name=f"{_file_name(experiment.name)}.json",
-        style=asset("page.css") + Markup(dark_style(colours)),  # noqa: S704
+        style=asset("page.css") + Markup(STYLE),  # noqa: S704 - our own
         scripts=scripts,
         script_hashes=[*map(_sha256, scripts), *([drawer.sha256] if drawer is not None else [])],
         runtime=drawer.packed if drawer is not None else "",
     )
 
 
-def page_of(of: Document, style: str = "") -> str:
-    """A short report, or the answer alone, as a page without a script. `style` colours its charts in the dark."""
+def page_of(of: Document) -> str:
+    """A short report, or the answer alone, as a page without a script."""
     return _rendered(
         of=of, sections=of.sections, so_far=None, drawings={}, explore=None, scripts=[], script_hashes=[],
-        style=asset("page.css") + Markup(style),  # noqa: S704
+        style=asset("page.css") + Markup(STYLE),  # noqa: S704 - our own
     )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,8 +12,8 @@ from storagelab.capture.folder import Capture
 from storagelab.findings.beside import Beside
 from storagelab.report.document import Document, Section
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.layers import TIP, legend_layout
-from storagelab.report.drawing.vega import NARROW, WIDE, Form, Sheet, Spec, finished, framed, in_lines, to_svg
+from storagelab.report.drawing.layers import TIP, legend_layout, named_rows
+from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, finished, framed, to_svg
 from storagelab.report.page.html import Drawings, page_of
 from storagelab.report.words.captured import capture_paper, shown_as
 from storagelab.report.words.predicted import beside_words, times_text
@@ -26,7 +25,7 @@ TITLE = "Predicted beside measured"
 def _drawings(name: str, where: str, draw: Callable[[Sheet], Spec]) -> list[Markup]:
     """A chart without a title in both widths."""
     svgs = {
-        f"{name}-{width}": to_svg(draw(Sheet(form, "", "", where)))
+        f"{name}-{width}": to_svg(draw(Sheet(form, "", (), where)))
         for width, form in (("wide", WIDE), ("narrow", NARROW))
     }
     return [Markup(svg) for svg in framed(svgs).values()]  # noqa: S704 - drawn by us
@@ -40,13 +39,12 @@ def beside_page(of: Document, found: Beside, names: Mapping[str, str]) -> str:
 
 def _with_chart(of: Document, title: str, drawings: Drawings) -> str:
     chart = Section("chart", title, [drawings])  # type: ignore[list-item]
-    return page_of(replace(of, sections=[chart, *of.sections]), palette.dark_style(()))
+    return page_of(replace(of, sections=[chart, *of.sections]))
 
 
 # --- the chart of predicted beside measured ---------------------------------------------------------------------------
 
 _KINDS = ("measured", "predicted")
-_LABEL_CHARACTERS = 28
 
 
 def _spec(found: Beside, names: Mapping[str, str], sheet: Sheet) -> Spec:
@@ -59,10 +57,7 @@ def _spec(found: Beside, names: Mapping[str, str], sheet: Sheet) -> Spec:
         for kind, one in zip(_KINDS, (row.measured, row.predicted), strict=True)
     ]  # fmt: skip
     order = list(dict.fromkeys(str(row["name"]) for row in rows))
-    lines = {name: textwrap.wrap(name, _LABEL_CHARACTERS)[:3] or [name] for name in order}
-    y = {"field": "name", "type": "nominal", "sort": order, "title": None,
-         "axis": {"labelLimit": _label_px(sheet.form), "labelColor": palette.INK,
-         "labelExpr": in_lines(lines)}}  # fmt: skip
+    y, row_px, _ = named_rows("name", {name: name for name in order}, 18 if sheet.form is NARROW else 32)
     x = {"type": "quantitative", "title": f"times the speed of {names[found.base]}", "scale": {"zero": True}}
     colour = {"field": "kind", "type": "nominal", "title": None,
               "scale": {"domain": list(_KINDS), "range": list(palette.LINES[:2])}}  # fmt: skip
@@ -76,12 +71,7 @@ def _spec(found: Beside, names: Mapping[str, str], sheet: Sheet) -> Spec:
                                      "shape": {"field": "kind", "type": "nominal", "title": None,
                                                "scale": {"domain": list(_KINDS), "range": list(palette.SHAPES[:2])}}}},
     ]  # fmt: skip
-    spec = finished(sheet, "", layers, rows, [], 60 + 46 * len(order))
-    return spec | {"width": sheet.form.width_px - _label_px(sheet.form) - 60}
-
-
-def _label_px(form: Form) -> int:
-    return form.width_px * 2 // 5 if form is NARROW else 240
+    return finished(sheet, layers, rows, height_px=max(46, row_px) * len(order))
 
 
 MOST_POINTS = 120
@@ -141,7 +131,7 @@ def over_time_spec(rows: list[dict[str, object]], sheet: Sheet, changes: Sequenc
             "color": {
                 "field": "object", "type": "nominal", "sort": names,
                 "scale": {"domain": names, "range": list(palette.LINES[: len(names)])},
-                "legend": {"title": None, **legend_layout(names, sheet.form)},
+                "legend": {"title": None, **legend_layout(dict(zip(names, names, strict=True)), sheet.form)},
             },
             "order": {"field": "object", "type": "nominal", "sort": "descending"},
         },
@@ -151,7 +141,7 @@ def over_time_spec(rows: list[dict[str, object]], sheet: Sheet, changes: Sequenc
         "mark": {"type": "rule", "color": palette.INK, "strokeDash": [4, 3]},
         "encoding": {"x": {"field": "second", "type": "quantitative"}},
     }
-    spec = finished(sheet, "", [area, dashed] if changes else [area], rows, panels)
+    spec = finished(sheet, [area, dashed] if changes else [area], rows, dict(zip(panels, panels, strict=True)))
     return {key: value for key, value in spec.items() if key != "title"} | {"background": None}
 
 

@@ -79,7 +79,7 @@ def document(
         charts.setdefault(one.chart.part, []).append(Picture(one))
     raw_io = compared.of_raw_io(findings)
     each = "counters" if raw_io else "waits, who waited for what, and counters"
-    over, cells = charts.get("over-time", []), [*charts.get("completion-time", []), *charts.get("drives", [])]
+    over, cells = charts.get("over-time", []), [*charts.get("cells", []), *charts.get("drives", [])]
     every = (
         Section("evidence", "Evidence", listed(sentences(findings)), "each finding in full"),
         Section("cautions", "Caveats", _cautions(findings)),
@@ -220,12 +220,11 @@ def _over_time(findings: Findings, pictures: Sequence[Picture]) -> list[Part]:
         return []
     data = pictures[0].drawn.data
     shared = arrange.shared_levels(arrange.chosen_cells(findings))
-    left = data.hidden_panels
     words = [
         "One panel for each cell, with the same axes unless the chart says otherwise.",
         f"The thick line is the median run, with a point about every {steps_text(data)};",
         "the thin ones are the other repetitions.",
         f"All cells shown have {shared}." if shared else "",
-        f"{numbers.plural(left, 'more cell is', 'more cells are')} in the raw data." if left else "",
+        data.hidden,
     ]
     return [" ".join(word for word in words if word), *pictures]

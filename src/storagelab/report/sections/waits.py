@@ -128,8 +128,7 @@ def wait_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> Table:
 
 def swatch(wait_type: str, category: Category, colours: Mapping[str, str]) -> Swatch:
     """A wait type with its colour in the chart."""
-    colour = colours.get(wait_type, palette.CATEGORY[category])
-    return Swatch(wait_type, colour, palette.on_dark(colour, palette.WAITS_LEAST))
+    return Swatch(wait_type, colours.get(wait_type, palette.CATEGORY[category]))
 
 
 def run_anchor(cell_id: str, repetition: int) -> str:

@@ -93,7 +93,7 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, la
       if (run) show(...run);
     });
     for (const text of document.querySelectorAll(".chart .caption")) {
-      const mark = [...text.closest(".chart").querySelectorAll("figure svg.wide :is(path, line, rect)[aria-label]")].find((one) => runNamed(one.getAttribute("aria-label")));
+      const mark = [...text.closest(".chart").querySelectorAll("figure .wide svg :is(path, line, rect)[aria-label]")].find((one) => runNamed(one.getAttribute("aria-label")));
       if (mark) text.append(" Click a run for its time series.");
     }
   }

@@ -38,7 +38,7 @@
   function marksOfCells(cells) {
     const names = cells.map((cell, at) => [cell.name, at]).sort((one, other) => other[0].length - one[0].length);
     const cellOf = (words) => (names.find(([name]) => words.endsWith(`; ${name}`) || (words.startsWith(name) && /^(:|, |$)/.test(words.slice(name.length)))) || [])[1];
-    return [...document.querySelectorAll(".chart figure:has(svg.wide)")].flatMap((figure) => {
+    return [...document.querySelectorAll(".chart figure:has(.wide)")].flatMap((figure) => {
       return [...figure.querySelectorAll("svg :is(path, line, rect)[aria-label]")]
         .map((mark) => [mark, cellOf(mark.getAttribute("aria-label"))]).filter(([, at]) => at !== undefined);
     });

@@ -1,0 +1,122 @@
+"""Every cell along its first factor: the mean of what is compared with its interval, and every run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from storagelab.findings.answer import answer
+from storagelab.findings.model import CellSummary, Findings, Sample
+from storagelab.model.measurement import Run
+from storagelab.report.document import Heading, Table, bare
+from storagelab.report.drawing.arrange import arrange
+from storagelab.report.drawing.chart import (
+    ENDS,
+    Chart,
+    Figure,
+    Row,
+    compared_axis,
+    figure_of_cells,
+    place_of,
+    scaled,
+    table_of_cells,
+)
+from storagelab.report.drawing.layers import axis_of, means_with_intervals
+from storagelab.report.drawing.vega import Sheet, Spec
+from storagelab.report.words import compared
+from storagelab.report.words.answer import headline
+from storagelab.report.words.compared import change_text
+from storagelab.words import numbers
+from storagelab.words.names import group_text, noun, repetition_text
+
+MAX_RUNS_DRAWN = 1_500
+_RUNS_LISTED = 50
+
+
+def _title(findings: Findings) -> str:
+    along = f" by {arrange(findings).x_title}" if findings.factors else ""
+    return f"Every cell{along}: {compared_axis(findings).partition(',')[0]}"
+
+
+def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
+    """One row per cell (`mean`, `low`, `high`) and one point per run (`value`)."""
+    samples = {cell.cell_id: sample for cell in findings.cells if (sample := compared.judged(findings, cell))}
+    cells = [cell for cell in findings.cells if cell.cell_id in samples]
+    data = figure_of_cells(findings, cells, lambda cell: _row(findings, cell, samples[cell.cell_id]))
+    data = replace(data, legend=compared_axis(findings))
+    shown = {row["cell_id"] for row in data.rows}
+    drawn = [cell for cell in cells if cell.cell_id in shown]
+    number = sum(len(samples[cell.cell_id].points) for cell in drawn)
+    if number > MAX_RUNS_DRAWN:
+        said = f"The {numbers.count(number)} single runs are too many to draw."
+        return replace(data, hidden=f"{said} {data.hidden}".strip())
+    of_cell = partial(_points, findings, data)
+    return replace(data, points=[point for cell in drawn for point in of_cell(cell, samples[cell.cell_id])])
+
+
+def _row(findings: Findings, cell: CellSummary, sample: Sample) -> Row:
+    runs = sample.points
+    values = [bare(_times(findings) * run.value) for run in runs[:_RUNS_LISTED]] + ["…"] * (len(runs) > _RUNS_LISTED)
+    tip = f"{cell.name}: mean {compared.judged_text(findings, cell)}, {numbers.plural(len(runs), 'run')}"
+    return scaled(sample.mean, _times(findings)) | {"runs": "  ".join(values), "tip": tip}
+
+
+def _times(findings: Findings) -> float:
+    return 1e3 if compared.by_latency(findings) else 1.0
+
+
+def _points(findings: Findings, data: Figure, cell: CellSummary, sample: Sample) -> list[Row]:
+    axis = compared_axis(findings)
+    return [
+        place_of(cell, data.arrangement) | {
+            "value": _times(findings) * run.value,
+            "tip": f"{cell.name}, {repetition_text(run.repetition)}: {bare(_times(findings) * run.value)} ({axis})",
+        }
+        for run in sample.points
+    ]  # fmt: skip
+
+
+def _unit(data: Figure) -> str:
+    return data.legend.rpartition(", ")[2]
+
+
+def _draw(data: Figure, sheet: Sheet) -> Spec:
+    return means_with_intervals(replace(data, legend=""), sheet, data.legend, axis_of(data, _unit(data)))
+
+
+def _finding(_data: Figure, findings: Findings) -> str:
+    """Which cells may be the fastest, and how far behind the slowest is; the whole answer where loads differ."""
+    found = answer(findings)
+    if len(found.choices) != 1 or findings.loads or found.no_verdict:
+        return headline(findings, found)
+    choice = found.choices[0]
+    names = group_text([findings.cell(cell_id).levels for cell_id in choice.tied], findings.factors)
+    if len(choice.tied) == choice.layouts > 1:
+        return f"Each of the {choice.layouts} {noun(findings.layout_factors, 2)} may be the fastest."
+    slower = [one for one in findings.comparisons if one.distinguishable and not one.across_blocks]
+    last = max(slower, key=lambda one: one.ratio.value, default=None)
+    behind = f"; {findings.cell(last.cell_id).name} takes {change_text(findings, last.ratio)}" if last else ""
+    return f"{'Fastest' if choice.verdict == 'winner' else 'May be the fastest'}: {names}{behind}."
+
+
+def _marks(data: Figure, _findings: Findings) -> str:
+    axis = axis_of(data, _unit(data))
+    words = [
+        "Large marks are means with their 95 % intervals.",
+        "Small ones are single runs." if data.points else "",
+        axis.says,
+        f"Each step to the right doubles the {data.arrangement.x_title}." if data.arrangement.doubles else "",
+        "All panels have the same axes." if data.panels[1:] and not axis.apart else "",
+    ]
+    return " ".join(filter(None, words))
+
+
+def _table(data: Figure, _findings: Findings) -> Table:
+    unit = _unit(data)
+    return table_of_cells(
+        data, {"mean": Heading(f"mean, {unit}"), **ENDS, "runs": Heading(f"every run, {unit}", "prose")}
+    )
+
+
+CHART = Chart("cells", "cells", _title, _rows, _draw, _finding, _marks, _table)
