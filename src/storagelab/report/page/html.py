@@ -58,6 +58,8 @@ LARGEST_PAGE = 1_200_000
 """The largest page, in characters, that carries its raw data by default."""
 MAX_TABLE_ROWS = 400
 """The most rows of a chart's table."""
+_LEFT_OUT_ON_PAPER = (3, 4, 5)
+"""The ranks of a table's columns that paper leaves out: rates beside times, and how runs scatter."""
 CELLS_WITHOUT_SCRIPTS = 8
 """How many cells show their waits where no script runs."""
 
@@ -239,7 +241,7 @@ def templates() -> Environment:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {
-        "kind": lambda value: type(value).__name__, "together": numbers.keep_together, "aligned": _aligned,
+        "kind": lambda value: type(value).__name__, "together": numbers.keep_together, "classes": _classes,
         "numbers_of": _numbers_of,
     }  # fmt: skip
     environment.globals["cells_without_scripts"] = CELLS_WITHOUT_SCRIPTS
@@ -247,8 +249,11 @@ def templates() -> Environment:
     return environment
 
 
-def _aligned(heading: Heading) -> Markup:
-    return {"text": Markup(""), "prose": Markup(' class="p"'), "number": Markup(' class="n"')}[heading.align]
+def _classes(heading: Heading, of: Table) -> Markup:
+    """How a column is aligned, and whether paper, which is narrow, leaves it out."""
+    names = {"text": [], "prose": ["p"], "number": ["n"]}[heading.align]
+    names += ["screen"] * (of.ranks.get(heading.text, 0) in _LEFT_OUT_ON_PAPER)
+    return Markup(' class="{}"').format(" ".join(names)) if names else Markup("")
 
 
 def _numbers_of(drawn: Drawn) -> Table:

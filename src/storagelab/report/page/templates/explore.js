@@ -11,6 +11,7 @@
   const rows = [...table.tBodies[0].rows];
   const PINS = ["A", "B"];
   const MOST_WAITS = 12;
+  const MOST_BOXES = 8; // of a factor, that are not folded
   const SMALLEST_WAIT = 0.003; // of the largest, to be drawn; the table has all
   const MOST_COUNTERS = 16;
   const PLOT_CHOICES = ["axis", "colour", "panels"];
@@ -51,11 +52,14 @@
   }
   const found = make("output", { className: "quiet" });
   function filters() {
-    const of = data.factors.map((factor, at) => make("fieldset", {}, make("legend", {}, factor.text),
-      ...factor.levels.map((text, level) => {
+    const of = data.factors.map((factor, at) => {
+      const boxes = factor.levels.map((text, level) => {
         const box = make("input", { type: "checkbox", checked: Boolean(state.levels.get(at)?.has(level)), onchange: () => choose(at, level, box.checked) });
         return make("label", { className: "tick" }, box, make("span", {}, text));
-      })));
+      });
+      const many = boxes.length > MOST_BOXES ? [make("details", { open: state.levels.has(at) }, make("summary", {}, `${boxes.length} levels`), ...boxes)] : boxes;
+      return make("fieldset", {}, make("legend", {}, factor.text), ...many);
+    });
     const tied = make("input", { type: "checkbox", checked: state.tied, onchange: () => { state.tied = tied.checked; changed(); } });
     const find = make("input", { type: "search", value: state.find, oninput: () => { state.find = find.value; changed(); } });
     const all = make("button", { type: "button", className: "small", onclick: () => {

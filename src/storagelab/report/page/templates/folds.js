@@ -72,14 +72,13 @@
 
   // Paper has the answer, every cell, each chart once, and how it was measured; the screen is afterwards as it was.
   const SCREEN_ONLY = ["glossary", "data"];
-  const NARROW_MOST = 620;
   let closed = [];
   window.addEventListener("beforeprint", () => {
     closed = parts.filter((part) => !part.open && !SCREEN_ONLY.includes(part.parentElement.id));
     closed.forEach((part) => { part.open = true; fill(part); });
     document.querySelectorAll(".chart").forEach((chart) => {
-      const narrow = chart.querySelector("svg.narrow, .narrow svg");
-      chart.classList.toggle("half", Boolean(narrow) && Number(narrow.getAttribute("viewBox").split(" ")[3]) <= NARROW_MOST);
+      const [wide, narrow] = ["wide", "narrow"].map((form) => chart.querySelector(`svg.${form}, .${form} svg`)?.getAttribute("viewBox").split(" ").map(Number));
+      chart.classList.toggle("half", Boolean(wide && narrow) && narrow[3] < Math.min(620, 1.5 * wide[3])); // two in a row
     });
     if (chooser) shown.replaceChildren(...[api.cells[0], api.cells[api.cells.length - 1]].flatMap((cell) => cellParts(cell, `paper-${cell[0]}`)));
   });

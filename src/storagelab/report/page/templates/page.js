@@ -157,7 +157,8 @@
   function lead(section) {
     led = section;
     const read = [...links.keys()].filter((one) => one.getBoundingClientRect().top <= window.innerHeight / 4);
-    const now = links.get(led || read[read.length - 1]) || links.values().next().value;
+    const now = links.get(led || (window.scrollY > 60 && read[read.length - 1])) || links.values().next().value;
+    document.querySelector(".to-top").hidden = window.scrollY < window.innerHeight;
     links.forEach((link) => (link === now ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current")));
   }
   for (const by of ["wheel", "touchmove", "keydown", "pointerdown"]) {
