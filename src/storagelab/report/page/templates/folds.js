@@ -43,7 +43,7 @@
 
   // One cell of many: its waits, who waited for what, and its counters.
   const chooser = byId("cell-chooser");
-  const list = make("select", { id: "cell-list", size: 12, onchange: () => put(api.cells.find(([anchor]) => anchor === list.value)) });
+  const list = make("select", { id: "cell-list", onchange: () => put(api.cells.find(([anchor]) => anchor === list.value)) });
   const shown = make("div", { id: "cell-shown", "aria-live": "polite" });
   function cellParts([anchor, title, figure, kind, verdict, content], id = anchor) {
     const head = make("h3", { id }, title, " ", ...(verdict ? [make("span", { className: `mark ${kind}` }, verdict)] : []), " ", make("span", { className: "quiet" }, figure));
@@ -64,8 +64,7 @@
     const order = new Map([...document.querySelectorAll("#cells-table tbody tr")].map((row, at) => [row.querySelector("a")?.hash.slice(1), at]));
     api.cells.sort((one, other) => order.get(one[0]) - order.get(other[0]));
     list.append(...api.cells.map(([value, title, figure, , verdict]) => make("option", { value }, [title, figure, verdict].filter(Boolean).join(" · "))));
-    list.size = Math.min(12, api.cells.length);
-    chooser.append(make("label", {}, make("span", {}, "Cell, the fastest first"), list), shown);
+    chooser.append(make("label", {}, make("span", {}, "Cell"), list), shown);
     chooser.hidden = false;
     put(api.cells[0]);
   }
