@@ -74,7 +74,7 @@ STYLE = f"""
 .chart svg .mark-text {{ pointer-events: none; }}
 .chart .narrow {{ display: none; }}
 @container (max-width: {WIDE.width_px - 1}px) {{
-  .chart .wide {{ display: none; }}
+  .chart figure:has(.narrow) .wide {{ display: none; }}
   .chart .narrow {{ display: block; }}
 }}
 @media print {{

@@ -27,7 +27,7 @@ from markupsafe import Markup
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
-from storagelab.report.document import Document, Heading, Picture, Section, Table
+from storagelab.report.document import Document, Fold, Heading, Mark, Picture, Section, Table
 from storagelab.report.drawing.chart import Drawn
 from storagelab.report.drawing.runtime import runtime
 from storagelab.report.drawing.vega import STYLE, framed, to_svg
@@ -35,7 +35,7 @@ from storagelab.report.export.as_json import json_pieces
 from storagelab.report.page.explore_plots import MAX_RUNS, plots
 from storagelab.report.page.explore_record import record
 from storagelab.report.page.explore_series import packed, series
-from storagelab.report.sections.cells import cells_table
+from storagelab.report.sections.cells import CellsTable, cells_table
 from storagelab.report.sections.contents import document
 from storagelab.report.words import compared
 from storagelab.report.words.glossary import GLOSSARY
@@ -47,10 +47,20 @@ _GZIP_LEVEL = 5
 _AS_GZIP = 31
 """zlib's name for the largest window with gzip's header."""
 _COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
-LARGEST_PAGE = 3_000_000
+_NEEDLESS = re.compile(
+    r' (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*"|(?<=role-axis") aria-label="[^"]*"|font-family="[^"]*"'
+    r'|opacity="1"|stroke-width="0"|stroke-opacity="1"|pointer-events="none")'
+    r'|<path class="foreground" aria-hidden="true" d="" display="none"/>|(?<=\.\d\d)\d{5,}'
+)
+"""What a drawing has for pages of its own: the figure around it has a role, a name and a font."""
+LARGEST_PAGE = 1_200_000
 """The largest page, in characters, that carries its raw data by default."""
 MAX_TABLE_ROWS = 400
 """The most rows of a chart's table."""
+_LEFT_OUT_ON_PAPER = (3, 4, 5)
+"""The ranks of a table's columns that paper leaves out: rates beside times, and how runs scatter."""
+CELLS_WITHOUT_SCRIPTS = 8
+"""How many cells show their waits where no script runs."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +72,10 @@ class Drawings:
 
 
 class _Explore(NamedTuple):
-    """What the script knows of all cells: `record` and packed `series`."""
+    """What the script knows of all cells, to sort and filter their table and to put any two side by side."""
 
     legend: str
     record: Markup
-    series: str
 
 
 def page(
@@ -92,44 +101,61 @@ def page(
     """
     of = document(experiment, plan, runs, findings, manifest, limit=limit)
     drawn = {part.drawn.name: part.drawn for one in of.sections for part in one.parts if isinstance(part, Picture)}
-    svgs = {f"{name}-{form}": to_svg(_bare(spec)) for name, one in drawn.items() for form, spec in one.specs().items()}
-    drawings = {name: Markup(svg) for name, svg in framed(svgs).items()}  # noqa: S704 - drawn by us
-    explore = _explore(plan, runs, findings)
+    drawings = _drawings(
+        {f"{name}-{form}": to_svg(_bare(spec)) for name, one in drawn.items() for form, spec in one.specs().items()}
+    )
+    wide, narrow = ({name: drawings[f"{name}-{form}"] for name in drawn} for form in ("wide", "narrow"))
+    found = cells_table(findings, runs)
+    explore = _explore(plan, runs, findings, found)
     drawer = runtime() if explore is not None else None
     scripts = [
         _script(name) for name in ("page.js", "folds.js", *(("explore-series.js", "explore.js") if drawer else ()))
     ]
     glossary = Table([Heading("term", "text"), Heading("meaning", "prose")], list(GLOSSARY.items()), "The terms")
-    sections = [
-        *of.sections, Section("glossary", "Glossary", [glossary], numbers.plural(len(GLOSSARY), "term")),
-        Section("data", "All raw data", ()),
-    ]  # fmt: skip
-    size = sum(map(len, [*drawings.values(), *scripts])) + (len(drawer.packed) if drawer else 0) + len(str(explore))
-    pieces = json_pieces(experiment, plan, runs, findings) if exported is None else exported
+    sections = [*of.sections, Section("glossary", "Glossary", [glossary], numbers.plural(len(GLOSSARY), "term"))]
+    pieces = templates().get_template("pieces.html").make_module(
+        {"drawings": wide, "explore": explore, "experiment": experiment.name, "scripts": scripts}
+    )  # fmt: skip
+    body = Markup("\n").join(pieces.section(one) for one in sections)  # type: ignore[attr-defined]
+    folds = [part for one in sections if one.name == "cells" for part in one.parts if isinstance(part, Fold)]
+    later = packed(
+        {
+            "narrow": narrow,
+            "cells": [[*_words(fold), pieces.parts(fold.parts)] for fold in folds],  # type: ignore[attr-defined]
+            "series": series(findings, runs, found.cells) if explore else None,
+        }
+    )
+    given = {
+        "of": of, "sections": sections, "body": body, "so_far": so_far, "later": later, "scripts": scripts,
+        "style": Markup(STYLE) + asset("page.css"),  # noqa: S704 - our own
+        "script_hashes": [*map(_sha256, scripts), *([drawer.sha256] if drawer else [])],
+        "runtime": drawer.packed if drawer else "",
+    }  # fmt: skip
     all_in_detail = plan.in_detail == math.inf
-    most = math.inf if embed_data else LARGEST_PAGE - size if all_in_detail else 0
+    size = sum(len(given[name]) for name in ("body", "later", "style", "runtime")) + sum(map(len, scripts)) + _HEAD
     return _rendered(
-        of=of,
-        sections=sections,
-        so_far=so_far,
-        drawings=drawings,
-        explore=explore,
+        **given,
         experiment=experiment.name,
-        carried=_packed(pieces, most),
+        carried=_packed(
+            json_pieces(experiment, plan, runs, findings) if exported is None else exported,
+            math.inf if embed_data else LARGEST_PAGE - size if all_in_detail else 0,
+        ),
         in_detail=None if all_in_detail or embed_data else numbers.plural(int(plan.in_detail), "repetition"),
         file_name=f"{_file_name(experiment.name)}.json",
-        style=asset("page.css") + Markup(STYLE),  # noqa: S704 - our own
-        scripts=scripts,
-        script_hashes=[*map(_sha256, scripts), *([drawer.sha256] if drawer is not None else [])],
-        runtime=drawer.packed if drawer is not None else "",
     )
+
+
+_HEAD = 20_000
+"""As many characters has a page before its sections, at most."""
 
 
 def page_of(of: Document) -> str:
     """A short report, or the answer alone, as a page without a script."""
+    pieces = templates().get_template("pieces.html").make_module({"explore": None, "scripts": ()})
     return _rendered(
-        of=of, sections=of.sections, so_far=None, drawings={}, explore=None, scripts=[], script_hashes=[],
-        style=asset("page.css") + Markup(STYLE),  # noqa: S704 - our own
+        of=of, sections=of.sections, so_far=None, scripts=[], script_hashes=[],
+        body=Markup("\n").join(pieces.section(one) for one in of.sections if one.parts),  # type: ignore[attr-defined]
+        style=Markup(STYLE) + asset("page.css"),  # noqa: S704 - our own
     )  # fmt: skip
 
 
@@ -137,17 +163,24 @@ def _rendered(**given: object) -> str:
     return templates().get_template("page.html").render(**given)
 
 
-def _explore(plan: Plan, runs: Sequence[Run], findings: Findings) -> _Explore | None:
-    """Every cell as the script knows it, to sort and filter the table, and to put any two side by side; None for a
-    single cell.
-    """
-    found = cells_table(findings, runs)
+def _words(fold: Fold) -> list[str]:
+    """A cell's fold as the page's chooser lists it: anchor, title, figure, and its verdict's kind and text."""
+    mark = fold.mark or Mark("", "")
+    return [fold.anchor, *map(masked, (fold.title, fold.holds, mark.kind, mark.text))]
+
+
+def _drawings(svgs: Mapping[str, str]) -> dict[str, Markup]:
+    """Drawings as a page embeds them, without what it doesn't need."""
+    return {name: Markup(_NEEDLESS.sub("", svg)) for name, svg in framed(svgs).items()}  # noqa: S704 - drawn by us
+
+
+def _explore(plan: Plan, runs: Sequence[Run], findings: Findings, found: CellsTable) -> _Explore | None:
+    """None for a single cell."""
     if len(found.cells) < 2 or not findings.factors:
         return None
     known = record(plan, runs, findings, found.cells)
     known |= {"keys": found.keys, "plots": plots(findings), "most_runs": MAX_RUNS}
-    legend = compared.legend_sentence(findings)
-    return _Explore(legend, _script_text(known), packed(series(findings, runs, found.cells)))
+    return _Explore(compared.legend_sentence(findings), _script_text(known))
 
 
 def _script_text(value: object) -> Markup:
@@ -206,14 +239,19 @@ def templates() -> Environment:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {
-        "kind": lambda value: type(value).__name__, "together": numbers.keep_together, "aligned": _aligned,
+        "kind": lambda value: type(value).__name__, "together": numbers.keep_together, "classes": _classes,
         "numbers_of": _numbers_of,
     }  # fmt: skip
+    environment.globals["cells_without_scripts"] = CELLS_WITHOUT_SCRIPTS
+    environment.tests["late"] = lambda of: any(isinstance(part, Picture | Fold) for part in of.parts)
     return environment
 
 
-def _aligned(heading: Heading) -> Markup:
-    return {"text": Markup(""), "prose": Markup(' class="p"'), "number": Markup(' class="n"')}[heading.align]
+def _classes(heading: Heading, of: Table) -> Markup:
+    """How a column is aligned, and whether paper, which is narrow, leaves it out."""
+    names = {"text": [], "prose": ["p"], "number": ["n"]}[heading.align]
+    names += ["screen"] * (of.ranks.get(heading.text, 0) in _LEFT_OUT_ON_PAPER)
+    return Markup(' class="{}"').format(" ".join(names)) if names else Markup("")
 
 
 def _numbers_of(drawn: Drawn) -> Table:

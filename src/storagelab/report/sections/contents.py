@@ -78,11 +78,14 @@ def document(
     for one in drawn.values():
         charts.setdefault(one.chart.part, []).append(Picture(one))
     raw_io = compared.of_raw_io(findings)
+    told = cautions_told(findings)
     each = "counters" if raw_io else "waits, who waited for what, and counters"
     over, cells = charts.get("over-time", []), [*charts.get("cells", []), *charts.get("drives", [])]
     every = (
         Section("evidence", "Evidence", listed(sentences(findings)), "each finding in full"),
-        Section("cautions", "Caveats", _cautions(findings)),
+        Section(
+            "cautions", "Caveats", _cautions(findings, told), numbers.plural(len(told), "caveat") if told else "none"
+        ),
         Section("explore", "Every cell", [cells_table(findings, runs).table]),
         Section("pictures", "Charts of all cells", cells, _titles(cells)),
         Section("hosts", "Hosts", _hosts(findings), "each host’s place and times"),
@@ -125,10 +128,10 @@ def _colours(drawn: Mapping[str, Drawn]) -> Mapping[str, str]:
     return drawn["waits"].data.colours if "waits" in drawn else {}
 
 
-def _cautions(findings: Findings) -> list[Part]:
+def _cautions(findings: Findings, told: Sequence[tuple[Sequence[Caution], str]]) -> list[Part]:
     """Reasons to trust the measurement less, the most serious first, with links to the runs that they are about."""
-    told = [Sentence(text, of[0].severity, _links(findings, of)) for of, text in cautions_told(findings)]
-    return [Listed(told)] if told else ["Nothing in these runs gave cause for doubt."]
+    listed = [Sentence(text, of[0].severity, _links(findings, of)) for of, text in told]
+    return [Listed(listed)] if listed else ["Nothing in these runs gave cause for doubt."]
 
 
 def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:

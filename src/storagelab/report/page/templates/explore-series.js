@@ -11,8 +11,8 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, la
   const runOf = (pin) => runsOf(pin).find((run) => run.repetition === state.runs[pin]) || (state.runs[pin] === null ? runsOf(pin)[0] : null);
   const pairText = () => (state.pins[0] === state.pins[1] ? `Two runs of ${cellOf(0).name}` : `A: ${cellOf(0).name}. B: ${cellOf(1).name}`);
 
-  async function unpack() {
-    known = await window.storagelab.unpacked(place("explore-series-record"));
+  function unpack(series) {
+    known = series;
   }
 
   function linesOf(pin, quantity) {
@@ -92,10 +92,6 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, la
       const run = mark && runNamed(mark.getAttribute("aria-label"));
       if (run) show(...run);
     });
-    for (const text of document.querySelectorAll(".chart .caption")) {
-      const mark = [...text.closest(".chart").querySelectorAll("figure .wide svg :is(path, line, rect)[aria-label]")].find((one) => runNamed(one.getAttribute("aria-label")));
-      if (mark) text.append(" Click a run for its time series.");
-    }
   }
 
   return { unpack, draw, leadTo, rows: () => rows, any: () => known.of.some((runs) => runs.length) };

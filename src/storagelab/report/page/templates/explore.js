@@ -11,6 +11,7 @@
   const rows = [...table.tBodies[0].rows];
   const PINS = ["A", "B"];
   const MOST_WAITS = 12;
+  const MOST_BOXES = 8; // of a factor, that are not folded
   const SMALLEST_WAIT = 0.003; // of the largest, to be drawn; the table has all
   const MOST_COUNTERS = 16;
   const PLOT_CHOICES = ["axis", "colour", "panels"];
@@ -20,15 +21,7 @@
   const views = {};
   const latest = {};
 
-  function make(tag, given = {}, ...inside) {
-    const made = document.createElement(tag);
-    for (const [name, value] of Object.entries(given)) {
-      if (name in made && name !== "list") made[name] = value;
-      else made.setAttribute(name, value);
-    }
-    made.append(...inside);
-    return made;
-  }
+  const { make } = window.storagelab;
   const figure = (value, digits = 3) => (value === null || value === undefined ? "" : value.toLocaleString("en", { maximumSignificantDigits: digits }));
   const sum = (values) => values.reduce((all, one) => all + one, 0);
   const pairText = () => `A: ${pinned()[0].name}. B: ${pinned()[1].name}`;
@@ -59,11 +52,14 @@
   }
   const found = make("output", { className: "quiet" });
   function filters() {
-    const of = data.factors.map((factor, at) => make("fieldset", {}, make("legend", {}, factor.text),
-      ...factor.levels.map((text, level) => {
+    const of = data.factors.map((factor, at) => {
+      const boxes = factor.levels.map((text, level) => {
         const box = make("input", { type: "checkbox", checked: Boolean(state.levels.get(at)?.has(level)), onchange: () => choose(at, level, box.checked) });
         return make("label", { className: "tick" }, box, make("span", {}, text));
-      })));
+      });
+      const many = boxes.length > MOST_BOXES ? [make("details", { open: state.levels.has(at) }, make("summary", {}, `${boxes.length} levels`), ...boxes)] : boxes;
+      return make("fieldset", {}, make("legend", {}, factor.text), ...many);
+    });
     const tied = make("input", { type: "checkbox", checked: state.tied, onchange: () => { state.tied = tied.checked; changed(); } });
     const find = make("input", { type: "search", value: state.find, oninput: () => { state.find = find.value; changed(); } });
     const all = make("button", { type: "button", className: "small", onclick: () => {
@@ -75,6 +71,7 @@
       make("label", { className: "tick" }, tied, make("span", {}, "only what may be the fastest")), all, found);
   }
 
+  // The rows are one stop of the keyboard; arrows go on from there.
   function headings() {
     [...table.tHead.rows[0].cells].forEach((cell, column) => {
       const button = make("button", { type: "button", className: "sort", title: cell.title, onclick: () => {
@@ -89,6 +86,23 @@
       const buttons = PINS.map((name, pin) => make("button", { type: "button", className: "pin",
         "aria-label": `Pin ${name}: ${data.cells[at].name}`, onclick: () => setPin(pin, at) }, name));
       row.prepend(make("td", { className: "pin" }, ...buttons));
+    });
+    const controls = (row) => [...row.querySelectorAll("a, button")];
+    const stop = (control) => {
+      table.tBodies[0].querySelectorAll("[tabindex='0']").forEach((one) => { one.tabIndex = -1; });
+      control.tabIndex = 0;
+    };
+    rows.flatMap(controls).forEach((one) => { one.tabIndex = -1; });
+    stop(controls(rows[0])[0]);
+    table.tBodies[0].addEventListener("focusin", (event) => stop(event.target));
+    table.tBodies[0].addEventListener("keydown", (event) => {
+      const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] || [0, 0];
+      const there = [...table.tBodies[0].rows].filter((row) => !row.hidden);
+      const row = event.target.closest("tr");
+      const next = controls(there[there.indexOf(row) + down] || row)[controls(row).indexOf(event.target) + right];
+      if (!next || !(down || right)) return;
+      event.preventDefault();
+      next.focus();
     });
   }
 
@@ -219,7 +233,7 @@
   function tableOf(caption, heads, lines) {
     const row = (cells) => make("tr", {}, ...cells.map((text, column) =>
       make(column ? "td" : "th", column ? { className: "n" } : { scope: "row" }, text)));
-    return make("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": "table, scrolls sideways" },
+    return make("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": caption },
       make("table", {}, make("caption", {}, caption),
         make("thead", {}, make("tr", {}, ...heads.map((text, column) => make("th", { scope: "col", className: column ? "n" : "" }, text)))),
         make("tbody", {}, ...lines.map(row))));
@@ -395,7 +409,7 @@
   }
 
   async function draw() {
-    await window.storagelab.runScript(place("runtime"));
+    await window.storagelab.runScript("runtime");
     const given = { mode: "vega-lite", actions: false, ast: true, renderer: "svg", tooltip: false };
     const narrow = window.innerWidth <= 700;
     views.columns = narrow ? 1 : 3;
@@ -415,17 +429,17 @@
     await embedAll(drawn);
     // A chart that no pair of cells could fill is not drawn: its axes would be endless.
     if (data.waited.some((of) => of.length)) views.waits = await drawn("pair-waits", data.plots.waits, waitRows());
-    await series.unpack();
     await series.draw();
     if (series.any()) views.series = await drawn("pair-series", data.plots.series, series.rows());
     await changed(false);
     asked(); // again, as the charts above have grown
-    document.documentElement.dataset.explore = "ready";
+    document.documentElement.dataset.explore = "drawn";
   }
 
   const series = window.storagelab.seriesOfPair({ data, state, views, PINS, place, widthOf, labelled, choice, figure, keepAddress });
   series.leadTo(showRun);
   const asked = () => { if (location.hash.startsWith("#run-")) window.storagelab.reveal(place("explore-series")); };
+  const folded = [place("explore-chart"), place("explore-two")];
   readAddress();
   headings();
   filters();
@@ -433,14 +447,20 @@
   place("explore-filters").hidden = false;
   place("explore-rest").hidden = false;
   changed(false);
-  asked();
   window.addEventListener("hashchange", () => { if (readAddress()) { filters(); pins(); changed(false); asked(); } });
-  if (PLOT_CHOICES.some((name) => chosen.has(name)) || chosen.has("scale")) place("explore-chart").open = true;
-  if (chosen.has("over")) place("explore-two").open = true;
   window.addEventListener("resize", () => { clearTimeout(latest.resized); latest.resized = setTimeout(() => changed(false), 200); });
-  // Drawn when the page has been painted, and nothing else waits.
-  const later = window.requestIdleCallback || ((task) => setTimeout(task, 100));
-  window.addEventListener("load", () => later(() => draw().catch((error) => {
-    place("explore-series-caption").textContent = `The charts of this part could not be drawn: ${error.message}`;
-  })));
+  window.storagelab.later.then(() => {
+    series.unpack(window.storagelab.series);
+    document.documentElement.dataset.explore = "ready";
+    asked();
+    if (PLOT_CHOICES.some((name) => chosen.has(name)) || chosen.has("scale")) folded[0].open = true;
+    if (chosen.has("over")) folded[1].open = true;
+    // Charts are drawn when their part opens for the first time.
+    let drawing;
+    folded.forEach((part) => part.addEventListener("toggle", () => {
+      drawing = drawing || draw().catch((error) => {
+        place("explore-series-caption").textContent = `The charts of this part could not be drawn: ${error.message}`;
+      });
+    }));
+  });
 })();

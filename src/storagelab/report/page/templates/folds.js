@@ -1,86 +1,144 @@
 "use strict";
-// Shows what a reader asks for: opens folded parts, hides what the filters of cells leave out, and
-// loads the page of a running campaign again. Parts open where a link leads, on paper, and all of them on request. The browser's own search
-// opens them by itself.
+// Shows what a reader asks for: opens folded parts, one cell of many, what a link leads to; hides what the filters of
+// cells leave out; makes the page ready for paper; and loads the page of a running campaign again.
 
 (() => {
-  const parts = [...document.querySelectorAll("details.part")];
+  const api = window.storagelab;
+  const { make, adopt } = api;
+  const byId = (id) => document.getElementById(id);
+  const parts = [...document.querySelectorAll("main > section > details.part")];
 
-  // A link to a section opens it; a link into a closed part opens whatever it lies in.
+  // A part's content waits as the text of a <noscript>, which costs nothing, until the part opens.
+  function fill(part) {
+    const waiting = part.querySelector(":scope > noscript");
+    if (!waiting) return;
+    waiting.outerHTML = waiting.textContent;
+    adopt(part);
+    filterIn(part);
+  }
+  document.addEventListener("toggle", (event) => { if (event.target.open) fill(event.target); }, true);
+
+  // A link to a section opens it; a link into a closed part opens whatever it lies in; a link to a cell chooses it.
+  const named = () => decodeURIComponent(location.hash.slice(1).split("&")[0].replace(/%(?![\da-f]{2})/gi, "%25"));
   function openTarget() {
-    reveal(document.getElementById(location.hash.slice(1).split("&")[0]));
+    const name = named();
+    if (showCell(name)) return;
+    if (name && !byId(name) && !name.startsWith("run-")) parts.forEach(fill);
+    reveal(byId(name));
   }
   function reveal(target) {
     if (!target) return;
     for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
     const own = target.querySelector(":scope > details.part");
     if (own) own.open = true;
+    parts.filter((part) => part.open).forEach(fill);
     target.scrollIntoView();
+    api.lead(target.closest("main > section"));
   }
   window.addEventListener("hashchange", openTarget);
   document.addEventListener("click", (event) => {
     const link = event.target.closest && event.target.closest("a[href^='#']");
     if (link && link.getAttribute("href") === location.hash) openTarget(); // no change of the address, so no event
   });
-  if (location.hash) openTarget();
 
-  // Paper has what was folded, and the screen is afterwards as it was.
+  // One cell of many: its waits, who waited for what, and its counters.
+  const chooser = byId("cell-chooser");
+  const list = make("select", { id: "cell-list", onchange: () => put(api.cells.find(([anchor]) => anchor === list.value)) });
+  const shown = make("div", { id: "cell-shown", "aria-live": "polite" });
+  function cellParts([anchor, title, figure, kind, verdict, content], id = anchor) {
+    const head = make("h3", { id }, title, " ", ...(verdict ? [make("span", { className: `mark ${kind}` }, verdict)] : []), " ", make("span", { className: "quiet" }, figure));
+    return [head, make("div", { innerHTML: content })];
+  }
+  function put(cell) {
+    list.value = cell[0];
+    shown.replaceChildren(...cellParts(cell));
+  }
+  function showCell(name) {
+    const cell = chooser && api.cells && api.cells.find(([anchor]) => anchor === name);
+    if (!cell) return false;
+    put(cell);
+    reveal(byId("cells"));
+    return true;
+  }
+  function choose() {
+    const order = new Map([...document.querySelectorAll("#cells-table tbody tr")].map((row, at) => [row.querySelector("a")?.hash.slice(1), at]));
+    api.cells.sort((one, other) => order.get(one[0]) - order.get(other[0]));
+    list.append(...api.cells.map(([value, title, figure, , verdict]) => make("option", { value }, [title, figure, verdict].filter(Boolean).join(" · "))));
+    chooser.append(make("label", {}, make("span", {}, "Cell"), list), shown);
+    chooser.hidden = false;
+    put(api.cells[0]);
+  }
+
+  // Paper has the answer, every cell, each chart once, and how it was measured; the screen is afterwards as it was.
+  const SCREEN_ONLY = ["glossary", "data"];
   let closed = [];
   window.addEventListener("beforeprint", () => {
-    closed = parts.filter((part) => !part.open);
-    closed.forEach((part) => { part.open = true; });
+    closed = parts.filter((part) => !part.open && !SCREEN_ONLY.includes(part.parentElement.id));
+    closed.forEach((part) => { part.open = true; fill(part); });
+    document.querySelectorAll(".chart").forEach((chart) => {
+      const [wide, narrow] = ["wide", "narrow"].map((form) => chart.querySelector(`svg.${form}, .${form} svg`)?.getAttribute("viewBox").split(" ").map(Number));
+      chart.classList.toggle("half", Boolean(wide && narrow) && narrow[3] < Math.min(620, 1.5 * wide[3])); // two in a row
+    });
+    if (chooser) shown.replaceChildren(...[api.cells[0], api.cells[api.cells.length - 1]].flatMap((cell) => cellParts(cell, `paper-${cell[0]}`)));
   });
-  window.addEventListener("afterprint", () => closed.forEach((part) => { part.open = false; }));
+  window.addEventListener("afterprint", () => {
+    closed.forEach((part) => { part.open = false; });
+    if (chooser) put(api.cells.find(([anchor]) => anchor === list.value));
+  });
 
-  // The filters rule all that belongs to single cells: parts, rows of tables, and marks of charts, whose words begin or
-  // end with the name of their cell. What compares levels of factors uses all cells.
-  let marks;
-  function marksOfCells(cells) {
-    const names = cells.map((cell, at) => [cell.name, at]).sort((one, other) => other[0].length - one[0].length);
+  // The filters rule all that belongs to single cells: the list of cells, rows of tables, and marks of charts, whose words
+  // begin or end with the name of their cell. What compares levels of factors uses all cells.
+  let filter = null;
+  function filterIn(part) {
+    if (!filter) return;
+    const { cells, names, visible } = filter;
     const cellOf = (words) => (names.find(([name]) => words.endsWith(`; ${name}`) || (words.startsWith(name) && /^(:|, |$)/.test(words.slice(name.length)))) || [])[1];
-    return [...document.querySelectorAll(".chart figure:has(.wide)")].flatMap((figure) => {
-      return [...figure.querySelectorAll("svg :is(path, line, rect)[aria-label]")]
-        .map((mark) => [mark, cellOf(mark.getAttribute("aria-label"))]).filter(([, at]) => at !== undefined);
+    part.querySelectorAll("figure:has(.wide) :is(path, line, rect)[aria-label]").forEach((mark) => {
+      if (mark.cell === undefined) mark.cell = cellOf(mark.getAttribute("aria-label")) ?? -1;
+      mark.classList.toggle("left-out", visible[mark.cell] === false);
     });
-  }
-  function showCells(cells, visible) {
-    const isFiltered = visible.includes(false);
-    if (!isFiltered && !marks) return;
-    marks = marks || marksOfCells(cells);
-    marks.forEach(([mark, at]) => mark.classList.toggle("left-out", !visible[at]));
-    document.documentElement.classList.toggle("filtered", isFiltered);
     const at = new Map(cells.map((cell, number) => [cell.id, number]));
-    document.querySelectorAll("main details.cell").forEach((part) => hide(part, at.get(part.id.replace(/^cell-/, ""))));
-    document.querySelectorAll("main section:not(#explore) tbody tr > th:first-child").forEach((head) => hide(head.parentElement, at.get(head.textContent.split(/[: ]/)[0])));
-    if (isFiltered) document.querySelectorAll("#cells details:has(> details.cell)").forEach((part) => { part.open = true; });
-    function hide(part, number) {
-      if (number !== undefined) part.hidden = !visible[number];
-    }
-  }
-  window.storagelab.showCells = showCells;
-  window.storagelab.reveal = reveal;
-
-  const all = document.getElementById("open-all");
-  if (all) {
-    all.hidden = false;
-    all.addEventListener("click", () => {
-      const open = all.getAttribute("aria-pressed") !== "true";
-      document.querySelectorAll("main details").forEach((part) => { part.open = open; });
-      all.setAttribute("aria-pressed", open);
-      all.textContent = open ? "Fold the evidence" : "Open everything";
+    part.querySelectorAll("tbody tr > th:first-child").forEach((head) => {
+      const number = at.get(head.textContent.split(/[: ]/)[0]);
+      if (number !== undefined && !head.closest("#explore")) head.parentElement.hidden = !visible[number];
     });
   }
+  api.showCells = (cells, visible) => {
+    const isFiltered = visible.includes(false);
+    if (!isFiltered && !filter) return;
+    const names = filter?.names || cells.map((cell, at) => [cell.name, at]).sort((one, other) => other[0].length - one[0].length);
+    filter = { cells, names, visible };
+    document.documentElement.classList.toggle("filtered", isFiltered);
+    filterIn(document.querySelector("main"));
+    const at = new Map(cells.map((cell, number) => [`cell-${cell.id}`, number]));
+    [...list.options].forEach((option) => { option.hidden = visible[at.get(option.value)] === false; });
+  };
+  api.reveal = reveal;
+
+  api.later.then(() => {
+    if (chooser) choose();
+    if (location.hash) openTarget();
+    document.documentElement.dataset.later = "ready";
+  });
+
+  const all = byId("open-all");
+  all.hidden = false;
+  all.addEventListener("click", () => {
+    const open = all.getAttribute("aria-pressed") !== "true";
+    parts.forEach((part) => { part.open = open; });
+    all.setAttribute("aria-pressed", open);
+    all.textContent = open ? "Fold the evidence" : "Open everything";
+  });
 
   // The page of a running campaign loads itself again, with the same parts open, until its reader stops it.
-  const soFar = document.getElementById("so-far");
-  const folds = () => [...document.querySelectorAll("main details")];
-  if (soFar && Array.isArray(history.state?.open)) folds().forEach((part, at) => { part.open = history.state.open.includes(at); });
+  const soFar = byId("so-far");
+  if (soFar && Array.isArray(history.state?.open)) parts.forEach((part, at) => { part.open = history.state.open.includes(at); });
   if (soFar && Number(soFar.dataset.reloadS)) {
     const next = setTimeout(() => {
-      history.replaceState({ open: folds().flatMap((part, at) => (part.open ? [at] : [])) }, "");
+      history.replaceState({ open: parts.flatMap((part, at) => (part.open ? [at] : [])) }, "");
       location.reload();
     }, 1000 * Number(soFar.dataset.reloadS));
-    const stop = document.getElementById("stop-reloading");
+    const stop = byId("stop-reloading");
     stop.hidden = false;
     stop.addEventListener("click", () => { clearTimeout(next); stop.remove(); });
   }

@@ -7,6 +7,16 @@
   const MARKS = ".chart svg :is(path, line, rect)[aria-label]";
   let shownAt = 0;
 
+  function make(tag, given = {}, ...inside) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(given)) {
+      if (name in made && name !== "list") made[name] = value;
+      else made.setAttribute(name, value);
+    }
+    made.append(...inside);
+    return made;
+  }
+
   // As many digits as a chart can support: a thousandth of its axis.
   function rounded(value, end) {
     return value.toLocaleString("en", { maximumFractionDigits: Math.max(0, 2 - Math.floor(Math.log10(end))) });
@@ -30,7 +40,8 @@
   function show(event) {
     const mark = event.target.closest && event.target.closest(MARKS);
     const overTime = mark && mark.closest(".mark-line") && mark.closest("figure[data-end-s]");
-    say(mark ? mark.getAttribute("aria-label") + (overTime ? pointOf(mark, event) : "") : "", event);
+    const more = mark && mark.matches(".chart figure:has(.wide) [aria-label*=', repetition ']") && document.getElementById("explore-two") ? ". Click: its time series" : "";
+    say(mark ? mark.getAttribute("aria-label") + (overTime ? pointOf(mark, event) : "") + more : "", event);
   }
   function say(words, at) {
     tip.hidden = !words;
@@ -86,7 +97,7 @@
   const SVG = "http://www.w3.org/2000/svg";
   const HEAD = 52;
   function paper(figure) {
-    const drawn = figure.querySelector(".wide svg") || figure.querySelector("svg");
+    const drawn = figure.querySelector("svg.wide, .wide svg") || figure.querySelector("svg");
     const shown = drawn.cloneNode(true);
     const [, , width, height] = drawn.getAttribute("viewBox").split(" ").map(Number);
     const outer = document.createElementNS(SVG, "svg");
@@ -122,32 +133,38 @@
     URL.revokeObjectURL(address);
     return canvas.toBlob((png) => offer(png, `${name}.png`), "image/png");
   }
-  document.querySelectorAll(".chart figure").forEach((figure) => {
-    figure.tabIndex = 0;
-    figure.addEventListener("keydown", walk);
-    figure.addEventListener("blur", () => leave(figure));
-    const row = document.createElement("p");
-    row.className = "save";
-    for (const form of ["png", "svg"]) {
-      const button = document.createElement("button");
-      Object.assign(button, { type: "button", className: "small", textContent: `Save as ${form.toUpperCase()}`, onclick: () => picture(figure, form) });
-      button.setAttribute("aria-label", `Save the chart “${figure.dataset.title || ""}” as ${form.toUpperCase()}`);
-      row.append(button);
-    }
-    figure.after(row);
-  });
+  // What comes into the page gets its charts' narrow drawings, their place in the order of tabs, and buttons that save them.
+  function adopt(part) {
+    part.querySelectorAll(".chart figure").forEach((figure) => {
+      narrow(figure);
+      if (figure.tabIndex === 0) return;
+      figure.tabIndex = 0;
+      figure.addEventListener("keydown", walk);
+      figure.addEventListener("blur", () => leave(figure));
+      figure.after(make("p", { className: "save" }, ...["png", "svg"].map((form) => make("button", { type: "button", className: "small",
+        "aria-label": `Save the chart “${figure.dataset.title || ""}” as ${form.toUpperCase()}`, onclick: () => picture(figure, form) }, `Save as ${form.toUpperCase()}`))));
+    });
+  }
+  function narrow(figure) {
+    const drawn = api.narrow[figure.id.replace(/^figure-/, "")];
+    if (drawn && !figure.querySelector(".narrow")) figure.insertAdjacentHTML("beforeend", drawn);
+  }
 
-  // The section in view is marked in the contents.
-  const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
-  const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      links.forEach((link) => link.removeAttribute("aria-current"));
-      const link = links.get(entry.target.id);
-      if (link) link.setAttribute("aria-current", "true");
-    }
-  }, { rootMargin: "-15% 0px -75% 0px" });
-  document.querySelectorAll("main section").forEach((section) => seen.observe(section));
+  // The section that is read is marked in the contents: the one that a link led to, until its reader scrolls; else the
+  // last one that begins above a quarter of the window.
+  const links = new Map([...document.querySelectorAll("nav a")].map((link) => [document.getElementById(link.hash.slice(1)), link]));
+  let led = null;
+  function lead(section) {
+    led = section;
+    const read = [...links.keys()].filter((one) => one.getBoundingClientRect().top <= window.innerHeight / 4);
+    const now = links.get(led || (window.scrollY > 60 && read[read.length - 1])) || links.values().next().value;
+    document.querySelector(".to-top").hidden = window.scrollY < window.innerHeight;
+    links.forEach((link) => (link === now ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current")));
+  }
+  for (const by of ["wheel", "touchmove", "keydown", "pointerdown"]) {
+    window.addEventListener(by, (event) => { if (!event.target.closest?.("nav")) led = null; }, { passive: true });
+  }
+  document.addEventListener("scroll", () => lead(led), { passive: true });
 
   function offer(blob, name) {
     const link = document.createElement("a");
@@ -178,14 +195,13 @@
   });
 
   // The page's policy names this script by its hash, so nothing else can be run this way.
-  window.storagelab = {
-    async unpacked(packed) {
-      return JSON.parse(await inflated(packed.textContent.trim()).text());
-    },
-    async runScript(packed) {
-      const script = document.createElement("script");
-      script.textContent = await inflated(packed.textContent.trim()).text();
-      document.head.append(script);
-    },
+  const text = (id) => inflated(document.getElementById(id).textContent.trim()).text();
+  const api = {
+    make, adopt, lead, narrow: {},
+    later: text("later").then((known) => Object.assign(api, JSON.parse(known))).then(() => adopt(document)),
+    async runScript(id) { document.head.append(make("script", { textContent: await text(id) })); },
   };
+  window.storagelab = api;
+  adopt(document);
+  lead(null);
 })();
