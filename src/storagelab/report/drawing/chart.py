@@ -24,7 +24,7 @@ Row = dict[str, str | float | int | bool | None]
 """A mark, as Vega-Lite takes it. Its `tip` is the row in words: the tooltip, and the mark's name in the SVG. `pick`:
 whether it belongs to a recommended layout.
 """
-Part = Literal["cells", "drives", "effects", "waits", "over-time"]
+Part = Literal["answer", "cells", "drives", "effects", "waits", "over-time"]
 """The position of a chart on the page, in reading order."""
 STAR = "★"
 
