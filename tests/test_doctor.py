@@ -155,26 +155,19 @@ def test_an_sqlite_too_old_for_the_schema_is_a_no():
     assert doctor.sqlite((3, 37, 0)).state == "yes"
 
 
-STATES = {"clock": "yes", "quiet": "partly", "waits": "no", "drive": "yes"}
+def test_what_is_missing_comes_first_with_its_way_out_and_the_last_line_counts():
+    def shown(states: dict[str, str], **how) -> list[str]:
+        found = [
+            Ability(name=one, state=state, detail=f"({one})", mend="m" * (state != "yes"))
+            for one, state in states.items()
+        ]
+        out = io.StringIO()
+        print_abilities(Console(file=out, width=80), found, **how)
+        return [line.strip() for line in out.getvalue().splitlines()]
 
-
-@pytest.mark.parametrize("whole", [False, True])
-def test_what_is_missing_comes_first_with_its_way_out_and_the_last_line_counts(whole):
-    found = [Ability(name=name, state=state, detail=f"about {name}", mend=f"mend {name}" * (state != "yes"))
-             for name, state in STATES.items()]  # fmt: skip
-    out = io.StringIO()
-    print_abilities(Console(file=out, width=80), found, whole)
-    lines = [line.strip() for line in out.getvalue().splitlines()]
-    assert lines[:6] == [
-        "no      waits", "about waits", "to fix it: mend waits", "partly  quiet", "about quiet", "to fix it: mend quiet"
-    ]  # fmt: skip
-    assert lines[6:-1] == (
-        ["yes     clock", "about clock", "yes     drive", "about drive"] if whole else ["yes     clock; drive"]
-    )
-    assert lines[-1] == "2 work, 1 partly, 1 lack: what needs none of those that lack can be measured"
-
-
-def test_where_nothing_is_missing_the_last_line_says_so():
-    out = io.StringIO()
-    print_abilities(Console(file=out, width=80), [Ability(name="clock", state="yes", detail="tsc")])
-    assert out.getvalue().splitlines()[-1] == "1 work, 0 partly, 0 lack: all of it can be measured"
+    states = {"clock": "yes", "quiet": "partly", "waits": "no", "drive": "yes"}
+    first = ["no      waits", "(waits)", "to fix it: m", "partly  quiet", "(quiet)", "to fix it: m"]
+    last = "2 work, 1 partly, 1 lack: what needs none of those that lack can be measured"
+    assert shown(states) == [*first, "yes     clock; drive", last]
+    assert shown(states, whole=True) == [*first, "yes     clock", "(clock)", "yes     drive", "(drive)", last]
+    assert shown({"clock": "yes"})[-1] == "1 work, 0 partly, 0 lack: all of it can be measured"

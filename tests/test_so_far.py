@@ -25,25 +25,18 @@ from storagelab.verbs import so_far
 
 MOST_S = 120
 SIMULATED, MEASURED = planned(), make_plan(make_experiment({"layout.data_files": [1, 2]}, repetitions=2))
-PAGE = '<p class="so-far" id="so-far" data-reload-s="60">Running: 1 of 8; 3 min left. <button>'
 
 
 @pytest.fixture
 def page(tmp_path, monkeypatch):
-    """Keeps the page of a plan, by a process that notes its words and takes half a second."""
+    """Keeps the page of a plan, by a process that takes half a second."""
     monkeypatch.setattr(so_far, "EVERY_S", 0.0)
-    maker = tmp_path / "maker.py"
-    maker.write_text(
-        "import pathlib, sys, time; time.sleep(0.5); pathlib.Path(sys.argv[1], 'said').write_text(repr(sys.argv))"
-    )
-    monkeypatch.setattr(so_far, "PROGRAM", [sys.executable, str(maker)])
+    monkeypatch.setattr(so_far, "PROGRAM", [sys.executable, "-c", "import time; time.sleep(0.5)"])
 
     @contextlib.contextmanager
-    def kept(plan, at_once=1):
-        with RunProgress(plan, plan.runs, [], Console(file=io.StringIO()), tmp_path, at_once=at_once) as progress:
-            made = so_far.SoFar(tmp_path, progress, 0)
-            yield made
-            made.end(10)
+    def kept(plan):
+        with RunProgress(plan, plan.runs, [], Console(file=io.StringIO()), tmp_path) as progress:
+            yield so_far.SoFar(tmp_path, progress, 0)
 
     return kept
 
@@ -73,67 +66,49 @@ def test_while_runs_are_made_the_page_says_how_far_they_are(typed, home, monkeyp
     assert "the page so far: renewed within " in (home / "results/small/run.log").read_text()
 
 
-def test_beside_simulated_runs_nothing_waits_where_a_cpu_is_free(page, tmp_path, monkeypatch):
+def test_beside_simulated_runs_nothing_waits_where_a_cpu_is_free_and_their_end_gives_the_page_up(page, monkeypatch):
     monkeypatch.setattr(host, "usable_cpus", lambda *_: 2)
     with page(SIMULATED) as made:
-        began = time.monotonic()
-        made.renew()
-        made.renew()
-        assert time.monotonic() - began < 0.4
-        assert not (tmp_path / "said").exists()
-    assert made.is_made
-    assert (tmp_path / "said").read_text().endswith("'beside']")
+        for given_up in (False, True):
+            began = time.monotonic()
+            made.renew()
+            made.renew()
+            assert time.monotonic() - began < 0.4
+            assert made._process.args[-1] == "beside"
+            made.end(0 if given_up else 10)
+            assert made.is_made != given_up
 
 
 @pytest.mark.parametrize(("plan", "cpus"), [(SIMULATED, 1), (MEASURED, 64)])
 def test_where_a_page_would_take_from_the_runs_they_wait_but_for_no_more_than_its_share(page, monkeypatch, plan, cpus):
     monkeypatch.setattr(host, "usable_cpus", lambda *_: cpus)
-    now = SimpleNamespace(at=time.monotonic())
-    clock = time.monotonic
-    monkeypatch.setattr(so_far, "time", SimpleNamespace(monotonic=lambda: clock() + now.at))
+    clock, waited = time.monotonic, 0.0
+    passed = SimpleNamespace(s=0)
+    monkeypatch.setattr(so_far, "time", SimpleNamespace(monotonic=lambda: clock() + passed.s))
     with page(plan) as made:
-        waited, passed_s = 0.0, 0
-        while passed_s < 400:  # a run of 20 seconds, and then perhaps the page
-            passed_s += 20
-            now.at += 20
+        for passed.s in range(0, 400, 20):  # a run of 20 seconds, and then perhaps the page
             began = clock()
             made.renew()
             waited += clock() - began
-            assert waited <= so_far.LARGEST_SHARE * passed_s + 0.2
+            assert waited <= so_far.LARGEST_SHARE * passed.s + 0.2
         assert waited > 0.4
 
 
-def test_a_page_that_is_being_made_when_the_runs_end_is_given_up(page, tmp_path, monkeypatch):
-    monkeypatch.setattr(host, "usable_cpus", lambda *_: 2)
-    with page(SIMULATED) as made:
-        made.renew()
-        process = made._process
-        made.end(0)
-        assert process.poll() is not None
-    assert not made.is_made
-    assert not (tmp_path / "said").exists()
-
-
 def test_runs_that_a_program_stops_leave_a_page_that_says_so_and_no_time(tmp_path):
-    (tmp_path / "report.html").write_text(PAGE)
-    stopping = SimpleNamespace(by_user=False)
-    console = Console(file=io.StringIO())
+    said = '<p class="so-far" id="so-far" data-reload-s="{}">{} <button>'
+    (tmp_path / "report.html").write_text(said.format(60, "Running: 1 of 8; 3 min left."))
     with (
         pytest.raises(KeyboardInterrupt),
-        RunProgress(SIMULATED, SIMULATED.runs, [], console, tmp_path) as progress,
-        so_far.kept(tmp_path, progress, 85, stopping),
+        RunProgress(SIMULATED, SIMULATED.runs, [], Console(file=io.StringIO()), tmp_path) as progress,
+        so_far.kept(tmp_path, progress, 85, SimpleNamespace(by_user=False)),
     ):
         raise KeyboardInterrupt
-    assert (tmp_path / "report.html").read_text() == (
-        '<p class="so-far" id="so-far" data-reload-s="0">Stopped at run 85 of 93. Run the spec again to continue. '
-        "<button>"
-    )
+    stopped = said.format(0, "Stopped at run 85 of 93. Run the spec again to continue.")
+    assert (tmp_path / "report.html").read_text() == stopped
 
 
 def test_beside_the_runs_the_page_has_the_lowest_priority():
-    asked = (
-        "import os; from storagelab.verbs.so_far import give_way as g; g(); print(os.nice(0), os.sched_getscheduler(0))"
-    )
+    asked = "import os; from storagelab.verbs.so_far import *; give_way(); print(os.nice(0), os.sched_getscheduler(0))"
     said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert said.stdout.split() == ["19", str(os.SCHED_IDLE)]
 

@@ -19,27 +19,22 @@ SCHEMA_LINE = "#:schema "
 
 
 MEASURED = {
-    "Your own server": (
-        "quickstart", "a-a", "your-own", "mounted-drives", "quickstart-engines", "sysbench-engines",
-    ),
-    "Files, volumes and settings": (
-        "files-and-log-place", "wal-volume", "index-volume", "hot-table", "io-method", "mariadb-durability",
-    ),
-    "Drives and file systems": (
+    "Your own server": [
+        "quickstart", "a-a", "your-own", "mounted-drives", "quickstart-engines", "sysbench-engines"],
+    "Files, volumes and settings": [
+        "files-and-log-place", "wal-volume", "index-volume", "hot-table", "io-method", "mariadb-durability"],
+    "Drives and file systems": [
         "raw-io-on-your-drives", "replay", "file-systems", "cloud-disks", "raid-levels", "drive-formats", "encryption",
-        "zfs-by-your-own-commands",
-    ),
+        "zfs-by-your-own-commands"],
 }  # fmt: skip
 """The names of the ready-made specs by group, those first that most readers need."""
 SIMULATED = {
-    "Hardware that you don't have: simulated": (
+    "Hardware that you don't have: simulated": [
         "drive-to-buy", "todays-drives", "flash-as-it-fills", "cores-and-data-files", "many-cores", "reads-join-in",
-        "pfs-latch", "drive-history", "drive-history-reversed",
-    ),
-    "The articles: simulated (each also as NAME-randomised, with random order)": (
+        "pfs-latch", "drive-history", "drive-history-reversed"],
+    "The articles: simulated (each also as NAME-randomised, with random order)": [
         "multiple-data-files", "random-inserts", "sequential-inserts", "sequential-inserts-many-files",
-        "raw-io-flash-against-disks",
-    ),
+        "raw-io-flash-against-disks"],
 }  # fmt: skip
 """Those that need neither a server nor a drive."""
 

@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import os
 import resource
-import shutil
 import sqlite3
 import subprocess
 import time
@@ -75,7 +74,7 @@ def ability(name: str, find: Callable[[], T], detail: Callable[[T], str]) -> Abi
 def abilities(
     volumes: Mapping[str, Path] | None, results_dir: Path | None, kernel: Kernel = HERE
 ) -> tuple[Ability, ...]:
-    """All abilities: waits, server, counters, places, quiet, limits, tools.
+    """All abilities: waits, server, counters, places, quiet, limits.
 
     `volumes` maps names to folders; None or empty = the private server's own place, beside the results. `results_dir`
     is None if results are kept on another machine.
@@ -100,7 +99,6 @@ def abilities(
         "processes": processes,
         "shared memory": lambda: shared_memory(SHARED_MEMORY),
         "results file": lambda: sqlite(sqlite3.sqlite_version_info),
-        "optional tools": optional_tools,
     }
     return tuple(ability for name, probe in probes.items() for ability in attempt(name, probe))
 
@@ -375,15 +373,6 @@ def sqlite(version: tuple[int, ...]) -> Ability:
     if version >= OLDEST_SQLITE:
         return _yes("results file", f"SQLite {text}")
     return _no("results file", f"SQLite {text}; {oldest} is needed", "use a Python with a newer SQLite")
-
-
-def optional_tools() -> Ability:
-    """Tools that storagelab doesn't need, but that help to check its figures."""
-    tools = {"perf": "kernel traces", "iostat": "device load", "smartctl": "a drive's health"}
-    found = [name for name in tools if shutil.which(name)]
-    absent = [f"{name} ({use})" for name, use in tools.items() if name not in found]
-    parts = ["none is needed", f"found: {', '.join(found) or 'none'}", f"absent: {', '.join(absent) or 'none'}"]
-    return _yes("optional tools", "; ".join(parts))
 
 
 def _yes(name: str, detail: str) -> Ability:

@@ -10,7 +10,7 @@ from storagelab.errors import StoreError
 from storagelab.model.plan import REPETITIONS_SOUND, Experiment, Plan
 from storagelab.model.target import Preflight
 from storagelab.report.text.as_data import plan_json
-from storagelab.report.text.plan import PlanFacts, VolumeFacts, of_preparing, print_plan
+from storagelab.report.text.plan import PlanFacts, before_full, of_preparing, print_plan, tells_text, too_short
 from storagelab.run import scheduling, stored
 from storagelab.run.estimate import estimate
 from storagelab.run.store import FILE_NAME, NothingStored, Store
@@ -64,7 +64,6 @@ def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: P
     ):
         return ""
     from storagelab.findings import power  # statistics load slowly, and are not needed before there are runs
-    from storagelab.report.text.plan import tells_text
 
     of = None if pilot is None else stored.read(pilot, results)
     scatter = power.ASSUMED if of is None else power.scatter_of(of.plan, of.runs)
@@ -78,7 +77,6 @@ def _too_short(expanded: Plan, found: Preflight, stored_as: str | None, results:
     if not found.cycles and not found.log_rooms:
         return ()
     from storagelab.findings import comparable  # as below
-    from storagelab.report.text.plan import before_full, too_short
 
     rates = comparable.log_rates(stored.read(stored_as, results).runs) if stored_as else {}
     return (*too_short(expanded, found.cycles, rates), *before_full(expanded, found.log_rooms, rates))
@@ -115,7 +113,7 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
         basis = f"{percent(time.set_up)} of it set-up, warm-up and clean-up; {basis}"
     return PlanFacts(
         server=found.server,
-        volumes=tuple(VolumeFacts(**need.model_dump(exclude={"lacks"})) for need in found.volumes),
+        volumes=found.volumes,
         estimate_s=time.seconds,
         estimate_basis=basis,
         runs_stored=len(expanded.runs) - len(pending),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 
@@ -15,29 +15,12 @@ from storagelab.findings.comparable import ENOUGH
 from storagelab.findings.power import Tells
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.plan import Cell, Experiment, Plan
+from storagelab.model.target import CheckpointCycle, VolumeNeed
 from storagelab.report.text.columns import Column, are_numbers, blank, narrow, print_paragraph, print_table
 from storagelab.words.names import factor_text, level_text, listed, title_of, value_text
 from storagelab.words.numbers import bytes_, count, duration, percent, plural, significant
 
-if TYPE_CHECKING:
-    from storagelab.model.target import CheckpointCycle
-
-
 _LEVELS_SHOWN = 12
-
-
-class VolumeFacts(NamedTuple):
-    """One volume: where it is, what it is, and the bytes that it needs and has. None = unknown."""
-
-    name: str
-    path: str
-    device: str
-    needed_bytes: int | None
-    free_bytes: int | None
-
-    @property
-    def lacks_space(self) -> bool:
-        return self.needed_bytes is not None and self.free_bytes is not None and self.needed_bytes > self.free_bytes
 
 
 @dataclass(frozen=True)
@@ -50,7 +33,7 @@ class PlanFacts:
     """
 
     server: str
-    volumes: tuple[VolumeFacts, ...] = ()
+    volumes: tuple[VolumeNeed, ...] = ()
     estimate_s: float | None = None
     estimate_basis: str = ""
     runs_stored: int = 0
@@ -86,7 +69,7 @@ def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: Plan
     for name, text in pairs:
         if text:
             print_paragraph(console, text, first=f"{name:<8}")
-    _print_volumes(console, [VolumeFacts(*volume) for volume in facts.volumes])
+    _print_volumes(console, facts.volumes)
     if not whole:
         blank(console)
         print_paragraph(console, "--all adds reasons and ways out, what is done to volumes, each cell and run")
@@ -207,20 +190,20 @@ def _print_levels(console: Console, experiment: Experiment, before: Sequence[Col
     print_table(console, columns)
 
 
-def _print_volumes(console: Console, volumes: Sequence[VolumeFacts]) -> None:
+def _print_volumes(console: Console, volumes: Sequence[VolumeNeed]) -> None:
     if not volumes:
         return
     blank(console)
+    short = [one.free_bytes is not None and (one.needed_bytes or 0) > one.free_bytes for one in volumes]
     columns = [
         Column("volume", [volume.name for volume in volumes], right=False),
         Column("needs", [bytes_(volume.needed_bytes) for volume in volumes]),
         Column("free", [bytes_(volume.free_bytes) for volume in volumes]),
-        Column("", ["not enough" if volume.lacks_space else "" for volume in volumes], right=False),
+        *([Column("", ["not enough" if one else "" for one in short], right=False)] if any(short) else ()),
         Column("path", [volume.path for volume in volumes], right=False, wraps=True),
         Column("device", [volume.device for volume in volumes], right=False, wraps=True, rank=1),
     ]
-    lacking = [column for column in columns if column.heading or any(column.cells)]
-    print_table(console, lacking, rows_styled=["red" if volume.lacks_space else "" for volume in volumes])
+    print_table(console, columns, rows_styled=["red" if one else "" for one in short])
 
 
 def tells_text(tells: Tells) -> str:
