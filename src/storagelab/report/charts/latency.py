@@ -103,7 +103,7 @@ def _rows_against(findings: Findings, _runs: Sequence[Run]) -> Figure:
     levels = places.x_levels(cells)
 
     def row(cell: CellSummary) -> Row:
-        rate = cell.rows_per_s.mean.value if cell.rows_per_s is not None else 0.0
+        rate = cell.work_per_s.mean.value if cell.work_per_s is not None else 0.0
         latency = cell.latency[name]
         return {
             "level": places.x_of(cell), "step": levels.index(places.x_of(cell)), "rate": rate,

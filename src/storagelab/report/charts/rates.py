@@ -55,12 +55,12 @@ def of_set_time(findings: Findings) -> list[CellSummary]:
     """The cells whose runs did as many transactions as they could, or as they were sent, in a set time."""
     if findings.unit != "transactions" or compared.timed(findings):
         return []
-    return [cell for cell in findings.cells if cell.rows_per_s is not None]
+    return [cell for cell in findings.cells if cell.work_per_s is not None]
 
 
 def _transactions(cell: CellSummary) -> Row:
-    assert cell.rows_per_s is not None
-    mean = cell.rows_per_s.mean
+    assert cell.work_per_s is not None
+    mean = cell.work_per_s.mean
     tip = f"{cell.name}: {numbers.rows_per_s_estimate(mean, UNIT)}"
     return {"mean": mean.value, "low": mean.low, "high": mean.high, "tip": tip}
 

@@ -96,7 +96,7 @@ def _tiles(findings: Findings) -> list[View]:
 
 
 def _tile(title: str, findings: Findings, cell: CellSummary, kind: str) -> View:
-    rate = numbers.rows_per_s(cell.rows_per_s.mean.value, compared.rate_unit(findings)) if cell.rows_per_s else ""
+    rate = numbers.rows_per_s(cell.work_per_s.mean.value, compared.rate_unit(findings)) if cell.work_per_s else ""
     wait = top_wait(cell)
     mean = cell.elapsed_s.mean if cell.elapsed_s else None
     waited = f"top wait {wait[0]}, {numbers.percent(wait[1])} of session time" if wait else ""

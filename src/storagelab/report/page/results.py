@@ -178,8 +178,8 @@ def _run_columns(findings: Findings, decimals: int) -> list[Column]:
     """The rate, and how the runs scatter about the mean."""
     return [
         Column(Heading(compared.rate_unit(findings)),
-               lambda cell: numbers.significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "",
-               lambda cell: cell.rows_per_s.mean.value if cell.rows_per_s else None),
+               lambda cell: numbers.significant(cell.work_per_s.mean.value) if cell.work_per_s else "",
+               lambda cell: cell.work_per_s.mean.value if cell.work_per_s else None),
         Column(Heading("median, s"),
                lambda cell: numbers.seconds_number(cell.elapsed_s.median, decimals) if cell.elapsed_s else "",
                lambda cell: cell.elapsed_s.median if cell.elapsed_s else None),

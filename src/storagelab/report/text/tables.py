@@ -84,7 +84,7 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
         ("mean s (95 % CI)", [_mean(cell.elapsed_s, decimals) for cell in cells]),
         (
             compared.rate_unit(findings),
-            [significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "" for cell in cells],
+            [significant(cell.work_per_s.mean.value) if cell.work_per_s else "" for cell in cells],
         ),
         *_refused_column(findings, cells),
         ("sd", [percent(compared.spread(cell.elapsed_s)) for cell in cells]),
@@ -105,7 +105,7 @@ def _raw_io_columns(cells: Sequence[CellSummary]) -> list[TextColumn]:
 def _rate_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextColumn]:
     unit = compared.rate_unit(findings)
     texts = [
-        compared.estimate_text(findings, cell.rows_per_s.mean, rate=True) if cell.rows_per_s else "" for cell in cells
+        compared.estimate_text(findings, cell.work_per_s.mean, rate=True) if cell.work_per_s else "" for cell in cells
     ]
     rates = [text.replace(f" {unit}", "").replace("95 % CI ", "") for text in texts]
     columns: list[TextColumn] = [(f"{unit} (95 % CI)", rates)]

@@ -150,12 +150,12 @@ def _on_a_load(findings: Findings, load: LoadVerdict) -> str:
 def _on_the_best(findings: Findings, said: str) -> list[str]:
     """The figures of the fastest layout that the answer, which `said` this, does not name."""
     best = next((findings.cell(cell_id) for cell_id in findings.best), None)
-    if best is None or best.elapsed_s is None or best.rows_per_s is None:
+    if best is None or best.elapsed_s is None or best.work_per_s is None:
         return []
     which = "Fastest" if findings.verdict == "winner" else "Nominally fastest"
     within = " of its block, and between blocks no verdict is given" if in_blocks(findings) else ""
     time = [] if compared.set_time(findings) else [compared.figure_text(findings, best)]
-    rate = rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
+    rate = rows_per_s_estimate(best.work_per_s.mean, compared.rate_unit(findings))
     new = [one for one in (*time, rate) if not re.search(rf"(?<![\d.,]){re.escape(one.split(' (no')[0])}", said)]
     if not new:
         return []
