@@ -80,7 +80,7 @@ def make_cell(
         cell_id=cell_id, levels=dict(levels), provenance="measured", runs_planned=repetitions,
         runs_ok=repetitions if mean_s else 0, runs_unverified=0, runs_failed=0, connections=16,
         data_files=int(levels.get(FILES, 1)), elapsed_s=make_sample(mean_s, repetitions) if mean_s else None,
-        rows_per_s=make_sample(ROWS / mean_s, repetitions) if mean_s else None, waits=waits if mean_s else (),
+        work_per_s=make_sample(ROWS / mean_s, repetitions) if mean_s else None, waits=waits if mean_s else (),
         available_s=available_s or None, explained=0.987 if mean_s else None,
     )  # fmt: skip
 

@@ -227,7 +227,7 @@ def test_a_cell_is_summed_up_with_its_rate_its_waits_and_its_audit():
     summary = analysed({"layout.data_files": [1]}, elapsed=lambda *_: 8.0).cell("cell-001")
     assert summary.provenance == "measured"
     assert (summary.connections, summary.data_files) == (16, 1)
-    assert summary.rows_per_s.mean.value == pytest.approx(16 * 50_000 / 8)
+    assert summary.work_per_s.mean.value == pytest.approx(16 * 50_000 / 8)
     assert summary.checkpoint_s.median == 0.4
     assert summary.available_s == pytest.approx(16 * 8)
     assert summary.explained == pytest.approx(1, abs=0.05)

@@ -38,15 +38,15 @@ def check(campaign: Campaign) -> None:
 
 def check_the_means_of(findings: Findings, cell: CellSummary) -> None:
     """What stands beside runs is their mean, within its interval; time, rate and work agree."""
-    for sample in (cell.elapsed_s, cell.rows_per_s, cell.judged):
+    for sample in (cell.elapsed_s, cell.work_per_s, cell.judged):
         if sample is not None:
             assert sample.minimum * (1 - 1e-9) <= sample.mean.value <= sample.maximum * (1 + 1e-9)
             assert sample.mean.low is None or sample.mean.low <= sample.mean.value <= sample.mean.high
             assert same_interval(sample)
-    if compared.set_time(findings) and cell.each_s is not None and cell.rows_per_s is not None:
-        assert math.isclose(cell.each_s, cell.connections / cell.rows_per_s.mean.value, **NEARLY)
+    if compared.set_time(findings) and cell.each_s is not None and cell.work_per_s is not None:
+        assert math.isclose(cell.each_s, cell.connections / cell.work_per_s.mean.value, **NEARLY)
     if findings.compared in ("elapsed", "time-per-row") and cell.elapsed_s is not None and cell.elapsed_s.adjusted:
-        assert math.isclose(cell.work or 1.0, cell.elapsed_s.mean.value * cell.rows_per_s.mean.value, **NEARLY)
+        assert math.isclose(cell.work or 1.0, cell.elapsed_s.mean.value * cell.work_per_s.mean.value, **NEARLY)
 
 
 def same_interval(sample: Sample) -> bool:

@@ -72,7 +72,7 @@ def cell(name: str, rate: float, p99_s: float) -> CellSummary:
     rated = Sample(mean=Estimate(value=rate), median=rate, sd=None, minimum=rate, maximum=rate, points=())
     return CellSummary(
         cell_id=name, levels={}, provenance="measured", runs_planned=3, runs_ok=3, runs_unverified=0, runs_failed=0,
-        connections=1, data_files=1, rows_per_s=rated, latency={"p99": point},
+        connections=1, data_files=1, work_per_s=rated, latency={"p99": point},
     )  # fmt: skip
 
 

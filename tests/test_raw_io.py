@@ -78,7 +78,7 @@ def test_a_run_says_its_requests_and_bytes_a_second_and_how_long_they_took(made)
 
 def test_a_mirrored_array_writes_about_half_as_much_as_it_reads(made):
     experiment, plan, runs = made
-    rates = {tuple(cell.levels.values()): cell.rows_per_s.mean.value for cell in analyse(experiment, plan, runs).cells}
+    rates = {tuple(cell.levels.values()): cell.work_per_s.mean.value for cell in analyse(experiment, plan, runs).cells}
     assert 0.35 < rates["write", "8KiB"] / rates["read", "8KiB"] < 0.75
 
 

@@ -245,7 +245,7 @@ def test_an_a_a_experiment_that_drifts_cell_by_cell_names_no_loser_and_gives_no_
     assert not any(row.distinguishable for row in (*findings.comparisons, *findings.effects, *findings.speed_ups))
     estimates = [row.ratio for row in (*findings.comparisons, *findings.effects)]
     for cell in findings.cells:
-        estimates += [cell.elapsed_s.mean, cell.rows_per_s.mean, *cell.wait_shares.values()]
+        estimates += [cell.elapsed_s.mean, cell.work_per_s.mean, *cell.wait_shares.values()]
     assert all(one.low is None and one.high is None for one in estimates)
     text = headline(findings)
     assert text.startswith(

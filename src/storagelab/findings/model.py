@@ -120,7 +120,7 @@ class CellSummary(Frozen):
     """Data files of its layout."""
     elapsed_s: Sample | None = None
     """Completion times."""
-    rows_per_s: Sample | None = None
+    work_per_s: Sample | None = None
     """Work a second: rows, requests or transactions."""
     work: float | None = Field(None, description="what the mean run did, in its unit")
     checkpoint_s: Sample | None = None

@@ -83,7 +83,7 @@ def _summary(cell: Cell, basis: Basis, by_class: bool, **known: Any) -> CellSumm
         connections=config.workload.sessions,
         data_files=config.layout.data_files,
         elapsed_s=sample((repetition, one.elapsed_s) for repetition, one in runs.items()),
-        rows_per_s=sample((repetition, one.work_per_s) for repetition, one in runs.items()),
+        work_per_s=sample((repetition, one.work_per_s) for repetition, one in runs.items()),
         work=_mean([float(one.unwatched_work) for one in runs.values()]),
         checkpoint_s=sample((repetition, one.checkpoint_s) for repetition, one in runs.items()),
         latency=_latency([(made_on.get(at, ""), one.latency) for at, one in runs.items() if one.latency is not None]),
@@ -264,7 +264,7 @@ def with_fitted_means(
     }
     return tuple(
         # A cell may have run only on hosts that take no part in the fit.
-        cell if cell.rows_per_s is None or math.isnan(fitted.cells[index])
+        cell if cell.work_per_s is None or math.isnan(fitted.cells[index])
         else _fitted(
             cell, _mean_of_runs(cell, basis, index), mean_time(fitted, index, picked_from.get(cell.cell_id, 1)),
             compared
@@ -319,7 +319,7 @@ def _figures(cell: CellSummary, time: Estimate, compared: Compared) -> dict[str,
         return {"judged": time}
     work = cell.work or 1.0
     of_run = time if compared == "elapsed" else _mapped(time, lambda seconds: seconds * work)
-    rate = {"rows_per_s": _mapped(of_run, lambda seconds: work / seconds)}
+    rate = {"work_per_s": _mapped(of_run, lambda seconds: work / seconds)}
     return rate if _of_set_time(compared) else {**rate, "elapsed_s": of_run}
 
 

@@ -140,7 +140,7 @@ def judged_by(cell: CellSummary, compared: Compared) -> Sample | None:
     """What a cell is compared by: its time, its rate if cells do different amounts of work, or a latency."""
     if latency_of(compared):
         return cell.judged
-    return cell.elapsed_s if compared == "elapsed" else cell.rows_per_s
+    return cell.elapsed_s if compared == "elapsed" else cell.work_per_s
 
 
 def time_s(cell: CellSummary) -> float:
@@ -234,7 +234,7 @@ def disagreement(
     Only cells that the verdict has `told_apart` can disagree: so this is stated where nothing differs as seldom as that
     is.
     """
-    known = [(cell, cell.rows_per_s, cell.latency[figure]) for cell in cells if figure in cell.latency]
+    known = [(cell, cell.work_per_s, cell.latency[figure]) for cell in cells if figure in cell.latency]
     rated = [(cell, rate.mean.value, latency) for cell, rate, latency in known if rate is not None]
     if len(rated) < 2:
         return None

@@ -46,7 +46,7 @@ def _of_set_time(findings: Findings) -> list[CellSummary]:
     """The cells whose runs did as many transactions as they could, or as they were sent, in a set time."""
     if findings.unit != "transactions" or compared.timed(findings):
         return []
-    return [cell for cell in findings.cells if cell.rows_per_s is not None and cell.latency]
+    return [cell for cell in findings.cells if cell.work_per_s is not None and cell.latency]
 
 
 def _by_load(findings: Findings) -> Arrangement:
@@ -95,7 +95,7 @@ def _rows_against(findings: Findings, _runs: Sequence[Run]) -> Figure:
     levels = places.x_levels(cells)
 
     def row(cell: CellSummary) -> Row:
-        rate = cell.rows_per_s.mean.value if cell.rows_per_s is not None else 0.0
+        rate = cell.work_per_s.mean.value if cell.work_per_s is not None else 0.0
         latency = cell.latency[name]
         return {
             "step": levels.index(places.x_of(cell)), "rate": rate, "mean": 1e3 * latency.value,

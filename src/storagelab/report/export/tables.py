@@ -167,8 +167,8 @@ def _cell_fields(findings: Findings, cell: CellSummary) -> Fields:
     if cell.elapsed_s is not None:
         fields |= _with_ends("mean", cell.elapsed_s.mean, "_s")
         fields |= {f"{name}_s": getattr(cell.elapsed_s, name) for name in ("median", "sd", "minimum", "maximum")}
-    if cell.rows_per_s is not None:
-        fields |= _with_ends("work_per_s", cell.rows_per_s.mean)
+    if cell.work_per_s is not None:
+        fields |= _with_ends("work_per_s", cell.work_per_s.mean)
     fields |= _latency_fields({name: one.value for name, one in cell.latency.items()})
     compared = next((row for row in findings.comparisons if row.cell_id == cell.cell_id), None)
     return fields if compared is None else fields | _with_ends("ratio", compared.ratio)

@@ -243,8 +243,8 @@ def _run_columns(findings: Findings, decimals: int) -> list[Column]:
     """The rate, and how the runs scatter about the mean."""
     rate = Column(
         Heading(compared.rate_unit(findings)),
-        lambda cell: numbers.significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "",
-        lambda cell: cell.rows_per_s.mean.value if cell.rows_per_s else None,
+        lambda cell: numbers.significant(cell.work_per_s.mean.value) if cell.work_per_s else "",
+        lambda cell: cell.work_per_s.mean.value if cell.work_per_s else None,
         rank=3,
     )
     return [

@@ -116,7 +116,7 @@ def figure(findings: Findings, cell: CellSummary) -> Sample | None:
     """The figure in a cell's row: its time, its rate if all runs last equally long, or its latency."""
     if by_latency(findings):
         return cell.judged
-    return cell.rows_per_s if set_time(findings) else cell.elapsed_s
+    return cell.work_per_s if set_time(findings) else cell.elapsed_s
 
 
 def judged(findings: Findings, cell: CellSummary) -> Sample | None:
@@ -183,7 +183,7 @@ def raw_io_text(cell: CellSummary, counter: str) -> str:
     runs.
     """
     # Cells are compared by their requests a second, so that mean is the one from the comparison.
-    sample = cell.rows_per_s if counter == "ios_per_s" and counter in cell.raw_io else cell.raw_io.get(counter)
+    sample = cell.work_per_s if counter == "ios_per_s" and counter in cell.raw_io else cell.raw_io.get(counter)
     if sample is None:
         return ""
     times = {"ios_per_s": 1.0, "bytes_per_s": 1e-6}.get(counter, 1e3)

@@ -133,12 +133,12 @@ def _on_a_load(findings: Findings, load: LoadVerdict) -> str:
 def _on_the_best(findings: Findings) -> list[str]:
     """The figures of the fastest layout."""
     best = next((findings.cell(cell_id) for cell_id in findings.best), None)
-    if best is None or best.elapsed_s is None or best.rows_per_s is None:
+    if best is None or best.elapsed_s is None or best.work_per_s is None:
         return []
     which = "Fastest" if findings.verdict == "winner" else "Nominally fastest"
     within = " of its block, and between blocks no verdict is given" if in_blocks(findings) else ""
     time = [] if compared.set_time(findings) else [numbers.seconds_estimate(best.elapsed_s.mean)]
-    rate = rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
+    rate = rows_per_s_estimate(best.work_per_s.mean, compared.rate_unit(findings))
     start = f"{which}{within}: {best.name}, " if len(findings.cells) > 1 else "The layout: "
     number = len(best.elapsed_s.points) - sum(cell_id == best.cell_id for cell_id, _ in findings.left_out)
     return [f"{start}{', or '.join([*time, rate])}, over {plural(number, 'run')}."]
