@@ -26,8 +26,7 @@ from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import page_charts
-from storagelab.report.drawing.runtime import runtime
-from storagelab.report.drawing.vega import STYLE, framed, to_svg
+from storagelab.report.drawing.vega import STYLE, framed, runtime, to_svg
 from storagelab.report.export.as_json import json_pieces
 from storagelab.report.page.opening import badges
 from storagelab.report.page.pieces import PageTable
