@@ -106,8 +106,8 @@ def brightness(tab: playwright.Page, selector: str, style: str) -> float:
 
 @pytest.fixture(scope="module")
 def wordy_report(tmp_path_factory) -> Report:
-    """FABRICATED: ten long-named places, so that the chart of the best case is drawn, and names them in its legend."""
-    places = [f"flash drive {number} of format maximum-write" for number in range(10)]
+    """FABRICATED: eight long-named places, which legends name."""
+    places = [f"flash drive {number} of format maximum-write" for number in range(8)]
     return written(
         make_experiment({"storage": places, "layout.data_files": [1, 2]}, 2), tmp_path_factory.mktemp("wordy")
     )

@@ -4,8 +4,8 @@ import base64
 import gzip
 import hashlib
 
-from storagelab.report.drawing import runtime as module
-from storagelab.report.drawing.runtime import runtime
+from storagelab.report.drawing import vega as module
+from storagelab.report.drawing.vega import runtime
 
 
 def test_it_is_made_once_and_the_policy_can_name_it_by_its_hash(monkeypatch, tmp_path):

@@ -21,7 +21,7 @@ from storagelab.findings.model import Findings
 from storagelab.findings.reasons import case_between
 from storagelab.report import writing
 from storagelab.report.charts import drawn_charts
-from storagelab.report.drawing import runtime
+from storagelab.report.drawing import vega
 from storagelab.report.export.as_json import campaigns_json, pair_json
 from storagelab.report.export.tables import all_of, sqlite_file
 from storagelab.report.page.html import page_of
@@ -125,8 +125,8 @@ def campaigns_are_compared(of: Campaign, other: Campaign) -> None:
 def _without_the_charts_runtime():
     """It takes seconds to make, and is the same in every page."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtime, "_made", lambda: b"")
-        patch.setattr(runtime, "_keep", lambda file, packed: None)
+        patch.setattr(vega, "_made", lambda: b"")
+        patch.setattr(vega, "_keep", lambda file, packed: None)
         yield
 
 

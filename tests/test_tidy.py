@@ -79,7 +79,7 @@ def test_no_source_file_is_longer_than_a_reader_can_hold():
 OPENING = re.compile(r"\.read_text\(|\.read_bytes\(|(?<![\w.])(?<!def )open\(|\.open\((?:\"r|encoding)")
 MAY_OPEN = re.compile(
     r"machine/|volumes/|experiments/|screen|spec/given_files|run/(?:cluster|scheduling|store_file)|"
-    r"report/drawing/runtime|validation/|"
+    r"report/drawing/vega|validation/|"
     r"capture/tracing|profiles/__init__|predicting/prediction|drives/fitting|"
     r"verbs/validate|"
     r"capture/folder|servers/(?:attached|private|programs|templates)|loads/(?:fio|own_files)|"

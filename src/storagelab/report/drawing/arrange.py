@@ -83,10 +83,6 @@ class Arrangement:
         powers = [2**power for power in range(known[0].bit_length() - 1, known[-1].bit_length())]
         return list(powers) if len(powers) <= 2 * len(known) else []
 
-    def others_of(self, cell: CellSummary) -> str:
-        """The levels that are not along the axis, in words."""
-        return _levels(cell, (*self.lines, *self.panels))
-
 
 def _levels(cell: CellSummary, factors: Sequence[Factor]) -> str:
     levels = {factor.name: cell.levels[factor.name] for factor in factors if factor.name in cell.levels}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from storagelab.model.waits import Category
 
 INK = "currentColor"
-GROUND, DARK_GROUND = "#ffffff", "#12161b"
+GROUND = "#ffffff"
 NEUTRAL = "#7d8792"
 FASTER, SLOWER = "#009068", "#c8501e"
 

@@ -29,8 +29,7 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.document import Document, Fold, Heading, Mark, Picture, Section, Table
 from storagelab.report.drawing.chart import Drawn
-from storagelab.report.drawing.runtime import runtime
-from storagelab.report.drawing.vega import STYLE, framed, to_svg
+from storagelab.report.drawing.vega import STYLE, framed, runtime, to_svg
 from storagelab.report.export.as_json import json_pieces
 from storagelab.report.page.explore_plots import MAX_RUNS, plots
 from storagelab.report.page.explore_record import record
