@@ -5,10 +5,10 @@ import re
 import pytest
 from builders import make_experiment, make_plan, make_runs
 from real_browser import started
+from storagelab.report.page.brief import brief_page
 
 from storagelab.findings.analysis import analyse
 from storagelab.model.plan import Factor, Level
-from storagelab.report.page.brief import brief_page
 
 LONG = "a label of one hundred characters that somebody wrote to be precise about everything, as is prudent"
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from builders import make_experiment, make_measurement, make_plan, make_planned, make_run
+from storagelab.report.words.marks import verdict_mark
 
 from bench.drawn_cycles import PERIODS_S, experiments, pool
 from storagelab.findings.analysis import analyse
@@ -17,7 +18,6 @@ from storagelab.model.target import CheckpointCycle
 from storagelab.report.text.plan import before_full, too_short
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentence
-from storagelab.report.words.marks import verdict_mark
 
 TIMEOUT = "target.settings.checkpoint_timeout"
 WHOLE = {"in_warm_up": 1.0, "while_counted": 1.0, "whole": 1.0}

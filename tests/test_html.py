@@ -19,11 +19,10 @@ from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Check, Run, WaitingTask
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import CountedWaits
-from storagelab.report.drawing import arrange
 from storagelab.report.export.as_json import to_json
-from storagelab.report.page import cells, html
-from storagelab.report.page.opening import verdict_view
-from storagelab.report.text.tables import NINE_COLUMNS
+from storagelab.report.page import html
+from storagelab.report.sections import waits
+from storagelab.report.sections.waits import NINE_COLUMNS
 from storagelab.report.words.secrets import masked
 
 FILES, LOG = "layout.data_files", "layout.log"
@@ -79,11 +78,17 @@ def words_of(page: str) -> str:
     return " ".join("".join(Elements(page).text).split())
 
 
+def later_of(page: str) -> dict:
+    """What the page's script adds on request: narrow charts, the parts of each cell, and series."""
+    found = re.search(r'<script type="text/plain" id="later">([^<]*)</script>', page)
+    return json.loads(gzip.decompress(base64.b64decode(found[1])))
+
+
 def test_the_page_says_things_in_the_order_a_reader_wants_them(page):
     text = words_of(page)
     order = [
-        "files-and-log-place", "How many data files", "measured", "Every cell by", "Every cell:", "Cautions",
-        "What each factor does", "Where the sessions’ time goes", "Waits of each cell", "Over time",
+        "files-and-log-place", "How many data files", "MEASURED", "Each layout’s time", "Doubt", "Evidence", "Caveats", "Every cell",
+        "Charts of all cells", "Every cell by", "What each factor does", "Where the sessions’ time goes", "Waits of each cell", "Over time",
         "Final checkpoint", "How it was measured", "Glossary", "All raw data",
     ]  # fmt: skip
     place = text.index("All raw data") + len("All raw data")  # the list of contents ends there
@@ -142,16 +147,16 @@ def test_every_table_has_a_caption_and_headings_in_scope(page):
     assert {tag.get("scope") for tag in elements.named("th")} == {"col", "row"}
 
 
-def test_the_nine_columns_stand_under_their_names_before_analogue_and_method(page):
+def test_the_nine_columns_stand_under_their_names_before_method_and_analogue(page):
     heads = [re.sub("<[^>]+>", "", head) for head in re.findall(r"<th scope=\"col\"[^>]*>[^<]*</th>", page)]
     start = heads.index("WaitType", heads.index("Wait_S") - 1)
-    assert tuple(heads[start : start + 11]) == (*NINE_COLUMNS, "In SQL Server", "Method")
+    assert tuple(heads[start : start + 11]) == (*NINE_COLUMNS, "method", "In SQL Server")
 
 
 def test_every_figure_is_named_by_what_it_shows_and_where_it_comes_from(page):
     figures = Elements(page).named("figure")
     assert [figure["id"] for figure in figures] == [
-        "figure-cells", "figure-all-cells", "figure-pair-waits", "figure-pair-series", "figure-effects",
+        "figure-all-cells", "figure-pair-waits", "figure-pair-series", "figure-cells", "figure-effects",
         "figure-speed-ups", "figure-waits", "figure-waterfall", "figure-rows-over-time",
     ]  # fmt: skip
     for figure in figures:
@@ -170,12 +175,12 @@ def test_ids_are_unique_in_the_whole_page(page):
     assert len(ids) == len(set(ids))
 
 
-def test_every_link_leads_to_a_place_in_the_page(page):
+def test_every_link_leads_to_a_place_in_the_page_or_to_a_cell_that_its_script_shows(page):
     elements = Elements(page)
     ids = {attributes.get("id") for _, attributes in elements.tags}
     targets = {(tag["href"] or "")[1:] for tag in elements.named("a")}
     assert targets
-    assert targets <= ids
+    assert targets <= ids | {anchor for anchor, *_ in later_of(page)["cells"]}
 
 
 def test_a_split_that_was_not_had_is_empty_and_never_zero_and_the_reason_is_said():
@@ -279,16 +284,8 @@ def test_the_manifest_names_a_virtual_disk_and_says_what_varied():
 
 def test_nothing_measured_still_gives_a_page():
     text = words_of(page_of({FILES: [1, 2]}, repetitions=1, failed=lambda planned: "the server died"))
-    assert "NOTHING MEASURED: no run has given a time yet" in text
+    assert "NOTHING MEASURED: no run has given a time yet (2 runs planned)" in text
     assert "the server died" in text
-
-
-def test_the_head_of_the_page_counts_the_runs_that_were_measured():
-    page = page_of({FILES: [1, 2]}, repetitions=3, failed=lambda planned: "the server died")
-    assert "0 of 6 runs made" in words_of(page)
-    page = page_of({FILES: [1, 2]}, repetitions=3, failed=lambda planned: "disk full" if planned.sequence == 1 else "")
-    assert "5 of 6 runs made" in words_of(page)
-    assert "runs made" not in words_of(page_of({FILES: [1, 2]}, repetitions=3)).split("Every cell")[0]
 
 
 @pytest.mark.parametrize(
@@ -319,7 +316,7 @@ def test_nothing_that_a_person_wrote_becomes_markup(drawn_charts):
     page = page_of({FILES: [1, 2], NASTY: [NASTY, "b"]}, fields=fields, environment=environment)
     elements = Elements(page)
     scripts = [script.get("id", "") for script in elements.named("script")]
-    assert scripts == ["explore-record", "explore-series-record", "raw-data", "runtime", "", "", "", ""]
+    assert scripts == ["explore-record", "later", "raw-data", "runtime", "", "", "", ""]
     assert elements.named("img") == []
     assert [tag for tag, attributes in elements.tags if any(name.startswith("on") for name in attributes)] == []
     assert NASTY.split("$")[0].strip() in "".join(elements.text)
@@ -345,23 +342,29 @@ def test_any_text_comes_back_from_a_template_as_it_went_in(words):
     assert set(attributes) == {"title"}
 
 
-def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is_counted(drawn_charts):
-    levels = [f"v{number}" for number in range(60)]
-    experiment, plan, runs = make_campaign({FILES: [1, 2], "target.settings.x": levels}, 2)
+def test_of_many_cells_the_script_shows_any_and_a_page_without_it_the_first_and_says_so(drawn_charts):
+    experiment, plan, runs = make_campaign({FILES: [1, 2], "target.settings.x": list("abcdefghij")}, 2)
     findings = analyse(experiment, plan, runs)
-    shown = cells.cells_with_parts(findings)
-    assert len(shown) == cells.CELLS_OF_A_LARGE_EXPERIMENT
-    assert {findings.fastest, findings.worst} <= {cell.cell_id for cell in shown}
     page = html.page(experiment, plan, runs, findings, ["{}"])
-    there = {cell.cell_id for cell in (*shown, *arrange.chosen_cells(findings))}
-    assert f"the other {120 - len(there)} are in the raw data" in words_of(page)
-    assert len(page) < 3_000_000
+    known = later_of(page)["cells"]
+    assert {anchor for anchor, *_ in known} == {waits.cell_anchor(cell) for cell in findings.cells}
+    assert all("Lock:extend" in parts for *_, parts in known)
+    assert page.count('<details class="cell"') == html.CELLS_WITHOUT_SCRIPTS
+    assert "storagelab report files-and-log-place --format md has all without it" in words_of(page)
+
+
+def test_a_page_of_360_runs_is_small_and_has_no_raw_data_then(drawn_charts):
+    factors = {FILES: [1, 2, 4, 8, 16, 32], LOG: ["a", "b"], "target.settings.x": list("abcdef")}
+    experiment, plan, runs = make_campaign(factors, 5)
+    page = html.page(experiment, plan, runs, analyse(experiment, plan, runs))
+    assert len(runs) == 360
+    assert len(page) <= html.LARGEST_PAGE == 1_200_000
 
 
 def test_a_page_that_would_be_too_large_with_its_raw_data_says_where_they_are_and_carries_them_on_request(drawn_charts):
     experiment, plan, runs = make_campaign({FILES: [1]}, 1)
     findings = analyse(experiment, plan, runs)
-    exported = random.Random(1).randbytes(2_400_000).hex()
+    exported = random.Random(1).randbytes(900_000).hex()
     page = html.page(experiment, plan, runs, findings, [exported])
     assert len(page) < html.LARGEST_PAGE
     assert payload_of(page, packed=False) == ""
@@ -379,36 +382,8 @@ def test_raw_data_are_made_only_as_far_as_it_takes_to_know_that_they_are_too_lar
     def pieces():
         for number in range(100):
             made.append(number)
-            yield chance.randbytes(100_000).hex()
+            yield chance.randbytes(40_000).hex()
 
     page = html.page(experiment, plan, runs, analyse(experiment, plan, runs), pieces())
     assert payload_of(page, packed=False) == ""
     assert len(made) < 40
-
-
-def test_a_mean_that_one_odd_run_has_made_is_marked_where_it_is_shown_large():
-    """FABRICATED after a real one: 2,020 s in four runs, 14,274 s in the fifth."""
-
-    def elapsed(levels, repetition):
-        usual_s = {1: 1_000.0, 4: 2_020.0, 8: 1_500.0}[levels[FILES]]
-        return 14_274.0 if (levels[FILES], repetition) == (4, 3) else usual_s * (1 + 0.002 * repetition)
-
-    experiment, plan, runs = make_campaign({FILES: [1, 4, 8]}, 5, elapsed=elapsed)
-    (odd,) = [tile for tile in verdict_view(analyse(experiment, plan, runs))["tiles"] if tile["odd"]]
-    assert odd["what"] == "4 data files"
-    assert odd["odd"].startswith("1 run of 5 stands apart: repetition 3 took 14,274 s; median 2,0")
-    steady = verdict_view(analyse(experiment, plan, make_runs(experiment, plan)))
-    assert [tile["odd"] for tile in steady["tiles"]] == ["", ""]
-
-
-def test_a_mean_far_from_its_median_is_marked_where_no_run_is_called_odd():
-    """Of two cells that scatter alike none stands apart, and still a tile must not show 3,000 s where most took
-    2,000.
-    """
-    times = {1: [10.0, 10.1, 9.9, 10.0, 25.0], 4: [9.0, 9.1, 22.0, 9.0, 8.9]}
-    experiment, plan, runs = make_campaign(
-        {FILES: [1, 4]}, repetitions=5, elapsed=lambda levels, repetition: times[levels[FILES]][repetition - 1]
-    )
-    tiles = verdict_view(analyse(experiment, plan, runs, "least-squares"))["tiles"]
-    assert len(tiles) == 2
-    assert all("repetition" in tile["odd"] and "median" in tile["odd"] for tile in tiles)

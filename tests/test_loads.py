@@ -5,13 +5,13 @@ import re
 import pytest
 from builders import make_campaign, make_planned, make_runs, ten_seconds
 from fabricated_findings import golden, said_in
+from storagelab.report.words.marks import MAY_BE_FASTEST as TIED
+from storagelab.report.words.marks import verdict_mark
 from test_verdicts import BATCH, CONNECTIONS, FILES, LOG, analysed, small_batches_take_longer
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.report.words.answer import headline
-from storagelab.report.words.marks import MAY_BE_FASTEST as TIED
-from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.sentences import sentences
 from storagelab.report.writing import render
 

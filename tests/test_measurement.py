@@ -9,13 +9,13 @@ import pytest
 from raw_io_specs import SPEC, needs_fio, parsed, runs_of
 from real_mariadb import needs_mariadb
 from simulated_specs import ONE_BLOCK, run_once
+from storagelab.report.text.tables import cell_columns
 
 from storagelab.engines.simulated.measurement import LINES_MOST, LOOKS_MOST, POINTS_MOST, kept_looks, thinned
 from storagelab.findings import cautions
 from storagelab.findings.analysis import analyse
 from storagelab.model import measurement
 from storagelab.model.measurement import REFUSED, Page, Resource, Run, TimeSeries, WaitingTask
-from storagelab.report.text.tables import cell_columns
 from storagelab.spec.matrix import expand
 
 EXPORT = Path(__file__).resolve().parent.parent / "docs" / "reference" / "export.md"

@@ -21,6 +21,7 @@ from storagelab.findings.model import Findings
 from storagelab.findings.reasons import case_between
 from storagelab.report import writing
 from storagelab.report.charts import drawn_charts
+from storagelab.report.document import Paper
 from storagelab.report.drawing import vega
 from storagelab.report.export.as_json import campaigns_json, pair_json
 from storagelab.report.export.tables import all_of, sqlite_file
@@ -30,7 +31,6 @@ from storagelab.report.text.markdown import markdown_of
 from storagelab.report.text.plan import tells_text
 from storagelab.report.text.terminal import print_findings, print_waits
 from storagelab.report.words.campaigns import campaigns_paper, gate_of_campaigns_sentence, manifest_table
-from storagelab.report.document import Paper
 from storagelab.report.words.why import pair_paper
 
 NO_FIGURE = re.compile(r"(?<![\w.-])[-+]?(nan|inf|infinity)(?![\w.-])", re.IGNORECASE)

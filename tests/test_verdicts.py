@@ -16,6 +16,7 @@ from builders import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from storagelab.report.words.marks import verdict_mark
 
 from storagelab.findings import verdicts
 from storagelab.findings.analysis import analyse
@@ -25,7 +26,6 @@ from storagelab.model.config import DriveConfig
 from storagelab.model.values import JsonValue
 from storagelab.report.charts import effects, speed_ups
 from storagelab.report.words.answer import answer_lines, headline
-from storagelab.report.words.marks import verdict_mark
 from storagelab.report.words.sentences import sentences
 from storagelab.spec.matrix import expand
 from storagelab.stats import contrast

@@ -69,22 +69,17 @@
     put(api.cells[0]);
   }
 
-  // Paper has the answer, every cell, each chart once, and how it was measured; the screen is afterwards as it was.
-  const SCREEN_ONLY = ["glossary", "data"];
-  let closed = [];
+  // Paper has the answer, every cell, each chart once, the waits of the fastest cell and of the last one, and how it was
+  // measured. Its style shows closed parts.
   window.addEventListener("beforeprint", () => {
-    closed = parts.filter((part) => !part.open && !SCREEN_ONLY.includes(part.parentElement.id));
-    closed.forEach((part) => { part.open = true; fill(part); });
+    parts.forEach(fill);
     document.querySelectorAll(".chart").forEach((chart) => {
       const [wide, narrow] = ["wide", "narrow"].map((form) => chart.querySelector(`svg.${form}, .${form} svg`)?.getAttribute("viewBox").split(" ").map(Number));
       chart.classList.toggle("half", Boolean(wide && narrow) && narrow[3] < Math.min(620, 1.5 * wide[3])); // two in a row
     });
     if (chooser) shown.replaceChildren(...[api.cells[0], api.cells[api.cells.length - 1]].flatMap((cell) => cellParts(cell, `paper-${cell[0]}`)));
   });
-  window.addEventListener("afterprint", () => {
-    closed.forEach((part) => { part.open = false; });
-    if (chooser) put(api.cells.find(([anchor]) => anchor === list.value));
-  });
+  window.addEventListener("afterprint", () => { if (chooser) put(api.cells.find(([anchor]) => anchor === list.value)); });
 
   // The filters rule all that belongs to single cells: the list of cells, rows of tables, and marks of charts, whose words
   // begin or end with the name of their cell. What compares levels of factors uses all cells.
