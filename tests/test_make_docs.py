@@ -176,7 +176,7 @@ def test_make_docs_builds_into_a_folder_that_git_ignores(make_docs):
 
 
 def test_the_schema_of_the_export_is_that_of_its_form(make_docs):
-    assert json.loads(make_docs.EXPORT_SCHEMA.read_text("utf-8")) == make_docs.document.json_schema()
+    assert json.loads(make_docs.EXPORT_SCHEMA.read_text("utf-8")) == make_docs.json_schema()
 
 
 def test_pages_that_other_commands_write_into_have_their_marks():
