@@ -131,7 +131,7 @@ def page(
         "runtime": drawer.packed if drawer else "",
     }  # fmt: skip
     all_in_detail = plan.in_detail == math.inf
-    size = sum(len(given[name]) for name in ("body", "later", "style", "runtime")) + sum(map(len, scripts)) + _HEAD
+    size = sum(len(str(given[name])) for name in ("body", "later", "style", "runtime")) + sum(map(len, scripts)) + _HEAD
     return _rendered(
         **given,
         experiment=experiment.name,
