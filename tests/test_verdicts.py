@@ -264,7 +264,7 @@ def test_the_effects_of_single_runs_are_not_called_tied_but_not_tested():
     shown = effects.CHART.rows(findings, ()).rows
     assert [row["judged"] for row in shown] == [effects.UNTESTED] * 2
     assert all(str(row["tip"]).endswith("(not tested: too few runs)") for row in shown)
-    assert {row["judged"] for row in speed_ups.CHARTS[0].rows(findings, ()).rows} == {"not tested"}
+    assert {row["judged"] for row in speed_ups.CHART.rows(findings, ()).rows} == {"not tested"}
 
 
 def test_simulated_runs_cell_by_cell_are_judged_and_the_answer_says_what_their_order_does():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from storagelab.findings.model import Effect, Findings
 from storagelab.model.measurement import Run
-from storagelab.report.charts.effects import judged
+from storagelab.report.charts.effects import UNTESTED, judged
 from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange
 from storagelab.report.drawing.chart import Chart, Figure, Row, scaled
@@ -60,7 +60,10 @@ def _finding(data: Figure, _findings: Findings) -> str:
     """The largest of those that are told apart."""
     told = [row for row in data.rows if row["judged"] in ("faster", "slower")]
     most = max(told, key=lambda row: abs(math.log(float(row["mean"] or 1))), default=None)
-    return f"Most apart: {most['tip']}." if most else "No level is told apart from the first."
+    if most is None:
+        tested = any(row["judged"] != UNTESTED for row in data.rows)
+        return "No level is told apart from the first." if tested else "None is tested."
+    return f"Most apart: {most['tip']}."
 
 
 def _marks(data: Figure, findings: Findings) -> str:
