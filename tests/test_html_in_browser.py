@@ -222,7 +222,9 @@ def test_a_page_of_360_runs_is_light_until_something_is_opened(opened, large_rep
     tab.locator("#cells-table tbody a").first.focus()
     tab.keyboard.press("ArrowDown")
     assert tab.evaluate("document.activeElement.textContent") == tab.locator("#cells-table tbody a").nth(1).inner_text()
-    assert tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 5_000  # a shared machine
+    assert (
+        tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 5_000
+    )  # a shared machine
 
 
 def test_72_cells_take_eight_sheets_of_paper_the_first_of_which_decides(opened, large_report):
@@ -240,9 +242,10 @@ def test_no_page_is_wider_than_a_phone_and_no_text_is_too_small_for_one(opened, 
     tab = opened(390, large_report if large else report, has_touch=True)
     tab.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
-    small = """() => [...document.querySelectorAll('main *')].filter(one => !one.closest('svg, .unseen') && one.checkVisibility()
-        && [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim()) && parseFloat(getComputedStyle(one).fontSize) < 12)
-        .map(one => one.outerHTML.slice(0, 80))"""
+    small = """() => [...document.querySelectorAll('main *')]
+        .filter(one => !one.closest('svg, .unseen') && one.checkVisibility())
+        .filter(one => [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
+        .filter(one => parseFloat(getComputedStyle(one).fontSize) < 12).map(one => one.outerHTML.slice(0, 80))"""
     assert tab.evaluate(small) == []
 
 
@@ -255,8 +258,10 @@ def test_every_chart_is_drawn_in_the_form_for_the_window(opened, width, form, ot
         figure = figures.nth(number)
         assert figure.locator(f".{form}").is_visible()
         assert not figure.locator(f".{other}").is_visible()
-        marks = figure.locator(f".{form}").locator("path[aria-label]").evaluate_all(
-            "marks => marks.filter(mark => mark.getBoundingClientRect().height > 1).length"
+        marks = (
+            figure.locator(f".{form}")
+            .locator("path[aria-label]")
+            .evaluate_all("marks => marks.filter(mark => mark.getBoundingClientRect().height > 1).length")
         )
         assert marks >= 4
 
@@ -370,7 +375,8 @@ def test_pointing_at_a_line_over_time_says_the_point_that_is_pointed_at(opened, 
     for line, files, end_s in ((lines.nth(0), "1 data file", 1_000), (lines.nth(1), "2 data files", 800)):
         for share, factor in ((0.1, 1.05), (0.9, 0.95)):
             said = re.fullmatch(
-                r"(.+), repetition 1, rows, at ([\d,]+) s: ([\d.,]+) thousand rows/s\. Click.*", tip_at(tab, line, share)
+                r"(.+), repetition 1, rows, at ([\d,]+) s: ([\d.,]+) thousand rows/s\. Click.*",
+                tip_at(tab, line, share),
             )
             assert said[1] == files
             assert float(said[2].replace(",", "")) == pytest.approx(share * end_s, abs=0.02 * end_s)
