@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -112,15 +112,13 @@ def page(
     ]
     glossary = Table([Heading("term", "text"), Heading("meaning", "prose")], list(GLOSSARY.items()), "The terms")
     sections = [*of.sections, Section("glossary", "Glossary", [glossary], numbers.plural(len(GLOSSARY), "term"))]
-    pieces = templates().get_template("pieces.html").make_module(
-        {"drawings": wide, "explore": explore, "experiment": experiment.name, "scripts": scripts}
-    )  # fmt: skip
-    body = Markup("\n").join(pieces.section(one) for one in sections)  # type: ignore[attr-defined]
+    pieces = _pieces(drawings=wide, explore=explore, experiment=experiment.name, scripts=scripts)
+    body = Markup("\n").join(map(pieces.section, sections))
     folds = [part for one in sections if one.name == "cells" for part in one.parts if isinstance(part, Fold)]
     later = packed(
         {
             "narrow": narrow,
-            "cells": [[*_words(fold), pieces.parts(fold.parts)] for fold in folds],  # type: ignore[attr-defined]
+            "cells": [[*_words(fold), pieces.parts(fold.parts)] for fold in folds],
             "series": series(findings, runs, found.cells) if explore else None,
         }
     )
@@ -150,12 +148,16 @@ _HEAD = 20_000
 
 def page_of(of: Document) -> str:
     """A short report, or the answer alone, as a page without a script."""
-    pieces = templates().get_template("pieces.html").make_module({"explore": None, "scripts": ()})
     return _rendered(
         of=of, sections=of.sections, so_far=None, scripts=[], script_hashes=[],
-        body=Markup("\n").join(pieces.section(one) for one in of.sections if one.parts),  # type: ignore[attr-defined]
+        body=Markup("\n").join(map(_pieces(scripts=()).section, of.sections)),
         style=Markup(STYLE) + asset("page.css"),  # noqa: S704 - our own
     )  # fmt: skip
+
+
+def _pieces(**given: object) -> Any:
+    """The macros of parts."""
+    return templates().get_template("pieces.html").make_module(given)
 
 
 def _rendered(**given: object) -> str:

@@ -83,9 +83,7 @@ def document(
     over, cells = charts.get("over-time", []), [*charts.get("cells", []), *charts.get("drives", [])]
     every = (
         Section("evidence", "Evidence", listed(sentences(findings)), "each finding in full"),
-        Section(
-            "cautions", "Caveats", _cautions(findings, told), numbers.plural(len(told), "caveat") if told else "none"
-        ),
+        Section("cautions", "Caveats", _cautions(findings, told), numbers.plural(len(told), "caveat")),
         Section("explore", "Every cell", [cells_table(findings, runs).table]),
         Section("pictures", "Charts of all cells", cells, _titles(cells)),
         Section("hosts", "Hosts", _hosts(findings), "each host’s place and times"),

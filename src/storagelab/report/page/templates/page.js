@@ -115,7 +115,7 @@
     ["class", "style", "aria-hidden", "focusable"].forEach((name) => shown.removeAttribute(name));
     give(shown, { y: HEAD, width, height });
     const title = figure.dataset.title || document.title;
-    outer.append(ground, text(title, 22, 16, "#1f2328", 600), text(`${document.querySelector("h1").textContent} · ${document.querySelector(".badge").textContent}`, 41, 12, "#59636e", 400), shown);
+    outer.append(ground, text(title, 22, 16, "#1f2328", 600), text(`${document.title.replace(/ · storagelab$/, "")} · ${document.querySelector(".badge").textContent}`, 41, 12, "#59636e", 400), shown);
     return { text: new XMLSerializer().serializeToString(outer), width, height: height + HEAD };
   }
   async function picture(figure, form) {
