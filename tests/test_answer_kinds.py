@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from drawn_campaigns import Campaign, Shape, drawn, shapes
 from hypothesis import example, given, settings
+from storagelab.report.words.marks import difference_text, verdict_mark
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer, figure_of
@@ -16,7 +17,6 @@ from storagelab.findings.answer_kinds import Answer, Choice
 from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.report.export.as_json import to_json
 from storagelab.report.words import compared
-from storagelab.report.words.marks import difference_text, verdict_mark
 from storagelab.report.words.sentences import sentences
 from storagelab.stats.contrast import KNOWN
 from storagelab.words.numbers import at_most_slower, signed_estimate

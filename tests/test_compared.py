@@ -2,9 +2,9 @@
 
 import pytest
 from fabricated_findings import FILES, LOG, make_findings
+from storagelab.report.words.marks import difference_text, verdict_mark
 
 from storagelab.findings.model import Estimate, Findings
-from storagelab.report.words.marks import difference_text, verdict_mark
 from storagelab.report.words.sentences import sentences
 
 

@@ -10,11 +10,11 @@ from builders import make_campaign
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from storagelab.report.page.brief import brief_page
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of, ratio_of
 from storagelab.report.export.as_json import to_json
-from storagelab.report.page.brief import brief_page
 from storagelab.report.text.markdown import markdown
 from storagelab.report.text.terminal import print_findings
 from storagelab.report.words.why import pair_paper

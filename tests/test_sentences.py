@@ -4,9 +4,9 @@ import re
 
 import pytest
 from fabricated_findings import FILES, LOG, extension_trend, golden, make_effect, make_findings, said_in
+from storagelab.report.page.opening import _tile
 
 from storagelab.findings.model import Estimate, WaitChange
-from storagelab.report.page.opening import _tile
 from storagelab.report.words.answer import headline
 from storagelab.report.words.sentences import sentences
 from storagelab.words.names import factor_text, level_text

@@ -116,18 +116,15 @@ def _basis(findings: Findings, found: Answer) -> str:
 
 
 def _doubt(findings: Findings, found: Answer) -> str:
-    """What keeps the runs from answering, then the cautions, the most serious first."""
+    """What keeps the runs from answering, then the cautions, the most serious first; without what `use` says."""
     used = {choice.pick.cell_id for choice in found.choices if choice.pick is not None}
-    facts = [
-        unable_text(fact, found, findings)
-        for fact in found.unable
-        if fact not in (found.no_verdict, "nothing-measured")
-    ]
+    said = (found.no_verdict, "nothing-measured", "" if found.choices else "untested")
+    facts = [unable_text(fact, found, findings) for fact in found.unable if fact not in said]
     cautions = [caution_text(kind, findings, used) for kind in found.cautions]
     told = [*facts, *cautions][:DOUBTS]
     left = len(facts) + len(cautions) - len(told)
     if not told:
-        return "" if found.provenance is None or "nothing-measured" in found.unable else "Doubt: none."
+        return "" if found.provenance is None or found.unable else "Doubt: none."
     more = f"; {plural(left, 'more caution')} in the report" if left else ""
     return f"{'Not conclusive' if facts else 'Doubt'}: {'; '.join(told)}{more}."
 
