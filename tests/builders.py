@@ -7,11 +7,13 @@ and reports can be tested without a server; every environment says so.
 """
 
 import copy
+import io
 import itertools
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from rich.console import Console
 from scipy.special import bdtr
 
 from storagelab.findings.analysis import analyse
@@ -21,6 +23,8 @@ from storagelab.model.measurement import Check, Measurement, ObserverCost, Run, 
 from storagelab.model.plan import Cell, Experiment, Factor, Level, Plan, PlannedRun
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import NO_EVENT, Category, EventTicks, SampledWaits
+from storagelab.report.document import Document
+from storagelab.report.text.terminal import print_document
 from storagelab.servers.durability import judged
 
 Levels = Mapping[str, JsonValue]
@@ -321,6 +325,12 @@ def make_environment() -> dict[str, object]:
         },
         "storagelab": {"version": "0.0.0"},
     }
+
+
+def on_a_terminal(of: Document, width: int = 80, *, full: bool = True, **of_console: object) -> str:
+    said = io.StringIO()
+    print_document(Console(file=said, width=width, **of_console), of, full=full)
+    return said.getvalue()
 
 
 def at_most(experiments: int, rate: float) -> int:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from drawn_campaigns import Campaign, Shape, drawn, shapes
 from hypothesis import example, given, settings
-from storagelab.report.words.marks import difference_text, verdict_mark
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer, figure_of
@@ -19,7 +18,7 @@ from storagelab.report.export.as_json import to_json
 from storagelab.report.words import compared
 from storagelab.report.words.sentences import sentences
 from storagelab.stats.contrast import KNOWN
-from storagelab.words.numbers import at_most_slower, signed_estimate
+from storagelab.words.numbers import at_most_slower
 
 NEARLY = {"rel_tol": 1e-9}
 
@@ -88,8 +87,6 @@ def check_the_bounds(findings: Findings, found: Answer) -> None:
             of_choice = [(alone | table)[cell_id] for cell_id in choice.meant if cell_id in alone | table]
             assert choice.at_most_slower == (None if None in of_choice else max(of_choice, default=1.0))
             assert choice.pick.at_most_slower is None or choice.pick.at_most_slower in (1.0, *of_choice)
-    for row in findings.comparisons:
-        assert not row.tested or difference_text(findings, row.cell_id) in ("not known", signed_estimate(row.ratio))
     said = [line for line in sentences(findings) if line.startswith("Layouts that are not told apart need not")]
     for line in said:
         known = [bound for bound in table.values() if bound is not None]
@@ -101,7 +98,6 @@ def check_who_is_faster(findings: Findings, found: Answer) -> None:
     meant = {cell_id for choice in found.choices for cell_id in choice.meant}
     for row in findings.comparisons:
         assert not (row.distinguishable and row.cell_id in meant), "a layout to use is slower"
-        assert verdict_mark(findings, row.cell_id).startswith("slower") == row.distinguishable
     assert findings.verdict != "winner" or (len(findings.best) == 1 and not findings.not_compared)
     assert findings.verdict != "too-few-runs" or not findings.best
     for gain in found.gains:

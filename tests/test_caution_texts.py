@@ -1,7 +1,6 @@
 """The wording of cautions: each says what, how much, and what to do about it."""
 
 import importlib
-import io
 import json
 import re
 import sys
@@ -9,9 +8,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from builders import make_campaign
+from builders import make_campaign, on_a_terminal
 from fabricated_findings import FILES, make_findings
-from rich.console import Console
 
 from storagelab.findings import cautions
 from storagelab.findings.analysis import analyse
@@ -31,8 +29,8 @@ from storagelab.findings.cautions.watching import WatchedSlower
 from storagelab.findings.model import Caution, Findings
 from storagelab.report import writing
 from storagelab.report.export.schema import json_schema
-from storagelab.report.text.terminal import print_findings
-from storagelab.report.words.answer import answer_lines
+from storagelab.report.sections.contents import document
+from storagelab.report.words.answer import opening
 from storagelab.report.words.caution_texts import caution_sentence, caution_text
 
 TOOLS = Path(__file__).resolve().parent.parent / "tools"
@@ -143,23 +141,17 @@ def test_a_new_caution_is_one_file():
     experiment, plan, runs = make_campaign({FILES: [1, 4]}, 5)
     findings = analyse(experiment, plan, runs)
     full, short = "The moon was full in 10 runs. Wait two weeks.", "the moon was full"
-    assert short in answer_lines(findings)[1].text
-    assert full in " ".join(on_a_terminal(findings).split())
+    assert short in opening(findings).doubt
+    assert full in " ".join(on_a_terminal(document(experiment, plan, runs, findings)).split())
     for format_ in ("html", "md"):
         text = writing.render(format_, experiment, plan, runs, findings).replace("\u00a0", " ")
         assert full in text
         assert short in text
-    document = json.loads(writing.render("json", experiment, plan, runs, findings))
-    jsonschema.validate(document, json_schema(), cls=jsonschema.Draft202012Validator)
-    assert document["findings"]["answer"]["unable"] == ["full-moon"]
-    assert document["findings"]["cautions"][0] == {
+    exported = json.loads(writing.render("json", experiment, plan, runs, findings))
+    jsonschema.validate(exported, json_schema(), cls=jsonschema.Draft202012Validator)
+    assert exported["findings"]["answer"]["unable"] == ["full-moon"]
+    assert exported["findings"]["cautions"][0] == {
         "kind": "full-moon", "severity": "caution", "cells": [], "text": full, "runs": 10,
     }  # fmt: skip
     assert "| `full-moon` | The moon was full in `runs`. |" in importlib.import_module("make_docs").cautions()
     assert Findings.model_validate_json(findings.model_dump_json()) == findings
-
-
-def on_a_terminal(findings: Findings) -> str:
-    said = io.StringIO()
-    print_findings(Console(file=said, width=140), findings)
-    return said.getvalue()

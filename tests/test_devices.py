@@ -22,7 +22,7 @@ from storagelab.machine.counts import DeviceCounters, difference, parse_stat
 from storagelab.machine.disks import device_numbers_of
 from storagelab.machine.host import describe_volume
 from storagelab.model.plan import Factor, Level
-from storagelab.report.words.answer import answer_lines
+from storagelab.report.words.answer import opening
 
 MB = 2**20
 TICK_S = 0.02
@@ -189,12 +189,12 @@ def test_partitions_of_a_throttled_disk_are_on_one_device_and_loops_of_their_own
 
 
 @pytest.mark.parametrize("factor", ["layout.data", "layout.log", "layout.indexes", "layout.tables", "layout.temp"])
-def test_whatever_is_moved_between_volumes_of_one_device_makes_the_first_line_say_so(factor):
+def test_whatever_is_moved_between_volumes_of_one_device_makes_the_answer_doubtful(factor):
     one = {"device": "sda", "device_numbers": "8:0", "device_stack": ["sda"], "virtual": False}
-    assert "volumes a, b are on one device" in answer_lines(findings_on({"a": one, "b": one}, factor))[1].text
+    assert "volumes a, b are on one device" in opening(findings_on({"a": one, "b": one}, factor)).doubt
 
 
-def test_a_volume_whose_path_is_varied_on_one_device_makes_the_first_line_say_so():
+def test_a_volume_whose_path_is_varied_on_one_device_makes_the_answer_doubtful():
     factor = Factor(
         name="place", levels=tuple(Level(value=one, sets={"volumes.a.path": f"/data/{one}"}) for one in ("x", "y"))
     )
@@ -206,8 +206,8 @@ def test_a_volume_whose_path_is_varied_on_one_device_makes_the_first_line_say_so
             **make_environment(), "volumes": {"a": {**device, "path": f"/data/{run.levels['place']}"}}}})})
         for run in make_runs(experiment, plan)
     ]  # fmt: skip
-    first = answer_lines(analyse(experiment, plan, runs))[1].text
-    assert "volumes a at /data/x, a at /data/y are on one device" in first
+    doubt = opening(analyse(experiment, plan, runs)).doubt
+    assert "volumes a at /data/x, a at /data/y are on one device" in doubt
 
 
 @contextlib.contextmanager

@@ -1,13 +1,11 @@
 """What a report says of runs that several hosts made: within each host, for hosts like these."""
 
-import io
 import json
 import random
 
 import numpy as np
 import pytest
-from builders import make_environment, make_experiment, make_plan, make_runs
-from rich.console import Console
+from builders import make_environment, make_experiment, make_plan, make_runs, on_a_terminal
 
 from bench.drawn import design, shifted
 from bench.drawn_orders import fleet
@@ -17,7 +15,7 @@ from storagelab.findings.model import Findings
 from storagelab.machine import host
 from storagelab.model.measurement import Run, host_of
 from storagelab.report.export import as_json
-from storagelab.report.text import terminal
+from storagelab.report.sections.contents import document
 from storagelab.report.text.markdown import markdown
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.hosts import host_sentences
@@ -129,9 +127,8 @@ def test_the_answer_says_on_how_many_hosts_the_winner_won_and_which_is_odd():
     texts = [line.text for line in answer_lines(found)]
     assert any(one.startswith("The layout in front over all hosts is in front on 3 of 3; db2 is odd") for one in texts)
     experiment = make_experiment({FILES: list(FACTOR)}, repetitions=9)
-    out = io.StringIO()
-    terminal.print_findings(Console(file=out, width=120), found)
-    for text in (out.getvalue(), markdown(experiment, make_plan(experiment), runs, found)):
+    of = document(experiment, make_plan(experiment), runs, found)
+    for text in (on_a_terminal(of), markdown(of)):
         assert "fastest there" in text
         assert "odd: 2" in text
 

@@ -1,23 +1,21 @@
 """A finding is one file: of the experiment, or of each cell. Files of the test's own are found everywhere."""
 
 import importlib
-import io
 import json
 import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
-from builders import make_campaign, make_experiment, make_plan
+from builders import make_campaign, make_experiment, make_plan, on_a_terminal
 from fabricated_findings import FILES
-from rich.console import Console
 
 from storagelab.findings import kinds
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Finding, Findings
 from storagelab.report import writing
 from storagelab.report.export.schema import json_schema
-from storagelab.report.text.terminal import print_findings
+from storagelab.report.sections.contents import document
 from storagelab.report.words.answer import answer_lines
 
 TOOLS = Path(__file__).resolve().parent.parent / "tools"
@@ -40,8 +38,8 @@ class Tide(Finding):
     runs: int = Field(description="The runs that it was measured in.")
 
     @classmethod
-    def line(cls, findings: Findings) -> list[str]:
-        return [f"The water stood {one.height_m} m high." for one in cls.of(findings)]
+    def line(cls, findings: Findings) -> str:
+        return "".join(f"The water stood {one.height_m} m high." for one in cls.of(findings))
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
@@ -68,10 +66,8 @@ class Seagulls(Finding):
     number: int
 
     @classmethod
-    def line(cls, findings: Findings) -> list[str]:
-        seen = sum(one.number for cell in findings.cells for one in cls.of(cell))
-        more = ", which is more than anybody had expected" * 3
-        return [f"{seen} seagulls were seen{more}.", f"{seen} seagulls were seen."]
+    def line(cls, findings: Findings) -> str:
+        return f"{sum(one.number for cell in findings.cells for one in cls.of(cell))} seagulls were seen."
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
@@ -96,12 +92,6 @@ def _at_the_sea(tmp_path, monkeypatch):
         del sys.modules[f"{kinds.__name__}.{name}"]
 
 
-def on_a_terminal(findings: Findings) -> str:
-    shown = io.StringIO()
-    print_findings(Console(file=shown, width=140), findings)
-    return shown.getvalue()
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("_at_the_sea")
 def test_a_new_finding_is_one_file():
@@ -109,20 +99,20 @@ def test_a_new_finding_is_one_file():
     findings = analyse(experiment, plan, runs)
     lines = [line.text for line in answer_lines(findings)]
     assert lines[2] == "The water stood 2.5 m high.", "its weight puts it before the other lines on how sure that is"
-    assert "5 seagulls were seen." in lines, "the longer text does not fit"
+    assert "5 seagulls were seen." in lines
     tide, seagulls = "In 10 runs the water stood 2.5 m high. Wait for the ebb.", "cell-002 had 5 seagulls."
-    texts = [on_a_terminal(findings)]
+    texts = [on_a_terminal(document(experiment, plan, runs, findings))]
     texts += [
         writing.render(format_, experiment, plan, runs, findings).replace("\u00a0", " ") for format_ in ("html", "md")
     ]
     for text in texts:
         for words in (tide, seagulls, "The water stood 2.5 m high.", "5 seagulls were seen."):
             assert words in " ".join(text.split())
-    document = json.loads(writing.render("json", experiment, plan, runs, findings))
-    jsonschema.validate(document, json_schema(), cls=jsonschema.Draft202012Validator)
-    assert document["findings"]["found"]["tide"] == [{"height_m": 2.5, "runs": 10}]
-    assert {tide, seagulls} <= {*document["findings"]["sentences"]}
-    assert [cell["summary"]["found"].get("seagulls") for cell in document["cells"]] == [None, [{"number": 5}]]
+    exported = json.loads(writing.render("json", experiment, plan, runs, findings))
+    jsonschema.validate(exported, json_schema(), cls=jsonschema.Draft202012Validator)
+    assert exported["findings"]["found"]["tide"] == [{"height_m": 2.5, "runs": 10}]
+    assert {tide, seagulls} <= {*exported["findings"]["sentences"]}
+    assert [cell["summary"]["found"].get("seagulls") for cell in exported["cells"]] == [None, [{"number": 5}]]
     make_docs = importlib.import_module("make_docs")
     assert "| `found.tide.height_m` | Its height in metres. |" in make_docs.fields_of("ExportedFindings")
     assert "| `found.seagulls` | The seagulls of this cell. |" in make_docs.fields_of("ExportedSummary")
@@ -132,9 +122,9 @@ def test_a_new_finding_is_one_file():
 def test_the_export_leaves_out_what_is_not_found():
     experiment, plan, runs = make_campaign({FILES: [1, 4]}, 2)
     findings = analyse(experiment, plan, runs)
-    document = json.loads(writing.render("json", experiment, plan, runs, findings))
-    assert document["findings"]["found"].keys() == {"scatter"}
-    assert [cell["summary"]["found"] for cell in document["cells"]] == [{}, {}]
+    exported = json.loads(writing.render("json", experiment, plan, runs, findings))
+    assert exported["findings"]["found"].keys() == {"scatter"}
+    assert [cell["summary"]["found"] for cell in exported["cells"]] == [{}, {}]
 
 
 def test_a_finding_of_an_unknown_kind_is_refused():

@@ -5,13 +5,12 @@ import re
 import pytest
 from builders import make_campaign, make_planned, make_runs, ten_seconds
 from fabricated_findings import golden, said_in
-from storagelab.report.words.marks import MAY_BE_FASTEST as TIED
-from storagelab.report.words.marks import verdict_mark
 from test_verdicts import BATCH, CONNECTIONS, FILES, LOG, analysed, small_batches_take_longer
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.report.words.answer import headline
+from storagelab.report.words.ladder import verdict_of
 from storagelab.report.words.sentences import sentences
 from storagelab.report.writing import render
 
@@ -60,27 +59,25 @@ def test_of_several_layouts_without_a_name_in_common_one_is_named():
         {BATCH: [10, 1000], FILES: [1, 4], LOG: ["a", "b"]},
         lambda levels: 1.3 if (levels[FILES] == 1) == (levels[LOG] == "a") else 1,
     )
-    text = headline(findings)
-    assert text.startswith(
-        ("Under both loads use log on b with 1 data file; ", "Under both loads use log on a with 4 data f")
-    )
-    assert "more tie" in text
+    used = ("Under both loads use log on b with 1 data file: ", "Under both loads use log on a with 4 data files: ")
+    assert headline(findings).startswith(used)
+    assert "2 more layouts may be the fastest, outside of this pattern." in sentences(findings)
 
 
-def test_of_many_different_verdicts_five_are_given_and_the_table_has_the_rest():
+def test_of_many_different_verdicts_the_answer_gives_three_and_the_evidence_the_rest():
     batches = list(range(1, 8))
     findings = analysed(
         {BATCH: batches, FILES: batches}, lambda levels: 1 if levels[FILES] == levels[BATCH] else 1.3, repetitions=4
     )
-    text = headline(findings)
-    assert text.count(" % more time") == 5
-    assert text.endswith("For 2 more groups of loads see the table of layouts.")
-    assert sum(line.startswith("Fastest with ") for line in sentences(findings)) == 5
+    said = sentences(findings)
+    assert headline(findings).endswith("4 more groups of loads have other layouts, in the report.")
+    assert sum(line.startswith("With ") for line in said) == 4
+    assert sum(line.startswith("Fastest with ") for line in said) == 5
 
 
 def test_loads_alone_have_no_fastest():
     findings = analysed({BATCH: [10, 100, 1000]}, small_batches_take_longer)
-    assert {verdict_mark(findings, cell.cell_id) for cell in findings.cells} == {""}
+    assert {verdict_of(findings, cell.cell_id).text for cell in findings.cells} == {""}
 
 
 def test_no_number_of_rows_or_fraction_of_reads_is_ever_said_to_be_best():
@@ -109,9 +106,11 @@ def test_what_the_verdicts_of_the_loads_say_is_not_said_again_as_a_dependence():
 
 def test_the_table_marks_the_best_of_each_load():
     findings = best_of({10: [4], 100: [4, 8], 1000: [1]})
-    marks = {tuple(cell.levels.values()): verdict_mark(findings, cell.cell_id) for cell in findings.cells}
-    assert [marks[key] for key in ((10, 4), (100, 4), (100, 8), (1000, 1))] == ["best", TIED, TIED, "best"]
-    assert marks[10, 1].startswith("slower (")
+    marks = {tuple(cell.levels.values()): verdict_of(findings, cell.cell_id).text for cell in findings.cells}
+    assert [marks[key] for key in ((10, 4), (100, 4), (100, 8), (1000, 1))] == [
+        "fastest", "may be fastest", "may be fastest", "fastest",
+    ]  # fmt: skip
+    assert marks[10, 1].startswith("slower, at least 1")
 
 
 def test_a_load_whose_runs_are_still_to_come_is_counted():

@@ -13,6 +13,7 @@ from storagelab.model.measurement import Check
 from storagelab.model.plan import Factor, Level
 from storagelab.model.waits import normalise
 from storagelab.report.export.tables import RUN_COLUMNS, WAIT_COLUMNS, csv_runs, csv_waits
+from storagelab.report.sections.contents import document
 from storagelab.report.text.markdown import markdown
 
 FILES, LOG = "layout.data_files", "layout.log"
@@ -26,7 +27,7 @@ def the_runs(factors=None, **fields):
 
 
 def as_markdown(experiment, plan, runs):
-    return markdown(experiment, plan, runs, analyse(experiment, plan, runs))
+    return markdown(document(experiment, plan, runs, analyse(experiment, plan, runs)))
 
 
 def read_csv(text):

@@ -7,7 +7,6 @@ from pathlib import Path
 import psycopg
 import pytest
 from fabricated_findings import make_findings
-from storagelab.report.text.tables import waits_of
 
 from storagelab import findings
 from storagelab.engines.mariadb import meanings as mariadb
@@ -19,6 +18,7 @@ from storagelab.engines.sqlserver.meanings import BENIGN, SHOWN_ALL_THE_SAME
 from storagelab.findings.model import CellSummary
 from storagelab.model.engines import ENGINES
 from storagelab.model.waits import NO_EVENT, UNINSTRUMENTED, CountedWait, CountedWaits, normalise
+from storagelab.report.sections.waits import waits_of
 from storagelab.report.words.waiting import audit_sentences
 from storagelab.servers.durability import BENIGN_WAITS, KNOWN
 from storagelab.watching import wait_events as v

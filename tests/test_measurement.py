@@ -9,13 +9,13 @@ import pytest
 from raw_io_specs import SPEC, needs_fio, parsed, runs_of
 from real_mariadb import needs_mariadb
 from simulated_specs import ONE_BLOCK, run_once
-from storagelab.report.text.tables import cell_columns
 
 from storagelab.engines.simulated.measurement import LINES_MOST, LOOKS_MOST, POINTS_MOST, kept_looks, thinned
 from storagelab.findings import cautions
 from storagelab.findings.analysis import analyse
 from storagelab.model import measurement
 from storagelab.model.measurement import REFUSED, Page, Resource, Run, TimeSeries, WaitingTask
+from storagelab.report.sections.cells import cells_table
 from storagelab.spec.matrix import expand
 
 EXPORT = Path(__file__).resolve().parent.parent / "docs" / "reference" / "export.md"
@@ -116,7 +116,7 @@ def test_a_run_whose_transactions_are_refused_is_unverified_and_says_so_first(sc
     (told,) = [one for one in findings.cautions if one.kind == "refused-transactions"]
     assert (told.how, told.most > 0.01) == (how, True)
     assert findings.cautions[0] == told
-    assert "refused" in dict(cell_columns(findings, findings.cells))
+    assert "refused" in [heading.text for heading in cells_table(findings, [run]).table.headings]
 
 
 def series_of(count: int, last_s: float = 2.0) -> TimeSeries:

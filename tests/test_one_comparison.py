@@ -1,23 +1,35 @@
-"""Every output formats one record of comparison: no figure of comparison stands anywhere that the record lacks."""
+"""Every output formats one record of comparison: no figure of comparison stands anywhere that the record lacks, and
+each quantity of a cell reads the same in all outputs.
+"""
 
-import io
 import json
 import random
 import re
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from html.parser import HTMLParser
+from itertools import chain, pairwise, zip_longest
+from typing import NamedTuple
 
-from builders import make_campaign
+import pytest
+from builders import make_campaign, on_a_terminal
+from drawn_campaigns import Campaign, Shape, shapes
+from drawn_campaigns import drawn as drawn_campaign
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from rich.console import Console
-from storagelab.report.page.brief import brief_page
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of, ratio_of
+from storagelab.findings.model import Findings
+from storagelab.report.document import Document
+from storagelab.report.drawing import vega
 from storagelab.report.export.as_json import to_json
+from storagelab.report.page.html import page, page_of
+from storagelab.report.sections.cells import RATIO
+from storagelab.report.sections.contents import document, opened
 from storagelab.report.text.markdown import markdown
-from storagelab.report.text.terminal import print_findings
+from storagelab.report.words import compared
 from storagelab.report.words.why import pair_paper
+from storagelab.words.numbers import significant
 
 FILES = "layout.data_files"
 OTHERS = re.compile(
@@ -32,13 +44,12 @@ TIMES = re.compile(rf"(?:x|factor of) {N}(?: \({N} to {N}\))?|{N}(?: to {N})? ti
 
 def said_in(findings, experiment, plan, runs):
     """What each output says of comparisons, without cautions, waits and the facts of the machine."""
-    with Console(file=io.StringIO(), width=400) as console:
-        print_findings(console, findings)
-    yield console.file.getvalue().partition("\nWaits of")[0].partition("\nCaveats")[0]
-    report = markdown(experiment, plan, runs, findings)
-    yield report.partition("\n## Caveats")[0].partition("\n## Waits")[0]
-    yield report.partition("### What each factor does")[2].partition("\n### ")[0]
-    yield re.sub(r"(?s)<style.*?</style>|<[^>]*>", " ", brief_page(experiment, runs, findings))
+    of = document(experiment, plan, runs, findings)
+    yield on_a_terminal(opened(findings), 400, full=False)
+    report = markdown(of)
+    yield report.partition("\n## Caveats")[0]
+    yield report.partition("## What each factor does")[2].partition("\n## ")[0]
+    yield re.sub(r"(?s)<style.*?</style>|<[^>]*>", " ", page_of(opened(findings)))
     exported = json.loads(to_json(experiment, plan, runs, findings))["findings"]
     yield "\n".join((exported["headline"], *exported["sentences"], *exported["answer"]["lines"]))
     basis = basis_of(experiment, plan, runs)
@@ -85,7 +96,7 @@ def test_no_output_holds_a_figure_of_comparison_that_the_record_lacks(cells, rep
     findings = analyse(*campaign)
     bounds = {max(1.001, row.at_most_slower) for row in (findings, *findings.comparisons) if row.at_most_slower}
     for line in chain.from_iterable(text.splitlines() for text in said_in(findings, *campaign)):
-        if re.search(r"Gains: | against 1\b", line):
+        if re.search(r" against 1\b", line):
             assert not unknown(line, findings.effects, ways=(lambda one: one, lambda one: one.inverse))
         elif not re.search(r"Doubt: | of \d+ runs (with|of|took) ", line):
             assert not unknown(line.replace("\u00a0", " "), findings.comparisons, bounds)
@@ -94,3 +105,231 @@ def test_no_output_holds_a_figure_of_comparison_that_the_record_lacks(cells, rep
     rows |= {pair[::-1]: ratio.inverse for pair, ratio in rows.items()}
     for one in findings.effects:  # of one factor: its levels are the cells
         assert one.ratio == rows.get((ids[one.baseline], ids[one.level]), one.ratio)
+
+
+# --- the same of each cell in all outputs ----------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """A row of a ladder as it is shown."""
+
+    name: str
+    ratio: str
+    figure: str
+    verdict: str
+    taken: bool
+
+
+class Tables(HTMLParser):
+    """The rows of a page's tables, by the table's class or id."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tables: list[tuple[str, list[tuple[str, list[str]]]]] = []
+        self._cell = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        known = dict(attrs)
+        if tag == "table":
+            self.tables.append((known.get("id") or known.get("class", ""), []))
+        elif tag == "tr" and self.tables:
+            self.tables[-1][1].append((known.get("class", ""), []))
+        elif tag in ("td", "th") and self.tables:
+            self.tables[-1][1][-1][1].append("")
+            self._cell = True
+
+    def handle_endtag(self, tag):
+        self._cell = self._cell and tag not in ("td", "th")
+
+    def handle_data(self, data):
+        if self._cell:
+            self.tables[-1][1][-1][1][-1] += data.replace("\u00a0", " ")
+
+    def named(self, name):
+        return [rows for found, rows in self.tables if found == name]
+
+
+def ladders_of_page(text: str) -> list[list[Row]]:
+    return [
+        [
+            Row(
+                " ".join(cells[0].removeprefix("to take: ").split(" · ")),
+                cells[1],
+                cells[3],
+                cells[4],
+                "recommended" in kind,
+            )
+            for kind, cells in rows[1:]
+        ]
+        for rows in Tables(text).named("ladder")
+    ]
+
+
+def markdown_tables(text: str) -> Iterator[list[list[str]]]:
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        lines = [re.sub(r"\\(.)", r"\1", line) for line in table.splitlines()]
+        yield [[cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:])]
+
+
+def ladders_of_markdown(text: str) -> list[list[Row]]:
+    return [
+        [
+            Row(" ".join(filter(None, row[1:-3])), row[-3].partition(" (")[0], row[-2], row[-1], row[0] == "**>**")
+            for row in rows
+        ]
+        for head, *rows in markdown_tables(text) if head[-1] == "verdict" and head[0] == ""
+    ]  # fmt: skip
+
+
+def ladders_of_terminal(text: str, of: Document) -> list[list[Row]]:
+    """The names are known, as nothing but a space separates them from the figures."""
+    lines = iter(text.splitlines())
+    return [[_row(lines, rung) for rung in ladder.shown()] for ladder in of.ladders]
+
+
+def _row(lines, rung) -> Row:
+    name = r"\s{2,}".join(map(re.escape, filter(None, rung.name)))
+    found = next(found for line in lines if (found := re.fullmatch(rf"([> ])\s{{2}}\s*{name}(\s{{2,}}.*)?", line)))
+    words = [word for word in (found[2] or "").split() if not re.fullmatch(r"[|*:-]+", word)]
+    ratio = [words.pop(0)] if len(words) > 1 and re.match(r"<?\d", words[1]) else [""]
+    if not rung.figure and words and re.match(r"\d", words[0]):
+        ratio = [words.pop(0)]
+    figure = [words.pop(0) for _ in rung.figure.split()]
+    return Row(" ".join(filter(None, rung.name)), ratio[0], " ".join(figure), " ".join(words), found[1] == ">")
+
+
+def cells_of_terminal(text: str) -> list[list[str]]:
+    """The table of cells, cut where all of its lines have two spaces."""
+    lines = text.partition("\nEvery cell, the fastest first")[2].split("\n\n")[0].splitlines()[1:]
+    blank = [not "".join(of_column).strip() for of_column in zip_longest(*lines, fillvalue=" ")]
+    cuts = [place for place in range(2, len(blank)) if blank[place - 2 : place + 1] == [True, True, False]]
+    return [[line[start:end].strip() for start, end in pairwise([*cuts, None])] for line in lines]
+
+
+def check_the_outputs(campaign: Campaign) -> None:
+    findings = analyse(campaign.experiment, campaign.plan, campaign.runs)
+    parts = campaign.experiment, campaign.plan, campaign.runs, findings
+    of, web, exported = document(*parts), page(*parts), json.loads(to_json(*parts))
+    text, in_markdown = on_a_terminal(of, 1000), markdown(of)
+    ladders = ladders_of_page(web)
+    assert ladders == ladders_of_page(page_of(opened(findings)))
+    assert ladders == ladders_of_markdown(in_markdown)
+    assert ladders == ladders_of_terminal(text[text.rindex(of.based) :], of)
+    head, *rows = [cells for _, cells in Tables(web).named("cells-table")[0]]
+    told = [[text for name, text in zip(head, row, strict=True) if name != "mean, drawn"] for row in (head, *rows)]
+    assert told == next(table for table in markdown_tables(in_markdown) if table[0][0] == "cell")
+    assert told == cells_of_terminal(text)
+    table = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+    ids = [{" ".join(filter(None, rung.name)): rung.cell_id for rung in ladder.rungs} for ladder in of.ladders]
+    assert [len(names) for names in ids] == [len(ladder.rungs) for ladder in of.ladders], "two layouts have one name"
+    shown = [
+        [(names[row.name], row) for row in ladder if row.name in names]
+        for names, ladder in zip(ids, ladders, strict=True)
+    ]
+    check_the_figures(findings, exported, table, [pair for ladder in shown for pair in ladder])
+    check_the_verdicts(exported["findings"], table, shown)
+
+
+def truth(findings: Findings, of_cell) -> tuple[float | None, list[float]]:
+    """A cell's mean and the ends of its interval in the export, which lacks the means of latencies."""
+    summary = of_cell["summary"]
+    if compared.by_rate(findings):
+        rate = summary["rows_per_s"] or {"mean": None, "ci95": None}
+        return rate["mean"], rate["ci95"] or []
+    if not compared.by_latency(findings):
+        return summary["mean_s"], summary["ci95_s"] or []
+    sample = compared.judged(findings, findings.cell(of_cell["cell_id"]))
+    return (
+        (None, [])
+        if sample is None
+        else (sample.mean.value, [one for one in (sample.mean.low, sample.mean.high) if one])
+    )
+
+
+def rounds(said: str, values: Sequence[float | None]) -> bool:
+    """Whether the figures of a text are these, rounded."""
+    figures, known = re.findall(N, said), [value for value in values if value is not None]
+    return len(figures) == len(known) and all(map(near, figures, zip(known, strict=True)))
+
+
+def rounds_ratio(said: str, values: Sequence[float]) -> bool:
+    """The same of ratios of times, of which large ones have two digits."""
+    return rounds(said, values) or all(
+        one > 9.9 and significant(one, 2) == text for text, one in zip(re.findall(N, said), values, strict=True)
+    )
+
+
+def check_the_figures(findings: Findings, exported, table, shown) -> None:
+    """What the table and the ladders show is what the export has, rounded."""
+    ratios = {one["cell_id"]: one for one in exported["findings"]["comparisons"]}
+    for of_cell in exported["cells"]:
+        row, (mean, ends) = table[of_cell["cell_id"]], truth(findings, of_cell)
+        place = [*row].index("95 % CI") - 1
+        assert rounds([*row.values()][place], [mean])
+        assert rounds(row["95 % CI"], ends)
+    the_fastest = {"ratio": 1.0, "ci95": None, "tested": True, "across_blocks": False}
+    means = {of_cell["cell_id"]: truth(findings, of_cell)[0] for of_cell in exported["cells"]}
+    for cell_id, row in shown:
+        number, _, unit = row.figure.partition(" ")
+        assert rounds(number, [means[cell_id] and means[cell_id] / {"ms": 1e-3, "µs": 1e-6}.get(unit, 1)])
+        assert row.verdict == table[cell_id]["verdict"]
+        found = ratios.get(cell_id, the_fastest)
+        found = the_fastest if found["across_blocks"] and findings.order == "randomised" else found
+        assert not row.ratio or rounds_ratio(row.ratio, [found["ratio"]])
+        said, tested, _ = table[cell_id][RATIO].partition(" (not tested)")
+        assert not said or (not tested) == found["tested"]
+        assert said.partition(" (")[0] in ("", row.ratio)
+        assert rounds_ratio(said.partition(" (")[2], (found["ci95"] or []) if "(" in said else [])
+
+
+def check_the_verdicts(found, table, shown) -> None:
+    """The words of a verdict agree with the interval, with the answer, and with the order of the rows."""
+    ratios = {one["cell_id"]: one for one in found["comparisons"]}
+    judged = found["loads"] or [found]
+    may_be = {cell_id for one in judged for cell_id in (*one["best"], *one["tied"])}
+    for cell_id, row in table.items():
+        least = re.fullmatch(rf"slower(?:, at least {N} (%|times))?", row["verdict"])
+        assert (least is not None) == (
+            cell_id in ratios and ratios[cell_id]["distinguishable"] and row["verdict"] != "not judged"
+        )
+        assert least is None or cell_id not in may_be
+        if least is not None and least[1]:
+            low = ratios[cell_id]["ci95"][0]
+            assert near(least[1], [100 * (low - 1) if least[2] == "%" else low])
+    picks = [(choice["pick"], choice["loads"]) for choice in found["answer"]["choices"] if choice["pick"]]
+    taken = {cell_id for ladder in shown for cell_id, row in ladder if row.taken}
+    assert {pick["cell_id"] for pick, _ in picks} <= taken
+    for ladder in shown:
+        assert sum(row.taken for _, row in ladder) <= 1
+        verdicts = [row.verdict for _, row in ladder]
+        for name in ("fastest", "best of block"):
+            assert name not in verdicts or verdicts[0] == name
+        for name in ("may be", "slower"):
+            of = [ratios[one]["ratio"] for one, row in ladder if one in ratios and row.verdict.startswith(name)]
+            assert of == sorted(of)
+
+
+@pytest.fixture(scope="module")
+def _without_the_charts_runtime():
+    """It takes seconds to make, and is the same in every page."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtime, "_made", lambda: b"")
+        patch.setattr(runtime, "_keep", lambda file, packed: None)
+        yield
+
+
+@pytest.mark.usefixtures("_without_the_charts_runtime")
+@settings(max_examples=15, deadline=None)
+@given(shapes(most_runs=60))
+def test_each_quantity_of_a_cell_reads_the_same_in_all_outputs(shape: Shape) -> None:
+    check_the_outputs(drawn_campaign(shape))
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("_without_the_charts_runtime")
+@settings(max_examples=300, deadline=None)
+@given(shapes(most_runs=120))
+def test_and_in_those_of_many_more(shape: Shape) -> None:
+    check_the_outputs(drawn_campaign(shape))

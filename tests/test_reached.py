@@ -84,7 +84,7 @@ def test_the_name_of_an_engine_begins_a_sentence_with_a_capital():
     found = make_findings({FILES: [1, 4]}, {1: 2.0, 4: 1.0}, verdict="winner")
     cells = tuple(cell.model_copy(update={"found": {"reached": (one,)}}) for cell in found.cells)
     told = found.model_copy(update={"cells": cells, "fastest": found.cells[-1].cell_id})
-    assert Reached.line(told)[0].startswith("Simulated server wrote ")
+    assert Reached.line(told).startswith("Simulated server wrote ")
     assert " what the volumes take. Simulated server used of that: " in Reached.sentences(told)[0]
 
 

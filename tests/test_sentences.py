@@ -4,7 +4,6 @@ import re
 
 import pytest
 from fabricated_findings import FILES, LOG, extension_trend, golden, make_effect, make_findings, said_in
-from storagelab.report.page.opening import _tile
 
 from storagelab.findings.model import Estimate, WaitChange
 from storagelab.report.words.answer import headline
@@ -155,14 +154,8 @@ def test_percentiles_come_with_the_number_of_their_runs_and_disagree_only_where_
         if (at := p99_s[cell.levels[FILES]])
     )
     told = findings.model_copy(update={"cells": cells, "unit": "transactions"})
-    runs = f"from {cells[0].runs_ok} runs"
     (sentence,) = [one for one in sentences(told) if one.startswith("Throughput and latency disagree")]
-    assert runs in sentence
-    assert any("p99" in fact and fact.endswith(runs) for fact in map(_plain, _tile("", told, cells[1], "")["facts"]))
+    assert f"from {cells[0].runs_ok} runs" in sentence
     rows = tuple(row.model_copy(update={"distinguishable": False}) for row in told.comparisons)
     tied = told.model_copy(update={"comparisons": rows})
     assert not any(one.startswith("Throughput and latency disagree") for one in sentences(tied))
-
-
-def _plain(text: str) -> str:
-    return text.replace("\u00a0", " ").replace("\u202f", " ")

@@ -21,15 +21,16 @@ from storagelab.findings.model import Findings
 from storagelab.findings.reasons import case_between
 from storagelab.report import writing
 from storagelab.report.charts import drawn_charts
-from storagelab.report.document import Paper
+from storagelab.report.document import Document
 from storagelab.report.drawing import vega
 from storagelab.report.export.as_json import campaigns_json, pair_json
 from storagelab.report.export.tables import all_of, sqlite_file
 from storagelab.report.page.html import page_of
-from storagelab.report.text.columns import print_paper
-from storagelab.report.text.markdown import markdown_of
+from storagelab.report.sections.contents import document, opened
+from storagelab.report.sections.waits import wait_parts
+from storagelab.report.text.markdown import markdown
 from storagelab.report.text.plan import tells_text
-from storagelab.report.text.terminal import print_findings, print_waits
+from storagelab.report.text.terminal import print_document, print_part
 from storagelab.report.words.campaigns import campaigns_paper, gate_of_campaigns_sentence, manifest_table
 from storagelab.report.words.why import pair_paper
 
@@ -45,9 +46,12 @@ def all_is_made(of: Campaign, other: Campaign) -> None:
     findings = analyse(of.experiment, of.plan, of.runs)
     for format_ in ("html", "md", "csv", "waits-csv"):
         is_text(_OUT_OF_SIGHT.sub("", writing.render(format_, of.experiment, of.plan, of.runs, findings)))
-    is_text(on_a_terminal(lambda console: print_findings(console, findings)))
-    cells = [cell.cell_id for cell in findings.cells]
-    is_text(on_a_terminal(lambda console: print_waits(console, findings, cells, uncut=True)))
+    whole = document(of.experiment, of.plan, of.runs, findings)
+    is_text(on_a_terminal(lambda console: print_document(console, whole)))
+    is_text(on_a_terminal(lambda console: print_document(console, opened(findings), full=False)))
+    for cell in findings.cells:
+        for part in wait_parts(findings, cell, uncut=True):
+            is_text(on_a_terminal(lambda console, part=part: print_part(console, part)))
     for one in drawn_charts(findings, of.runs).values():
         for spec in one.specs().values():
             is_json(json.dumps(spec, allow_nan=False))
@@ -87,10 +91,10 @@ def tables_hold_figures(of: Campaign, findings: Findings) -> None:
             assert all(math.isfinite(value) for row in rows for value in row if isinstance(value, float)), name
 
 
-def is_a_paper(paper: Paper, as_json: str) -> None:
+def is_a_paper(paper: Document, as_json: str) -> None:
     is_json(as_json)
-    is_text(markdown_of(paper))
-    is_text(on_a_terminal(lambda console: print_paper(console, paper)))
+    is_text(markdown(paper))
+    is_text(on_a_terminal(lambda console: print_document(console, paper)))
     is_text(_OUT_OF_SIGHT.sub("", page_of(paper)))
 
 

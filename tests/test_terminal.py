@@ -4,27 +4,46 @@ import io
 import itertools
 
 import pytest
-from builders import analysed, make_planned
+from builders import make_campaign, make_planned, on_a_terminal
 from fabricated_findings import FILES, LOG, extension_trend, golden, make_effect, make_findings
 from rich.console import Console
 
+from storagelab.findings.analysis import analyse
 from storagelab.findings.cautions.durability_off import DurabilityOff
 from storagelab.findings.cautions.odd_runs import OddRun
 from storagelab.findings.cautions.short_runs import ShortRuns
 from storagelab.model.target import VolumeNeed
+from storagelab.report.sections.contents import document, opened
+from storagelab.report.sections.waits import wait_parts
 from storagelab.report.text.plan import PlanFacts, print_plan
-from storagelab.report.text.terminal import print_findings, print_waits
-from storagelab.report.words.answer import answer_lines
+from storagelab.report.text.terminal import print_part
 
 FIVE = {1: 2.5, 2: 2.48, 4: 2.41, 8: 2.42, 16: 2.43}
 GB = 2**30
 
 
-def shown(print_it, *args, width=80, terminal=False):
-    out = io.StringIO()
-    print_it(
-        Console(file=out, width=width, force_terminal=terminal, color_system="truecolor" if terminal else None), *args
+def answered(findings, width=80, **of_console):
+    return on_a_terminal(opened(findings), width, full=False, **of_console)
+
+
+def reported(width=80, **of_console):
+    """A whole report, of real runs through real analysis."""
+    campaign = make_campaign(
+        {FILES: [1, 2, 4, 8, 16], LOG: ["a", "b"]}, failed=lambda run: "the disk is full" if run.sequence == 3 else ""
     )
+    return on_a_terminal(document(*campaign, analyse(*campaign)), width, **of_console)
+
+
+def planned_as(*args):
+    out = io.StringIO()
+    print_plan(Console(file=out, width=80), *args)
+    return out.getvalue()
+
+
+def waits_of(findings, *, uncut):
+    out = io.StringIO()
+    for part in wait_parts(findings, findings.cells[0], uncut=uncut):
+        print_part(Console(file=out, width=80), part)
     return out.getvalue()
 
 
@@ -45,35 +64,37 @@ def the_story():
 
 @pytest.mark.parametrize("width", [80, 100, 140, 200])
 def test_no_line_is_wider_than_the_terminal(width):
-    means = {(files, log): 3 - 0.1 * files for files in (1, 2, 4) for log in ("a", "b")}
-    findings = make_findings({FILES: [1, 2, 4], LOG: ["a", "b"]}, means, verdict="winner")
-    for text in (shown(print_findings, the_story(), width=width), shown(print_findings, findings, width=width)):
-        assert max(len(line) for line in text.splitlines()) <= width
+    for text in (reported(width), answered(the_story(), width)):
+        assert max(map(len, text.splitlines())) <= width
 
 
 def test_numbers_stay_with_their_units_at_every_width():
     for width in range(40, 121, 7):
-        for line in shown(print_findings, the_story(), width=width).splitlines():
+        for line in reported(width).splitlines():
             assert not line.lstrip().startswith(("% ", "s ", "s,", "rows/s ")), (width, line)
 
 
 def test_in_a_pipe_there_is_no_colour_and_no_box():
-    text = shown(print_findings, the_story())
-    assert "\x1b" not in text
-    assert not set("─│┌┐└┘━┃\u00a0") & set(text)
+    assert "\x1b" not in reported()
+    assert not set("─│┌┐└┘━┃\u00a0") & set(reported())
 
 
 def test_on_a_terminal_there_is_colour_and_a_rule():
-    text = shown(print_findings, the_story(), terminal=True)
+    text = reported(force_terminal=True, color_system="truecolor")
     assert "\x1b[" in text
     assert "─" in text
 
 
 def test_no_color_is_honoured_on_a_terminal(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    out = io.StringIO()
-    print_findings(Console(file=out, width=80, force_terminal=True), the_story())
-    assert "\x1b[3" not in out.getvalue().replace("\x1b[3m", "")
+    assert "\x1b[3" not in reported(force_terminal=True).replace("\x1b[3m", "")
+
+
+def test_a_whole_report_ends_with_the_answer_which_comes_once():
+    campaign = make_campaign({FILES: [1, 4]})
+    of, findings = document(*campaign, analyse(*campaign)), analyse(*campaign)
+    assert on_a_terminal(of).endswith(f"\n\n{answered(findings)}")
+    assert on_a_terminal(of).count(of.based) == 1
 
 
 def volume(name, device, needed, free) -> VolumeNeed:
@@ -91,21 +112,20 @@ def planned(levels, **facts):
     return *make_planned(levels), PlanFacts(**(known | facts))
 
 
-def test_a_screen_of_80_by_24_ends_with_the_whole_answer():
+def test_a_whole_plan_shows_every_cell_and_every_run_in_its_order():
+    experiment, plan, facts = planned({FILES: list(range(1, 51))})
     out = io.StringIO()
-    console = Console(file=out, width=80, height=24, force_terminal=True, color_system=None)
-    print_findings(console, the_story())
-    screen = out.getvalue().splitlines()[-24:]
-    first = screen.index("The answer again")
-    answer = " ".join(line.strip() for line in screen[first:])
-    assert [line.text for line in answer_lines(the_story()) if line.text not in answer] == []
-
-
-def test_in_a_pipe_and_where_all_fits_the_answer_comes_once():
-    assert shown(print_findings, the_story()).count("MEASURED, 25 runs") == 1
-    out = io.StringIO()
-    print_findings(Console(file=out, width=80, height=500, force_terminal=True, color_system=None), the_story())
-    assert out.getvalue().count("MEASURED, 25 runs") == 1
+    print_plan(Console(file=out, width=80), experiment, plan, facts, whole=True)
+    lines = [line.split() for line in out.getvalue().splitlines()]
+    start = lines.index(["run", "repetition", "cell", "data", "files"])
+    listed = lines[start + 1 : start + 1 + len(plan.runs)]
+    files = {cell.cell_id: str(cell.levels[FILES]) for cell in plan.cells}
+    assert listed == [
+        [str(number), str(run.repetition), run.cell_id, files[run.cell_id]]
+        for number, run in enumerate(plan.runs, start=1)
+    ]
+    assert ["cell-050", "50"] in lines
+    assert "... and" not in out.getvalue()
 
 
 def of_labels(factors, mean, **more):
@@ -133,11 +153,6 @@ def without_a_split():
     return the_story().model_copy(update={"cells": (cell.model_copy(update={"waits": waits, "explained": None}),)})
 
 
-def one_run_failed():
-    failed = lambda planned: "the disk is full" if planned.sequence == 3 else ""  # noqa: E731
-    return analysed({FILES: [1, 2, 4, 8, 16], LOG: ["a", "b"]}, failed=failed)
-
-
 def with_odd_runs():
     odd = [
         OddRun(cells=(cell,), repetition=2, elapsed_s=2.4 * ratio, expected_s=2.4, ratio=ratio, deviation_sd=9, runs=1,
@@ -148,47 +163,41 @@ def with_odd_runs():
 
 
 SCREENS = {
-    "the whole story": lambda: shown(print_findings, the_story()),
-    "the whole story at 140 columns": lambda: shown(print_findings, the_story(), width=140),
-    "on a narrow terminal columns go before numbers break": lambda: shown(print_findings, the_story(), width=60),
-    "long labels are wrapped and their numbers kept": lambda: shown(
-        print_findings, of_labels({"driver": DRIVERS, LOG: ["a", "b"]}, lambda _, log: 3.0 if log == "a" else 2.0)
+    "the whole story": lambda: answered(the_story()),
+    "the whole story at 140 columns": lambda: answered(the_story(), width=140),
+    "on a narrow terminal columns go before numbers break": lambda: answered(the_story(), width=60),
+    "long labels are wrapped and their numbers kept": lambda: answered(
+        of_labels({"driver": DRIVERS, LOG: ["a", "b"]}, lambda _, log: 3.0 if log == "a" else 2.0)
     ),
-    "one factor of long labels is wrapped": lambda: shown(
-        print_findings, of_labels({"storage": STORAGE, FILES: [1, 16]}, lambda _, files: 1300.0 + files)
+    "one factor of long labels is wrapped": lambda: answered(
+        of_labels({"storage": STORAGE, FILES: [1, 16]}, lambda _, files: 1300.0 + files)
     ),
-    "two factors of long labels are wrapped each in its column": lambda: shown(
-        print_findings, of_labels(ACCESS, lambda *_: 3.0)
+    "two factors of long labels are wrapped": lambda: answered(of_labels(ACCESS, lambda *_: 3.0)),
+    "brackets in a label are no markup": lambda: answered(
+        make_findings({"driver": ["[red]x[/red]", "[/]"]}, {"[red]x[/red]": 3.0, "[/]": 2.0}, verdict="winner")
     ),
-    "brackets in a label are no markup": lambda: shown(
-        print_findings,
-        make_findings({"driver": ["[red]x[/red]", "[/]"]}, {"[red]x[/red]": 3.0, "[/]": 2.0}, verdict="winner"),
+    "of very many cells the fastest are shown": lambda: answered(
+        make_findings(SIXTY, {n: 2 + n / 100 for n in SIXTY[FILES]}, verdict="winner")
     ),
-    "of very many cells the fastest are shown": lambda: shown(
-        print_findings, make_findings(SIXTY, {n: 2 + n / 100 for n in SIXTY[FILES]}, verdict="winner")
+    "a verdict stays on one line": lambda: answered(
+        of_labels(MANY, lambda *of: 3000 * (1 + 0.09 * [*itertools.product(*MANY.values())].index(of)),
+                  verdict="winner")
     ),
-    "a verdict stays on one line": lambda: shown(
-        print_findings, of_labels(MANY, lambda *of: 3000 * (1 + 0.09 * [*itertools.product(*MANY.values())].index(of)),
-                                  verdict="winner")
-    ),
-    "no run at all": lambda: shown(
-        print_findings, make_findings({FILES: [1, 4]}, {1: None, 4: None}, verdict="too-few-runs")
-    ),
-    "all waits": lambda: shown(print_waits, the_story(), ["c1"], True),
-    "waits without a split": lambda: shown(print_waits, without_a_split(), ["c1"], False),
-    "real runs through real analysis": lambda: shown(print_findings, one_run_failed()),
-    "odd runs of several cells are one doubt": lambda: shown(print_findings, with_odd_runs()),
-    "a plan": lambda: shown(print_plan, *planned({FILES: [1, 4], LOG: ["a", "b"]}, runs_stored=4)),
-    "a long plan": lambda: shown(print_plan, *planned({FILES: list(range(1, 51))})),
-    "a plan that is all stored": lambda: shown(print_plan, *planned({FILES: [1, 4]}, runs_stored=10)),
-    "space and time that can't be told": lambda: shown(
-        print_plan,
+    "no run at all": lambda: answered(make_findings({FILES: [1, 4]}, {1: None, 4: None}, verdict="too-few-runs")),
+    "all waits": lambda: waits_of(the_story(), uncut=True),
+    "waits without a split": lambda: waits_of(without_a_split(), uncut=False),
+    "real runs through real analysis": reported,
+    "odd runs of several cells are one doubt": lambda: answered(with_odd_runs()),
+    "a plan": lambda: planned_as(*planned({FILES: [1, 4], LOG: ["a", "b"]}, runs_stored=4)),
+    "a long plan": lambda: planned_as(*planned({FILES: list(range(1, 51))})),
+    "a plan that is all stored": lambda: planned_as(*planned({FILES: [1, 4]}, runs_stored=10)),
+    "space and time that can't be told": lambda: planned_as(
         *planned(
             {FILES: [1, 4]},
             volumes=(volume("a", "", None, None),), estimate_s=None, estimate_basis=""
         ),
     ),
-    "a warning": lambda: shown(print_plan, *planned({FILES: [1, 4]}, warnings=("Volumes a and b are one device.",))),
+    "a warning": lambda: planned_as(*planned({FILES: [1, 4]}, warnings=("Volumes a and b are one device.",))),
 }  # fmt: skip
 
 

@@ -16,7 +16,6 @@ from builders import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storagelab.report.words.marks import verdict_mark
 
 from storagelab.findings import verdicts
 from storagelab.findings.analysis import analyse
@@ -25,7 +24,8 @@ from storagelab.findings.model import Findings, JudgedByLoad
 from storagelab.model.config import DriveConfig
 from storagelab.model.values import JsonValue
 from storagelab.report.charts import effects, speed_ups
-from storagelab.report.words.answer import answer_lines, headline
+from storagelab.report.words.answer import headline, opening
+from storagelab.report.words.ladder import verdict_of
 from storagelab.report.words.sentences import sentences
 from storagelab.spec.matrix import expand
 from storagelab.stats import contrast
@@ -159,7 +159,7 @@ def test_any_times_and_any_failures_lead_to_consistent_verdicts_that_can_be_word
     assert (findings.verdict == "by-load") == any(load.best for load in findings.loads)
     assert headline(findings).endswith(".")
     for cell in findings.cells:
-        verdict_mark(findings, cell.cell_id)
+        assert (verdict_of(findings, cell.cell_id).kind == "slower") == (cell.cell_id in slower)
     assert all(sentence.endswith(".") for sentence in sentences(findings))
 
 
@@ -251,8 +251,8 @@ def test_an_a_a_experiment_that_drifts_cell_by_cell_names_no_loser_and_gives_no_
     assert text.startswith(
         "No layout can be chosen: each ran in a stretch of its own, where a drift looks like a gain."
     )
-    assert answer_lines(findings)[-1].text.startswith("Next: rerun it in the randomised order")
-    assert {verdict_mark(findings, cell.cell_id) for cell in findings.cells} == {"not judged"}
+    assert opening(findings).next.startswith("Next: rerun it in the randomised order")
+    assert {verdict_of(findings, cell.cell_id).text for cell in findings.cells} == {"not judged"}
     assert any(caution.kind == "order" for caution in findings.cautions)
     tips = [str(row["tip"]) for row in effects.CHART.rows(findings, runs).rows]
     assert len(tips) == 3
@@ -281,7 +281,7 @@ def test_simulated_runs_cell_by_cell_are_judged_and_the_answer_says_what_their_o
     ]
     findings = analyse(experiment, plan, runs)
     assert findings.verdict == "winner"
-    assert answer_lines(findings)[-2].text.startswith("Doubt: layouts ran in order")
+    assert opening(findings).doubt.startswith("Doubt: layouts ran in order")
 
 
 def test_layouts_that_are_not_compared_are_named_in_the_evidence_and_in_their_rows():
@@ -298,7 +298,7 @@ def test_layouts_that_are_not_compared_are_named_in_the_evidence_and_in_their_ro
     assert left == (
         "Not compared: 8 data files (fewer than two rounds with the fastest). Until they are, no winner can be named."
     )
-    assert verdict_mark(findings, "cell-003") == "not judged"
+    assert verdict_of(findings, "cell-003").text == "not judged"
 
 
 # --- At most so much slower, and the same within a margin ------------------------------------------------------------
@@ -328,10 +328,9 @@ def test_equal_steady_layouts_are_called_the_same_within_the_margin_of_the_spec(
     (choice,) = answer(findings).choices
     assert choice.same
     assert choice.at_most_slower < 1.03
-    assert "the same within 3 % (95 %)." in answer_lines(findings)[2].text
+    assert "the same within 3 % (95 %)." in opening(findings).use[0]
 
 
 def test_noisy_layouts_are_not_called_the_same_and_the_margin_that_holds_is_named():
     findings = analysed({FILES: [1, 4, 8]}, indifferent="0.5%")
-    line = answer_lines(findings)[2].text
-    assert "not shown to be the same within 0.5 %: each at most" in line
+    assert "not shown to be the same within 0.5 %: each at most" in opening(findings).use[0]

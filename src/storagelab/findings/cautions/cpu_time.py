@@ -76,7 +76,7 @@ class CpuSaturated(Caution):
     """The CPUs were busy, so storage was not the limit. `cpu_share` of all CPUs is the highest median of a cell."""
 
     kind, group, unable = "cpu-saturated", "machine", "cpu-saturated"
-    next_step = "the CPUs were the limit: more rows per transaction or more cores"
+    next_step = "spare the CPUs, which were the limit: more rows per transaction, or more cores"
     severity: Severity = "note"
     cpu_share: float
     cpu_count: int

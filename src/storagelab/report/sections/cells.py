@@ -16,7 +16,7 @@ from storagelab.report.document import Bar, Content, Heading, Link, Mark, Part, 
 from storagelab.report.drawing.arrange import notable_cells
 from storagelab.report.sections.waits import cell_anchor, cells_with_parts, top_wait
 from storagelab.report.words import compared
-from storagelab.report.words.ladder import comparison_of, ratio_decimals, ratio_of, verdict_of
+from storagelab.report.words.ladder import apart_by_blocks, comparison_of, ratio_decimals, ratio_of, verdict_of
 from storagelab.report.words.short import Names
 from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words import numbers
@@ -68,14 +68,15 @@ def cells_table(findings: Findings, runs: Sequence[Run]) -> CellsTable:
 
 
 def in_order(findings: Findings) -> list[CellSummary]:
-    """The cells by load, then the fastest first; those without a figure come last."""
+    """The cells by load and block, then the fastest first; those without a figure come last."""
     loads = {cell_id: place for place, load in enumerate(findings.by_load) for cell_id in load.cells}
-    speed = -1 if compared.by_rate(findings) else 1
+    speed, blocks = -1 if compared.by_rate(findings) else 1, apart_by_blocks(findings)
 
-    def place(cell: CellSummary) -> tuple[int, float, float]:
+    def place(cell: CellSummary) -> tuple[int, int, float, float]:
         sample, ratio = compared.judged(findings, cell), ratio_of(findings, cell.cell_id)
         figure = float("inf") if sample is None else speed * sample.mean.value
-        return loads.get(cell.cell_id, 0), float("inf") if ratio is None else ratio.value, figure
+        block = cell.stretch if blocks else 0
+        return loads.get(cell.cell_id, 0), block, float("inf") if ratio is None else ratio.value, figure
 
     return sorted(findings.cells, key=place)
 
@@ -161,7 +162,7 @@ def _figure_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[Co
     return [
         Column(Heading(unit), of(lambda mean: number(mean.value)), key),
         Column(Heading("95 % CI"), of(interval), key, rank=2),
-        Column(Heading("mean, drawn", "text"), of(lambda mean: _bar(mean, span)), key),
+        *([Column(Heading("mean, drawn", "text"), of(lambda mean: _bar(mean, span)), key)] if known else []),
     ]
 
 
@@ -190,9 +191,8 @@ def _ratio(findings: Findings, cell: CellSummary) -> str:
     ratio, found = ratio_of(findings, cell.cell_id), comparison_of(findings, cell.cell_id)
     if ratio is None or (found is None and not verdict_of(findings, cell.cell_id).text):
         return ""
-    return numbers.ratio_estimate(ratio, ratio_decimals(findings)) + (
-        "" if found is None or found.tested else " (not tested)"
-    )
+    is_tested = found is None or found.tested or (found.across_blocks and apart_by_blocks(findings))
+    return numbers.ratio_estimate(ratio, ratio_decimals(findings)) + ("" if is_tested else " (not tested)")
 
 
 def _ratio_key(findings: Findings, cell: CellSummary) -> Key:

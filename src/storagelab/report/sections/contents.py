@@ -212,7 +212,7 @@ def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[Ta
         f"The waits that differ most: {fastest.name}, of the shortest mean time{under}, against {slowest.name}, of the "
         "longest; seconds over all connections of the mean run, and shares of session time"
     )
-    yield Table(headings, rows, caption)
+    yield Table(headings, rows, caption, {"The engines' names": 2, IN_SQL_SERVER: 2, "share": 1})
 
 
 def _over_time(findings: Findings, pictures: Sequence[Picture]) -> list[Part]:

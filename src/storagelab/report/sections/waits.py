@@ -259,7 +259,7 @@ def _seen_table(kinds: dict[_Key, _Kind], moments: int, runs: int) -> Table:
     rows = [[thing, wait_type, *_figures(kind, moments)] for (wait_type, thing), kind in ranked[:MAX_KINDS]]
     sampled = f"{numbers.plural(moments, 'moment')} sampled over {numbers.plural(runs, 'run')}"
     caption = f"Who waited for what: the largest crowds of {sampled}{_rest(len(ranked))}"
-    return Table(headings, rows, caption)
+    return Table(headings, rows, caption, {"of all moments": 2, "moments": 1})
 
 
 def _figures(kind: _Kind, moments: int) -> list[str]:

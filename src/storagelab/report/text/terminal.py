@@ -55,9 +55,10 @@ def _print_answer(console: Console, of: Document, *, full: bool) -> None:
         emit(console, Text.assemble((first, "bold"), " " * gap, (of.based, "dim")))
     else:
         print_paragraph(console, first, style="bold", hanging=_HANGING)
-        print_paragraph(console, of.based, style="dim", hanging=_HANGING)
     for text in of.head[1:]:
         print_paragraph(console, text, style="bold" if of.ladders else "", hanging=_HANGING)
+    if gap < GAP or not first:
+        print_paragraph(console, of.based, style="dim", hanging=_HANGING)
     lines = 0
     for place, ladder in enumerate(of.ladders):
         if lines > _LADDERS and not full:
@@ -79,7 +80,7 @@ def print_ladder(console: Console, ladder: Ladder) -> int:
     rungs = ladder.shown()
     ratios, figures = [ladder.ratio_text(one) for one in rungs], [one.figure for one in rungs]
     verdicts = [one.verdict.text for one in rungs]
-    names = _padded(rungs)
+    names, lines = _padded(rungs), 1
     if _room(console, [names, ratios, figures, verdicts]) < _BAR_LEAST:
         wide = _room(console, [ratios, figures, [text.partition(",")[0] for text in verdicts]]) - _BAR_LEAST - GAP
         lines = max(-(-cell_len(", ".join(rung.name)) // max(8, wide - 2)) for rung in rungs)
@@ -92,7 +93,8 @@ def print_ladder(console: Console, ladder: Ladder) -> int:
     columns = [
         Column("", [">" if rung.recommended else " " for rung in rungs], right=False),
         Column("", names, right=False, wraps=True, least=8), Column("", ratios),
-        *([Column("", bars, right=False)] if bars else []), Column("", figures), Column("", verdicts, right=False),
+        *([Column("", bars, rank=1, right=False)] if bars else []), Column("", figures),
+        Column("", verdicts, right=False),
     ]  # fmt: skip
     if ladder.title:
         print_paragraph(console, f"{ladder.title}:", style="bold")
@@ -100,7 +102,7 @@ def print_ladder(console: Console, ladder: Ladder) -> int:
     print_table(console, columns, indent=0, rows_styled=styles, headed=False)
     if ladder.limit_text:
         print_paragraph(console, f": {ladder.limit_text}", first="  ", style="dim")
-    return len(rungs) + bool(ladder.title) + bool(ladder.limit_text)
+    return lines * len(rungs) + bool(ladder.title) + bool(ladder.limit_text)
 
 
 def _room(console: Console, columns: Sequence[Sequence[str]]) -> int:
@@ -141,7 +143,7 @@ def _bar(ladder: Ladder, rung: Rung, width: int) -> str:
 
 
 def _print_section(console: Console, section: Section) -> None:
-    shown = [part for part in section.parts if not isinstance(part, Picture | Code)]
+    shown = [part for part in section.parts if not isinstance(part, Picture | Code) and not _is_folded(part)]
     folds = [part for part in shown if isinstance(part, Fold)]
     if folds:  # of many cells, those that a page shows open
         shown = [part for part in shown if not isinstance(part, Fold) or part.is_open]
@@ -151,6 +153,10 @@ def _print_section(console: Console, section: Section) -> None:
     emit(console, Text(section.title, style="bold"))
     for part in shown:
         print_part(console, part)
+
+
+def _is_folded(part: Part) -> bool:
+    return isinstance(part, Table) and bool(part.folded)
 
 
 def print_part(console: Console, part: Part) -> None:
@@ -172,7 +178,7 @@ def print_part(console: Console, part: Part) -> None:
 
 
 def _print_table(console: Console, table: Table) -> None:
-    if table.folded or not table.rows:
+    if _is_folded(table) or not table.rows:
         return
     blank(console)
     print_paragraph(console, table.caption, style="bold")

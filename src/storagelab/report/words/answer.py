@@ -28,6 +28,8 @@ DOUBTS, CHOICES, STEPS = 3, 3, 2
 """The most of each that the answer tells; the evidence has all."""
 _LONGEST = 90
 """The most characters of a pattern of layouts; of a longer one, the ladder shows the layouts."""
+_SAID_BY = {"missing-runs": "not-finished", "single-repetition": "too-few-runs"}
+"""Cautions that a fact says already."""
 _REASONS = {
     "fewest-files": "fewest files", "most-capacity": "most capacity", "fewest-drives": "fewest drives",
     "baseline": "listed first", "fastest": "fastest",
@@ -116,20 +118,18 @@ def _basis(findings: Findings, found: Answer) -> str:
 
 
 def _doubt(findings: Findings, found: Answer) -> str:
-    """What keeps the runs from answering, then the cautions, the most serious first."""
+    """What keeps the runs from answering, then the cautions, the most serious first; without what `use` says."""
     used = {choice.pick.cell_id for choice in found.choices if choice.pick is not None}
-    facts = [
-        unable_text(fact, found, findings)
-        for fact in found.unable
-        if fact not in (found.no_verdict, "nothing-measured")
-    ]
-    cautions = [caution_text(kind, findings, used) for kind in found.cautions]
+    said = (found.no_verdict, "nothing-measured", "" if found.choices else "untested")
+    facts = [unable_text(fact, found, findings) for fact in found.unable if fact not in said]
+    cautions = [caution_text(kind, findings, used) for kind in found.cautions if _SAID_BY.get(kind) not in found.unable]
     told = [*facts, *cautions][:DOUBTS]
     left = len(facts) + len(cautions) - len(told)
     if not told:
-        return "" if found.provenance is None or "nothing-measured" in found.unable else "Doubt: none."
+        return "" if found.provenance is None or found.unable else "Doubt: none."
     more = f"; {plural(left, 'more caution')} in the report" if left else ""
-    return f"{'Not conclusive' if facts else 'Doubt'}: {'; '.join(told)}{more}."
+    start = "Not conclusive" if facts or "untested" in found.unable else "Doubt"
+    return f"{start}: {'; '.join(told)}{more}."
 
 
 # --- what to use ------------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
     choices = found.choices
     if not choices:
         if any(cell.elapsed_s is not None for cell in findings.cells):
-            yield from _none(findings)
+            yield from _none(findings, found)
     elif len(choices) == 1:
         yield _use(findings, choices[0], found)
     else:
@@ -163,7 +163,9 @@ def _use(findings: Findings, choice: Choice, found: Answer) -> str:
     if is_bounded(findings, choice) or (alone and choice.at_most_slower is not None):
         return f"{use} {pattern_text(findings, choice)}: {slower}.{default}"
     if choice.pattern.needed and choice.at_most_slower is not None:
-        return f"{use} {pattern_text(findings, choice)}; which of them is not decided: {slower}.{default}"
+        text, few = pattern_text(findings, choice), len(choice.meant) // max(1, loads)
+        which = "one" if text.endswith("below") else f"of these {few} {noun(findings.layout_factors, 2)}"
+        return f"{use} {text}; which {which} is not decided: {slower}.{default}"
     return f"Not decided: {pattern_text(findings, choice)} may be the fastest; {slower}.{default}"
 
 
@@ -171,8 +173,8 @@ def _group(findings: Findings, choice: Choice) -> str:
     """What to use under some of the loads."""
     used = pattern_text(findings, choice)
     if not choice.pattern.needed and not is_bounded(findings, choice):
-        used = f"not decided, {used} may be the fastest"
-    sure = "" if choice.verdict == "winner" else f", {slower_text(findings, choice)}"
+        used = f"not decided, as {used} may be the fastest"
+    sure = "" if choice.verdict == "winner" else f"; {slower_text(findings, choice)}"
     return f"With {_loads(findings, choice)}: {used}{sure}.{_default(findings, choice)}"
 
 
@@ -227,13 +229,13 @@ def _loads(findings: Findings, choice: Choice) -> str:
     return f"{first} and {left} more {compared.load_noun(findings, 2)}" if left else first
 
 
-def _none(findings: Findings) -> Iterator[str]:
+def _none(findings: Findings, found: Answer) -> Iterator[str]:
     """Why there is nothing to choose."""
     layout = noun(findings.layout_factors, 1)
     if findings.verdict == "single-cell" or len(findings.cells) == 1:
         figure = compared.judged_text(findings, findings.cells[0])
         yield f"There was one layout, so there is none to choose: {figure}."
-    elif findings.verdict == "one-layout":
+    elif found.layouts == 1:
         number = len(findings.loads)
         yield f"One layout was run under {number} {compared.load_noun(findings, number)}, so there is none to choose."
     elif findings.verdict != "untested":

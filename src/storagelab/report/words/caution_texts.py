@@ -50,6 +50,8 @@ def unable_text(fact: str, answer: Answer, findings: Findings) -> str:
     match fact:
         case "too-few-runs":
             return f"too few runs to test ({_runs(findings)} of each {noun(findings.layout_factors)})"
+        case "not-finished":
+            return caution_text("missing-runs", findings)
         case "untested" if of_both_kinds(findings):
             return "not tested together"  # both provenances, as at the beginning of the line
         case "untested" if in_parts_of_cycles(findings):

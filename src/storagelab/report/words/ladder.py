@@ -19,6 +19,8 @@ from storagelab.words.names import is_counted, level_text
 
 _SHORT_UNITS = {"transactions/s": "tps"}
 _CLOSE = 1.02
+_ANY = 1.001
+"""A smaller least difference, as a ratio, is not told: it reads as none."""
 _TOO_WIDE = 100.0
 """An interval whose ends are so many times apart says nothing."""
 
@@ -33,6 +35,11 @@ def in_blocks(findings: Findings) -> bool:
     """Whether there are layouts of different blocks, which are not compared."""
     across = any(comparison.across_blocks for comparison in findings.comparisons)
     return across and not compared.in_parts_of_cycles(findings)
+
+
+def apart_by_blocks(findings: Findings) -> bool:
+    """Whether each block has a ladder of its own."""
+    return in_blocks(findings) and findings.order == "randomised"
 
 
 def verdict_of(findings: Findings, cell_id: str) -> Verdict:
@@ -55,13 +62,15 @@ def verdict_of(findings: Findings, cell_id: str) -> Verdict:
         may = found.may_be_fastest
         return Verdict("may-be-fastest", "may be fastest") if may else Verdict("not-fastest", "not fastest")
     least = found.ratio.low
-    known = f", {numbers.at_least_slower(least)}" if least and least > 1 else ""
+    known = f", {numbers.at_least_slower(least)}" if least and least > _ANY else ""
     return Verdict("slower", f"slower{known}")
 
 
 def ratio_of(findings: Findings, cell_id: str) -> Estimate | None:
     """A cell's time over that of the fastest under its load, or of its block: 1 for that one itself."""
     found = comparison_of(findings, cell_id)
+    if found is not None and found.across_blocks and apart_by_blocks(findings):
+        return Estimate(value=1.0)
     if found is not None:
         low, high = found.ratio.low, found.ratio.high
         return found.ratio if not (low and high and high / low > _TOO_WIDE) else Estimate(value=found.ratio.value)
@@ -83,11 +92,10 @@ def ladders(findings: Findings, found: Answer, *, limit: float | None = None, mo
     """
     if len(findings.cells) < 2 or not any(compared.judged(findings, cell) for cell in findings.cells):
         return ()
-    groups = dict(_groups(findings))
+    picked, alone = _picked(findings, found), found.layouts == 1
+    groups = {"": list(findings.cells)} if alone else dict(_groups(findings))
     each = max(3, most // len(groups))
-    return tuple(
-        _ladder(findings, title, cells, _picked(findings, found), limit, each) for title, cells in groups.items()
-    )
+    return tuple(_ladder(findings, title, cells, picked, limit, each, alone=alone) for title, cells in groups.items())
 
 
 def _picked(findings: Findings, found: Answer) -> set[str]:
@@ -102,11 +110,8 @@ def _picked(findings: Findings, found: Answer) -> set[str]:
 
 
 def _groups(findings: Findings) -> Iterator[tuple[str, list[CellSummary]]]:
-    """The cells that are compared with each other, by what they share. One layout under several loads is one group."""
-    if findings.verdict == "one-layout":
-        yield "", list(findings.cells)
-        return
-    blocks = in_blocks(findings) and findings.order == "randomised"
+    """The cells that are compared with each other, by what they share."""
+    blocks = apart_by_blocks(findings)
     for load in findings.by_load:
         inside = [cell for cell in findings.cells if cell.cell_id in load.cells]
         for stretch in dict.fromkeys(cell.stretch for cell in inside) if blocks else (None,):
@@ -122,8 +127,9 @@ def _shared(cells: Sequence[CellSummary]) -> dict[str, JsonValue]:
 
 def _ladder(
     findings: Findings, title: str, cells: Sequence[CellSummary], picked: Collection[str],
-    limit: float | None, most: int,
+    limit: float | None, most: int, *, alone: bool,
 ) -> Ladder:  # fmt: skip
+    """`alone`: of one layout under several loads, nothing is judged."""
     known = {cell.cell_id: sample.mean for cell in cells if (sample := compared.judged(findings, cell)) is not None}
     ratios = {cell.cell_id: ratio_of(findings, cell.cell_id) for cell in cells}
     speed = -1 if compared.by_rate(findings) else 1
@@ -131,15 +137,14 @@ def _ladder(
     def slowness(cell: CellSummary) -> tuple[float, float]:
         ratio, mean = ratios[cell.cell_id], known.get(cell.cell_id)
         figure = math.inf if mean is None else speed * mean.value
-        return (figure if ratio is None or findings.verdict == "one-layout" else ratio.value), figure
+        return (figure if ratio is None else ratio.value), figure
 
-    ordered = list(cells) if findings.verdict == "one-layout" else sorted(cells, key=slowness)
+    ordered = list(cells) if alone else sorted(cells, key=slowness)
     varied = [
         factor.name for factor in findings.factors
         if len({repr(cell.levels.get(factor.name)) for cell in cells}) > 1 or len(findings.factors) == 1
     ]  # fmt: skip
     varied.sort(key=lambda name: not is_counted(name))
-    alone = findings.verdict == "one-layout"
     names, figure = Names(findings), _figures(findings, [one.value for one in known.values()])
     rungs = [
         Rung(
