@@ -314,8 +314,8 @@ def check_the_verdicts(found, table, shown) -> None:
 def _without_the_charts_runtime():
     """It takes seconds to make, and is the same in every page."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtime, "_made", lambda: b"")
-        patch.setattr(runtime, "_keep", lambda file, packed: None)
+        patch.setattr(vega, "_made", lambda: b"")
+        patch.setattr(vega, "_keep", lambda file, packed: None)
         yield
 
 
