@@ -63,7 +63,7 @@ def test_at_80_columns_the_time_left_is_in_sight_however_long_the_names_are_and_
         progress._bar.refresh()
         plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.getvalue())
         drawn = plain.replace("\r", "\n").splitlines()[-1]
-        assert re.match(r"0/2 runs, .+ left, a guess .*driver = (\[bold\]|\[/oops\])", drawn)
+        assert re.match(r'0/2 runs, .+ left, a guess .*driver = "(\[bold\]|\[/oops\])', drawn)
         assert len(drawn) <= 80
         progress.stored(ended(plan.runs[0], plan))
     (line,) = [line for line in (tmp_path / LOG_FILE).read_text().splitlines() if "[1/2]" in line]
