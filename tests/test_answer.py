@@ -327,4 +327,5 @@ def test_the_answer_of_a_real_experiment_is_what_it_was(file):
 
 def test_the_example_of_the_docs_is_a_real_answer():
     page = (Path(__file__).parent.parent / "docs" / "how-to" / "read-a-report.md").read_text("utf-8")
-    assert (REAL / "multiple-data-files.txt").read_text("utf-8") in page
+    findings = Findings.model_validate_json((REAL / "multiple-data-files.json").read_text("utf-8"))
+    assert on_a_terminal(opened(findings), full=False) in page

@@ -102,7 +102,7 @@ def test_a_race_on_a_real_server_is_run_and_told_and_never_mixed_with_all_repeti
     assert code == 0, err
     assert "at most 6 runs to make" in err
     assert "after round 2, 2 of 2 layouts may still be the fastest" in err
-    assert "This was a race: it made" in " ".join(out.split())
+    assert "MEASURED, 6 runs of a race (6 without one), 2 layouts." in " ".join(out.split())
     monkeypatch.setattr(verb, "try_starting", lambda *_: pytest.fail("nothing is left to run"))
     code, out, err = typed("run", spec, "--find-best", "--within", "50%")
     assert code == 0, err

@@ -43,7 +43,7 @@ def print_document(console: Console, of: Document, *, full: bool = True) -> None
     for section in of.sections if full else ():
         if section.name not in _NOT_SHOWN:
             _print_section(console, section)
-    if full and of.sections and (of.ladders or of.based):
+    if full and of.sections and of.verdict:
         blank(console)
     _print_answer(console, of, full=full)
 

@@ -120,7 +120,8 @@ def _basis(findings: Findings, found: Answer) -> str:
 def _doubt(findings: Findings, found: Answer) -> str:
     """What keeps the runs from answering, then the cautions, the most serious first; without what `use` says."""
     used = {choice.pick.cell_id for choice in found.choices if choice.pick is not None}
-    said = (found.no_verdict, "nothing-measured", "" if found.choices else "untested")
+    said = {found.no_verdict} if found.choices else {"nothing-measured", "untested"}
+    said |= {"not-compared"} & {fact for fact in found.unable if "nothing-measured" in found.unable}
     facts = [unable_text(fact, found, findings) for fact in found.unable if fact not in said]
     cautions = [caution_text(kind, findings, used) for kind in found.cautions if _SAID_BY.get(kind) not in found.unable]
     told = [*facts, *cautions][:DOUBTS]
