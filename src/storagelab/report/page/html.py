@@ -125,16 +125,16 @@ def page(
             "series": series(findings, runs, found.cells) if explore else None,
         }
     )
-    given = {
-        "of": of, "sections": sections, "body": body, "so_far": so_far, "later": later, "scripts": scripts,
-        "style": asset("page.css") + Markup(dark_style(colours)),  # noqa: S704
-        "script_hashes": [*map(_sha256, scripts), *([drawer.sha256] if drawer else [])],
-        "runtime": drawer.packed if drawer else "",
-    }  # fmt: skip
+    style = asset("page.css") + Markup(dark_style(colours))  # noqa: S704
+    packed_runtime = drawer.packed if drawer else ""
+    size = sum(map(len, (body, later, style, packed_runtime, *scripts))) + _HEAD
     all_in_detail = plan.in_detail == math.inf
-    size = sum(len(given[name]) for name in ("body", "later", "style", "runtime")) + sum(map(len, scripts)) + _HEAD
     return _rendered(
-        **given,
+        of=of,
+        sections=sections,
+        body=body,
+        so_far=so_far,
+        later=later,
         experiment=experiment.name,
         carried=_packed(
             json_pieces(experiment, plan, runs, findings) if exported is None else exported,
@@ -142,6 +142,10 @@ def page(
         ),
         in_detail=None if all_in_detail or embed_data else numbers.plural(int(plan.in_detail), "repetition"),
         file_name=f"{_file_name(experiment.name)}.json",
+        style=style,
+        scripts=scripts,
+        script_hashes=[*map(_sha256, scripts), *([drawer.sha256] if drawer else [])],
+        runtime=packed_runtime,
     )
 
 
