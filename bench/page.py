@@ -49,12 +49,12 @@ def _opened(program: str, page: Path, empty: Path) -> tuple[float, float, list[f
         tab.wait_for_function(f"(() => {{ try {{ return {_PAINT} > 0; }} catch {{ return false; }} }})()")
         empty_ms = tab.evaluate(_PAINT)
         tab.goto(page.as_uri())
-        tab.wait_for_selector("html[data-explore=ready]", timeout=60_000)
+        tab.wait_for_selector("html[data-explore]", timeout=60_000)
         paint_ms = tab.evaluate(_PAINT)
         tab.evaluate("performance.clearMeasures()")
-        filters = tab.locator("#explore-filters select").first
+        filters = tab.locator("#explore-filters [type=checkbox]")
         choices = [
-            *(lambda place=place: filters.select_option(index=place) for place in (1, 2, 0)),
+            *(filters.nth(place).click for place in (0, 1, 0)),
             *(tab.locator("#cells-table th button").nth(place).click for place in (2, 2, 0)),
             *(tab.locator("button.pin").nth(place).click for place in (4, 11)),
         ]

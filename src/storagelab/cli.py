@@ -251,7 +251,8 @@ def report_(
         str, typer.Option("--chart", metavar="CHART", help="png, svg: this chart alone, such as cells.")
     ] = "",
     embed_data: Annotated[
-        bool, typer.Option("--embed-data", help="html: include all raw data in the page, even if it then exceeds 3 MB.")
+        bool,
+        typer.Option("--embed-data", help="html: include all raw data in the page, even if it then exceeds 1.2 MB."),
     ] = False,
     brief: Annotated[
         bool,

@@ -122,16 +122,16 @@ def page(
             "series": series(findings, runs, found.cells) if explore else None,
         }
     )
-    given = {
-        "of": of, "sections": sections, "body": body, "so_far": so_far, "later": later, "scripts": scripts,
-        "style": Markup(STYLE) + asset("page.css"),  # noqa: S704 - our own
-        "script_hashes": [*map(_sha256, scripts), *([drawer.sha256] if drawer else [])],
-        "runtime": drawer.packed if drawer else "",
-    }  # fmt: skip
+    style = Markup(STYLE) + asset("page.css")  # noqa: S704 - our own
+    packed_runtime = drawer.packed if drawer else ""
+    size = sum(map(len, (body, later, style, packed_runtime, *scripts))) + _HEAD
     all_in_detail = plan.in_detail == math.inf
-    size = sum(len(str(given[name])) for name in ("body", "later", "style", "runtime")) + sum(map(len, scripts)) + _HEAD
     return _rendered(
-        **given,
+        of=of,
+        sections=sections,
+        body=body,
+        so_far=so_far,
+        later=later,
         experiment=experiment.name,
         carried=_packed(
             json_pieces(experiment, plan, runs, findings) if exported is None else exported,
@@ -139,6 +139,10 @@ def page(
         ),
         in_detail=None if all_in_detail or embed_data else numbers.plural(int(plan.in_detail), "repetition"),
         file_name=f"{_file_name(experiment.name)}.json",
+        style=style,
+        scripts=scripts,
+        script_hashes=[*map(_sha256, scripts), *([drawer.sha256] if drawer else [])],
+        runtime=packed_runtime,
     )
 
 

@@ -175,27 +175,21 @@
   }
 
   // The raw data, unpacked only on request.
-  const state = document.getElementById("download-state");
-  const bytesOf = (packed) => Uint8Array.from(atob(packed), (char) => char.charCodeAt(0));
-  const inflated = (packed) => new Response(new Blob([bytesOf(packed)]).stream().pipeThrough(new DecompressionStream("gzip")));
-  async function unpacked(packed) {
-    if (typeof DecompressionStream === "undefined") return [new Blob([bytesOf(packed)], { type: "application/gzip" }), ".gz"];
-    return [new Blob([await inflated(packed).arrayBuffer()], { type: "application/json" }), ""];
-  }
+  const inflated = (packed) => new Response(new Blob([Uint8Array.from(atob(packed.trim()), (char) => char.charCodeAt(0))]).stream().pipeThrough(new DecompressionStream("gzip")));
   const download = document.getElementById("download");
   if (download) download.addEventListener("click", async () => {
     const data = document.getElementById("raw-data");
+    const state = document.getElementById("download-state");
     try {
-      const [blob, ending] = await unpacked(data.textContent.trim());
-      offer(blob, data.dataset.name + ending);
-      state.textContent = ` ${data.dataset.name}${ending} is ready.`;
+      offer(new Blob([await inflated(data.textContent).arrayBuffer()], { type: "application/json" }), data.dataset.name);
+      state.textContent = ` ${data.dataset.name} is ready.`;
     } catch (error) {
       state.textContent = ` The data could not be unpacked: ${error.message}`;
     }
   });
 
   // The page's policy names this script by its hash, so nothing else can be run this way.
-  const text = (id) => inflated(document.getElementById(id).textContent.trim()).text();
+  const text = (id) => inflated(document.getElementById(id).textContent).text();
   const api = {
     make, adopt, lead, narrow: {},
     later: text("later").then((known) => Object.assign(api, JSON.parse(known))).then(() => adopt(document)),
