@@ -13,7 +13,7 @@ from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP, across, named_rows, readable_domain
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
-from storagelab.report.words.why import folded, signed_seconds, thing_text, waterfall_table
+from storagelab.report.words.why import SMALLER, folded, signed_seconds, thing_text, waterfall_table
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry
 
@@ -90,7 +90,7 @@ def _domain(data: Figure) -> tuple[list[float], bool]:
 
 
 def _finding(data: Figure, _findings: Findings) -> str:
-    steps = data.rows[1:-1]
+    steps = [row for row in data.rows[1:-1] if row["name"] != SMALLER]
     most = max(steps, key=lambda row: abs(float(row["to_s"] or 0) - float(row["from_s"] or 0)), default=None)
     ends = f"From {data.rows[0]['tip']}, to {data.rows[-1]['tip']}"
     return f"{ends}: the largest step is {most['name']}, {most['label']}." if most else f"{ends}."
