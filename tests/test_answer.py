@@ -219,8 +219,12 @@ def drawn_findings(draw) -> Drawn:
     rng = random.Random(seed)
     labels = draw(
         st.sampled_from(
-            [("a", "b", "c"), ("of almost thirty letters: 1", "of almost thirty letters: 2", "x" * 27),
-             (f"{LONG} 1", f"{LONG} 2", f"{LONG} 3"), (f"{WORD}1", f"{WORD}2", f"{WORD}3")]
+            [
+                ("a", "b", "c"),
+                ("of almost thirty letters: 1", "of almost thirty letters: 2", "x" * 27),
+                (f"{LONG} 1", f"{LONG} 2", f"{LONG} 3"),
+                (f"{WORD}1", f"{WORD}2", f"{WORD}3"),
+            ]
         )
     )
     many = draw(st.booleans())

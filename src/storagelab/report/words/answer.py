@@ -123,9 +123,7 @@ def _doubt(findings: Findings, found: Answer) -> str:
     said = {found.no_verdict} if found.choices else {"nothing-measured", "untested"}
     said |= {"not-compared"} & {fact for fact in found.unable if "nothing-measured" in found.unable}
     facts = [unable_text(fact, found, findings) for fact in found.unable if fact not in said]
-    cautions = [
-        caution_text(kind, findings, used) for kind in found.cautions if _SAID_BY.get(kind) not in found.unable
-    ]
+    cautions = [caution_text(kind, findings, used) for kind in found.cautions if _SAID_BY.get(kind) not in found.unable]
     told = [*facts, *cautions][:DOUBTS]
     left = len(facts) + len(cautions) - len(told)
     if not told:

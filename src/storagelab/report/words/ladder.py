@@ -167,9 +167,7 @@ def ladders(findings: Findings, found: Answer, *, limit: float | None = None, mo
     picked, alone = _picked(findings, found), found.layouts == 1
     groups = {"": list(findings.cells)} if alone else dict(_groups(findings))
     each = max(3, most // len(groups))
-    return tuple(
-        _ladder(findings, title, cells, picked, limit, each, alone=alone) for title, cells in groups.items()
-    )
+    return tuple(_ladder(findings, title, cells, picked, limit, each, alone=alone) for title, cells in groups.items())
 
 
 def _picked(findings: Findings, found: Answer) -> set[str]:
