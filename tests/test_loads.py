@@ -1,9 +1,6 @@
 """The wording for loads: the headline names layouts, once if one is best under every load, otherwise load by load."""
 
-import re
-
-import pytest
-from builders import make_campaign, make_planned, make_runs, ten_seconds
+from builders import make_planned, make_runs, ten_seconds
 from fabricated_findings import golden, said_in
 from test_verdicts import BATCH, CONNECTIONS, FILES, LOG, analysed, small_batches_take_longer
 
@@ -12,7 +9,6 @@ from storagelab.findings.model import Findings
 from storagelab.report.words.answer import headline
 from storagelab.report.words.ladder import verdict_of
 from storagelab.report.words.sentences import sentences
-from storagelab.report.writing import render
 
 THREE = {BATCH: [10, 100, 1000], FILES: [1, 4, 8]}
 
@@ -120,18 +116,3 @@ def test_a_load_whose_runs_are_still_to_come_is_counted():
     findings = analyse(experiment, plan, [run for run in runs if run.cell_id in heavy])
     assert any(line.startswith("Fastest with 10 rows per transaction: 1 data file, ") for line in sentences(findings))
     assert "Too few runs for a verdict: 1 more load." in sentences(findings)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("factors", [THREE, {BATCH: [10, 1000]}])
-def test_every_form_of_the_report_can_be_made(factors):
-    experiment, plan, runs = make_campaign(
-        factors, elapsed=lambda levels, at: ten_seconds(levels, at) * levels.get(FILES, 1)
-    )
-    findings = analyse(experiment, plan, runs)
-    verdict = re.split(r"[:.] ", headline(findings))[0]
-    for form in ("html", "md", "json"):
-        text = re.sub(r"<[^>]+>", "", render(form, experiment, plan, runs, findings)).replace("\u00a0", " ")
-        assert verdict in text
-    page = render("html", experiment, plan, runs, findings)
-    assert ("where layouts differ most" in page) == (FILES in factors)

@@ -362,7 +362,7 @@ def ratio_interval(ratio: Estimate | None) -> str:
         nothing = _shown_as_nothing(low, decimals)
         least = f"{percent(abs(low), None if nothing else decimals)} {'less' if low < 0 else 'more'}"
         most = "more than 10" if ratio.high > 10 else significant(ratio.high, 2)
-        text = f"{'0' if nothing and low <= 0 else least} to {most} times"
+        text = f"{'0 % more' if nothing and low <= 0 else least} to {most} times"
     elif ratio.low <= 1 <= ratio.high:
         text = _less_to_more(ratio.low - 1, ratio.high - 1)
     else:

@@ -43,7 +43,7 @@ def print_document(console: Console, of: Document, *, full: bool = True) -> None
     for section in of.sections if full else ():
         if section.name not in _NOT_SHOWN:
             _print_section(console, section)
-    if full and of.sections and of.verdict:
+    if full and of.sections and (of.verdict or of.based):
         blank(console)
     _print_answer(console, of, full=full)
 
@@ -93,8 +93,8 @@ def print_ladder(console: Console, ladder: Ladder) -> int:
     columns = [
         Column("", [">" if rung.recommended else " " for rung in rungs], right=False),
         Column("", names, right=False, wraps=True, least=8), Column("", ratios),
-        *([Column("", bars, rank=1, right=False)] if bars else []), Column("", figures),
-        Column("", verdicts, right=False),
+        *([Column("", bars, rank=1, right=False)] if bars else []),
+        Column("", figures), Column("", verdicts, right=False),
     ]  # fmt: skip
     if ladder.title:
         print_paragraph(console, f"{ladder.title}:", style="bold")
