@@ -162,6 +162,15 @@ def on_tcp() -> Iterator[str]:
         yield dsn
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    """Headless Chromium."""
+    from real_browser import started
+
+    with started() as chromium:
+        yield chromium
+
+
 @pytest.fixture
 def guest(tmp_path) -> Callable[..., Finished]:
     """Runs a script of the folder guest_scripts in an emulated machine with throw-away NVMe drives."""

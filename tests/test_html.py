@@ -41,6 +41,13 @@ def page_of(
     )
 
 
+def words_of_one_run(shares: dict[str, float] | None = None, **fields: object) -> str:
+    """The words of the page of one run that was measured like this."""
+    experiment, plan = make_planned({FILES: [1]}, 1)
+    runs = (make_run(plan.runs[0], plan.cells[0], make_measurement(plan.cells[0].config, 10.0, shares, **fields)),)
+    return words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+
+
 @pytest.fixture(scope="module")
 def page() -> str:
     with drawn():
@@ -203,33 +210,21 @@ def test_a_split_that_was_not_had_is_empty_and_never_zero_and_the_reason_is_said
 
 
 def test_counted_waits_are_marked_as_counted():
-    experiment, plan = make_planned({FILES: [1, 2]}, 2)
     rows = [
         {"wait_type": "WRITELOG", "category": "commit", "wait_ns": 9 * 10**10, "signal_ns": 10**9, "wait_count": 70}
     ]
     counted = CountedWaits.model_validate(
         {"connections": 16, "elapsed_s": 10.0, "busy_s": 160.0, "cpu_s": 9.0, "rows": rows}
     )
-    runs = tuple(
-        make_run(
-            planned,
-            plan.cell(planned.cell_id),
-            make_measurement(plan.cell(planned.cell_id).config, 10.0, None, waits=counted),
-        )
-        for planned in plan.runs
-    )
-    text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+    text = words_of_one_run(waits=counted)
     assert re.search(r"WRITELOG[\d.,\s]*counted", text), "the wait has no other name in SQL Server"
     assert "~ sampled" not in text
 
 
 def test_who_waited_for_what_is_told_with_the_data_file():
-    experiment, plan = make_planned({FILES: [1]}, 1)
     thing = "extension of my_big_table_p1 (data file 1)"
     task = WaitingTask(at_s=1, wait_type="Lock:extend", resource=thing, sessions=12, data_file=1)
-    measured = make_measurement(plan.cells[0].config, 10.0, {"Lock:extend": 0.5}, waiting_tasks=(task,))
-    runs = (make_run(plan.runs[0], plan.cells[0], measured),)
-    text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+    text = words_of_one_run({"Lock:extend": 0.5}, waiting_tasks=(task,))
     assert "12 sessions wait for Lock:extend on extension of my_big_table_p1 (data file 1)" in text
 
 
@@ -240,15 +235,12 @@ def test_pages_are_gathered_by_their_kind_and_the_moments_they_were_waited_for_a
         )
         return (pfs, WaitingTask(at_s=at_s, wait_type="WRITELOG", resource="the log", sessions=2))
 
-    experiment, plan = make_planned({FILES: [1]}, 1)
     seen = (
         *tasks(1, 8088, 5),
         *tasks(2, 1520544, 12),
         WaitingTask(at_s=3, wait_type="WRITELOG", resource="the log", sessions=3),
     )
-    measured = make_measurement(plan.cells[0].config, 10.0, {"WRITELOG": 0.5}, waiting_tasks=seen)
-    runs = (make_run(plan.runs[0], plan.cells[0], measured),)
-    text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+    text = words_of_one_run({"WRITELOG": 0.5}, waiting_tasks=seen)
     assert "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page (data file 1), 2.00 s after the start" in text
     assert "Of 3 moments sampled in which anyone waited, 2 had sessions in PAGELATCH_UP on a PFS page" in text
 
@@ -256,10 +248,8 @@ def test_pages_are_gathered_by_their_kind_and_the_moments_they_were_waited_for_a
 def test_failed_and_unverified_runs_are_listed_with_their_reasons():
     page = page_of({FILES: [1, 2]}, repetitions=3, failed=lambda planned: "disk full" if planned.sequence == 1 else "")
     assert "disk full" in words_of(page)
-    experiment, plan = make_planned({FILES: [1]}, 1)
     check = Check(name="shared_buffers", asked="64MB", got="128MB", ok=False, read_from="pg_settings")
-    runs = (make_run(plan.runs[0], plan.cells[0], make_measurement(plan.cells[0].config, 10.0, None, checks=(check,))),)
-    text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+    text = words_of_one_run(checks=(check,))
     assert "shared_buffers" in text
     assert "DIFFERENT" in text
 

@@ -54,11 +54,6 @@ def layouts(findings: Findings, cell_ids) -> list[JsonValue]:
     return [findings.cell(cell_id).levels[FILES] for cell_id in cell_ids]
 
 
-def test_without_a_factor_that_is_a_load_there_is_one_verdict():
-    findings = analysed({FILES: [1, 4]}, lambda levels: 1 / levels[FILES])
-    assert (findings.verdict, findings.loads, findings.load_of("cell-001")) == ("winner", (), None)
-
-
 def test_each_load_has_a_verdict_of_its_own_and_the_lighter_load_wins_nothing():
     best = {10: 1, 1000: 4}
     findings = analysed(
@@ -189,11 +184,10 @@ def test_a_layout_that_is_a_tenth_slower_under_one_load_alone_is_found_there_and
 # --- What was not tested ---------------------------------------------------------------------------------------------
 
 
-def verdict_on(log_s, blocks=None) -> JudgedByLoad:
+def verdict_on(log_s) -> JudgedByLoad:
     """The verdict on as many numbers of data files as there are rows."""
     experiment, plan = make_planned({FILES: list(range(1, len(log_s) + 1))}, repetitions=len(log_s[0]))
-    fitted = fit(np.array(log_s), blocks or [0] * len(log_s))
-    return verdicts.judge(experiment.factors, plan, fitted, blocks or [0] * len(log_s))
+    return verdicts.judge(experiment.factors, plan, fit(log_s), [0] * len(log_s))
 
 
 def test_equal_layouts_without_a_round_in_common_are_compared_by_those_that_ran_in_both_and_seldom_make_a_winner():
@@ -217,19 +211,6 @@ def test_a_layout_with_one_run_is_not_tied_but_not_compared():
     log_s = np.array([[1.0, 1.01, 0.99], [1.0, 1.02, 0.98], [5.0, np.nan, np.nan]])
     judged = verdict_on(log_s)
     assert (judged.verdict, judged.tied, judged.not_compared) == ("indistinguishable", ("cell-002",), ("cell-003",))
-
-
-def test_one_run_each_is_too_few_to_judge_by_however_far_they_are_apart():
-    judged = verdict_on([[0.0], [0.1], [2.3]])
-    assert (judged.verdict, judged.best, judged.tied) == ("too-few-runs", (), ())
-
-
-def test_cells_each_in_a_stretch_of_their_own_are_shown_and_not_tested():
-    judged = verdict_on([[0.0, 0.01, -0.01], [0.2, 0.21, 0.19]], blocks=[0, 1])
-    assert (judged.verdict, judged.best, judged.tied, judged.not_compared) == ("untested", (), (), ())
-    (row,) = judged.comparisons
-    assert (row.across_blocks, row.tested, row.ratio.low) == (True, False, None)
-    assert row.ratio.value == pytest.approx(math.exp(0.2))
 
 
 def test_an_a_a_experiment_that_drifts_cell_by_cell_names_no_loser_and_gives_no_interval():
