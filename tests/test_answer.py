@@ -303,18 +303,6 @@ def check_the_screen_of(drawn: Drawn) -> None:
     assert all("x" * 28 not in line or WORD in line for line in lines)
 
 
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(drawn_findings())
-def test_what_a_pattern_means_is_tied(drawn):
-    for choice in answer(drawn.findings).choices:
-        assert {*choice.meant} <= {*choice.tied}
-        assert choice.pick.cell_id in choice.meant
-        for cell_id in choice.meant:
-            levels = drawn.findings.cell(cell_id).levels
-            assert all(repr(levels[good.factor]) in map(repr, good.levels) for good in choice.pattern.needed)
-
-
 REAL = Path(__file__).parent / "golden" / "answers"
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from shortcuts import drawn
 
 from storagelab.findings.analysis import analyse
-from storagelab.model.measurement import Check, Run, WaitingTask
+from storagelab.model.measurement import Run, WaitingTask
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import CountedWaits
 from storagelab.report.export.as_json import to_json
@@ -221,13 +221,6 @@ def test_counted_waits_are_marked_as_counted():
     assert "~ sampled" not in text
 
 
-def test_who_waited_for_what_is_told_with_the_data_file():
-    thing = "extension of my_big_table_p1 (data file 1)"
-    task = WaitingTask(at_s=1, wait_type="Lock:extend", resource=thing, sessions=12, data_file=1)
-    text = words_of_one_run({"Lock:extend": 0.5}, waiting_tasks=(task,))
-    assert "12 sessions wait for Lock:extend on extension of my_big_table_p1 (data file 1)" in text
-
-
 def test_pages_are_gathered_by_their_kind_and_the_moments_they_were_waited_for_are_counted():
     def tasks(at_s: float, page: int, sessions: int) -> tuple[WaitingTask, ...]:
         pfs = WaitingTask(
@@ -243,15 +236,6 @@ def test_pages_are_gathered_by_their_kind_and_the_moments_they_were_waited_for_a
     text = words_of_one_run({"WRITELOG": 0.5}, waiting_tasks=seen)
     assert "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page (data file 1), 2.00 s after the start" in text
     assert "Of 3 moments sampled in which anyone waited, 2 had sessions in PAGELATCH_UP on a PFS page" in text
-
-
-def test_failed_and_unverified_runs_are_listed_with_their_reasons():
-    page = page_of({FILES: [1, 2]}, repetitions=3, failed=lambda planned: "disk full" if planned.sequence == 1 else "")
-    assert "disk full" in words_of(page)
-    check = Check(name="shared_buffers", asked="64MB", got="128MB", ok=False, read_from="pg_settings")
-    text = words_of_one_run(checks=(check,))
-    assert "shared_buffers" in text
-    assert "DIFFERENT" in text
 
 
 def test_the_manifest_names_a_virtual_disk_and_says_what_varied():
@@ -277,28 +261,6 @@ def test_nothing_measured_still_gives_a_page():
     text = words_of(page_of({FILES: [1, 2]}, repetitions=1, failed=lambda planned: "the server died"))
     assert "NOTHING MEASURED: no run has given a time yet (2 runs planned)" in text
     assert "the server died" in text
-
-
-@pytest.mark.parametrize(
-    ("factors", "reason", "said", "not_said"),
-    [
-        ({"measure.waits": [False]}, "", "Waits were not sampled: measure.waits = false.", "No run"),
-        ({FILES: [1, 2]}, "", "No waits were observed in these runs.", "not sampled"),
-        ({FILES: [1, 2]}, "disk full", "No run of this cell was measured.", "No waits were observed"),
-        ({FILES: [1, 2]}, "disk full", "No run was measured, so there are no waits to show.", "not sampled"),
-    ],
-)
-def test_why_there_are_no_waits_is_said(factors, reason, said, not_said):
-    text = words_of(page_of(factors, waits=None, failed=lambda planned: reason))
-    assert said in text
-    assert not_said not in text
-
-
-def test_a_single_run_has_no_interval_and_the_page_says_none():
-    page = page_of({}, repetitions=1)
-    assert "no interval: too few runs" in words_of(page)
-    assert "None" not in words_of(page)
-    assert "nan" not in words_of(page).split()
 
 
 def test_nothing_that_a_person_wrote_becomes_markup(drawn_charts):

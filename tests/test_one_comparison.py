@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
-from itertools import chain, pairwise, zip_longest
+from itertools import chain, pairwise, product, zip_longest
 from typing import NamedTuple
 
 import pytest
@@ -31,6 +31,7 @@ from storagelab.report.sections.cells import RATIO
 from storagelab.report.sections.contents import document, opened
 from storagelab.report.text.markdown import markdown
 from storagelab.report.words import compared
+from storagelab.report.words.answer import headline
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.why import pair_paper
 from storagelab.stats.contrast import KNOWN
@@ -355,6 +356,10 @@ def check_what_is_chosen(findings: Findings, choice: Choice) -> None:
         values = [one.value for one in figures.values() if one is not None]
         assert (choice.lowest.value, choice.highest.value) == (min(values), max(values))
     pick = choice.pick
+    assert pick.cell_id in choice.meant
+    assert {*choice.meant} <= {*choice.tied}
+    for cell_id, good in product(choice.meant, choice.pattern.needed):
+        assert repr(findings.cell(cell_id).levels[good.factor]) in map(repr, good.levels)
     assert {*pick.levels} == {factor.name for factor in findings.layout_factors if factor.name in pick.levels}
 
 
@@ -392,6 +397,13 @@ def check_who_is_faster(findings: Findings, found: Answer) -> None:
         assert not (row.distinguishable and row.cell_id in meant), "a layout to use is slower"
     assert findings.verdict != "winner" or (len(findings.best) == 1 and not findings.not_compared)
     assert findings.verdict != "too-few-runs" or not findings.best
+    slower = {row.cell_id for row in findings.comparisons if row.distinguishable}
+    for load in findings.loads:
+        assert (load.verdict == "winner") == (len(load.best) == 1 and not load.not_compared)
+        assert slower.isdisjoint(load.best)
+        assert {*load.not_compared}.isdisjoint(load.best)
+        assert {*load.best} <= {*load.cells}
+    assert all(line.endswith(".") for line in (headline(findings), *sentences(findings)))
     for gain in found.gains:
         rows = {repr(one.level): one.ratio for one in findings.effects if one.factor == gain.factor and not one.at}
         known = {value for ratio in rows.values() for value in (ratio.value, 1 / ratio.value)}
