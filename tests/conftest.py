@@ -20,6 +20,7 @@ from storagelab.engines.postgres.server import Server
 from storagelab.machine import temporary
 from storagelab.machine.host import usable_cpus
 from storagelab.model.target import Progress
+from storagelab.report.drawing import vega
 from storagelab.run.one_run import OneRun
 
 # No deadline: the machine is shared, and a slow example is not a wrong one. A failure prints the line that repeats it.
@@ -89,6 +90,15 @@ def fresh_databases(monkeypatch) -> None:
 def drawn_charts() -> Iterator[None]:
     """For tests of a report's drawings."""
     with shortcuts.drawn():
+        yield
+
+
+@pytest.fixture(scope="module")
+def without_the_charts_runtime() -> Iterator[None]:
+    """It takes seconds to make, and is the same in every page."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vega, "_made", lambda: b"")
+        patch.setattr(vega, "_keep", lambda file, packed: None)
         yield
 
 

@@ -120,6 +120,7 @@ def test_the_cell_with_more_rows_a_second_is_the_fast_end_though_it_takes_longer
     )
     best = findings.cell(findings.fastest)
     assert (findings.verdict, best.levels["workload.connections"]) == ("one-layout", 200)
+    assert (findings.best, findings.tied, findings.comparisons) == ((), (), ())
     assert best.elapsed_s.mean.value > findings.cell(findings.worst).elapsed_s.mean.value
     (effect,) = findings.effects
     assert effect.distinguishable

@@ -154,16 +154,6 @@ def test_what_can_not_run_here_is_said_before_anything_is_touched(typed, home, v
     assert os.listdir(home / "a") == []
 
 
-def test_a_server_that_does_not_start_is_refused_before_anything_is_stored(typed, home):
-    file = write_spec(home, setting='shared_preload_libraries = "nothere"')
-    code, _, err = typed("run", file, "--allow-commands")
-    assert code == 2
-    assert f"{file}: target.settings: the server did not start" in err
-    assert 'could not access file "nothere"' in err
-    assert not (home / "results").exists()
-    assert left_behind(home) == []
-
-
 def test_a_log_volume_with_an_attached_server_is_refused_by_key(typed, home):
     (home / "a").mkdir()
     (home / "x.toml").write_text(
@@ -216,13 +206,6 @@ def test_where_nothing_was_ever_run_it_says_how_to_begin(typed, home):
     code, _, err = typed("report", "files")
     assert code == 2
     assert "run one: storagelab run SPEC" in err
-
-
-def test_an_unknown_cell_lists_those_there_are(typed, results):
-    code, out, err = typed("waits", "files", "c99")
-    assert (code, out) == (2, "")
-    assert "there is no cell 'c99'" in err
-    assert "cells: " in err
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from storagelab.findings.answer_kinds import Answer, Choice
 from storagelab.findings.basis import basis_of, ratio_of
 from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.report.document import Document
-from storagelab.report.drawing import vega
 from storagelab.report.export.as_json import to_json
 from storagelab.report.page.html import page, page_of
 from storagelab.report.sections.cells import RATIO
@@ -411,16 +410,7 @@ def check_who_is_faster(findings: Findings, found: Answer) -> None:
         assert any(math.isclose(gain.worst.value, one, **NEARLY) for one in known)
 
 
-@pytest.fixture(scope="module")
-def _without_the_charts_runtime():
-    """It takes seconds to make, and is the same in every page."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vega, "_made", lambda: b"")
-        patch.setattr(vega, "_keep", lambda file, packed: None)
-        yield
-
-
-@pytest.mark.usefixtures("_without_the_charts_runtime")
+@pytest.mark.usefixtures("without_the_charts_runtime")
 @settings(max_examples=15, deadline=None)
 @given(shapes(most_runs=60))
 @example(
@@ -435,7 +425,7 @@ def test_no_figure_of_a_drawn_campaign_contradicts_another(shape: Shape) -> None
 
 @pytest.mark.campaign
 @pytest.mark.timeout(900)
-@pytest.mark.usefixtures("_without_the_charts_runtime")
+@pytest.mark.usefixtures("without_the_charts_runtime")
 @settings(max_examples=300, deadline=None)
 @given(shapes(most_runs=120))
 def test_nor_does_any_of_many_more(shape: Shape) -> None:
