@@ -127,10 +127,6 @@ def test_the_cell_with_more_rows_a_second_is_the_fast_end_though_it_takes_longer
     assert effect.ratio.value == pytest.approx(11 / 1.05 / 200, rel=0.05)
 
 
-def test_cells_with_the_same_rows_are_compared_by_their_times():
-    assert analysed({"layout.data_files": [1, 2]}).compared == "elapsed"
-
-
 # --- Blocks ----------------------------------------------------------------------------------------------------------
 
 

@@ -119,13 +119,6 @@ def test_the_same_input_gives_the_same_page(drawn_charts):
     assert page_of(factors, repetitions=1) == page_of(factors, repetitions=1)
 
 
-def test_the_page_carries_the_export_byte_for_byte():
-    experiment, plan, runs = make_campaign({FILES: [1, 2]}, 2)
-    findings = analyse(experiment, plan, runs)
-    exported = to_json(experiment, plan, runs, findings)
-    assert payload_of(html.page(experiment, plan, runs, findings, [exported])) == exported
-
-
 def test_nothing_in_the_page_points_outside(page):
     elements = Elements(page)
     for tag, attributes in elements.tags:

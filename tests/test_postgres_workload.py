@@ -182,17 +182,6 @@ def test_a_call_that_breaks_before_the_start_is_not_waited_for(load):
     assert time.monotonic() - began < 10
 
 
-def test_a_session_that_is_ended_by_somebody_else_is_a_lost_connection(load):
-    loaded = load(rows_per_connection=1_000_000, rows_per_transaction=1_000)
-    loaded.workers.open()
-    loaded.workers.gather()
-    loaded.workers.release()
-    with connect(loaded.server) as other:
-        other.execute("SELECT pg_terminate_backend(%s)", [loaded.workers.ids[2]])
-    with pytest.raises(RunFailed, match="terminating connection due to administrator command"):
-        loaded.workers.wait(lambda: None)
-
-
 def test_closing_stops_loops_that_still_run(load):
     loaded = load(rows_per_connection=1_000_000, rows_per_transaction=1_000)
     loaded.workers.open()
