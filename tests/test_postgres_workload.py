@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from real_servers import ROWS, ask, connect, site_at, small
+from real_servers import ROWS, ask, connect, site_at, small, until
 
 from storagelab.engines.postgres.loads.inserts import Tables, Workers
 from storagelab.errors import RunFailed
@@ -190,13 +190,8 @@ def test_closing_stops_loops_that_still_run(load):
     loaded.workers.release()
     loaded.workers.close()
     loaded.workers.close()
-    deadline = time.monotonic() + 10
-    while (
-        ask(loaded.own, "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY(%s)", pids)
-        and time.monotonic() < deadline
-    ):
-        time.sleep(0.01)
-    assert ask(loaded.own, "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY(%s)", pids) == 0
+    at_work = "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY(%s)"
+    until(lambda: ask(loaded.own, at_work, pids) == 0)
 
 
 def test_counters_of_the_sessions_are_handed_in_when_asked(load):
