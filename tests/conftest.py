@@ -20,6 +20,7 @@ from storagelab.engines.postgres.server import Server
 from storagelab.machine import temporary
 from storagelab.machine.host import usable_cpus
 from storagelab.model.target import Progress
+from storagelab.report.drawing import vega
 from storagelab.run.one_run import OneRun
 
 # No deadline: the machine is shared, and a slow example is not a wrong one. A failure prints the line that repeats it.
@@ -92,6 +93,15 @@ def drawn_charts() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def without_the_charts_runtime() -> Iterator[None]:
+    """It takes seconds to make, and is the same in every page."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vega, "_made", lambda: b"")
+        patch.setattr(vega, "_keep", lambda file, packed: None)
+        yield
+
+
 @pytest.fixture
 def scratch(monkeypatch) -> Iterator[Path]:
     """A folder for servers, which can't enter pytest's own, with the temporary folder inside it."""
@@ -160,6 +170,15 @@ def on_tcp() -> Iterator[str]:
         dsn = f"postgresql://lab:{password}@127.0.0.1:{port}/postgres"
         until(lambda: each_engine.opens(dsn))
         yield dsn
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    """Headless Chromium."""
+    from real_browser import started
+
+    with started() as chromium:
+        yield chromium
 
 
 @pytest.fixture

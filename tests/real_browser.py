@@ -29,3 +29,13 @@ def started() -> Iterator[playwright.Browser]:
         chromium = running.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield chromium
         chromium.close()
+
+
+def watched(tab: playwright.Page, own: str) -> list[str]:
+    """What goes wrong from now on: errors, dialogs, and requests of anything but the page `own`."""
+    wrong: list[str] = []
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    tab.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    tab.on("dialog", lambda dialog: wrong.append(dialog.message))
+    tab.on("request", lambda one: None if one.url.startswith((own, "blob:")) else wrong.append(one.url))
+    return wrong

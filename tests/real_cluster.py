@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 import dask
-from real_servers import until
+from real_servers import free_port, until
 from some_work import tell_who
 from test_executors import Noting
 
@@ -21,12 +21,6 @@ from storagelab.run.cluster import Cluster, asked
 RECIPES = Path(__file__).parent.parent / "docs" / "how-to" / "cluster"
 _HOST = "127.0.0.1"
 _NO_DASHBOARD = ("--no-dashboard", "--dashboard-address", f"{_HOST}:0")
-
-
-def free_port() -> int:
-    with socket.socket() as asking:
-        asking.bind((_HOST, 0))
-        return int(asking.getsockname()[1])
 
 
 def certified(folder: Path) -> Path:

@@ -2,16 +2,14 @@
 
 import re
 
-import pytest
 from builders import make_campaign, make_experiment, make_plan, make_runs
-from real_browser import started
+from fabricated_findings import FILES, make_factor
+from real_browser import watched
 
 from storagelab.findings.analysis import analyse
-from storagelab.model.plan import Factor, Level
 from storagelab.report.page.html import page_of
 from storagelab.report.sections.contents import opened
 
-FILES = "layout.data_files"
 LONG = "a label of one hundred characters that somebody wrote to be precise about everything, as is prudent"
 
 
@@ -28,22 +26,16 @@ def test_it_has_question_choice_ladder_and_basis_and_no_script():
     assert "<noscript" not in text
 
 
-@pytest.mark.slow
-def test_it_fills_one_printed_sheet_at_most_whatever_the_names(tmp_path):
-    places = [f"{LONG} {number}" for number in range(3)]
-    levels = tuple(Level(value=one, sets={"target.settings.x": one}) for one in places)
-    files = tuple(Level(value=one, sets={FILES: one}) for one in (1, 2, 4))
-    factors = (Factor(name="storage", levels=levels), Factor(name=FILES, levels=files))
+def test_it_fills_one_printed_sheet_at_most_whatever_the_names(browser, tmp_path):
+    factors = (make_factor("storage", [f"{LONG} {number}" for number in range(3)]), make_factor(FILES, [1, 2, 4]))
     experiment = make_experiment({}, 4, question=f"{LONG}? " * 9).model_copy(update={"factors": factors})
     plan = make_plan(experiment)
     page = tmp_path / "brief.html"
     findings = analyse(experiment, plan, make_runs(experiment, plan, elapsed=elapsed))
     page.write_text(page_of(opened(findings)), encoding="utf-8")
-    with started() as chromium:
-        tab = chromium.new_page()
-        asked: list[str] = []
-        tab.on("request", lambda request: asked.append(request.url))
-        tab.goto(page.as_uri())
-        for size in ("A4", "Letter"):
-            assert len(re.findall(rb"/Type\s*/Page[^s]", tab.pdf(format=size))) == 1
-        assert asked == [page.as_uri()]
+    tab = browser.new_page()
+    wrong = watched(tab, page.as_uri())
+    tab.goto(page.as_uri())
+    for size in ("A4", "Letter"):
+        assert len(re.findall(rb"/Type\s*/Page[^s]", tab.pdf(format=size))) == 1
+    assert wrong == []

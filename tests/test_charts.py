@@ -6,13 +6,12 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
-from builders import make_campaign, make_experiment, make_plan, make_planned, make_run, make_runs, story, ten_seconds
+from builders import make_campaign, make_experiment, make_plan, make_run, story, ten_seconds
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.model.latency import latency_of
 from storagelab.model.measurement import Measurement, TimeSeries
-from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.report import charts as charts_folder
 from storagelab.report import writing
 from storagelab.report.charts import cells, charts, drawn_charts, latency, page_charts, waits, wide_specs
@@ -299,21 +298,6 @@ def test_names_with_quotes_backslashes_and_markup_are_drawn_as_they_are():
         assert "</script>" not in svg
 
 
-def test_counted_waits_are_drawn_like_sampled_ones():
-    experiment, plan = make_planned({FILES: [1, 2]}, repetitions=2)
-    counted = CountedWaits(
-        connections=16, elapsed_s=10.0, busy_s=160.0, cpu_s=20.0,
-        rows=(CountedWait(wait_type="WRITELOG", category="commit", wait_ns=10**11, signal_ns=10**9, wait_count=9),),
-    )  # fmt: skip
-    runs = tuple(
-        run.model_copy(update={"measurement": run.measurement.model_copy(update={"waits": counted})})
-        for run in make_runs(experiment, plan)
-        if run.measurement is not None
-    )
-    data = waits_of(analyse(experiment, plan, runs))
-    assert data.lines == ["WRITELOG", "ON_CPU"]
-
-
 def test_text_in_a_bar_can_be_read_on_every_colour():
     for colour in (*palette.CATEGORY.values(), *palette.LINES):
         assert palette.ink_on(colour) in ("#000000", "#ffffff")
@@ -434,10 +418,3 @@ def test_no_text_is_small_and_a_drawing_has_no_ids_and_no_ink_of_its_own(form):
         assert not any("id" in one.attrib for one in svg.iter()), name
         assert {one.attrib["fill"] for one in texts} <= {"currentColor", "#000000", "#ffffff"}, name
         assert float(svg.attrib["width"]) <= {"wide": 900, "narrow": 336}[form], name
-
-
-def test_what_a_chart_shows_and_its_table_holds_is_said_to_those_who_cannot_see_it():
-    findings, runs = story(FOUR)
-    label = drawn_charts(findings, runs)["cells"].label
-    assert label.startswith("Chart: every cell by data files: completion time (measured). ")
-    assert label.endswith("Its table has 4 rows: cell; mean, s; 95 % from; to; every run, s.")

@@ -154,26 +154,6 @@ def test_what_can_not_run_here_is_said_before_anything_is_touched(typed, home, v
     assert os.listdir(home / "a") == []
 
 
-def test_a_server_that_does_not_start_is_refused_before_anything_is_stored(typed, home):
-    file = write_spec(home, setting='shared_preload_libraries = "nothere"')
-    code, _, err = typed("run", file, "--allow-commands")
-    assert code == 2
-    assert f"{file}: target.settings: the server did not start" in err
-    assert 'could not access file "nothere"' in err
-    assert not (home / "results").exists()
-    assert left_behind(home) == []
-
-
-def test_a_log_volume_with_an_attached_server_is_refused_by_key(typed, home):
-    (home / "a").mkdir()
-    (home / "x.toml").write_text(
-        '[target]\nengine = "postgres"\ndsn = "host=/nowhere"\n[volumes.a]\npath = "a"\n[layout]\nlog = "a"\n'
-    )
-    code, _, err = typed("run", "x.toml")
-    assert code == 2
-    assert err.startswith("storagelab: x.toml: layout.log: the log of a running server can't be moved")
-
-
 def test_a_changed_spec_is_refused_naming_what_changed(typed, results, home):
     write_spec(home, repetitions=3, rows=700)
     code, _, err = typed("run", "files.toml")
@@ -187,13 +167,6 @@ def test_a_change_of_comments_only_is_accepted(typed, results, home):
     code, _, err = typed("run", "files.toml")
     assert code == 0, err
     assert "0 runs to make, 6 stored already" in err
-
-
-def test_a_second_storagelab_on_the_same_experiment_is_refused(typed, results, home):
-    with Store.writing(results / "files", reading.load(home / "files.toml")):
-        code, _, err = typed("run", "files.toml")
-    assert code == 2
-    assert "another storagelab is running this experiment in results/files" in err
 
 
 @pytest.mark.parametrize("place", ["blocked", "/proc/self"])
@@ -216,13 +189,6 @@ def test_where_nothing_was_ever_run_it_says_how_to_begin(typed, home):
     code, _, err = typed("report", "files")
     assert code == 2
     assert "run one: storagelab run SPEC" in err
-
-
-def test_an_unknown_cell_lists_those_there_are(typed, results):
-    code, out, err = typed("waits", "files", "c99")
-    assert (code, out) == (2, "")
-    assert "there is no cell 'c99'" in err
-    assert "cells: " in err
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from real_browser import started
 from simulated_specs import SMALL
 
 from storagelab.findings.analysis import analyse
@@ -171,15 +170,14 @@ def test_waits_takes_cells_by_levels(stored):
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("asked", [("before", "after"), ("before", "c1", "c2")])
-def test_axe_finds_nothing_that_keeps_people_from_reading_a_comparison(stored, tmp_path, asked, scheme, width):
+def test_axe_finds_nothing_that_keeps_people_from_reading_a_comparison(stored, browser, tmp_path, asked, scheme, width):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     assert stored("compare", *asked, "--format", "html", "--output", "page.html")[0] == 0
-    with started() as chromium:
-        seen = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-        within = chromium.new_context(**seen, bypass_csp=True)
-        tab = within.new_page()
-        tab.goto((tmp_path / "page.html").as_uri())
-        found = axe.Axe().run(tab)
-        assert found.violations_count == 0, found.generate_report()
-        assert tab.evaluate("document.documentElement.scrollWidth") <= width
-        assert tab.locator("main").bounding_box()["width"] > 0.6 * width
+    seen = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    tab = browser.new_context(**seen, bypass_csp=True).new_page()
+    tab.goto((tmp_path / "page.html").as_uri())
+    found = axe.Axe().run(tab)
+    assert found.violations_count == 0, found.generate_report()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert tab.locator("main").bounding_box()["width"] > 0.6 * width
+    tab.context.close()

@@ -3,10 +3,10 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from real_servers import until
 
 from storagelab.machine.processes import cpu_time_between, read_cpu_time
 
@@ -17,7 +17,7 @@ SPIN = "import time, sys\nend = time.process_time() + 0.4\nwhile time.process_ti
 def test_the_cpu_time_of_the_server_s_children_is_the_server_s():
     before = read_cpu_time(os.getpid())
     with subprocess.Popen([sys.executable, "-c", SPIN], stdin=subprocess.PIPE) as child:
-        _wait_until(lambda: cpu_time_between(before, read_cpu_time(os.getpid()))["server_s"] >= 0.35)
+        until(lambda: cpu_time_between(before, read_cpu_time(os.getpid()))["server_s"] >= 0.35)
         spent = cpu_time_between(before, read_cpu_time(os.getpid()))
         child.stdin.close()
     tick_s = 0.01  # the kernel counts in these, and the sums of the machine and of a process are not of one moment
@@ -51,9 +51,3 @@ def test_the_kernel_s_threads_are_told_by_their_flag_and_not_by_their_parent(tmp
 def test_a_machine_that_can_t_tell_tells_nothing(tmp_path):
     assert read_cpu_time(None, tmp_path) == {}
     assert cpu_time_between({}, {}) == {}
-
-
-def _wait_until(true) -> None:
-    deadline = time.monotonic() + 20
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.02)

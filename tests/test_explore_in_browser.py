@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from builders import make_campaign
-from real_browser import playwright, started
+from real_browser import playwright, watched
 from shortcuts import drawn
 
 from storagelab.findings.analysis import analyse
@@ -39,36 +39,25 @@ def file(tmp_path_factory) -> Path:
     return found
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with started() as chromium:
-        yield chromium
-
-
 @pytest.fixture
 def opened(browser, file) -> Iterator:
     """Opens the report: `opened(hash, width, **context)`. Whatever a test does, nothing may fail or be asked for."""
-    seen: list[playwright.BrowserContext] = []
-    wrong: list[str] = []
+    tabs: dict[playwright.Page, list[str]] = {}
 
     def open_page(address: str = "", width: int = 1280, **context: object) -> playwright.Page:
         within = browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce", **context)
         tab = within.new_page()
-        tab.on("pageerror", lambda error: wrong.append(str(error)))
-        tab.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-        own = file.as_uri()
-        tab.on("request", lambda one: None if one.url.startswith((own, "blob:")) else wrong.append(one.url))
-        tab.goto(own + address)
+        tabs[tab] = watched(tab, file.as_uri())
+        tab.goto(file.as_uri() + address)
         tab.wait_for_selector(READY)
         tab.evaluate("document.querySelectorAll('details.part').forEach(part => { part.open = true; })")
         tab.wait_for_selector(DRAWN)
-        seen.append(within)
         return tab
 
     yield open_page
-    for within in seen:
-        within.close()
-    assert wrong == []
+    for tab, wrong in tabs.items():
+        tab.context.close()
+        assert wrong == []
 
 
 def column(tab: playwright.Page, number: int) -> list[str]:

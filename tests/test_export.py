@@ -161,11 +161,10 @@ def test_what_is_no_password_is_left_alone(text):
 
 def test_no_secret_gets_into_an_export_by_any_door():
     dsn = f"postgresql://me:{SECRET}@db/lab"
-    experiment = make_experiment(
+    experiment, plan = make_planned(
         {"target.dsn": [dsn]}, repetitions=2, question=dsn, source=dsn, text=f'dsn = "{dsn}"',
         base={"target": {"engine": "postgres", "dsn": dsn}},
     )  # fmt: skip
-    plan = make_plan(experiment)
     measurement = make_measurement(
         plan.cells[0].config, 10.0, None, {"server": {"dsn": dsn, "settings": [dsn]}},
         checks=(Check(name="dsn", asked=dsn, got=dsn, ok=False, read_from="x"),),

@@ -56,17 +56,11 @@ def test_a_sound_spec_tells_what_it_would_use(scratch):
         ('path = "."', 'path = "./none"', "volumes.a.path: .*none does not exist"),
         ('path = "."', 'file = "64MiB"', "volumes.a.path: is missing: volumes.a.file is for a volume on this machine"),
         ('path = "."', 'path = "."\nraid = "10"', "volumes.a.raid: is for simulated or remote volumes"),
-        ('"raw-io" }', '"raw-io", scale = 4 }', "target.scale: is for simulated drives, and no "
-        "volume of the spec has any"),
         ('"raw-io" }', '"raw-io", bin_dir = "x" }', "target.bin_dir: is for databases"),
         ("[workload]", "[measure]\nwaits = false\n[workload]", "measure.waits: is for databases"),
         ("[workload]", "[between_runs]\ncheckpoint = false\n[workload]", "between_runs.checkpoint: is for databases"),
-        ("[workload]", "[volumes.b]\npath = '.'\n[workload]", "layout.data: raw I/O runs on one volume"),
         ('duration = "1s"', 'duration = "1s"\nwarm_up = "0.5s"', "workload.warm_up_s: leaves less than 1 s to count"),
-        ('pattern = "random"', 'pattern = "random"\nread_fraction = 0.5', "workload.read_fraction: "
-        "is for mixed requests"),
         ('"read"', '"trim"', "workload.operation: "),
-        ('"read"', '"read"\nsync = "fsync"', "workload.sync: is for writes"),
         ('"read"', '"mixed"\nsync = "fsync"\ndirect = false', "workload.direct: must be true for mixed requests"),
         ('"read"', '"write"\ndirect = false', "workload.direct: must be true for writes that nothing syncs"),
         ('block = "8KiB"', "block_bytes = 200", "workload.block_bytes: 200 B is no whole number of sectors"),

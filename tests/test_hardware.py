@@ -151,11 +151,6 @@ def test_a_disk_is_refused_what_only_flash_has(key, value):
         looked_at(('profile = "scsi-15k-300"', f'profile = "scsi-15k-300"\n{key} = {value}'))
 
 
-def test_a_format_that_there_is_not_is_told_with_those_there_are():
-    with pytest.raises(PreflightError, match="basic, improved-write, maximum-write; or operating-system"):
-        formatted('format = "windows"')
-
-
 def test_raw_io_says_what_all_drives_have_been_through_at_once():
     raw = """
 name = "raw"

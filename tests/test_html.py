@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from shortcuts import drawn
 
 from storagelab.findings.analysis import analyse
-from storagelab.model.measurement import Check, Run, WaitingTask
+from storagelab.model.measurement import Run, WaitingTask
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import CountedWaits
 from storagelab.report.export.as_json import to_json
@@ -39,6 +39,13 @@ def page_of(
     return html.page(
         experiment, plan, runs, findings, [to_json(experiment, plan, runs, findings)], {"made by": "a test"}
     )
+
+
+def words_of_one_run(shares: dict[str, float] | None = None, **fields: object) -> str:
+    """The words of the page of one run that was measured like this."""
+    experiment, plan = make_planned({FILES: [1]}, 1)
+    runs = (make_run(plan.runs[0], plan.cells[0], make_measurement(plan.cells[0].config, 10.0, shares, **fields)),)
+    return words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +117,6 @@ def test_the_page_of_a_running_campaign_says_how_far_it_is_and_loads_itself_agai
 def test_the_same_input_gives_the_same_page(drawn_charts):
     factors: dict[str, Sequence[JsonValue]] = {FILES: [1, 2]}
     assert page_of(factors, repetitions=1) == page_of(factors, repetitions=1)
-
-
-def test_the_page_carries_the_export_byte_for_byte():
-    experiment, plan, runs = make_campaign({FILES: [1, 2]}, 2)
-    findings = analyse(experiment, plan, runs)
-    exported = to_json(experiment, plan, runs, findings)
-    assert payload_of(html.page(experiment, plan, runs, findings, [exported])) == exported
 
 
 def test_nothing_in_the_page_points_outside(page):
@@ -203,34 +203,15 @@ def test_a_split_that_was_not_had_is_empty_and_never_zero_and_the_reason_is_said
 
 
 def test_counted_waits_are_marked_as_counted():
-    experiment, plan = make_planned({FILES: [1, 2]}, 2)
     rows = [
         {"wait_type": "WRITELOG", "category": "commit", "wait_ns": 9 * 10**10, "signal_ns": 10**9, "wait_count": 70}
     ]
     counted = CountedWaits.model_validate(
         {"connections": 16, "elapsed_s": 10.0, "busy_s": 160.0, "cpu_s": 9.0, "rows": rows}
     )
-    runs = tuple(
-        make_run(
-            planned,
-            plan.cell(planned.cell_id),
-            make_measurement(plan.cell(planned.cell_id).config, 10.0, None, waits=counted),
-        )
-        for planned in plan.runs
-    )
-    text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+    text = words_of_one_run(waits=counted)
     assert re.search(r"WRITELOG[\d.,\s]*counted", text), "the wait has no other name in SQL Server"
     assert "~ sampled" not in text
-
-
-def test_who_waited_for_what_is_told_with_the_data_file():
-    experiment, plan = make_planned({FILES: [1]}, 1)
-    thing = "extension of my_big_table_p1 (data file 1)"
-    task = WaitingTask(at_s=1, wait_type="Lock:extend", resource=thing, sessions=12, data_file=1)
-    measured = make_measurement(plan.cells[0].config, 10.0, {"Lock:extend": 0.5}, waiting_tasks=(task,))
-    runs = (make_run(plan.runs[0], plan.cells[0], measured),)
-    text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
-    assert "12 sessions wait for Lock:extend on extension of my_big_table_p1 (data file 1)" in text
 
 
 def test_pages_are_gathered_by_their_kind_and_the_moments_they_were_waited_for_are_counted():
@@ -240,28 +221,14 @@ def test_pages_are_gathered_by_their_kind_and_the_moments_they_were_waited_for_a
         )
         return (pfs, WaitingTask(at_s=at_s, wait_type="WRITELOG", resource="the log", sessions=2))
 
-    experiment, plan = make_planned({FILES: [1]}, 1)
     seen = (
         *tasks(1, 8088, 5),
         *tasks(2, 1520544, 12),
         WaitingTask(at_s=3, wait_type="WRITELOG", resource="the log", sessions=3),
     )
-    measured = make_measurement(plan.cells[0].config, 10.0, {"WRITELOG": 0.5}, waiting_tasks=seen)
-    runs = (make_run(plan.runs[0], plan.cells[0], measured),)
-    text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+    text = words_of_one_run({"WRITELOG": 0.5}, waiting_tasks=seen)
     assert "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page (data file 1), 2.00 s after the start" in text
     assert "Of 3 moments sampled in which anyone waited, 2 had sessions in PAGELATCH_UP on a PFS page" in text
-
-
-def test_failed_and_unverified_runs_are_listed_with_their_reasons():
-    page = page_of({FILES: [1, 2]}, repetitions=3, failed=lambda planned: "disk full" if planned.sequence == 1 else "")
-    assert "disk full" in words_of(page)
-    experiment, plan = make_planned({FILES: [1]}, 1)
-    check = Check(name="shared_buffers", asked="64MB", got="128MB", ok=False, read_from="pg_settings")
-    runs = (make_run(plan.runs[0], plan.cells[0], make_measurement(plan.cells[0].config, 10.0, None, checks=(check,))),)
-    text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
-    assert "shared_buffers" in text
-    assert "DIFFERENT" in text
 
 
 def test_the_manifest_names_a_virtual_disk_and_says_what_varied():
@@ -287,28 +254,6 @@ def test_nothing_measured_still_gives_a_page():
     text = words_of(page_of({FILES: [1, 2]}, repetitions=1, failed=lambda planned: "the server died"))
     assert "NOTHING MEASURED: no run has given a time yet (2 runs planned)" in text
     assert "the server died" in text
-
-
-@pytest.mark.parametrize(
-    ("factors", "reason", "said", "not_said"),
-    [
-        ({"measure.waits": [False]}, "", "Waits were not sampled: measure.waits = false.", "No run"),
-        ({FILES: [1, 2]}, "", "No waits were observed in these runs.", "not sampled"),
-        ({FILES: [1, 2]}, "disk full", "No run of this cell was measured.", "No waits were observed"),
-        ({FILES: [1, 2]}, "disk full", "No run was measured, so there are no waits to show.", "not sampled"),
-    ],
-)
-def test_why_there_are_no_waits_is_said(factors, reason, said, not_said):
-    text = words_of(page_of(factors, waits=None, failed=lambda planned: reason))
-    assert said in text
-    assert not_said not in text
-
-
-def test_a_single_run_has_no_interval_and_the_page_says_none():
-    page = page_of({}, repetitions=1)
-    assert "no interval: too few runs" in words_of(page)
-    assert "None" not in words_of(page)
-    assert "nan" not in words_of(page).split()
 
 
 def test_nothing_that_a_person_wrote_becomes_markup(drawn_charts):

@@ -86,13 +86,6 @@ def test_figures_in_csv_are_exact_and_bare():
             assert float(row["cpu_s"]) == measured.waits.cpu_s
 
 
-def test_a_failed_run_has_a_reason_and_empty_figures():
-    experiment, plan, runs = the_runs()
-    (failed,) = [row for row in read_csv(csv_runs(experiment, plan, runs)) if row["status"] == "failed"]
-    assert failed["reason"] == "no space, at all"
-    assert {failed[name] for name in ("elapsed_s", "work", "work_per_s", "cpu_s", "explained", "provenance")} == {""}
-
-
 def test_waits_have_one_row_per_run_and_type_uncut():
     experiment, plan, runs = the_runs()
     rows = read_csv(csv_waits(experiment, plan, runs))

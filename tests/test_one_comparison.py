@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
-from itertools import chain, pairwise, zip_longest
+from itertools import chain, pairwise, product, zip_longest
 from typing import NamedTuple
 
 import pytest
@@ -24,13 +24,13 @@ from storagelab.findings.answer_kinds import Answer, Choice
 from storagelab.findings.basis import basis_of, ratio_of
 from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.report.document import Document
-from storagelab.report.drawing import vega
 from storagelab.report.export.as_json import to_json
 from storagelab.report.page.html import page, page_of
 from storagelab.report.sections.cells import RATIO
 from storagelab.report.sections.contents import document, opened
 from storagelab.report.text.markdown import markdown
 from storagelab.report.words import compared
+from storagelab.report.words.answer import headline
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.why import pair_paper
 from storagelab.stats.contrast import KNOWN
@@ -355,6 +355,10 @@ def check_what_is_chosen(findings: Findings, choice: Choice) -> None:
         values = [one.value for one in figures.values() if one is not None]
         assert (choice.lowest.value, choice.highest.value) == (min(values), max(values))
     pick = choice.pick
+    assert pick.cell_id in choice.meant
+    assert {*choice.meant} <= {*choice.tied}
+    for cell_id, good in product(choice.meant, choice.pattern.needed):
+        assert repr(findings.cell(cell_id).levels[good.factor]) in map(repr, good.levels)
     assert {*pick.levels} == {factor.name for factor in findings.layout_factors if factor.name in pick.levels}
 
 
@@ -392,6 +396,13 @@ def check_who_is_faster(findings: Findings, found: Answer) -> None:
         assert not (row.distinguishable and row.cell_id in meant), "a layout to use is slower"
     assert findings.verdict != "winner" or (len(findings.best) == 1 and not findings.not_compared)
     assert findings.verdict != "too-few-runs" or not findings.best
+    slower = {row.cell_id for row in findings.comparisons if row.distinguishable}
+    for load in findings.loads:
+        assert (load.verdict == "winner") == (len(load.best) == 1 and not load.not_compared)
+        assert slower.isdisjoint(load.best)
+        assert {*load.not_compared}.isdisjoint(load.best)
+        assert {*load.best} <= {*load.cells}
+    assert all(line.endswith(".") for line in (headline(findings), *sentences(findings)))
     for gain in found.gains:
         rows = {repr(one.level): one.ratio for one in findings.effects if one.factor == gain.factor and not one.at}
         known = {value for ratio in rows.values() for value in (ratio.value, 1 / ratio.value)}
@@ -399,16 +410,7 @@ def check_who_is_faster(findings: Findings, found: Answer) -> None:
         assert any(math.isclose(gain.worst.value, one, **NEARLY) for one in known)
 
 
-@pytest.fixture(scope="module")
-def _without_the_charts_runtime():
-    """It takes seconds to make, and is the same in every page."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vega, "_made", lambda: b"")
-        patch.setattr(vega, "_keep", lambda file, packed: None)
-        yield
-
-
-@pytest.mark.usefixtures("_without_the_charts_runtime")
+@pytest.mark.usefixtures("without_the_charts_runtime")
 @settings(max_examples=15, deadline=None)
 @given(shapes(most_runs=60))
 @example(
@@ -423,7 +425,7 @@ def test_no_figure_of_a_drawn_campaign_contradicts_another(shape: Shape) -> None
 
 @pytest.mark.campaign
 @pytest.mark.timeout(900)
-@pytest.mark.usefixtures("_without_the_charts_runtime")
+@pytest.mark.usefixtures("without_the_charts_runtime")
 @settings(max_examples=300, deadline=None)
 @given(shapes(most_runs=120))
 def test_nor_does_any_of_many_more(shape: Shape) -> None:

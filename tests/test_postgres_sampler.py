@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from real_servers import keeps_schedstat
+from real_servers import ask, keeps_schedstat, until
 
 from storagelab.engines.postgres.sampler import LockWait, Sampler, _raw_waits, lock_wait, waiting_tasks
 from storagelab.engines.postgres.server import Server, find_binaries
@@ -108,15 +108,8 @@ class Stage:
             thread = threading.Thread(target=self._work, args=(worker, rows), daemon=True)
             thread.start()
             self.threads.append(thread)
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            waiting = self.own.execute(
-                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-            ).fetchone()
-            if waiting == (len(self.workers),):
-                return
-            time.sleep(0.005)
-        raise AssertionError("the workers did not reach the barrier")
+        at_the_barrier = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        until(lambda: ask(self.own, at_the_barrier) == len(self.workers))
 
     @staticmethod
     def _work(worker: Connection, rows: int) -> None:
@@ -411,9 +404,7 @@ def test_the_cpus_of_a_run_are_those_that_may_be_used_and_not_all_of_the_machine
 def test_sessions_that_had_ended_before_they_were_watched_are_said_to_have_ended(server):
     with _connect(server) as ended:
         pid = ended.info.backend_pid
-    deadline = time.monotonic() + 30
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: not Path(f"/proc/{pid}").exists())
     sampler = Sampler(
         lambda: _connect(server), [pid], MeasureConfig(sample_hz=50), kernel_view=True, relations={}, probe=dict,
         of_generator=True,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from real_servers import keeps_schedstat
+from real_servers import keeps_schedstat, until
 
 from storagelab.machine.processes import GONE, RUNNABLE, TaskView
 
@@ -49,7 +49,7 @@ def test_cpu_that_a_process_burns_is_counted_to_the_millisecond():
         process.stdin.write("\n")
         process.stdin.flush()
         own_count_s = float(process.stdout.readline())
-        _await_sleep(view)
+        until(lambda: view.state() != RUNNABLE)
         after = view.sched()
         view.close()
     assert after.cpu_ns - before.cpu_ns <= after.cpu_ns
@@ -58,16 +58,10 @@ def test_cpu_that_a_process_burns_is_counted_to_the_millisecond():
     assert after.runqueue_ns >= before.runqueue_ns
 
 
-def _await_sleep(view: TaskView) -> None:
-    deadline = time.monotonic() + 10
-    while view.state() == RUNNABLE and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-
 def test_a_process_that_waits_for_input_is_seen_asleep():
     with child(SLEEPER) as process:
         view = TaskView(process.pid)
-        _await_sleep(view)
+        until(lambda: view.state() != RUNNABLE)
         assert view.state() == "S"
         view.close()
 
@@ -88,12 +82,12 @@ def test_each_sleep_of_a_process_is_a_voluntary_switch():
         sys.stdin.read()"""
     with child(naps) as process:
         view = TaskView(process.pid)
-        _await_sleep(view)
+        until(lambda: view.state() != RUNNABLE)
         before = view.switches()
         process.stdin.write("\n")
         process.stdin.flush()
         process.stdout.readline()
-        _await_sleep(view)
+        until(lambda: view.state() != RUNNABLE)
         after = view.switches()
         view.close()
     assert 25 <= after.voluntary - before.voluntary <= 60
@@ -144,10 +138,7 @@ def test_a_process_that_ended_but_was_not_waited_for_is_gone_too():
     process = subprocess.Popen([sys.executable, "-c", ""])
     try:
         view = TaskView(process.pid)
-        deadline = time.monotonic() + 10
-        while view.state() != GONE and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert view.state() == GONE
+        until(lambda: view.state() == GONE)
         view.close()
     finally:
         process.wait()
@@ -161,7 +152,7 @@ def test_a_name_with_brackets_and_spaces_does_not_hide_the_state():
         sys.stdin.read()"""
     with child(named) as process:
         view = TaskView(process.pid)
-        _await_sleep(view)
+        until(lambda: view.state() != RUNNABLE)
         assert view.name() == "a) R (b) Z"
         assert view.state() == "S"
         assert view.parent() == os.getpid()

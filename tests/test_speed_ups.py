@@ -1,12 +1,12 @@
 """Charts of speed-ups."""
 
 import pytest
-from builders import make_campaign, make_experiment, make_plan, make_runs
+from builders import make_campaign, make_experiment, make_runs
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
-from storagelab.model.plan import Plan
 from storagelab.report.charts import speed_ups
+from storagelab.spec.matrix import expand
 
 FILES, LOG = "layout.data_files", "layout.log"
 
@@ -15,10 +15,10 @@ def twice_as_fast_on_b(levels, repetition):
     return (20.0 if levels[LOG] == "a" else 10.0) * (1 + 0.005 * ((repetition * 7 + int(levels[FILES])) % 5))
 
 
-def story(plan_of=lambda plan: plan) -> Findings:
+def story(**fields) -> Findings:
     """FABRICATED: volume b is twice as fast as a."""
-    experiment = make_experiment({FILES: [1, 2, 4], LOG: ["a", "b"]}, 4)
-    plan: Plan = plan_of(make_plan(experiment))
+    experiment = make_experiment({FILES: [1, 2, 4], LOG: ["a", "b"]}, 4, **fields)
+    plan = expand(experiment)
     return analyse(experiment, plan, make_runs(experiment, plan, elapsed=twice_as_fast_on_b))
 
 
@@ -33,13 +33,7 @@ def test_a_level_twice_as_fast_has_a_speed_up_of_two_with_its_interval_at_each_l
 
 
 def test_speed_ups_between_blocks_have_no_interval_and_say_that_they_are_not_tested():
-    def in_blocks(plan: Plan) -> Plan:
-        block = {cell.cell_id: int(cell.levels[LOG] == "b") for cell in plan.cells}
-        return plan.model_copy(
-            update={"runs": tuple(run.model_copy(update={"block": block[run.cell_id]}) for run in plan.runs)}
-        )
-
-    data = speed_ups.CHART.rows(story(in_blocks), ())
+    data = speed_ups.CHART.rows(story(costly=(LOG,)), ())
     assert {row["low"] for row in data.rows} == {None}
     assert {row["judged"] for row in data.rows} == {"not tested"}
     assert [row["mean"] for row in data.rows] == pytest.approx([2.0] * 3, rel=0.02)

@@ -22,7 +22,6 @@ from storagelab.findings.reasons import case_between
 from storagelab.report import writing
 from storagelab.report.charts import drawn_charts
 from storagelab.report.document import Document
-from storagelab.report.drawing import vega
 from storagelab.report.export.as_json import campaigns_json, pair_json
 from storagelab.report.export.tables import all_of, sqlite_file
 from storagelab.report.page.html import page_of
@@ -33,6 +32,8 @@ from storagelab.report.text.plan import tells_text
 from storagelab.report.text.terminal import print_document, print_part
 from storagelab.report.words.campaigns import campaigns_paper, gate_of_campaigns_sentence, manifest_table
 from storagelab.report.words.why import pair_paper
+
+pytestmark = pytest.mark.usefixtures("without_the_charts_runtime")
 
 NO_FIGURE = re.compile(r"(?<![\w.-])[-+]?(nan|inf|infinity)(?![\w.-])", re.IGNORECASE)
 _OUT_OF_SIGHT = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
@@ -123,15 +124,6 @@ def campaigns_are_compared(of: Campaign, other: Campaign) -> None:
     table = manifest_table(found, [], (of.runs, other.runs))
     paper = campaigns_paper([found], [table], gate_of_campaigns_sentence(result, 0.05, [found]))
     is_a_paper(paper, campaigns_json([found], paper, None))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _without_the_charts_runtime():
-    """It takes seconds to make, and is the same in every page."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vega, "_made", lambda: b"")
-        patch.setattr(vega, "_keep", lambda file, packed: None)
-        yield
 
 
 def holds(shape: Shape) -> None:

@@ -29,7 +29,3 @@ def test_the_table_adds_up_as_the_bars_do():
     drawn = waterfall.CHART.of(findings_of(), ())
     *steps, total = [float(row[3].replace(",", "")) for row in drawn.table.rows]
     assert sum(steps) == pytest.approx(total, abs=0.01 * len(steps))
-
-
-def test_without_waits_there_is_no_chart():
-    assert waterfall.CHART.of(findings_of(waits=None), ()) is None
