@@ -69,6 +69,17 @@ def answer(findings: Findings) -> Answer:
     )
 
 
+def recommended(findings: Findings, found: Answer) -> frozenset[str]:
+    """The ids of the cells whose layout the answer recommends, under each load for which it does."""
+    return frozenset(
+        cell.cell_id
+        for choice in found.choices if choice.pick is not None and found.no_verdict is None
+        for cell in findings.cells
+        if all(cell.levels.get(name) == level for name, level in choice.pick.levels.items())
+        and ((load := findings.load_of(cell.cell_id)) is None or load.load in choice.loads)
+    )  # fmt: skip
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # What to use
 # ---------------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings.answer import answer
+from storagelab.findings import answer as answers
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
@@ -136,15 +136,8 @@ def must_show(findings: Findings) -> list[CellSummary]:
 
 
 def recommended(findings: Findings) -> frozenset[str]:
-    """The ids of the cells whose layout the answer recommends, under each load for which it does."""
-    found = answer(findings)
-    return frozenset(
-        cell.cell_id
-        for choice in found.choices if choice.pick is not None and found.no_verdict is None
-        for cell in findings.cells
-        if all(cell.levels.get(name) == level for name, level in choice.pick.levels.items())
-        and ((load := findings.load_of(cell.cell_id)) is None or load.load in choice.loads)
-    )  # fmt: skip
+    """The ids of the cells whose layout the answer recommends."""
+    return answers.recommended(findings, answers.answer(findings))
 
 
 def fastest_first(findings: Findings, cells: Iterable[CellSummary]) -> list[CellSummary]:

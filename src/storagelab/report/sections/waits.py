@@ -71,12 +71,13 @@ def cell_folds(findings: Findings, runs: Sequence[Run], colours: Mapping[str, st
 def _fold(
     cell: CellSummary, findings: Findings, runs: Sequence[Run], colours: Mapping[str, str], is_open: bool
 ) -> Fold:
+    waits = [] if compared.of_raw_io(findings) else wait_parts(findings, cell, uncut=False, colours=colours)
     crowd, crowded = crowds(runs)
     counters = _counters(cell, runs)
     return Fold(
         title=cell_entry(cell.cell_id, cell.text),
         parts=[
-            *wait_parts(findings, cell, uncut=False, colours=colours), *listed(_no_split_reasons(runs)),
+            *waits, *listed(_no_split_reasons(runs)),
             *([crowd] if crowd else []), *([crowded] if crowded else []), *([counters] if counters else []),
         ],
         holds=compared.judged_text(findings, cell) or "no time measured",
@@ -92,8 +93,8 @@ def wait_parts(
     """The nine columns of a cell's mean run, all waits or those of the top 95 %, and notes on them."""
     rows = waits_of(cell, uncut)
     notes = [*waiting.audit_sentences(cell), *waiting.wait_footnotes(rows, analogues=False)]
-    if not rows or compared.of_raw_io(findings):
-        return [] if compared.of_raw_io(findings) else [waiting.no_waits_sentence(cell), *listed(notes)]
+    if not rows:
+        return [waiting.no_waits_sentence(cell), *listed(notes)]
     return [wait_columns(rows, colours or {}).called(waiting.waits_title(findings, cell, uncut)), *listed(notes)]
 
 

@@ -26,6 +26,7 @@ from storagelab.report.document import (
     Table,
 )
 from storagelab.report.text.columns import GAP, Column, blank, emit, print_paragraph, print_table
+from storagelab.words.numbers import plural
 
 _ROWS = 40
 """The most rows of a table on a terminal."""
@@ -62,7 +63,8 @@ def _print_answer(console: Console, of: Document, *, full: bool) -> None:
     lines = 0
     for place, ladder in enumerate(of.ladders):
         if lines > _LADDERS and not full:
-            print_paragraph(console, f"... and {len(of.ladders) - place} more: --full, or the report.", first="  ")
+            left = plural(len(of.ladders) - place, "more load")
+            print_paragraph(console, f"... and {left}: --full, or the report.", first="  ")
             break
         lines += print_ladder(console, ladder)
     for text, style in (*((why, "") for why in of.why), (of.doubt, "yellow"), (of.next, "bold")):

@@ -129,7 +129,8 @@ def _doubt(findings: Findings, found: Answer) -> str:
     if not told:
         return "" if found.provenance is None or found.unable else "Doubt: none."
     more = f"; {plural(left, 'more caution')} in the report" if left else ""
-    start = "Not conclusive" if facts or "untested" in found.unable else "Doubt"
+    won = all(choice.verdict == "winner" for choice in found.choices) and found.choices
+    start = "Not conclusive" if (facts and not won) or "untested" in found.unable else "Doubt"
     return f"{start}: {'; '.join(told)}{more}."
 
 
@@ -152,9 +153,9 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
 
 def _use(findings: Findings, choice: Choice, found: Answer) -> str:
     """Where something else than storage set the pace of all layouts, there is nothing to use."""
-    default = _default(findings, choice)
     if found.no_verdict:
-        return f"No storage verdict: {caution_text(found.no_verdict, findings)}.{default}"
+        return f"No storage verdict: {caution_text(found.no_verdict, findings)}."
+    default = _default(findings, choice)
     loads = len(choice.loads)
     use = f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} use"
     use = use if loads > 1 else "Use"

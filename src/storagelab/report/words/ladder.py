@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from storagelab.findings.answer import recommended
 from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.model import CellSummary, Comparison, Estimate, Findings, Judged
 from storagelab.model.values import JsonValue
@@ -92,21 +93,10 @@ def ladders(findings: Findings, found: Answer, *, limit: float | None = None, mo
     """
     if len(findings.cells) < 2 or not any(compared.judged(findings, cell) for cell in findings.cells):
         return ()
-    picked, alone = _picked(findings, found), found.layouts == 1
+    picked, alone = recommended(findings, found), found.layouts == 1
     groups = {"": list(findings.cells)} if alone else dict(_groups(findings))
     each = max(3, most // len(groups))
     return tuple(_ladder(findings, title, cells, picked, limit, each, alone=alone) for title, cells in groups.items())
-
-
-def _picked(findings: Findings, found: Answer) -> set[str]:
-    """The cells of the layouts to take: under each load that of its choice."""
-    picks = [(choice, choice.pick.levels) for choice in found.choices if choice.pick is not None]
-    return {
-        cell.cell_id
-        for choice, levels in picks for cell in findings.cells
-        if all(cell.levels.get(name) == level for name, level in levels.items())
-        and (not choice.loads or any(load.items() <= cell.levels.items() for load in choice.loads))
-    }  # fmt: skip
 
 
 def _groups(findings: Findings) -> Iterator[tuple[str, list[CellSummary]]]:

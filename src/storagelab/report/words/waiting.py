@@ -286,10 +286,10 @@ def audit_sentences(cell: CellSummary) -> list[str]:
             share = f", {numbers.percent(row.wait_s / cell.available_s)} of session time" if cell.available_s else ""
             lines.append(f"{row.wait_type}: {numbers.seconds(row.wait_s)}{share} ({method_text(row.method)}; no wait)")
     if cell.available_s:
-        share = sum(row.wait_s for row in cell.waits) / cell.available_s
-        rest = "; the rest had finished, or is unexplained" if share < _WHOLE else ""
+        shown = sum(row.wait_s for row in cell.waits) / cell.available_s
+        rest = "; the rest had finished, or is unexplained" if shown < _WHOLE else ""
         whole = f"session time (connections x elapsed, {numbers.seconds(cell.available_s)})"
-        lines.append(f"All waits + CPU: {numbers.percent(share, 1)} of {whole}{rest}.")
+        lines.append(f"All waits + CPU: {numbers.percent(shown, 1)} of {whole}{rest}.")
     if cell.explained is not None:
         lines.append(
             "Audit, independent of these rows: CPU time, the waits that were seen, and the time of sessions that had "
