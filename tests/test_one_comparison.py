@@ -239,14 +239,15 @@ def check(campaign: Campaign) -> None:
 
 def truth(findings: Findings, of_cell) -> tuple[float | None, list[float]]:
     """A cell's mean and the ends of its interval in the export, which lacks the means of latencies."""
-    summary = of_cell["summary"]
-    if compared.by_rate(findings):
-        rate = summary["rows_per_s"] or {"mean": None, "ci95": None}
-        return rate["mean"], rate["ci95"] or []
     if not compared.by_latency(findings):
-        return summary["mean_s"], summary["ci95_s"] or []
+        sample = of_cell["summary"]["work_per_s" if compared.by_rate(findings) else "elapsed_s"]
+        return (None, []) if sample is None else (sample["mean"]["value"], ends_of(sample["mean"]))
     sample = compared.judged(findings, findings.cell(of_cell["cell_id"]))
     return (None, []) if sample is None else (sample.mean.value, [*filter(None, (sample.mean.low, sample.mean.high))])
+
+
+def ends_of(estimate) -> list[float]:
+    return [end for end in (estimate["low"], estimate["high"]) if end is not None]
 
 
 def rounds(said: str, values: Sequence[float | None]) -> bool:
@@ -270,7 +271,7 @@ def check_the_figures(findings: Findings, exported, table, shown) -> None:
         place = [*row].index("95 % CI") - 1
         assert rounds([*row.values()][place], [mean])
         assert rounds(row["95 % CI"], ends)
-    the_fastest = {"ratio": 1.0, "ci95": None, "tested": True, "across_blocks": False}
+    the_fastest = {"ratio": {"value": 1.0, "low": None, "high": None}, "tested": True, "across_blocks": False}
     means = {of_cell["cell_id"]: truth(findings, of_cell)[0] for of_cell in exported["cells"]}
     for cell_id, row in shown:
         number, _, unit = row.figure.partition(" ")
@@ -278,11 +279,11 @@ def check_the_figures(findings: Findings, exported, table, shown) -> None:
         assert row.verdict == table[cell_id]["verdict"]
         found = ratios.get(cell_id, the_fastest)
         found = the_fastest if found["across_blocks"] and findings.order == "randomised" else found
-        assert not row.ratio or rounds_ratio(row.ratio, [found["ratio"]])
+        assert not row.ratio or rounds_ratio(row.ratio, [found["ratio"]["value"]])
         said, tested, _ = table[cell_id][RATIO].partition(" (not tested)")
         assert not said or (not tested) == found["tested"]
         assert said.partition(" (")[0] in ("", row.ratio)
-        assert rounds_ratio(said.partition(" (")[2], (found["ci95"] or []) if "(" in said else [])
+        assert rounds_ratio(said.partition(" (")[2], ends_of(found["ratio"]) if "(" in said else [])
 
 
 def check_the_verdicts(found, table, shown) -> None:
@@ -297,7 +298,7 @@ def check_the_verdicts(found, table, shown) -> None:
         )
         assert least is None or cell_id not in may_be
         if least is not None and least[1]:
-            low = ratios[cell_id]["ci95"][0]
+            low = ratios[cell_id]["ratio"]["low"]
             assert near(least[1], [100 * (low - 1) if least[2] == "%" else low])
     picks = [choice["pick"] for choice in found["answer"]["choices"] if choice["pick"]]
     meant = {cell_id for choice in found["answer"]["choices"] for cell_id in choice["meant"]}
@@ -309,7 +310,9 @@ def check_the_verdicts(found, table, shown) -> None:
         for name in ("fastest", "best of block"):
             assert name not in verdicts or verdicts[0] == name
         for name in ("may be", "slower"):
-            of = [ratios[one]["ratio"] for one, row in ladder if one in ratios and row.verdict.startswith(name)]
+            of = [
+                ratios[one]["ratio"]["value"] for one, row in ladder if one in ratios and row.verdict.startswith(name)
+            ]
             assert of == sorted(of)
 
 
@@ -329,15 +332,15 @@ def check_the_values(findings: Findings, found: Answer) -> None:
 
 def check_the_means_of(findings: Findings, cell: CellSummary) -> None:
     """What stands beside runs is their mean, within its interval; time, rate and work agree."""
-    for sample in (cell.elapsed_s, cell.rows_per_s, cell.judged):
+    for sample in (cell.elapsed_s, cell.work_per_s, cell.judged):
         if sample is not None:
             assert sample.minimum * (1 - 1e-9) <= sample.mean.value <= sample.maximum * (1 + 1e-9)
             assert sample.mean.low is None or sample.mean.low <= sample.mean.value <= sample.mean.high
             assert same_interval(sample)
-    if compared.set_time(findings) and cell.each_s is not None and cell.rows_per_s is not None:
-        assert math.isclose(cell.each_s, cell.connections / cell.rows_per_s.mean.value, **NEARLY)
+    if compared.set_time(findings) and cell.each_s is not None and cell.work_per_s is not None:
+        assert math.isclose(cell.each_s, cell.connections / cell.work_per_s.mean.value, **NEARLY)
     if findings.compared in ("elapsed", "time-per-row") and cell.elapsed_s is not None and cell.elapsed_s.adjusted:
-        assert math.isclose(cell.work or 1.0, cell.elapsed_s.mean.value * cell.rows_per_s.mean.value, **NEARLY)
+        assert math.isclose(cell.work or 1.0, cell.elapsed_s.mean.value * cell.work_per_s.mean.value, **NEARLY)
 
 
 def same_interval(sample: Sample) -> bool:

@@ -81,7 +81,7 @@ MAY_OPEN = re.compile(
     r"machine/|volumes/|experiments/|screen|spec/given_files|run/(?:cluster|scheduling|store_file)|"
     r"report/drawing/vega|validation/|"
     r"capture/tracing|profiles/__init__|predicting/prediction|drives/fitting|"
-    r"verbs/validate|"
+    r"verbs/(?:so_far|validate)|"
     r"capture/folder|servers/(?:attached|private|programs|templates)|loads/(?:fio|own_files)|"
     r"engines/(?:fio/sender|postgres/server)"
 )

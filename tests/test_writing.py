@@ -70,7 +70,7 @@ def test_one_chart_is_written_alone_and_an_unknown_one_is_refused_with_those_the
     writing.write_chart("waits", tmp_path / "mine.svg", tmp_path, "svg", inputs[3], inputs[2])
     assert [file.name for file in tmp_path.iterdir()] == ["mine.svg"]
     assert (tmp_path / "mine.svg").read_text("utf-8").startswith("<svg")
-    with pytest.raises(StoragelabError, match=r"no chart 'watis'\n  its charts: cells, effects, waits"):
+    with pytest.raises(StoragelabError, match=r"no chart 'watis'\n  its charts: ladder, cells, effects, waits"):
         writing.write_chart("watis", tmp_path / "no.svg", tmp_path, "svg", inputs[3], inputs[2])
 
 

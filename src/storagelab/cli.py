@@ -88,7 +88,6 @@ AgainstOption = Annotated[
     Path | None,
     typer.Option("--against", metavar="SPEC", help="A second spec, run in turns with the first: like with like."),
 ]
-FullOption = Annotated[bool, typer.Option("--full", help="Print the evidence, too: every cell, effects and waits.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead, of a stable form.")]
 DespiteSpaceOption = Annotated[
     bool, typer.Option("--despite-space", help="Go on although a volume may lack space; a run that fills it fails.")
@@ -105,9 +104,7 @@ def plan_(
     spec_file: SpecArgument,
     results: ResultsOption = DEFAULT_RESULTS,
     against: AgainstOption = None,
-    all_: Annotated[
-        bool, typer.Option("--all", help="Add reasons and ways out, what is done to volumes, each cell and run.")
-    ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Add reasons, ways out, each cell and each run.")] = False,
     allow_commands: AllowCommandsOption = False,
     despite_space: DespiteSpaceOption = False,
     pilot: Annotated[
@@ -188,7 +185,7 @@ def run_(
             "--time-limit", metavar="10min", help="A run on a cluster that takes longer hangs; default: estimated."
         ),
     ] = None,
-    full: FullOption = False,
+    full: Annotated[bool, typer.Option("--full", help="Print the evidence, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run or continue an experiment, then report what it found.
@@ -250,20 +247,9 @@ def report_(
     chart: Annotated[
         str, typer.Option("--chart", metavar="CHART", help="png, svg: this chart alone, such as cells.")
     ] = "",
-    embed_data: Annotated[
-        bool,
-        typer.Option("--embed-data", help="html: include all raw data in the page, even if it then exceeds 1.2 MB."),
-    ] = False,
-    brief: Annotated[
-        bool,
-        typer.Option("--brief", help="html: the answer alone, on one printed page, for who decides."),
-    ] = False,
-    limit: Annotated[
-        str,
-        typer.Option(
-            "--limit", metavar="LIMIT", help='Your own limit, as a line: a time ("10ms") or a rate ("900/s").'
-        ),
-    ] = "",
+    embed_data: Annotated[bool, typer.Option("--embed-data", help="html: include raw data of any size.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="html: the answer alone, on one printed sheet.")] = False,
+    limit: Annotated[str, typer.Option(metavar="LIMIT", help='Draw a limit: "10ms", or a rate: "900/s".')] = "",
     sql_server_names: SqlServerNamesOption = False,
 ) -> None:
     """Write the report of an experiment from its stored runs.
@@ -388,7 +374,7 @@ def doctor_(
     all_: Annotated[bool, typer.Option("--all", help="Add what was found of each ability that works.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what this machine can't measure and how to fix it, then what it can.
+    """Show what this machine can't measure, and how to fix it.
 
     --target takes a DSN, or the name of an environment variable that holds one, and tests everything that storagelab
     promises on that server.
