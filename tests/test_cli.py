@@ -60,7 +60,7 @@ def test_an_experiment_is_run_told_and_reported_and_run_again_does_nothing(typed
     file = write_spec(home)
     code, out, err = typed("run", file)
     assert code == 0, err
-    assert "data files" in out
+    assert "2 files" in out
     assert "2 runs to make" in err
     assert "[2/2] " in err
     report = home / "results" / "files" / "report.html"
@@ -204,7 +204,9 @@ def test_mistakes_in_the_command_give_exit_code_2(typed, results, words):
 def test_formats_that_are_not_there_are_said_plainly_and_how_to_get_a_pdf(typed):
     code, _, err = typed("report", "files", "--format", "pdf")
     assert code == 2
-    assert "'pdf' is not one of 'html', 'md', 'png', 'svg'. For a PDF, print the page (html) in a browser" in err
+    assert (
+        "'pdf' is not one of 'html', 'md', 'text', 'png', 'svg'. For a PDF, print the page (html) in a browser" in err
+    )
     assert "Value error" not in err
 
 

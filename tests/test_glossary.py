@@ -14,7 +14,7 @@ from storagelab.report.page.explore_record import _VERDICTS
 from storagelab.report.words.glossary import GLOSSARY
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "reference" / "glossary.md"
-SAID_PLAINLY = {"ok", "failed", "best of block"}
+SAID_PLAINLY = {"ok", "failed"}
 
 
 def test_the_verdicts_statuses_and_provenances_of_a_report_are_explained():

@@ -266,14 +266,14 @@ def test_dark_mode_is_dark_and_its_text_is_light_in_charts_too_and_light_mode_is
     tab = opened(color_scheme="dark")
     assert brightness(tab, "body", "backgroundColor") < 0.15
     assert brightness(tab, ".head p", "color") > 0.8
-    assert brightness(tab, "#figure-waits svg.wide .role-axis-title text", "fill") > 0.6
+    assert brightness(tab, "#figure-waits .wide svg .role-axis-title text", "fill") > 0.6
 
 
 def test_paper_is_white_even_in_dark_mode_and_no_chart_is_wider_than_it(opened):
     tab = opened(700, color_scheme="dark")
     tab.emulate_media(media="print", color_scheme="dark")
     assert brightness(tab, ".head p", "color") < 0.3
-    assert tab.locator("#figure-waits svg.wide").is_visible()
+    assert tab.locator("#figure-waits .wide svg").is_visible()
     assert not tab.locator("nav").is_visible()
     answer = tab.locator("#answer .why li")
     assert answer.count() > 1

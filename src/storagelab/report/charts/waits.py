@@ -88,7 +88,7 @@ def _stack(cell: CellSummary, colours: Mapping[str, str]) -> list[Row]:
                 "part": name, "low": low, "high": low + parts[name], "mean": parts[name],
                 "middle": low + parts[name] / 2, "label": numbers.percent(parts[name]), "ink": palette.ink_on(colour),
                 "tip": f"{name}{f' (SQL Server: {known})' if known and known[0] != '(' else ''}: "
-                       f"{numbers.percent(parts[name])} of connections × elapsed; {cell.name}",
+                       f"{numbers.percent(parts[name])}; {cell.name}",
             }
         )  # fmt: skip
         low += parts[name]

@@ -15,8 +15,8 @@ GLOSSARY: Mapping[str, str] = {
     "answer": "What a report says first: what to use, the ladder of all layouts, why, what is doubtful, and what to do "
     "next.",
     "attached server": "A server that was already running. storagelab connects to it, and removes only what it made.",
-    "best set": "The layouts that may be the fastest: at 95 %, a fastest one is among them.",
     "best of block": "The fastest layout of its block. Blocks are not tested against each other.",
+    "best set": "The layouts that may be the fastest: at 95 %, a fastest one is among them.",
     "block": "Runs that share one preparation: the same drives from one format to the next, or the same level of a "
     "costly factor. Measured layouts of different blocks are compared if each level was prepared several times.",
     "burn-in": "Runs at the beginning that bring drives into a used state. They are stored but not judged.",

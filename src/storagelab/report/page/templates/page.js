@@ -97,7 +97,7 @@
   const SVG = "http://www.w3.org/2000/svg";
   const HEAD = 52;
   function paper(figure) {
-    const drawn = figure.querySelector("svg.wide, .wide svg") || figure.querySelector("svg");
+    const drawn = figure.querySelector(".wide svg") || figure.querySelector("svg");
     const shown = drawn.cloneNode(true);
     const [, , width, height] = drawn.getAttribute("viewBox").split(" ").map(Number);
     const outer = document.createElementNS(SVG, "svg");
