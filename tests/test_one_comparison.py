@@ -158,13 +158,7 @@ class Tables(HTMLParser):
 def ladders_of_page(text: str) -> list[list[Row]]:
     return [
         [
-            Row(
-                " ".join(cells[0].removeprefix("take ").split(" · ")),
-                cells[1],
-                cells[3],
-                cells[4],
-                "recommended" in kind,
-            )
+            Row(cells[0].removeprefix("take ").replace(" · ", " "), cells[1], *cells[3:5], "recommended" in kind)
             for kind, cells in rows[1:]
         ]
         for rows in Tables(text).named("ladder")
