@@ -132,10 +132,11 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
     layers = [
         *([dashed(value, at)] if at is not None else []),
         *([layer("isValid(datum.mean)", line, plain, "mean")] if upright else []),
-        *([layer("isValid(datum.value)", run, shared | TIP, "value")] if data.points else []),
         interval,
         layer("isValid(datum.mean) && !datum.pick", DOT, shared | TIP, "mean"),
         layer("isValid(datum.mean) && datum.pick", STARRED, plain | TIP, "mean"),
+        # Above the means, as a reader chooses a run by a click.
+        *([layer("isValid(datum.value)", run, shared | TIP, "value")] if data.points else []),
     ]
     height_px = None if upright else max(levels.height_px, 14 * len(data.lines) + 10) * len(data.x_levels)
     panels = {name: name for name in data.panels}

@@ -14,6 +14,7 @@
   const MOST_BOXES = 8; // of a factor, that are not folded
   const SMALLEST_WAIT = 0.003; // of the largest, to be drawn; the table has all
   const MOST_COUNTERS = 16;
+  const ONE_CELL = "A and B are of one cell, and this page has its means only. What each run waited for and counted is in the raw data.";
   const PLOT_CHOICES = ["axis", "colour", "panels"];
   const SCALES = [["linear", "linear"], ["log", "logarithmic"], ["own", "own axis for each panel"]];
   const first = data.cells.length > 1 ? [0, 1] : [0, 0];
@@ -256,6 +257,7 @@
     sideWaits();
     sideCounters();
     sideFacts();
+    if (a === b) [place("explore-waits-table"), place("explore-counters-table")].forEach((table) => table.replaceChildren(make("p", {}, ONE_CELL)));
   }
 
   function waitsOfPair() {
@@ -278,7 +280,7 @@
       make("details", {}, make("summary", {}, "The same numbers as a table"),
         tableOf(`Seconds per session of the mean run (${data.where}); empty: not split into resource and signal`, heads, lines))
       : make("p", {}, "No waits were observed in these cells."));
-    place("figure-pair-waits").hidden = !all.length;
+    place("figure-pair-waits").hidden = !all.length || state.pins[0] === state.pins[1];
     const [top] = all.slice().sort((one, other) => Math.abs(part(1, other, 0) - part(0, other, 0)) - Math.abs(part(1, one, 0) - part(0, one, 0)));
     place("figure-pair-waits").dataset.title = `Waits. ${pairText()}`;
     place("figure-pair-waits").setAttribute("aria-label", top === undefined ? "No waits" :
