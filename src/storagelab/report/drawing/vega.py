@@ -83,13 +83,11 @@ STYLE = f"""
 .chart svg text {{ font-family: var(--drawn); font-variant-numeric: tabular-nums; }}
 .chart svg .mark-text {{ pointer-events: none; }}
 .chart .narrow {{ display: none; }}
-@container (max-width: {WIDE.width_px - 1}px) {{
+@media screen {{ @container (max-width: {WIDE.width_px - 1}px) {{
   .chart figure:has(.narrow) .wide {{ display: none; }}
   .chart .narrow {{ display: block; }}
-}}
+}} }}
 @media print {{
-  .chart .wide {{ display: block; }}
-  .chart .narrow {{ display: none; }}
   .chart .wide svg {{ width: 100%; height: auto; max-height: 235mm; }}
 }}
 """
