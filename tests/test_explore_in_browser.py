@@ -261,10 +261,10 @@ def test_a_chart_is_saved_as_svg_and_png_with_its_title_and_where_it_comes_from(
         assert waiting.value.suggested_filename == f"{figure}.{form}"
         waiting.value.save_as(tmp_path / f"chart.{form}")
     svg = (tmp_path / "chart.svg").read_text(encoding="utf-8").replace("\u00a0", " ")
-    assert "files-and-log-place · MEASURED, 24 runs" in svg
-    assert tab.locator(f"#figure-{figure}").get_attribute("data-title").split("<")[0] in svg
-    png = (tmp_path / "chart.png").read_bytes()
-    assert png.startswith(b"\x89PNG")
+    said = tab.locator(f".chart:has(#figure-{figure}) .caption").text_content().strip()[:30]
+    title = tab.locator(f"#figure-{figure}").get_attribute("data-title").split("<")[0]
+    assert [words in svg for words in (title, said, "files-and-log-place · MEASURED, 24 runs")] == [True] * 3
+    assert (png := (tmp_path / "chart.png").read_bytes()).startswith(b"\x89PNG")
     assert int.from_bytes(png[16:20], "big") > 1_000
 
 

@@ -93,16 +93,19 @@
     tip.hidden = true;
   }
 
-  // Every chart as a file, on white paper and under its own title, as on a slide.
+  // Every chart as a file, on white paper, under its own title and above its caption, as on a slide.
   const SVG = "http://www.w3.org/2000/svg";
   const HEAD = 52;
   function paper(figure) {
     const drawn = figure.querySelector(".wide svg") || figure.querySelector("svg");
     const shown = drawn.cloneNode(true);
     const [, , width, height] = drawn.getAttribute("viewBox").split(" ").map(Number);
+    const caption = figure.closest(".chart").querySelector(".caption")?.textContent.trim() || "";
+    const foot = caption.match(new RegExp(`.{1,${Math.floor(width / 6.2)}}(\\s|$)|\\S+`, "g")) || [];
+    const whole = HEAD + height + 18 * foot.length + (foot.length && 12);
     const outer = document.createElementNS(SVG, "svg");
     const give = (element, given) => Object.entries(given).forEach(([name, value]) => element.setAttribute(name, value));
-    give(outer, { xmlns: SVG, viewBox: `0 0 ${width} ${height + HEAD}`, width, height: height + HEAD, "font-family": "Helvetica, Arial, sans-serif" });
+    give(outer, { xmlns: SVG, viewBox: `0 0 ${width} ${whole}`, width, height: whole, "font-family": "Helvetica, Arial, sans-serif" });
     const text = (words, y, size, fill, weight) => {
       const line = document.createElementNS(SVG, "text");
       give(line, { x: 8, y, "font-size": size, fill, "font-weight": weight });
@@ -115,8 +118,9 @@
     ["class", "style", "aria-hidden", "focusable"].forEach((name) => shown.removeAttribute(name));
     give(shown, { y: HEAD, width, height });
     const title = figure.dataset.title || document.title;
-    outer.append(ground, text(title, 22, 16, "#1f2328", 600), text(`${document.title.replace(/ · storagelab$/, "")} · ${document.querySelector(".badge").textContent}`, 41, 12, "#59636e", 400), shown);
-    return { text: new XMLSerializer().serializeToString(outer), width, height: height + HEAD };
+    outer.append(ground, text(title, 22, 16, "#1f2328", 600), text(`${document.title.replace(/ · storagelab$/, "")} · ${document.querySelector(".badge").textContent}`, 41, 12, "#59636e", 400), shown,
+      ...foot.map((words, at) => text(words.trim(), HEAD + height + 18 * (at + 1), 12, "#1f2328", 400)));
+    return { text: new XMLSerializer().serializeToString(outer), width, height: whole };
   }
   async function picture(figure, form) {
     const { text, width, height } = paper(figure);
