@@ -126,7 +126,7 @@ def test_a_kind_of_volume_is_planned_made_read_back_and_undone(typed, scratch):
     (scratch / "added.toml").write_text(NESTED)
     assert "a: losetup: loop device 2 of 2 on the drive" in typed(scratch, "plan", "added.toml", "--all")
     typed(scratch, "run", "added.toml")
-    runs = [run for cell in exported(typed, scratch)["cells"] for run in cell["runs"]]
+    runs = [run | run["measurement"] for cell in exported(typed, scratch)["cells"] for run in cell["runs"]]
     assert [run["status"] for run in runs] == ["ok"] * 2
     assert all(run["environment"]["volumes"]["a"]["made"]["nested"].startswith("/dev/loop") for run in runs)
     assert str(scratch) not in subprocess.run(["losetup", "--list"], capture_output=True, text=True, check=True).stdout

@@ -100,11 +100,11 @@ def test_no_output_holds_a_figure_of_comparison_that_the_record_lacks(cells, rep
     )  # fmt: skip
     findings = analyse(*campaign)
     bounds = {max(1.001, row.at_most_slower) for row in (findings, *findings.comparisons) if row.at_most_slower}
-    for line in chain.from_iterable(text.splitlines() for text in said_in(findings, *campaign)):
+    for line in chain.from_iterable(text.replace("\u00a0", " ").splitlines() for text in said_in(findings, *campaign)):
         if re.search(r" against 1\b", line):
             assert not unknown(line, findings.effects, ways=(lambda one: one, lambda one: one.inverse))
         elif not re.search(r"Doubt: | of \d+ runs (with|of|took) ", line):
-            assert not unknown(line.replace("\u00a0", " "), findings.comparisons, bounds)
+            assert not unknown(line, findings.comparisons, bounds)
     ids = {cell.levels[FILES]: cell.cell_id for cell in findings.cells}
     rows = {(row.best_cell_id, row.cell_id): row.ratio for row in findings.comparisons}
     rows |= {pair[::-1]: ratio.inverse for pair, ratio in rows.items()}

@@ -287,7 +287,7 @@ def test_a_whole_experiment_goes_from_spec_to_report_like_any_engines(server, tm
     assert "SQL Server 2019 (15.0.4153.1)" in planned
     assert "has not been tried on a live server yet" in planned
     assert "From 2019 on PFS pages are updated under a shared latch" in planned
-    found = typed("run", "on-record.toml")
+    found = typed("run", "on-record.toml", "--full")
     assert "WRITELOG" in found
     assert "This is SQL Server 2019" in found
     page = (tmp_path / "results" / "on-record" / "report.html").read_text()

@@ -162,7 +162,8 @@ def check_cycles(evidence: Evidence) -> Iterator[PartsOfCycles | NoCheckpoint]:
     found = comparable.in_parts(told)
     if told and comparable.nothing_seen(told):
         longest_s = max(one.elapsed_s for _, _, one in evidence.measurements())
-        logs = [log for _, _, one in evidence.measurements() if (log := one.counters.get("wal", {})).get("wal_bytes")]
+        logged = [one.counters.get("wal", {}) for _, _, one in evidence.measurements()]
+        logs = [log for log in logged if log.get("wal_bytes") and "wal_fpi" in log]
         share = fmean(min(1.0, PAGE_BYTES * log["wal_fpi"] / log["wal_bytes"]) for log in logs) if logs else None
         yield NoCheckpoint(severity="note", longest_s=longest_s, full_page_share=share)
     elif found:
