@@ -139,9 +139,10 @@ def test_without_a_trace_the_servers_own_counters_tell_what_they_can(tmp_path):
         def work(ended):
             ends = time.monotonic() + 3
             with connect(server) as own:
-                own.execute("SELECT count(*) FROM big")
                 while not ended.is_set() and time.monotonic() < ends:
-                    own.execute("INSERT INTO short VALUES (1)")
+                    own.execute("SELECT count(*) FROM big")  # again and again: the first may be over before the window
+                    for _ in range(200):
+                        own.execute("INSERT INTO short VALUES (1)")
 
         with at_work(work):
             capture = taken(watched_postgres(target_of(server.conninfo)), tmp_path, 7, trace=False)

@@ -147,9 +147,10 @@ def give_way() -> None:
     """Lets this process have only what no other wants of CPUs and drives."""
     os.nice(19)
     with contextlib.suppress(OSError, AttributeError):
-        # A session has a share of its own, whatever the priority of its processes.
-        Path("/proc/self/autogroup").write_text("19")
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    with contextlib.suppress(OSError):
+        # Where sessions are groups, each has a share of its own, whatever the priority of its processes.
+        Path("/proc/self/autogroup").write_text("19")
 
 
 if __name__ == "__main__":
