@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -12,6 +14,7 @@ from storagelab.findings.basis import basis_of
 from storagelab.findings.campaigns import Campaign, compare
 from storagelab.predicting import prediction
 from storagelab.run import stored as results_of
+from storagelab.run.store import FILE_NAME
 from storagelab.verbs import compare as verb
 from storagelab.verbs.run import Asked, run
 
@@ -137,6 +140,10 @@ def test_a_new_campaign_is_compared_with_all_before_it(stored, campaigns, tmp_pa
     shutil.copytree(campaigns / "old1", tmp_path / "copy")
     code, _, err = stored("compare", "--history", *HISTORY, "copy", "before")
     assert (code, "old1 and copy hold the same runs" in err) == (2, True)
+    with closing(sqlite3.connect(tmp_path / "copy" / FILE_NAME)) as store:
+        store.executescript("DROP TRIGGER run_is_never_deleted; DELETE FROM run WHERE cell_id = 'c02'")
+    code, out, _ = stored("compare", "--history", *HISTORY, "copy", "after", "--fail-if-slower", "5%", "--format", "md")
+    assert (code, "no usable run there: copy." in out, "differs between old4 and after" in out) == (1, True, True)
     code, out, _ = stored("compare", "--history", "old1", "before", "--fail-if-slower", "5%")
     assert (code, "5 campaigns before it are the least" in " ".join(out.split())) == (3, True)
     code, _, err = stored("compare", "--history", "after", *HISTORY)
