@@ -205,8 +205,10 @@ def test_a_commit_for_each_row_shows_waits_for_the_log_though_no_timer_knows_of_
 def test_the_page_size_is_a_factor_and_a_log_that_is_not_forced_to_the_disk_is_said(scratch, page_size):
     settings = {
         "innodb_page_size": page_size, "innodb_buffer_pool_size": "64M", "innodb_flush_method": "nosync",
+        "log_bin": "changes", "sync_binlog": 1,
     }  # fmt: skip
     measured = measure(mariadb(scratch, settings=settings, kind="sequential-insert"), site_at(scratch))
+    assert Path(got(measured)["target.settings.log_bin"][0]).name == "changes"
     assert got(measured)["target.settings.innodb_page_size"] == (str(int(page_size[:-1]) * 1024), True)
     assert measured.unverified == ()
     assert measured.durability.promise == "nothing is forced to the disk, half-written pages are mended"

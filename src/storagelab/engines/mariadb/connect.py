@@ -287,7 +287,10 @@ def settings_checks(
     values, texts = variables(connection), {name: settings_text(value) for name, value in asked.items()}
 
     def shown(name: str, text: str) -> tuple[str, bool] | None:
-        got = values.get(setting_name(name))
+        got, named = values.get(setting_name(name)), Path(text).with_suffix("")
+        if setting_name(name) == "log_bin" and got == "ON" and _plain(text) not in (0, 1):
+            got = values["log_bin_basename"]  # a name turns the binary log on, and is shown here alone
+            return got, Path(got).parts[-len(named.parts) :] == named.parts
         return None if got is None else (got, _plain(got) == _plain(text if expected is None else expected[name]))
 
     return read_back(texts, shown, "SHOW SESSION VARIABLES")
