@@ -3,7 +3,6 @@
 import importlib
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -170,9 +169,31 @@ def test_the_search_finds_a_word_in_a_real_browser_without_any_network(site):
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
 
 
-def test_make_docs_builds_into_a_folder_that_git_ignores(make_docs):
-    ignored = subprocess.run(["git", "check-ignore", "-q", str(make_docs.SITE)], cwd=ROOT, check=False)
-    assert ignored.returncode in (0, 128)  # 128: no repository, as in a tree that was copied
+DENIED = {
+    "loss of power": "power|plug", "namespaces": "namespaces", "from the owner": "owner",
+    "format drives": r"\bdevices$", "build arrays": "raid_level",
+}  # fmt: skip
+"""Words of a sentence that denies something -> the key or option that would make it false."""
+
+
+def false_denials(text: str, named: list[str]) -> list[str]:
+    """The keys and options that a text denies; a denial of which nothing is known is returned itself."""
+    denials = [
+        one for one in re.split(r"(?<=\.)\s", " ".join(text.split())) if re.search("does not|makes no|never", one)
+    ]
+    known = {one: [key for words, key in DENIED.items() if words in one] for one in denials}
+    return [name for keys in known.values() for key in keys for name in named if re.search(key, name)] + [
+        one for one, keys in known.items() if not keys
+    ]
+
+
+def test_what_the_page_of_limits_denies_is_no_key_and_no_option(make_docs):
+    named = [path for path, _, _ in keys_below(make_docs, Config, "")]
+    named += re.findall(r"--[a-z-]+", make_docs.command_line())
+    assert false_denials((DOCS / "explanation" / "limits.md").read_text("utf-8"), named) == []
+    assert false_denials("It does not format drives or build arrays.", named) == [
+        "volumes.NAME.devices", "volumes.NAME.raid_level",
+    ]  # fmt: skip
 
 
 def test_the_schema_of_the_export_is_that_of_its_form(make_docs):

@@ -381,6 +381,46 @@ def constants_of_simulator() -> str:
     return table(["of", "figure", "value", "", "label", "source"], rows)
 
 
+# --- What can be destroyed ------------------------------------------------------------------------------------------
+
+_MAY_DESTROY = (
+    ("everything on the drives that you name", "volumes.NAME.devices", "run --yes-wipe"),
+    ("the same, on drives that hold something", "volumes.NAME.wipe", "run --yes-wipe"),
+    ("what lies on a drive that a killed run left", "volumes undo", "volumes undo --yes-wipe"),
+    ("whatever your own command destroys", "volumes.NAME.prepare", "run --allow-commands"),
+    ("whatever a program of the server destroys", "target.settings", "run --allow-commands"),
+    ("whatever your SQL destroys, with your login's rights", "workload.setup", ""),
+    ("nothing but its own file", "volumes.NAME.file", ""),
+    ("nothing but its own folder", "volumes.NAME.path", ""),
+    ("nothing", "volumes.NAME.device", ""),
+)
+"""What may be destroyed, by which key or verb, and the option that confirms it, if any. Code has the words of both."""
+
+
+def destroyed() -> str:
+    """What each key and verb that touches drives may destroy, and what is asked first."""
+    rows = []
+    for what, name, confirmed_by in _MAY_DESTROY:
+        tables = models_in(Config.model_fields[name.partition(".")[0]].annotation) if "." in name else []
+        fields = {key: field for model in tables for key, field in model.model_fields.items()}
+        key = name.rpartition(".")[2]
+        field = fields.get(key) or fields.get(f"{key}_bytes")
+        does = field.description or "" if field else _command(name).help
+        verb, _, option = confirmed_by.rpartition(" ")
+        asked = (
+            [f"`{option}`: {one.help}" for one in _command(verb).params if option in one.opts] if verb else ["nothing"]
+        )
+        rows.append([what, f"`{name}`", _joined(does), *asked])
+    return table(["what may be destroyed", "by", "how", "what confirms it"], rows)
+
+
+def _command(called: str) -> Any:
+    found: Any = typer.main.get_command(cli.app)
+    for verb in called.split():
+        found = found.commands[verb]
+    return found
+
+
 # --- Pages ------------------------------------------------------------------------------------------------------------
 
 
@@ -393,6 +433,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "keys of the experiment": keys_of_experiment,
     **{f"keys of {name}": lambda name=name: keys_of_table(name) for name in Config.model_fields},
     "command line": command_line,
+    "what can be destroyed": destroyed,
     "recipes": recipes,
     "glossary": glossary,
     **{f"figures of {kind}": lambda kind=kind: figures_of_kind(kind) for kind in (*profiles.kinds(), "server")},
