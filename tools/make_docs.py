@@ -33,13 +33,17 @@ from storagelab.engines.sqlserver import meanings as sqlserver
 from storagelab.experiments import MEASURED, SCHEMA, SIMULATED, question_of, text_of
 from storagelab.findings.cautions import kinds
 from storagelab.model.config import Config
-from storagelab.model.plan import Experiment
+from storagelab.model.plan import Experiment, Plan
 from storagelab.model.values import LeftOut, LeftToCore
 from storagelab.profiles import DeclaredFigure, constants, default_of, figures_of
 from storagelab.report.export.schema import json_schema
 from storagelab.report.words.glossary import GLOSSARY
+from storagelab.run.estimate import estimate
 from storagelab.spec import keys
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import parse
 from storagelab.spec.schema import spec_schema_text
+from storagelab.words.numbers import duration
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -312,21 +316,36 @@ def _verb(command: Any, called: str) -> str:
 # --- The ready-made specs ---------------------------------------------------------------------------------------------
 
 
-TWINS = "The last five are the articles'. Each is there also as NAME-randomised, with its runs in random order."
-
-
 def recipes() -> str:
-    """The ready-made specs by their questions, and the whole of each that measures."""
-    measured, simulated = ([name for names in one.values() for name in names] for one in (MEASURED, SIMULATED))
-    links = [[f"[{question_of(name)}](#{name})", f"`{name}`"] for name in measured]
-    whole = "".join(f"\n## {name}\n{question_of(name)}\n\n```toml\n{_shown(name)}```\n" for name in measured)
-    rows = [[question_of(name), f"`{name}`"] for name in simulated]
-    heads = ["question", "name"]
-    return f"{table(heads, links)}{whole}\n## Hardware that you don't have\n{table(heads, rows)}\n{TWINS}\n"
+    """The ready-made specs by their questions: what each needs, and how long it takes by `plan`'s first guess."""
+    text = ""
+    for group, names in {**MEASURED, **SIMULATED}.items():
+        plans = {name: expand(parse(text_of(name), name)) for name in names}
+        rows = [
+            [question_of(name), f"`{name}`", _needs(plan), duration(estimate(plan, plan.runs, ()).seconds)]
+            for name, plan in plans.items()
+        ]
+        text += f"\n## {group}\n{table(['question', 'recipe', 'needs', 'time'], rows)}"
+    return text
 
 
-def _shown(name: str) -> str:
-    return text_of(name).partition("\n")[2]  # without the line for editors
+def _needs(plan: Plan) -> str:
+    """What a spec needs beyond storagelab and room on a disk."""
+    configs = [cell.config for cell in plan.cells]
+    volumes = [volume for config in configs for volume in config.volumes.values()]
+    commands = any(one.check or (one.prepare and not one.by_hand) for one in volumes)
+    cold = any(config.between_runs.drop_page_cache for config in configs)
+    needs = {
+        "a drive that may be wiped": any(one.devices for one in volumes),
+        "root": cold or any(one.has_own_drive or one.limit for one in volumes),
+        "your server's address": any(config.target.attached for config in configs),
+        "MariaDB": any(one.target.engine == "mariadb" and not one.target.attached for one in configs),
+        "sysbench": any(config.workload.kind == "sysbench" for config in configs),
+        "fio": any(config.kind.folder == "fio" for config in configs),
+        "`--allow-commands`": commands,
+        **{f"mkfs.{kind}": True for kind in sorted({one.filesystem for one in volumes} & {"xfs", "btrfs"})},
+    }
+    return ", ".join(need for need, needed in needs.items() if needed) or "nothing"
 
 
 # --- Waits ------------------------------------------------------------------------------------------------------------
