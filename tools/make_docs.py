@@ -43,6 +43,7 @@ from storagelab.spec import keys
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 from storagelab.spec.schema import spec_schema_text
+from storagelab.validation import articles as published
 from storagelab.words.numbers import duration
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -348,6 +349,20 @@ def _needs(plan: Plan) -> str:
     return ", ".join(need for need, needed in needs.items() if needed) or "nothing"
 
 
+def articles() -> str:
+    """The articles that the simulator repeats, each with its address and the recipe that repeats it."""
+    rows = [
+        [
+            one.id,
+            f"[{one.title}]({one.url})" if one.url else one.title,
+            f"{one.author}, {one.year}" if one.year else one.author,
+            f"`{one.spec}`",
+        ]
+        for one in published.articles()
+    ]
+    return table(["", "article", "by", "recipe"], rows)
+
+
 # --- Waits ------------------------------------------------------------------------------------------------------------
 
 
@@ -454,6 +469,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "command line": command_line,
     "what can be destroyed": destroyed,
     "recipes": recipes,
+    "articles": articles,
     "glossary": glossary,
     **{f"figures of {kind}": lambda kind=kind: figures_of_kind(kind) for kind in (*profiles.kinds(), "server")},
     "constants of the simulator": constants_of_simulator,
