@@ -156,9 +156,8 @@ class Article(Frozen):
         """Figures alone and those of wait tables, in the order of their numbers."""
         tables = (WaitTable.model_validate(table) for table in content.get("wait_tables", ()))
         alone = (PublishedFigure.model_validate(figure) for figure in content["figures"])
-        figures = sorted(
-            [*alone, *(figure for table in tables for figure in table.figures())], key=lambda one: int(one.id[1:])
-        )
+        figures = [*alone, *(figure for table in tables for figure in table.figures())]
+        figures.sort(key=lambda one: int(one.id[1:]))
         return {**{key: value for key, value in content.items() if key != "wait_tables"}, "figures": figures}
 
     def levels_of(self, figure: PublishedFigure) -> Levels:
