@@ -164,12 +164,9 @@ def test_paths_figures_and_decisions_that_the_design_cites_are_there():
     assert len(text_of(DESIGN[0])) <= 12_000
 
 
-def test_a_file_that_is_not_there_would_be_found():
+def test_a_file_that_is_not_there_and_a_dead_link_would_be_found():
     text = "see docs/there.md, storagelab/x/y.py (WAITS.md) and /mnt/tests/a.toml"
     assert CITED_FILE.findall(text) == ["docs/there.md", "storagelab/x/y.py", "WAITS.md"]
-
-
-def test_a_dead_link_would_be_found():
     found = [link["target"] for link in MARKDOWN_LINK.finditer('[a](b.md#c) ![d](e/f.svg "g") [h](#i) [j](k)')]
     assert found == ["b.md", "e/f.svg", "k"]
 
