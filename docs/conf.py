@@ -1,5 +1,7 @@
 """How Sphinx builds the site from the Markdown pages of this folder: `make docs`."""
 
+from typing import Any
+
 project = "storagelab"
 author = "the storagelab maintainers"
 extensions = ["myst_parser"]
@@ -15,3 +17,15 @@ html_show_copyright = False
 html_show_search_summary = False  # it fetches pages, which a browser forbids to a page that is a file
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}
+_NOT_SEARCHED = ("records/", "decisions/", "project/")
+
+
+def setup(app: Any) -> None:
+    """Leaves the records and the project's own pages out of the search, which is for users."""
+    app.connect("env-updated", _leave_out)
+
+
+def _leave_out(_: Any, env: Any) -> None:
+    for page in env.found_docs:
+        if page.startswith(_NOT_SEARCHED):
+            env.metadata[page]["no-search"] = ""

@@ -1,7 +1,6 @@
 """The glossary: terms that every report shows are explained, on the report's page and in the docs."""
 
 from html import unescape
-from pathlib import Path
 from typing import get_args
 
 from builders import make_campaign
@@ -13,7 +12,6 @@ from storagelab.report.page import html
 from storagelab.report.page.explore_record import _VERDICTS
 from storagelab.report.words.glossary import GLOSSARY
 
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "reference" / "glossary.md"
 SAID_PLAINLY = {"ok", "failed"}
 
 
@@ -30,8 +28,3 @@ def test_the_page_of_a_report_explains_every_term():
     experiment, plan, runs = make_campaign({"layout.data_files": [1, 2]}, 2)
     page = unescape(html.page(experiment, plan, runs, analyse(experiment, plan, runs), []))
     assert [term for term, meaning in GLOSSARY.items() if meaning not in page] == []
-
-
-def test_every_term_is_a_heading_of_the_docs_that_other_pages_can_link_to():
-    headings = [line.removeprefix("## ") for line in DOCUMENT.read_text("utf-8").splitlines() if line.startswith("## ")]
-    assert headings == list(GLOSSARY)

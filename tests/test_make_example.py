@@ -41,8 +41,3 @@ def test_it_goes_between_the_marks_of_the_readme_and_nowhere_else(make_example):
     assert after.count("<!-- example: begin -->\nhere\n<!-- example: end -->") == 1
     assert after.partition("<!-- example")[0] == before.partition("<!-- example")[0]
     assert after.rpartition("example: end -->")[2] == before.rpartition("example: end -->")[2]
-
-
-def test_a_document_without_marks_is_left_alone(make_example):
-    with pytest.raises(SystemExit):
-        make_example.put_into("mine", "here\n")

@@ -51,18 +51,6 @@ def test_one_or_two_runs_have_no_interval(values):
     assert samples.positive_mean_estimate([0.0, 0.0, 0.0]).low is None, "nor have times of zero"
 
 
-def test_a_single_run_has_a_mean_and_no_interval():
-    sample = summarise([Point(repetition=1, value=4.0)])
-    assert (sample.mean.value, sample.mean.low, sample.mean.high, sample.sd) == (4.0, None, None, None)
-    assert summarise([]) is None
-
-
-def test_a_sample_keeps_its_points_and_its_extremes():
-    points = [Point(repetition=number, value=value) for number, value in enumerate([3.0, 1.0, 8.0], start=1)]
-    sample = summarise(points)
-    assert (sample.median, sample.minimum, sample.maximum, sample.points) == (3.0, 1.0, 8.0, tuple(points))
-
-
 def test_an_interval_that_reaches_further_than_figures_can_be_apart_has_no_ends():
     bounded = samples.from_logs(1.0, 2.0, 3.0)
     assert (bounded.value, bounded.low, bounded.high) == (math.e, math.exp(-1.0), math.exp(4.0))

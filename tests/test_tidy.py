@@ -148,12 +148,25 @@ def test_every_file_that_a_text_names_exists():
     assert missing == []
 
 
-def test_a_file_that_is_not_there_would_be_found():
+DESIGN = [ROOT / "DESIGN.md", *(ROOT / "docs" / "decisions").glob("*.md")]
+CITED_IN_CODE = re.compile(r"`([a-z_]+/[a-z_./]*)`|`([A-Z_]{4,} = [^`]+)`")
+
+
+def test_paths_figures_and_decisions_that_the_design_cites_are_there():
+    """A path in backticks is one of the checkout or the package; a figure is cited as its constant, `NAME = 5`."""
+    code = "".join(text_of(path) for path in FILES if path.suffix in {".py", ".rs"})
+    for page in DESIGN:
+        for path, constant in CITED_IN_CODE.findall(text_of(page)):
+            assert not path or (ROOT / path).exists() or (PACKAGE / path).exists(), f"{page}: {path}"
+            assert re.search(rf"^(pub const )?{constant}\b", code, re.MULTILINE) if constant else True, constant
+    cited = re.findall(r"\]\(([\w-]+\.md)\)", text_of(ROOT / "docs" / "decisions" / "index.md"))
+    assert sorted(cited) == sorted(page.name for page in DESIGN[1:] if page.stem != "index")
+    assert len(text_of(DESIGN[0])) <= 12_000
+
+
+def test_a_file_that_is_not_there_and_a_dead_link_would_be_found():
     text = "see docs/there.md, storagelab/x/y.py (WAITS.md) and /mnt/tests/a.toml"
     assert CITED_FILE.findall(text) == ["docs/there.md", "storagelab/x/y.py", "WAITS.md"]
-
-
-def test_a_dead_link_would_be_found():
     found = [link["target"] for link in MARKDOWN_LINK.finditer('[a](b.md#c) ![d](e/f.svg "g") [h](#i) [j](k)')]
     assert found == ["b.md", "e/f.svg", "k"]
 

@@ -17,13 +17,12 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import typer.main
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from spec_tables import Row, keys_of_experiment, keys_of_table, models_in, table
 
 from storagelab import cli, profiles
 from storagelab.capture.folder import capture_schema, capture_schema_text
@@ -33,13 +32,16 @@ from storagelab.engines.sqlserver import meanings as sqlserver
 from storagelab.experiments import MEASURED, SCHEMA, SIMULATED, question_of, text_of
 from storagelab.findings.cautions import kinds
 from storagelab.model.config import Config
-from storagelab.model.plan import Experiment
-from storagelab.model.values import LeftOut, LeftToCore
-from storagelab.profiles import DeclaredFigure, constants, default_of, figures_of
+from storagelab.model.plan import Plan
+from storagelab.profiles import DeclaredFigure, constants, figures_of
 from storagelab.report.export.schema import json_schema
 from storagelab.report.words.glossary import GLOSSARY
-from storagelab.spec import keys
+from storagelab.run.estimate import estimate
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import parse
 from storagelab.spec.schema import spec_schema_text
+from storagelab.validation import articles as published
+from storagelab.words.numbers import duration
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -47,148 +49,7 @@ SITE = ROOT / "build" / "docs"
 CAPTURE_SCHEMA = ROOT / "src" / "storagelab" / "capture" / "capture.schema.json"
 EXPORT_SCHEMA = ROOT / "src" / "storagelab" / "report" / "export" / "export.schema.json"
 _GENERATED = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
-_BEYOND_SAYING = 2**53
-"""Bounds too large to matter; the tables leave them out."""
-Row = Sequence[str]
 Schema = Mapping[str, Any]
-Field = tuple[str, FieldInfo]
-
-
-def table(heads: Row, rows: Iterable[Row]) -> str:
-    """A table in Markdown. Bars are escaped, since they would end the cell."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
-
-
-# --- The keys of a spec -----------------------------------------------------------------------------------------------
-
-
-def models_in(annotation: object) -> list[type[BaseModel]]:
-    """The models in a key's type: none for a plain value, several if a table has kinds."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for part in get_args(annotation) for model in models_in(part)]
-
-
-def keys_of_table(name: str) -> str:
-    """The keys of one of the spec's tables, and of the tables below it."""
-    field = Config.model_fields[name]
-    below = ".NAME" if "dict[" in str(field.annotation) else ""
-    return _tables(models_in(field.annotation), f"{name}{below}")
-
-
-def keys_of_experiment() -> str:
-    return _table_of(Experiment, [(one, Experiment.model_fields[one]) for one in keys.HEADER], "")
-
-
-def _tables(models: Sequence[type[BaseModel]], place: str) -> str:
-    """The keys of a table and of the tables below it, with the keys of each kind if a table has kinds."""
-    kinds = {model: get_args(model.model_fields["kind"].annotation)[0] for model in models} if len(models) > 1 else {}
-    text = (
-        table(["`kind`", "meaning"], [[f'`"{kind}"`', _first_line(model)] for model, kind in kinds.items()])
-        if kinds
-        else ""
-    )
-    for owners, fields in _by_owners(models, kinds).items():
-        if kinds:
-            text += "\nKeys of " + ", ".join(f'`"{kinds[owner]}"`' for owner in owners) + ":\n\n"
-        text += _table_of(owners[0], fields, place)
-    for name, field in {name: field for model in models for name, field in model.model_fields.items()}.items():
-        if models_in(field.annotation):
-            text += f"\n`[{place}.{name}]`:\n\n" + _tables(models_in(field.annotation), f"{place}.{name}")
-    return text
-
-
-def _by_owners(
-    models: Sequence[type[BaseModel]], kinds: Mapping[type[BaseModel], str]
-) -> dict[tuple[type[BaseModel], ...], list[Field]]:
-    """Which models share which keys, without the key that distinguishes kinds."""
-    found: dict[tuple[type[BaseModel], ...], list[Field]] = {}
-    for model in models:
-        for name, field in model.model_fields.items():
-            owners = tuple(one for one in models if repr(one.model_fields.get(name)) == repr(field))
-            if model is owners[0] and not (kinds and name == "kind"):
-                found.setdefault(owners, []).append((name, field))
-    return found
-
-
-def _first_line(model: type[BaseModel]) -> str:
-    return (model.__doc__ or "").strip().partition("\n")[0]
-
-
-def _table_of(model: type[BaseModel], fields: Iterable[Field], place: str) -> str:
-    properties = keys.schema_of(model)["properties"]
-    rows = []
-    for name, field in fields:
-        pattern = f"{place}.{name}".replace(".NAME.", ".*.")
-        spelled = next((one for one in keys.WITH_UNIT if one.path + one.ending == pattern), None)
-        takes = _takes(properties[name], keys.schema_of(model))
-        if spelled:
-            what = "a size" if spelled.unit == "bytes" else "a time"
-            takes = f'{what} such as `"{spelled.example}"`; in plain {spelled.unit}: `{name}`'
-        shown = spelled.path.rpartition(".")[2] if spelled else name
-        rows.append([f"`{shown}`", takes, _default(name, field), " ".join((field.description or "").split())])
-    return table(["key", "takes", "default", "meaning"], rows)
-
-
-def _takes(schema: keys.Schema, whole: keys.Schema) -> str:
-    """The values that a key takes, in readable form."""
-    if "$ref" in schema:
-        return _takes(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
-    choices = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
-    if choices:
-        types = {one.get("type") for one in choices}
-        wanted = [one for one in choices if not (one.get("type") == "integer" and "number" in types)]
-        return ", or ".join(dict.fromkeys(_takes(one, whole) for one in wanted))
-    values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
-    if values:
-        return ", ".join(f'`"{value}"`' for value in values)
-    match schema.get("type"):
-        case "integer" | "number":
-            return _number(schema)
-        case "string":
-            return "text"
-        case "boolean":
-            return "`true`, `false`"
-        case "array":
-            return f"a list of {_takes(schema['items'], whole)}"
-    inside = schema.get("additionalProperties")
-    return f"a table: name = {_takes(inside, whole)}" if isinstance(inside, dict) else "a table"
-
-
-def _number(schema: keys.Schema) -> str:
-    kind = "whole number" if schema["type"] == "integer" else "number"
-    low = schema.get("minimum", schema.get("exclusiveMinimum"))
-    high = schema.get("maximum", schema.get("exclusiveMaximum"))
-    if low is not None and high is not None and high < _BEYOND_SAYING:
-        return (
-            f"{_figure(low)} to {_figure(high)}" if "maximum" in schema else f"{_figure(low)} to below {_figure(high)}"
-        )
-    return f"a {kind}" + (f", at least {_figure(low)}" if low else "")
-
-
-def _figure(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"
-
-
-def _default(name: str, field: FieldInfo) -> str:
-    words = [one.words for one in field.metadata if isinstance(one, LeftOut)]
-    words += [f"{default_of(one.owner, name):,}" for one in field.metadata if isinstance(one, LeftToCore)]
-    if words:
-        return words[0]
-    if field.is_required():
-        return "required"
-    value = field.get_default(call_default_factory=True)
-    if value is None or value == "" or value == () or value == {}:
-        return ""
-    match value:
-        case bool():
-            return str(value).lower()
-        case int() | float():
-            return _figure(value)
-        case tuple():
-            return f"`{json.dumps(value)}`"
-    return str(value)
 
 
 # --- The export -------------------------------------------------------------------------------------------------------
@@ -312,21 +173,50 @@ def _verb(command: Any, called: str) -> str:
 # --- The ready-made specs ---------------------------------------------------------------------------------------------
 
 
-TWINS = "The last five are the articles'. Each is there also as NAME-randomised, with its runs in random order."
-
-
 def recipes() -> str:
-    """The ready-made specs by their questions, and the whole of each that measures."""
-    measured, simulated = ([name for names in one.values() for name in names] for one in (MEASURED, SIMULATED))
-    links = [[f"[{question_of(name)}](#{name})", f"`{name}`"] for name in measured]
-    whole = "".join(f"\n## {name}\n{question_of(name)}\n\n```toml\n{_shown(name)}```\n" for name in measured)
-    rows = [[question_of(name), f"`{name}`"] for name in simulated]
-    heads = ["question", "name"]
-    return f"{table(heads, links)}{whole}\n## Hardware that you don't have\n{table(heads, rows)}\n{TWINS}\n"
+    """The ready-made specs by their questions: what each needs, and how long it takes by `plan`'s first guess."""
+    text = ""
+    for group, names in {**MEASURED, **SIMULATED}.items():
+        plans = {name: expand(parse(text_of(name), name)) for name in names}
+        rows = [
+            [question_of(name), f"`{name}`", _needs(plan), duration(estimate(plan, plan.runs, ()).seconds)]
+            for name, plan in plans.items()
+        ]
+        text += f"\n## {group}\n{table(['question', 'recipe', 'needs', 'time'], rows)}"
+    return text
 
 
-def _shown(name: str) -> str:
-    return text_of(name).partition("\n")[2]  # without the line for editors
+def _needs(plan: Plan) -> str:
+    """What a spec needs beyond storagelab and room on a disk."""
+    configs = [cell.config for cell in plan.cells]
+    volumes = [volume for config in configs for volume in config.volumes.values()]
+    commands = any(one.check or (one.prepare and not one.by_hand) for one in volumes)
+    cold = any(config.between_runs.drop_page_cache for config in configs)
+    needs = {
+        "a drive that may be wiped": any(one.devices for one in volumes),
+        "root": cold or any(one.has_own_drive or one.limit for one in volumes),
+        "your server's address": any(config.target.attached for config in configs),
+        "MariaDB": any(one.target.engine == "mariadb" and not one.target.attached for one in configs),
+        "sysbench": any(config.workload.kind == "sysbench" for config in configs),
+        "fio": any(config.kind.folder == "fio" for config in configs),
+        "`--allow-commands`": commands,
+        **{f"mkfs.{kind}": True for kind in sorted({one.filesystem for one in volumes} & {"xfs", "btrfs"})},
+    }
+    return ", ".join(need for need, needed in needs.items() if needed) or "nothing"
+
+
+def articles() -> str:
+    """The articles that the simulator repeats, each with its address and the recipe that repeats it."""
+    rows = [
+        [
+            one.id,
+            f"[{one.title}]({one.url})" if one.url else one.title,
+            f"{one.author}, {one.year}" if one.year else one.author,
+            f"`{one.spec}`",
+        ]
+        for one in published.articles()
+    ]
+    return table(["", "article", "by", "recipe"], rows)
 
 
 # --- Waits ------------------------------------------------------------------------------------------------------------
@@ -381,6 +271,46 @@ def constants_of_simulator() -> str:
     return table(["of", "figure", "value", "", "label", "source"], rows)
 
 
+# --- What can be destroyed ------------------------------------------------------------------------------------------
+
+_MAY_DESTROY = (
+    ("everything on the drives that you name", "volumes.NAME.devices", "run --yes-wipe"),
+    ("the same, on drives that hold something", "volumes.NAME.wipe", "run --yes-wipe"),
+    ("what lies on a drive that a killed run left", "volumes undo", "volumes undo --yes-wipe"),
+    ("whatever your own command destroys", "volumes.NAME.prepare", "run --allow-commands"),
+    ("whatever a program of the server destroys", "target.settings", "run --allow-commands"),
+    ("whatever your SQL destroys, with your login's rights", "workload.setup", ""),
+    ("nothing but its own file", "volumes.NAME.file", ""),
+    ("nothing but its own folder", "volumes.NAME.path", ""),
+    ("nothing", "volumes.NAME.device", ""),
+)
+"""What may be destroyed, by which key or verb, and the option that confirms it, if any. Code has the words of both."""
+
+
+def destroyed() -> str:
+    """What each key and verb that touches drives may destroy, and what is asked first."""
+    rows = []
+    for what, name, confirmed_by in _MAY_DESTROY:
+        tables = models_in(Config.model_fields[name.partition(".")[0]].annotation) if "." in name else []
+        fields = {key: field for model in tables for key, field in model.model_fields.items()}
+        key = name.rpartition(".")[2]
+        field = fields.get(key) or fields.get(f"{key}_bytes")
+        does = field.description or "" if field else _command(name).help
+        verb, _, option = confirmed_by.rpartition(" ")
+        asked = (
+            [f"`{option}`: {one.help}" for one in _command(verb).params if option in one.opts] if verb else ["nothing"]
+        )
+        rows.append([what, f"`{name}`", _joined(does), *asked])
+    return table(["what may be destroyed", "by", "how", "what confirms it"], rows)
+
+
+def _command(called: str) -> Any:
+    found: Any = typer.main.get_command(cli.app)
+    for verb in called.split():
+        found = found.commands[verb]
+    return found
+
+
 # --- Pages ------------------------------------------------------------------------------------------------------------
 
 
@@ -393,7 +323,9 @@ GENERATED: dict[str, Callable[[], str]] = {
     "keys of the experiment": keys_of_experiment,
     **{f"keys of {name}": lambda name=name: keys_of_table(name) for name in Config.model_fields},
     "command line": command_line,
+    "what can be destroyed": destroyed,
     "recipes": recipes,
+    "articles": articles,
     "glossary": glossary,
     **{f"figures of {kind}": lambda kind=kind: figures_of_kind(kind) for kind in (*profiles.kinds(), "server")},
     "constants of the simulator": constants_of_simulator,

@@ -92,7 +92,7 @@ def cover(ways: Sequence[Cover]) -> None:
         return
     _unshare()
     for one in ways:
-        kept = [(child, os.open(child, os.O_PATH)) for child in one.children]  # they are about to be out of reach
+        kept = [(child, os.open(child, os.O_PATH)) for child in one.children]  # opened before the mount hides them
         _mount("storagelab", one.folder, "tmpfs", _MS_NOSUID | _MS_NODEV, _MOUNT_OPTIONS)
         for child, handle in kept:
             child.mkdir(mode=0o711)

@@ -140,6 +140,7 @@ class Article(Frozen):
 
     id: str
     title: str
+    url: str = ""
     author: str
     year: int | None = None
     spec: str
@@ -155,16 +156,13 @@ class Article(Frozen):
         """Figures alone and those of wait tables, in the order of their numbers."""
         tables = (WaitTable.model_validate(table) for table in content.get("wait_tables", ()))
         alone = (PublishedFigure.model_validate(figure) for figure in content["figures"])
-        figures = sorted([*alone, *(figure for table in tables for figure in table.figures())], key=_number)
+        figures = [*alone, *(figure for table in tables for figure in table.figures())]
+        figures.sort(key=lambda one: int(one.id[1:]))
         return {**{key: value for key, value in content.items() if key != "wait_tables"}, "figures": figures}
 
     def levels_of(self, figure: PublishedFigure) -> Levels:
         """The levels that the figure's cell, or cells, must have."""
         return dict(figure.cell) if figure.everywhere else {**self.cell, **figure.cell}
-
-
-def _number(figure: PublishedFigure) -> int:
-    return int(figure.id[1:])
 
 
 def articles(only: Sequence[str] = ()) -> tuple[Article, ...]:

@@ -12,24 +12,21 @@ GLOSSARY: Mapping[str, str] = {
     "allocation page": "A page that records which pages or extents of a data file are in use: PFS, GAM and SGAM in SQL "
     "Server. Sessions that need free space wait for its latch.",
     "analogue": "The wait type of SQL Server that comes closest to a wait of another engine.",
-    "answer": "What a report says first: what to use, the ladder of all layouts, why, what is doubtful, and what to do "
-    "next.",
+    "answer": "What a report says first: what to use, the ladder, why, what is doubtful, and what to do next.",
     "attached server": "A server that was already running. storagelab connects to it, and removes only what it made.",
     "best of block": "The fastest layout of its block. Blocks are not tested against each other.",
     "best set": "The layouts that may be the fastest: at 95 %, a fastest one is among them.",
     "block": "Runs that share one preparation: the same drives from one format to the next, or the same level of a "
     "costly factor. Measured layouts of different blocks are compared if each level was prepared several times.",
     "burn-in": "Runs at the beginning that bring drives into a used state. They are stored but not judged.",
+    "campaign": "All runs of one experiment in one folder of results. `run` goes on with it after an interruption.",
     "carry-over": "What a run leaves behind for the next one, such as a fuller drive or a warm cache.",
-    "caution": "A fact about the measurement that may mislead you. The answer's line Doubt names the most "
-    "serious ones.",
-    "cell": "One combination of the levels of all factors, that is a layout under one load. All its "
-    "repetitions ask for the same thing.",
+    "caution": "A fact about the measurement that may mislead you. The answer names the worst under Doubt.",
+    "cell": "One combination of the levels of all factors: a layout under one load.",
     "checkpoint": "The moment at which a server writes the changed pages in its memory to the drives. Reports show the "
     "final checkpoint of a run separately.",
     "choice": "A factor that you decide on: layout, drives, server or settings. Reports say which level is fastest.",
-    "condition": "A factor that you don't decide on, such as a load or a cold cache. Layouts are "
-    "compared under each level.",
+    "condition": "A factor that you don't decide on, such as a load. Layouts are compared under each level.",
     "confidence interval (95 % CI)": "A range that contains the true value in 95 of 100 experiments. A wide one means "
     "that there are too few runs, or that they differ too much.",
     "connection": "A session with the server that carries out its part of the load.",
@@ -38,6 +35,7 @@ GLOSSARY: Mapping[str, str] = {
     "default pick": "The layout to take if you prefer none: the fastest of those that may be, or the cheapest within "
     "1 % (or `indifferent`) of it: fewest files, most capacity, fewest drives, or the order that the spec prefers.",
     "drift": "A change of times from the first run to the last that has nothing to do with the layouts.",
+    "DSN": "The address of a server that runs, such as `postgresql://me@host/db`. Never with a password in a spec.",
     "effect": "How much longer or shorter runs take at one level of a factor than at another, all else the same.",
     "explained": "The share of the sessions' time that waits and CPU time add up to. Far from 100 %, the wait table "
     "misses or repeats something.",
@@ -53,15 +51,12 @@ GLOSSARY: Mapping[str, str] = {
     "It is wider than a separate interval.",
     "ladder": "A row for each layout, the fastest first: its time over that of the fastest with its interval, "
     "its mean, and its verdict.",
-    "latch": "A short lock on a page or another structure in the server's memory. It has nothing "
-    "to do with transactions.",
-    "latency": "The time from a request or the start of a transaction to its end. The p99 is the latency "
-    "that 99 of 100 stay below.",
+    "latch": "A short lock on a page or another structure in the server's memory, not on rows or tables.",
+    "latency": "The time from a request, or a transaction's start, to its end. 99 of 100 stay below the p99.",
     "layout": "A choice of data files, volumes, place of the log, and settings with which the server writes.",
     "level": "One value of a factor.",
     "load": "What the connections do: inserts, reads, transactions or requests, and how many connections there are.",
-    "lock": "A claim of a session on rows or tables, often until its transaction ends. Other sessions wait until it is "
-    "released.",
+    "lock": "A session's claim on rows or tables, often until its transaction ends. Other sessions wait for it.",
     "may be fastest": "The verdict on a layout that may be the fastest: at 95 %, a fastest one is among those with "
     "this verdict. It may still be slower; the report says by how much at most.",
     "measured": "The provenance of runs on a real server or drive, timed by a clock.",
@@ -78,6 +73,7 @@ GLOSSARY: Mapping[str, str] = {
     "provenance": "Where figures come from: measured or simulated.",
     "queue depth": "The number of requests in progress at a device at the same time.",
     "race": "A campaign that repeats only those layouts that may still be the fastest.",
+    "recipe": "A ready-made spec for one question. `storagelab init` lists them, and writes one.",
     "repetition": "One of the runs of a cell. In the usual orders, each repetition is a round of all cells.",
     "resource time": "The part of a wait in which the resource was not ready: the page not read, the lock not free.",
     "round": "One run of each cell, in random order. Layouts are compared within rounds, so a change of the machine "
@@ -99,8 +95,8 @@ GLOSSARY: Mapping[str, str] = {
     "wait class": "The kind of thing that is waited for, such as a read, a commit or a latch. The waits of several "
     "engines are compared by class (in the export: category).",
     "wait type": "The engine's own name for what a session waits for.",
+    "WAL": "Write-ahead log: changes are written there before they count as committed. Here also: the log.",
     "warm-up": "The time at the beginning of a run that does not count.",
-    "write amplification": "How much a drive writes for each byte that it is given. Garbage collection in a flash "
-    "drive makes it more than 1.",
+    "write amplification": "How much a drive writes for each byte that it is given; over 1 if it collects garbage.",
 }  # fmt: skip
 """Term -> its meaning, in alphabetical order. Terms are headings of the docs, so other pages link to them."""
