@@ -20,7 +20,7 @@ SCHEMA_LINE = "#:schema "
 
 MEASURED = {
     "Your own server": [
-        "quickstart", "a-a", "your-own", "mounted-drives", "quickstart-engines", "sysbench-engines"],
+        "ceiling", "quickstart", "a-a", "your-own", "mounted-drives", "quickstart-engines", "sysbench-engines"],
     "Files, volumes and settings": [
         "files-and-log-place", "wal-volume", "index-volume", "hot-table", "io-method", "mariadb-durability"],
     "Drives and file systems": [
