@@ -28,13 +28,6 @@ BUSY_MOST = 0.8
 CONNECTIONS_MOST = 16
 _PAGE_BYTES, _FILE_BYTES = 8192, 16 * 2**20
 """What PostgreSQL writes for a small commit, into a file of its log."""
-_MEMORY = '[volumes.memory]\npath = "/dev/shm"\n'
-_NOTHING_SYNCED = """[factors]
-commits = [
-  { label = "all on this disk", "target.settings.fsync" = "on" },
-  { label = "nothing synced", "target.settings.fsync" = "off" },
-]
-"""
 
 
 def demo(results: Path) -> bool:
@@ -54,35 +47,29 @@ def demo(results: Path) -> bool:
 
 
 def spec(connections: int, *, memory: bool) -> str:
-    """The ready-made experiment with so many connections. Without `memory`, the server stays on the disk, and waits
-    for it or does not.
+    """The ready-made experiment with so many connections. Without `memory`, the bound is the level that it has as a
+    comment.
     """
     text = re.sub(r"(?m)^connections = \d+", f"connections = {connections}", experiments.text_of("ceiling"))
-    return text if memory else text.partition("[factors]")[0].replace(_MEMORY, "") + _NOTHING_SYNCED
+    return text if memory else re.sub(r"(?m)^[^#\n]*(memory|/dev/shm).*\n", "", text).replace("  # {", "  {")
 
 
 def _sized(file: Path, results: Path) -> str:
     """The spec for this machine. Raises PreflightError if it can't run here."""
-    memory = True
-    try:
-        plan, site = _looked_at(spec(1, memory=True), file, results)
-    except PreflightError as error:
-        if "volumes.memory" not in (error.key or ""):
-            raise
-        screen.say(
-            f"{error.problem}; so the bound is a server on this disk that does not wait for it (fsync = off). "
-            "A container gets more memory by --shm-size=2g."
-        )
-        memory = False
-        plan, site = _looked_at(spec(1, memory=False), file, results)
+    for memory in (True, False):
+        experiment = reading.parse(spec(1, memory=memory), str(file))
+        plan, site = matrix.expand(experiment), planning.site_of(experiment, results / NAME)
+        try:
+            planning.look_at(experiment, plan, site, allow_commands=False)
+            break
+        except PreflightError as error:
+            if "volumes.memory" not in (error.key or ""):
+                raise
+            screen.say(
+                f"{error.problem}; so the bound is a server on this disk that does not wait for it (fsync = off). "
+                "A container gets more memory by --shm-size=2g."
+            )
     return spec(_connections(plan, site), memory=memory)
-
-
-def _looked_at(text: str, file: Path, results: Path) -> tuple[Plan, Site]:
-    experiment = reading.parse(text, str(file))
-    plan, site = matrix.expand(experiment), planning.site_of(experiment, results / NAME)
-    planning.look_at(experiment, plan, site, allow_commands=False)
-    return plan, site
 
 
 def _connections(plan: Plan, site: Site) -> int:
