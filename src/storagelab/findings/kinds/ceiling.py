@@ -9,7 +9,7 @@ from pydantic import Field
 from storagelab.findings.basis import Evidence, ratio_of, volumes_of
 from storagelab.findings.model import Estimate, Finding, Findings
 from storagelab.model.measurement import Run
-from storagelab.words.names import capital
+from storagelab.words.names import capital, level_alone
 from storagelab.words.numbers import ratio_estimate
 
 SMALL = 1.1
@@ -31,18 +31,22 @@ class Ceiling(Finding):
     @classmethod
     def line(cls, findings: Findings) -> str:
         found = cls.of(findings)
-        bounds = [f"{findings.cell(one.cell_id).text} {ratio_estimate(one.gain)} times as fast" for one in found]
+        bounds = ", ".join(f"{_name(findings, one.cell_id)} {ratio_estimate(one.gain)}" for one in found)
         small = all((one.gain.high or SMALL) < SMALL for one in found)
         start = "Storage is not what limits this load" if small else "No faster volume can gain more with this load"
-        return f"{start}: {', '.join(bounds)}." if found else ""
+        return f"{start}: {bounds} times as fast." if found else ""
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
         return [
-            f"{capital(findings.cell(one.cell_id).text)} is a bound and no layout to use, as a crash of the machine "
-            f"loses it. It is {ratio_estimate(one.gain)} times as fast as {findings.cell(one.on_drives).text}."
+            f"{capital(_name(findings, one.cell_id))} is a bound and no layout to use, as a crash of the machine loses "
+            f"it. It is {ratio_estimate(one.gain)} times as fast as {_name(findings, one.on_drives)}."
             for one in cls.of(findings)
         ]
+
+
+def _name(findings: Findings, cell_id: str) -> str:
+    return ", ".join(level_alone(name, level) for name, level in findings.cell(cell_id).levels.items())
 
 
 def find(evidence: Evidence) -> Iterator[Ceiling]:
