@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from storagelab.findings.basis import Evidence, table_in
 from storagelab.findings.comparable import others_share
-from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.findings.limits import between_ends
 from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.measurement import HELD_BACK, held_back
@@ -92,7 +91,7 @@ class CpuSaturated(Caution):
 
     def is_unable(self, findings: Findings) -> bool:
         """Not where layouts in memory show how much storage takes: then the CPUs are what is left."""
-        return not Ceiling.of(findings)
+        return "ceiling" not in findings.found
 
     def brief(self, findings: Findings) -> str:
         return f"the CPUs were the limit ({percent(self.cpu_share)} busy){self.in_some(findings)}"
