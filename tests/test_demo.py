@@ -11,6 +11,7 @@ from builders import analysed
 from storagelab import experiments
 from storagelab.errors import PreflightError
 from storagelab.findings.answer import answer, recommended
+from storagelab.findings.cautions.cpu_time import CpuSaturated
 from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.report.words.answer import opening
 from storagelab.spec import matrix, reading
@@ -96,6 +97,12 @@ def test_a_layout_in_memory_is_a_bound_and_not_to_be_used():
 
 def test_if_memory_gains_little_storage_is_not_what_limits_the_load():
     assert opening(bounded(1.02)).use[0].startswith("Storage is not what limits this load: log on b 1.02")
+
+
+def test_busy_cpus_leave_a_bound_conclusive_as_they_are_what_remains_in_memory():
+    busy = CpuSaturated(cells=("cell-002",), cpu_share=0.97, cpu_count=2, limit=0.9)
+    doubt = opening(bounded(1.5).model_copy(update={"cautions": (busy,)})).doubt
+    assert doubt == "Doubt: the CPUs were the limit (97 % busy) in 1 of 2 layouts."
 
 
 def test_layouts_on_drives_are_no_bounds():

@@ -46,7 +46,7 @@ def test_init_lists_every_spec_by_group_on_one_screen_with_its_whole_question(ty
     assert (code, len(lines) <= 40, max(map(len, lines)) <= 80) == (0, True, True)
     rows = [line.split(maxsplit=1) for line in lines if line.startswith("  ")]
     assert rows == [[name, question_of(name)] for names in groups.values() for name in names]
-    twins = [f"{name}-randomised" for name in [*SIMULATED.values()][-1]]
+    twins = ["drive-history-reversed", *(f"{name}-randomised" for name in [*SIMULATED.values()][-1])]
     assert sorted([*(name for name, _ in rows), *twins]) == NAMES
 
 
