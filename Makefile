@@ -21,7 +21,7 @@ help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-13s %s\n", $$1, $$2 }'
 
 .PHONY: demo
-demo: setup ## measure data-file layouts on this machine's disk, and write a report
+demo: setup ## say how much faster storage could gain on this machine, at most
 	@$(BIN)/storagelab demo
 
 # Linters and Rust's tests stand beside each other; pytest comes last, as it fills all cores by itself.

@@ -221,8 +221,7 @@ def _demo(folder: Path) -> Figure:
         sys.executable,
         "-m",
         "storagelab",
-        "run",
-        "experiments/quickstart.toml",
+        "demo",
         "--results",
         str(folder / "demo"),
     ]
@@ -230,7 +229,7 @@ def _demo(folder: Path) -> Figure:
     seconds = time.perf_counter() - began
     if said.returncode != 0:
         raise SystemExit(f"bench: the demo failed:\n{said.stderr}")
-    return Figure("make demo, packages installed", seconds, "s", "at most 180 s", seconds <= 180)
+    return Figure("make demo, packages installed", seconds, "s", "at most 120 s", seconds <= 120)
 
 
 def main() -> int:

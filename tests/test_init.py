@@ -1,4 +1,4 @@
-"""`storagelab init` writes specs that plan as they are; `demo` runs the first of them."""
+"""`storagelab init` writes specs that plan as they are."""
 
 import json
 import os
@@ -12,7 +12,6 @@ from real_mariadb import needs_mariadb
 
 from storagelab.experiments import FOLDER, MEASURED, SCHEMA, SIMULATED, files_of, question_of, text_of
 from storagelab.spec.schema import spec_schema_text
-from storagelab.verbs import init, run
 
 NAMES = sorted(file.stem for file in FOLDER.glob("*.toml"))
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes drives")
@@ -22,8 +21,8 @@ NEEDS = {
     "zfs-by-your-own-commands": pytest.mark.skipif(shutil.which("zfs") is None, reason="no ZFS"),
 }  # fmt: skip
 RECIPES = (
-    "cloud-disks", "drive-to-buy", "file-systems", "hot-table", "index-volume", "io-method", "mariadb-durability",
-    "mounted-drives", "wal-volume", "your-own", "zfs-by-your-own-commands",
+    "ceiling", "cloud-disks", "drive-to-buy", "file-systems", "hot-table", "index-volume", "io-method",
+    "mariadb-durability", "mounted-drives", "wal-volume", "your-own", "zfs-by-your-own-commands",
 )  # fmt: skip
 
 
@@ -47,7 +46,7 @@ def test_init_lists_every_spec_by_group_on_one_screen_with_its_whole_question(ty
     assert (code, len(lines) <= 40, max(map(len, lines)) <= 80) == (0, True, True)
     rows = [line.split(maxsplit=1) for line in lines if line.startswith("  ")]
     assert rows == [[name, question_of(name)] for names in groups.values() for name in names]
-    twins = [f"{name}-randomised" for name in [*SIMULATED.values()][-1]]
+    twins = ["drive-history-reversed", *(f"{name}-randomised" for name in [*SIMULATED.values()][-1])]
     assert sorted([*(name for name, _ in rows), *twins]) == NAMES
 
 
@@ -65,26 +64,6 @@ def test_init_overwrites_nothing_and_knows_its_names(typed, home):
     assert code == 2
     assert "Did you mean wal-volume?" in err
     assert "exclude each other" in typed("init", "wal-volume", "--ask")[2]
-
-
-def test_the_demo_is_the_quick_start_in_the_folder_of_results(home, monkeypatch):
-    asked = []
-    monkeypatch.setattr(run, "run", lambda *words: asked.append(words) or True)
-    assert init.demo(home / "results")
-    assert asked == [(home / "results" / "quickstart.toml", home / "results", run.Asked())]
-    assert (home / "results" / "quickstart.toml").read_text("utf-8") == text_of("quickstart")
-
-
-def test_a_quick_start_that_was_changed_is_not_taken_for_the_demo(typed, home):
-    (home / "results").mkdir()
-    (home / "results" / "quickstart.toml").write_text("#\nrepetitions = 1\n")
-    code, _, err = typed("demo")
-    assert code == 2
-    assert "results/quickstart.toml: is not the quick start" in err
-    (home / "results" / "quickstart.toml").unlink()
-    os.mkfifo(home / "results" / "quickstart.toml")
-    code, _, err = typed("demo")
-    assert (code, "results/quickstart.toml can't be read: is not a regular file" in err) == (2, True)
 
 
 def test_every_spec_names_the_schema_in_its_first_line_and_keeps_it():

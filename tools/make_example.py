@@ -18,11 +18,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-PICTURES = {"cells.png": "quickstart-completion-time.png", "waits.png": "quickstart-waits.png"}
+PICTURES = {"waits.png": "demo-waits.png"}
 """A chart of the report -> its picture in docs/pictures."""
 BEGIN, END = "<!-- example: begin -->\n", "<!-- example: end -->"
-_SHOWN_UNTIL = "\n\nEvidence\n"
-"""The example is the answer alone: what follows would move the installation off README's first screen."""
 
 
 def storagelab(results: Path, *words: str) -> str:
@@ -35,11 +33,11 @@ def storagelab(results: Path, *words: str) -> str:
 def example(said: str, run: Mapping[str, Any]) -> str:
     """The text between the marks: the demo's output, and where and when its first `run` was measured."""
     where = run["measurement"]["environment"]
-    (volume,) = where["volumes"].values()
+    volume = where["volumes"]["disk"]
     disk = "a virtual disk" if volume["virtual"] else volume["device_model"] or volume["device"]
     machine = f"{where['host']['cpu_count']} CPUs ({where['host']['cpu_model']}), {volume['filesystem']} on {disk}"
     return (
-        f"```\n$ storagelab demo\n{said.partition(_SHOWN_UNTIL)[0].strip()}\n...\n```\n"
+        f"```\n$ storagelab demo\n{said.strip()}\n```\n"
         f"Measured on {run['started_at'][:10]} by storagelab {where['storagelab']['version']} on {machine}, "
         f"PostgreSQL {where['server']['version']}. "
         f"Load of the machine before the first run: {where['host']['load_1min']:.1f}.\n"
@@ -59,14 +57,14 @@ def main() -> None:
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
     results = Path(sys.argv[1]).resolve()
-    exported = json.loads(storagelab(results, "export", "quickstart"))
+    exported = json.loads(storagelab(results, "export", "demo"))
     runs = sorted((run for cell in exported["cells"] for run in cell["runs"]), key=lambda run: run["sequence"])
     if {run["status"] for run in runs} != {"ok"}:
         raise SystemExit("make_example: not every run of this demo is ok")
-    said = storagelab(results, "run", "experiments/quickstart.toml")
+    said = storagelab(results, "demo")
     README.write_text(put_into(README.read_text("utf-8"), example(said, runs[0])), "utf-8")
     with tempfile.TemporaryDirectory() as folder:
-        storagelab(results, "report", "quickstart", "--format", "png", "--output", folder)
+        storagelab(results, "report", "demo", "--format", "png", "--output", folder)
         for chart, picture in PICTURES.items():
             shutil.copy(Path(folder) / chart, ROOT / "docs" / "pictures" / picture)
 

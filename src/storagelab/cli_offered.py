@@ -29,13 +29,13 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _demo(results: ResultsOption = DEFAULT_RESULTS) -> None:
-    """Run the quick start: measure data-file layouts on this disk.
+    """Show how much faster storage could gain here, at most.
 
-    It takes about five minutes. The spec and the data are in the folder of results; `run` continues it.
+    It takes about two minutes. The spec and the data are in the folder of results; `demo` again continues it.
     """
-    from storagelab.verbs import init
+    from storagelab.verbs import demo
 
-    if not init.demo(results):
+    if not demo.demo(results):
         raise typer.Exit(1)
 
 

@@ -23,6 +23,7 @@ from storagelab.findings.answer_kinds import (
     pattern_of,
 )
 from storagelab.findings.effects import key
+from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.kinds.scatter import Scatter
 from storagelab.findings.limits import AtLimit, between_ends, volume_at_limit
@@ -138,7 +139,7 @@ def _choice(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> 
         tied=tuple(load.cells[layout].cell_id for load in loads for layout in tied),
         meant=tuple(cell.cell_id for cell in cells),
         pattern=pattern,
-        pick=_pick(findings, loads, meant),
+        pick=None if Ceiling.of(findings) else _pick(findings, loads, meant),
         lowest=figures[0] if figures else None,
         highest=figures[-1] if figures else None,
         at_most_slower=most,
@@ -428,7 +429,7 @@ def _more_repetitions(findings: Findings, choices: Sequence[Choice]) -> Next | N
     """
     hidden = [choice.at_most_slower for choice in choices if choice.verdict != "winner" and not choice.same]
     scatter = next(iter(Scatter.of(findings)), None)
-    if not hidden or scatter is None or RaceSummary.of(findings):
+    if not hidden or scatter is None or RaceSummary.of(findings) or Ceiling.of(findings):
         return None
     bounds = [bound - 1 for bound in hidden if bound is not None]
     most = max(bounds) if len(bounds) == len(hidden) else float("inf")

@@ -1,4 +1,4 @@
-"""`storagelab init` and `storagelab demo`: ready-made specs, and drafts of one's own."""
+"""`storagelab init`: ready-made specs, and drafts of one's own."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from storagelab.report.text.columns import print_paragraph
 from storagelab.run import contract
 from storagelab.run.engine import engine_in
 from storagelab.servers.attached import RunningServer
-from storagelab.spec.given_files import MOST_BYTES, begin_of
-from storagelab.verbs import run
 from storagelab.words.numbers import bytes_
 
 # --- drafts -----------------------------------------------------------------------------------------------------------
@@ -178,7 +176,6 @@ def of_answers(engine: str, paths: Sequence[str], load: str) -> str:
 
 # --- the verbs --------------------------------------------------------------------------------------------------------
 
-DEMO = "quickstart"
 DSN_VARIABLE = "STORAGELAB_DSN"
 """The variable that drafts name for a DSN."""
 
@@ -255,14 +252,3 @@ def _write_beside(files: Mapping[str, str], folder: Path) -> None:
             continue
         file.parent.mkdir(parents=True, exist_ok=True)
         writing.deliver(text, file)
-
-
-def demo(results: Path) -> bool:
-    """Runs the quick start; its spec and its volume are in the folder of results. Returns whether no run has failed."""
-    file, text = results / f"{DEMO}.toml", experiments.text_of(DEMO)
-    if not file.exists():
-        results.mkdir(parents=True, exist_ok=True)
-        writing.write(file, text, elsewhere=" with --results")
-    elif begin_of(file, MOST_BYTES, "--results").decode(errors="replace").partition("\n")[2] != text.partition("\n")[2]:
-        raise SpecError("is not the quick start", file=file, hint=f"Run it (storagelab run {file}), or remove it.")
-    return run.run(file, results, run.Asked())

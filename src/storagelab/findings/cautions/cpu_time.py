@@ -89,6 +89,10 @@ class CpuSaturated(Caution):
             "differences between layouts. Use more cores or a workload that writes more per row."
         )
 
+    def is_unable(self, findings: Findings) -> bool:
+        """Not where layouts in memory show how much storage takes: then the CPUs are what is left."""
+        return "ceiling" not in findings.found
+
     def brief(self, findings: Findings) -> str:
         return f"the CPUs were the limit ({percent(self.cpu_share)} busy){self.in_some(findings)}"
 

@@ -85,7 +85,6 @@ class VirtualDisk(Caution):
     """Volumes lie on a virtual or caching disk, which is not a drive."""
 
     kind, group = "virtual-disk", "drive"
-    short = "a virtual or caching disk"
     severity: Severity = "note"
     volumes: Names
     reason: str
@@ -99,6 +98,9 @@ class VirtualDisk(Caution):
             f"{what} on a virtual or caching disk{reason}: the storage below it is unknown and may be shared, so times "
             "hold for this machine now, not for a drive. To judge a drive, use a volume on a real one."
         )
+
+    def brief(self, findings: Findings) -> str:
+        return "nothing in memory is durable" if self.reason.startswith("memory") else "a virtual or caching disk"
 
 
 class SharedDevice(Caution):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from storagelab.findings.cautions.refused import Refused
+from storagelab.findings.cautions.unverified import Refused
 from storagelab.findings.model import CellSummary, Estimate, Findings, Sample
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Factor

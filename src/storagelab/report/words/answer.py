@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from storagelab.findings.answer import answer as answer_of
 from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Next, Pick
 from storagelab.findings.kinds import kinds
+from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import Findings
 from storagelab.report.words import compared
@@ -139,6 +140,8 @@ def _doubt(findings: Findings, found: Answer) -> str:
 
 def _choices(findings: Findings, found: Answer) -> Iterator[str]:
     choices = found.choices
+    if Ceiling.of(findings):
+        return
     if not choices:
         if any(cell.elapsed_s is not None for cell in findings.cells):
             yield from _none(findings, found)
