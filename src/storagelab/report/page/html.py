@@ -15,10 +15,12 @@ import hashlib
 import json
 import math
 import re
+import tomllib
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -37,10 +39,11 @@ from storagelab.report.page.explore_series import packed, series
 from storagelab.report.sections.cells import CellsTable, cells_table
 from storagelab.report.sections.contents import document
 from storagelab.report.words import compared
-from storagelab.report.words.glossary import GLOSSARY
 from storagelab.report.words.secrets import masked
 from storagelab.words import numbers
 
+GLOSSARY: Mapping[str, str] = tomllib.loads(resources.files(__package__).joinpath("glossary.toml").read_text("utf-8"))
+"""Term -> its meaning."""
 _GZIP_LEVEL = 5
 """The gzip level: level 6 takes half as long again for 1.5 % less."""
 _AS_GZIP = 31
