@@ -10,10 +10,11 @@ from storagelab.model.measurement import Run
 from storagelab.model.waits import Category
 from storagelab.report.document import Heading, Table
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.arrange import choose, fastest_first, in_order, must_show
+from storagelab.report.drawing.arrange import choose, in_order, must_show
 from storagelab.report.drawing.chart import Chart, Figure, Row, not_drawn
 from storagelab.report.drawing.layers import TIP, legend_layout, named_rows
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
+from storagelab.report.words.ladder import in_order as fastest_first
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry
 

@@ -7,7 +7,6 @@ counted, never dropped silently; the fastest, the slowest and the recommended ce
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,6 @@ from storagelab.findings import answer as answers
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
-from storagelab.report.words import compared
 from storagelab.report.words.compared import ends
 from storagelab.spec.naming import axis_factor
 from storagelab.spec.naming import in_order as levels_in_order
@@ -138,18 +136,6 @@ def must_show(findings: Findings) -> list[CellSummary]:
 def recommended(findings: Findings) -> frozenset[str]:
     """The ids of the cells whose layout the answer recommends."""
     return answers.recommended(findings, answers.answer(findings))
-
-
-def fastest_first(findings: Findings, cells: Iterable[CellSummary]) -> list[CellSummary]:
-    """Cells by the mean of what is compared, the best first, under one load after the other."""
-    place = {cell_id: number for number, load in enumerate(findings.by_load) for cell_id in load.cells}
-    sign = -1 if compared.by_rate(findings) else 1
-
-    def key(cell: CellSummary) -> tuple[int, float]:
-        sample = compared.judged(findings, cell)
-        return place[cell.cell_id], math.inf if sample is None else sign * sample.judged.value
-
-    return sorted(cells, key=key)
 
 
 def notable_cells(findings: Findings, limit: int) -> list[CellSummary]:

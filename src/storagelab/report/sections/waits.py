@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import CountedCrowd, Measurement, Run, WaitingTask
 from storagelab.model.waits import Category, Method, TableRow, wait_table
-from storagelab.report.document import Fold, Heading, Mark, Part, Swatch, Table, listed
+from storagelab.report.document import Fold, Heading, Part, Swatch, Table, listed
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.words import compared, waiting
 from storagelab.report.words.ladder import verdict_of
@@ -81,8 +81,8 @@ def _fold(
             *([crowd] if crowd else []), *([crowded] if crowded else []), *([counters] if counters else []),
         ],
         holds=compared.judged_text(findings, cell) or "no time measured",
-        mark=Mark(*verdict_of(findings, cell.cell_id)),
-        anchor=cell_anchor(cell),
+        mark=verdict_of(findings, cell.cell_id),
+        anchor=cell_anchor(cell.cell_id),
         is_open=is_open,
     )  # fmt: skip
 
@@ -137,9 +137,9 @@ def run_anchor(cell_id: str, repetition: int) -> str:
     return f"run-{cell_id}-{repetition}"
 
 
-def cell_anchor(cell: CellSummary) -> str:
+def cell_anchor(cell_id: str) -> str:
     """The id of a cell's section. storagelab makes cell ids, but a stored one may contain anything."""
-    return "cell-" + "".join(char if char.isalnum() and char.isascii() else "-" for char in cell.cell_id)
+    return "cell-" + "".join(char if char.isalnum() and char.isascii() else "-" for char in cell_id)
 
 
 def _no_split_reasons(runs: Sequence[Run]) -> list[str]:
