@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from builders import analysed, make_experiment, make_measurement, make_plan, make_planned, make_run
+from builders import make_experiment, make_measurement, make_plan, make_planned, make_run
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.kinds.drive_trends import states, trends
@@ -118,7 +118,7 @@ def test_runs_without_drives_tell_nothing():
 
 
 def test_of_many_drives_the_table_of_cells_has_those_that_differ_most():
-    findings = analysed({FILES: [1, 2, 4]}, 2)
+    findings = analysed(runs_of(lambda place: 1.0))
 
     def of_drives(moved: str) -> tuple[DriveState, ...]:
         means = {f"ssd{number}": 2.0 if f"ssd{number}" == moved else 1.0 for number in range(12)}
