@@ -15,7 +15,6 @@ from storagelab.report.charts.effects import effect_table
 from storagelab.report.charts.over_time import steps_text
 from storagelab.report.document import (
     MOST,
-    Content,
     Document,
     Heading,
     Link,
@@ -31,7 +30,7 @@ from storagelab.report.drawing import arrange
 from storagelab.report.drawing.chart import Drawn
 from storagelab.report.sections.cells import cells_table, checkpoint_parts
 from storagelab.report.sections.manifest import facts, manifest_parts
-from storagelab.report.sections.waits import IN_SQL_SERVER, cell_folds, cells_with_parts, run_anchor, swatch
+from storagelab.report.sections.waits import cell_folds, cells_with_parts, run_anchor
 from storagelab.report.words import compared
 from storagelab.report.words.answer import opening
 from storagelab.report.words.caution_texts import cautions_told
@@ -44,8 +43,7 @@ from storagelab.words.names import factor_noun, factor_text, value_text
 from storagelab.words.names import listed as listed_and
 
 MAX_EFFECT_ROWS = 200
-MAX_CHANGES = 10
-_NAMES_SHOWN = 4
+_NO_WAITS = "The connections waited for nothing."
 _MOST_LINKS = 12
 
 
@@ -96,8 +94,8 @@ def document(
         Section(
             "waits",
             "Where the sessions’ time goes",
-            [] if raw_io else _waits(findings, drawn, charts.get("waits", [])),
-            "the waits of the cells in one chart, and which of them differ most",
+            [] if raw_io else charts.get("waits") or [no_waits_anywhere_sentence(findings) or _NO_WAITS],
+            "the waits of the cells in one chart, and step by step from the fastest to the slowest",
         ),
         Section(
             "cells",
@@ -160,7 +158,7 @@ def _best_levels(findings: Findings) -> Iterator[Table]:
             for row in found.best
         ]
         caption = f"The best {noun} at each level of {within} ({findings.provenance}){_averaged(found)}"
-        yield Table(headings, rows, caption, folded=f"The best {noun} by {within}")
+        yield Table(headings, rows, caption)
 
 
 def _averaged(found: Dependence) -> str:
@@ -174,45 +172,6 @@ def _effects_at_levels(findings: Findings) -> Iterator[Table]:
         caption = f"Each level against the first, at single levels of the other factors ({findings.provenance}){rest}"
         folded = f"At single levels of the other factors: {numbers.plural(len(at), 'comparison')}"
         yield effect_table(at[:MAX_EFFECT_ROWS]).called(caption, folded=folded)
-
-
-def _waits(findings: Findings, drawn: Mapping[str, Drawn], pictures: Sequence[Picture]) -> list[Part]:
-    """The chart, and the waits that differ between the best and the worst cell."""
-    if not pictures:
-        return [no_waits_anywhere_sentence(findings) or "The connections waited for nothing."]
-    return [*pictures, *_wait_changes(findings, _colours(drawn))]
-
-
-def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[Table]:
-    fastest, slowest = (findings.cell(cell_id) if cell_id else None for cell_id in compared.ends(findings))
-    if not findings.wait_changes or fastest is None or slowest is None:
-        return
-    # Waits of several engines are joined by what is waited for, so the engines' own names explain each class.
-    names = findings.wait_names
-    others = [", ".join(names[item.wait_type][:_NAMES_SHOWN]) if item.wait_type in names else item.analogue
-              for item in findings.wait_changes[:MAX_CHANGES]]  # fmt: skip
-    headings = [Heading("Waiting for" if names else "WaitType", "text"),
-                *([Heading("The engines' names" if names else IN_SQL_SERVER, "text")] if any(others) else []),
-                Heading("fastest"), Heading("share"), Heading("slowest"), Heading("share"),
-                Heading("more in the slowest")]  # fmt: skip
-    rows: list[list[Content]] = [
-        [
-            swatch(item.wait_type, item.category, colours),
-            *([other] if any(others) else []),
-            numbers.seconds(item.best_s), numbers.percent(item.best_share),
-            numbers.seconds(item.worst_s), numbers.percent(item.worst_share),
-            numbers.seconds(item.worst_s - item.best_s),
-        ]
-        for item, other in zip(findings.wait_changes[:MAX_CHANGES], others, strict=True)
-    ]  # fmt: skip
-    under = (
-        f" under the {compared.load_noun(findings)} where layouts differ most" if findings.verdict == "by-load" else ""
-    )
-    caption = (
-        f"The waits that differ most: {fastest.name}, of the shortest mean time{under}, against {slowest.name}, of the "
-        "longest; seconds over all connections of the mean run, and shares of session time"
-    )
-    yield Table(headings, rows, caption, {"The engines' names": 2, IN_SQL_SERVER: 2, "share": 1})
 
 
 def _over_time(findings: Findings, pictures: Sequence[Picture]) -> list[Part]:

@@ -7,7 +7,7 @@ with ordinary spaces; `keep_together` puts no-break spaces between numbers and u
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from storagelab.findings.answer import answer
 from storagelab.findings.answer_kinds import Answer
@@ -27,12 +27,10 @@ from storagelab.words.numbers import at_most_slower, plural, rows_per_s_estimate
 
 _LOADS_SHOWN = 5
 _SLOWER_SHOWN = 3
-_EFFECTS_SHOWN = 8
+_EFFECTS_SHOWN, _EFFECTS_LARGEST = 8, 4
 _DISAGREEMENTS_SHOWN = 2
 _ADJUSTED_LEAST = 0.0005
 """A smaller adjustment, as a share, is not told."""
-_UNEVEN = 1.25
-"""An interval of a mean looks uneven if one half is so many times as wide as the other."""
 
 
 def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
@@ -49,7 +47,6 @@ def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
         *(_on_loads(findings) if findings.loads else _on_the_best(findings)),
         *_what_may_hide(findings),
         *_on_adjusted_means(findings),
-        *_on_uneven_intervals(findings),
         *([] if findings.loads else _on_the_slower(findings)),
         *_on_latency(findings),
         *found_sentences(findings, "use"),
@@ -187,21 +184,6 @@ def _on_adjusted_means(findings: Findings) -> list[str]:
     ]
 
 
-def _on_uneven_intervals(findings: Findings) -> list[str]:
-    """Why the interval of the fastest reaches further to one side."""
-    best = next((findings.cell(cell_id) for cell_id in findings.best[:1]), None)
-    sample = None if best is None else compared.judged(findings, best)
-    if sample is None or sample.mean.low is None or sample.mean.high is None:
-        return []
-    down, up = (abs(math.log(end / sample.mean.value)) for end in (sample.mean.low, sample.mean.high))
-    if max(down, up) < _UNEVEN * min(down, up):
-        return []
-    return [
-        "Intervals of means reach further to one side where a layout was picked as the fastest of several, which "
-        "chance makes look too fast, or where a few runs differ much from the rest and others may yet."
-    ]
-
-
 def _on_the_slower(findings: Findings) -> list[str]:
     of_best: dict[str, list[Comparison]] = {}
     for one in _slower_cells(findings):
@@ -244,6 +226,10 @@ def _on_effects(findings: Findings) -> list[str]:
 
 
 def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -> str:
+    """Of very many levels only those that differ most."""
+    left = len(effects) - _EFFECTS_LARGEST if len(effects) > _EFFECTS_SHOWN else 0
+    if left:
+        effects = sorted(effects, key=lambda one: -abs(math.log(one.ratio.value)))[:_EFFECTS_LARGEST]
     baseline = phrase(name, [effects[0].baseline])
     parts = [
         f"{level_alone(name, one.level)} took {change_text(findings, one.ratio)}"
@@ -257,27 +243,5 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
     parts += [
         f"{level_alone(name, one.level)} took {effect_change(findings, one)}" for one in effects if not one.tested
     ]
-    if len(parts) > _EFFECTS_SHOWN:
-        parts = list(_many_effects(findings, name, effects))
+    parts += [f"{left} others differ less"] if left else []
     return f"Compared with {baseline}, all else the same: {'; '.join(parts)}."
-
-
-def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> Iterator[str]:
-    """The extremes among very many levels: of those that take less time, and of those that take more."""
-    tied = sum(effect.tested and not effect.distinguishable for effect in effects)
-    judged = [effect for effect in effects if effect.distinguishable or not effect.tested]
-    for way, those in (
-        ("less", [effect for effect in judged if effect.ratio.value < 1]),
-        ("more", [effect for effect in judged if effect.ratio.value >= 1]),
-    ):
-        most, least = (
-            pick(those, key=lambda effect: abs(math.log(effect.ratio.value)), default=None) for pick in (max, min)
-        )
-        if most is None or least is None:
-            continue
-        ends = [f"{effect_change(findings, one)} with {level_alone(name, one.level)}" for one in (least, most)]
-        of_all = f"{len(those)} of the {len(effects)}" if len(those) < len(effects) else f"all {len(effects)}"
-        took = f"{way} time, from {ends[0]} to {ends[1]}" if len(those) > 1 else ends[0]
-        yield f"{of_all} others took {took}"
-    if tied:
-        yield f"{tied} can't be told apart from it"

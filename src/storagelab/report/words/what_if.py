@@ -5,19 +5,15 @@ Every sentence comes from `Findings.dependences` or a kind of finding; the large
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
 
-from storagelab.findings.model import BestLevels, Dependence, EffectChange, Estimate, Findings, LevelCost
+from storagelab.findings.model import Dependence, EffectChange, Estimate, Findings, LevelCost
 from storagelab.report.words import compared
 from storagelab.report.words.caution_texts import found_sentences
 from storagelab.words.names import factor_noun, is_counted, is_number, listed, phrase, value_text
 from storagelab.words.numbers import change_estimate, differs_by
 
 SENTENCES_MAX = 3
-_LEVELS_SHOWN = 5
-_TIED_SHOWN = 4
 
 
 def what_if_sentences(findings: Findings) -> list[str]:
@@ -53,39 +49,9 @@ def _size(ratio: Estimate) -> float:
 
 
 def _depends(findings: Findings, found: Dependence) -> str:
-    rows = _some(found.best)
-    parts = [_fastest(found, row, first=row is rows[0]) for row in rows]
+    """With the choice that it costs most to take from elsewhere; a table has the best levels."""
     cost = _cost(findings, found, found.cost) if found.cost is not None else ""
-    return f"{listed(parts)}: the best {factor_noun(found.factor)} {_follows(found)}{_averaged(found)}.{cost}"
-
-
-def _some(rows: Sequence[BestLevels]) -> list[BestLevels]:
-    """All of them or, if there are very many, the ends and a few between."""
-    if len(rows) <= _LEVELS_SHOWN:
-        return list(rows)
-    step = (len(rows) - 1) / (_LEVELS_SHOWN - 1)
-    return [rows[round(index * step)] for index in range(_LEVELS_SHOWN)]
-
-
-def _fastest(found: Dependence, row: BestLevels, first: bool) -> str:
-    fastest, *tied = row.levels
-    with_ = f"{'W' if first else 'w'}ith {phrase(found.within, [row.at])}"
-    shown = listed([value_text(level) for level in tied[:_TIED_SHOWN]])
-    more = f" and {len(tied) - _TIED_SHOWN} more" if len(tied) > _TIED_SHOWN else ""
-    or_else = f" (or {shown}{more}, not told apart)" if tied else ""
-    verb = "are" if is_counted(found.factor) and fastest != 1 else "is"
-    return f"{with_} {phrase(found.factor, [fastest])} {verb} fastest{or_else}"
-
-
-def _follows(found: Dependence) -> str:
-    where, best = [row.at for row in found.best], [row.levels[0] for row in found.best]
-    if all(map(is_number, [*where, *best])):
-        steps = [float(str(after)) - float(str(before)) for before, after in itertools.pairwise(best)]
-        if all(step >= 0 for step in steps):
-            return f"follows the {factor_noun(found.within)}"
-        if all(step <= 0 for step in steps):
-            return f"falls as the {factor_noun(found.within)} grows"
-    return f"depends on the {factor_noun(found.within)}"
+    return f"The best {factor_noun(found.factor)} depends on the {factor_noun(found.within)}{_averaged(found)}.{cost}"
 
 
 def _cost(findings: Findings, found: Dependence, cost: LevelCost) -> str:
