@@ -104,7 +104,7 @@ def page(
     of = document(experiment, plan, runs, findings, manifest, limit=limit)
     drawn = {part.drawn.name: part.drawn for one in of.sections for part in one.parts if isinstance(part, Picture)}
     drawings = _drawings(
-        {f"{name}-{form}": to_svg(_bare(spec)) for name, one in drawn.items() for form, spec in one.specs().items()}
+        {f"{name}-{form}": to_svg(bare(spec)) for name, one in drawn.items() for form, spec in one.specs().items()}
     )
     wide, narrow = ({name: drawings[f"{name}-{form}"] for name in drawn} for form in ("wide", "narrow"))
     found = cells_table(findings, runs)
@@ -206,7 +206,7 @@ def _sha256(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _bare(spec: Mapping[str, object]) -> dict[str, object]:
+def bare(spec: Mapping[str, object]) -> dict[str, object]:
     """A chart without title and background, because the page has both."""
     return {key: value for key, value in spec.items() if key != "title"} | {"background": None}
 
