@@ -6,7 +6,6 @@ show. The series of all runs are a part of their own, in `explore_series`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
@@ -18,9 +17,9 @@ from storagelab.report.document import Kind
 from storagelab.report.drawing import palette
 from storagelab.report.export.as_json import plain
 from storagelab.report.page.explore_series import judged_runs, short
-from storagelab.report.sections.manifest import flat
 from storagelab.report.sections.waits import mean_counters
 from storagelab.report.words import compared
+from storagelab.report.words.campaigns import flat, steady
 from storagelab.report.words.ladder import verdict_of
 from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words.names import title_of, value_text
@@ -134,47 +133,17 @@ def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]
     back.
     """
     configs = {cell.cell_id: cell.config for cell in plan.cells}
-    read: dict[str, dict[str, str]] = {}
     of_cells: list[dict[str, str]] = []
     for cell_id, runs in cells:
         asked = configs[cell_id].model_dump(mode="json", exclude_none=True)
-        found = {f"{'.'.join(path)} (asked for)": text for path, text in flat(asked)}
-        of_cells.append(found | _steady([_read(environment, read) for environment in _different(runs)]))
-    names = dict.fromkeys(name for found in of_cells for name in found)
+        found = {f"{'.'.join(path)} (asked for)": quantity_text(path[-1], value) for path, value in flat(asked)}
+        read = {
+            " · ".join(path).replace("_", " "): quantity_text(path[-1], fact) for path, fact in steady(runs).items()
+        }
+        of_cells.append(found)
     facts: list[Json] = []
-    for name in names:
+    for name in dict.fromkeys(name for found in of_cells for name in found):
         values = list(dict.fromkeys(found.get(name, "") for found in of_cells))
         if len(values) > 1:
-            places = {value: place for place, value in enumerate(values)}
-            of = [places[found.get(name, "")] for found in of_cells]
-            facts.append({"name": name, "values": values, "of": of})
+            facts.append({"name": name, "values": values, "of": [values.index(one.get(name, "")) for one in of_cells]})
     return facts
-
-
-def _different(runs: Sequence[Run]) -> list[Mapping[str, object]]:
-    """The environments of runs, each once."""
-    found: list[Mapping[str, object]] = []
-    for run in runs:
-        assert run.measurement is not None
-        if run.measurement.environment not in found:
-            found.append(run.measurement.environment)
-    return found
-
-
-def _read(environment: Mapping[str, object], known: dict[str, dict[str, str]]) -> dict[str, str]:
-    """An environment as flat facts. Thousands of runs share a few environments, so each part is flattened once."""
-    found: dict[str, str] = {}
-    for name, part in environment.items():
-        key = json.dumps((name, part), default=str)
-        if key not in known:
-            known[key] = {" · ".join(path).replace("_", " "): text for path, text in flat({name: json.loads(key)[1]})}
-        found |= known[key]
-    return found
-
-
-def _steady(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    first = dict(environments[0]) if environments else {}
-    for other in environments[1:]:
-        if other != first:
-            first = {name: text for name, text in first.items() if other.get(name) == text}
-    return first
