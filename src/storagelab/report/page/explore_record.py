@@ -137,9 +137,8 @@ def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]
     for cell_id, runs in cells:
         asked = configs[cell_id].model_dump(mode="json", exclude_none=True)
         found = {f"{'.'.join(path)} (asked for)": quantity_text(path[-1], value) for path, value in flat(asked)}
-        read = {
-            " · ".join(path).replace("_", " "): quantity_text(path[-1], fact) for path, fact in steady(runs).items()
-        }
+        for path, fact in steady(runs).items():
+            found[" · ".join(path).replace("_", " ")] = quantity_text(path[-1], fact)
         of_cells.append(found)
     facts: list[Json] = []
     for name in dict.fromkeys(name for found in of_cells for name in found):
