@@ -31,6 +31,7 @@ _PLOTS = resources.files(__package__).joinpath("templates", "explore-plots.json"
 
 def plots(findings: Findings) -> dict[str, Spec]:
     where = findings.provenance or "nothing measured yet"
+    name = "mean rate" if compared.by_rate(findings) else compared.quantity(findings)
     places = arrange(findings)
     fields = {factor.name: f"f{place}" for place, factor in enumerate(findings.factors)}
     titles = {fields[factor.name]: title_of(factor) for factor in findings.factors}
@@ -44,14 +45,11 @@ def plots(findings: Findings) -> dict[str, Spec]:
         "colour": _choice("colour", "Colour", {"verdict": "verdict"} | titles, colour),
         "panels": _choice("panels", "Panels", {"none": "none"} | titles, "none"),
         "level": _level(findings), "moment": figure("at_s", f"seconds since the start ({where})"),
-        "figure": f"{compared.figure_name(findings)}, {compared.figure_unit(findings)} ({where})",
+        "figure": f"{name}, {compared.unit(findings)} ({where})",
         "seconds": f"seconds per session ({where})",
     }  # fmt: skip
     text = re.sub(r'"\$(\w+)"', lambda found: json.dumps(given[found[1]]), _PLOTS.read_text("utf-8"))
-    look = config(WIDE)
-    for part in ("axis", "legend", "header"):
-        look[part] = look[part] | {"aria": False}  # the figure has a name, and so have its marks
-    shown = {"background": None, "padding": 4, "config": look}
+    shown = {"background": None, "padding": 4, "config": config(WIDE)}
     return {name: shown | spec for name, spec in json.loads(text).items()}
 
 

@@ -49,7 +49,7 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
     # Rows of figures contain no text of others, and there are too many of them to search for passwords.
     return {
         "where": findings.provenance or "nothing measured yet",
-        "unit": compared.figure_unit(findings),
+        "unit": compared.unit(findings),
         "verdicts": _VERDICTS,
         "pinned": [place for end in ends for place, cell in enumerate(cells) if cell.cell_id == end],
         "factors": plain(factors),

@@ -50,11 +50,11 @@ _AS_GZIP = 31
 """zlib's name for the largest window with gzip's header."""
 _COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 _NEEDLESS = re.compile(
-    r' (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*"|(?<=role-axis") aria-label="[^"]*"|font-family="[^"]*"'
-    r'|opacity="1"|stroke-width="0"|stroke-opacity="1"|pointer-events="none")'
+    r' (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*"|font-family="[^"]*"|opacity="1"|pointer-events="none")'
     r'|<path class="foreground" aria-hidden="true" d="" display="none"/>|(?<=\.\d\d)\d{5,}'
 )
-"""What a drawing has for pages of its own: the figure around it has a role, a name and a font."""
+"""What a drawing has for pages of its own: the figure around it has a role, a name and a font. Vega-Lite has no setting
+for these, which are a sixth of a page of 72 cells."""
 LARGEST_PAGE = 1_200_000
 """The largest page, in characters, that carries its raw data by default."""
 MAX_TABLE_ROWS = 400

@@ -12,7 +12,6 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import page_charts
 from storagelab.report.charts.effects import effect_table
-from storagelab.report.charts.over_time import steps_text
 from storagelab.report.document import (
     MOST,
     Document,
@@ -178,13 +177,11 @@ def _over_time(findings: Findings, pictures: Sequence[Picture]) -> list[Part]:
     """Small multiples of the chosen cells, one chart for each quantity that the runs have."""
     if not pictures:
         return []
-    data = pictures[0].drawn.data
     shared = arrange.shared_levels(arrange.chosen_cells(findings))
     words = [
         "One panel for each cell, with the same axes unless the chart says otherwise.",
-        f"The thick line is the median run, with a point about every {steps_text(data)};",
-        "the thin ones are the other repetitions.",
+        "The thick line is the median run; the thin ones are the other repetitions.",
         f"All cells shown have {shared}." if shared else "",
-        data.hidden,
+        pictures[0].drawn.data.hidden,
     ]
     return [" ".join(word for word in words if word), *pictures]

@@ -15,7 +15,7 @@ from storagelab.report.words import compared, waiting
 from storagelab.report.words.ladder import verdict_of
 from storagelab.servers.durability import BENIGN_WAITS
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry
+from storagelab.words.names import cell_entry, in_brackets
 from storagelab.words.numbers import count, quantity_text, seconds_number
 
 MAX_CELLS_SHOWN = 110
@@ -95,7 +95,10 @@ def wait_parts(
     notes = [*waiting.audit_sentences(cell), *waiting.wait_footnotes(rows, analogues=False)]
     if not rows:
         return [waiting.no_waits_sentence(cell), *listed(notes)]
-    return [wait_columns(rows, colours or {}).called(waiting.waits_title(findings, cell, uncut)), *listed(notes)]
+    runs, verdict = cell.runs_ok + cell.runs_unverified, verdict_of(findings, cell.cell_id).text
+    mean = f", mean of {runs} runs" if runs > 1 else ""
+    title = f"Waits of {cell.cell_id}, {cell.text}{in_brackets(verdict)}{mean}: {'all' if uncut else 'the top 95 %'}"
+    return [wait_columns(rows, colours or {}).called(title), *listed(notes)]
 
 
 def waits_of(cell: CellSummary, uncut: bool) -> tuple[TableRow, ...]:
@@ -119,7 +122,7 @@ def wait_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> Table:
                 *(seconds_number(one, second) for one in (row.wait_s, row.resource_s, row.signal_s)),
                 count(row.wait_count), f"{row.percentage:.2f}",
                 *(seconds_number(one, average) for one in (row.avg_wait_s, row.avg_resource_s, row.avg_signal_s)),
-                f"{_MARKS[row.method]}{waiting.method_text(row.method)}", *([row.analogue] if likened else []),
+                f"{_MARKS[row.method]}{waiting.METHODS[row.method]}", *([row.analogue] if likened else []),
             ]
             for row in rows
         ],

@@ -86,34 +86,16 @@ def rate_unit(findings: Findings) -> str:
     return numbers.RATES["requests" if of_raw_io(findings) else findings.unit]
 
 
-def figure_unit(findings: Findings) -> str:
-    """The unit of the figure of a cell's row."""
-    return rate_unit(findings) if set_time(findings) else "s"
-
-
-def figure_name(findings: Findings) -> str:
-    """The name of the figure in a cell's row, for the title of an axis."""
-    if by_latency(findings):
-        return quantity(findings)
-    return "mean rate" if set_time(findings) else "completion time"
-
-
-def figure(findings: Findings, cell: CellSummary) -> Sample | None:
-    """The figure in a cell's row: its time, its rate if all runs last equally long, or its latency."""
-    if by_latency(findings):
-        return cell.judged
-    return cell.work_per_s if set_time(findings) else cell.elapsed_s
+def unit(findings: Findings) -> str:
+    """The unit of what is compared."""
+    return rate_unit(findings) if by_rate(findings) else "s"
 
 
 def judged(findings: Findings, cell: CellSummary) -> Sample | None:
-    """The sample by which a cell is compared; it is the rate also if cells do different amounts of work."""
+    """The sample by which a cell is compared: its time, its rate if cells do different amounts of work or all runs last
+    equally long, or its latency.
+    """
     return judged_by(cell, findings.compared)
-
-
-def figure_text(findings: Findings, cell: CellSummary) -> str:
-    """The figure in a cell's row with its interval, in words."""
-    found = figure(findings, cell)
-    return "" if found is None else estimate_text(findings, found.mean, rate=set_time(findings))
 
 
 def judged_text(findings: Findings, cell: CellSummary) -> str:

@@ -122,11 +122,11 @@ def _groups(findings: Findings) -> Iterator[tuple[str, list[CellSummary]]]:
         inside = [cell for cell in findings.cells if cell.cell_id in load.cells]
         for stretch in dict.fromkeys(cell.stretch for cell in inside) if blocks else (None,):
             cells = [cell for cell in inside if stretch is None or cell.stretch == stretch]
-            shared = _shared(cells) if stretch is not None else load.load
-            yield level_text(shared), cells
+            yield level_text(shared(cells) if stretch is not None else load.load), cells
 
 
-def _shared(cells: Sequence[CellSummary]) -> dict[str, JsonValue]:
+def shared(cells: Sequence[CellSummary]) -> dict[str, JsonValue]:
+    """The levels that all of these cells have."""
     first = cells[0].levels.items()
     return {name: one for name, one in first if all(repr(cell.levels.get(name)) == repr(one) for cell in cells)}
 

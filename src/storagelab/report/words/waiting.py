@@ -12,7 +12,7 @@ from storagelab.findings.model import CellSummary, Findings, WaitChange, WaitTre
 from storagelab.model.measurement import WaitingTask
 from storagelab.model.waits import Method, TableRow
 from storagelab.report.words import compared
-from storagelab.report.words.compared import ends, load_noun
+from storagelab.report.words.compared import ends
 from storagelab.servers.durability import BENIGN_LISTS
 from storagelab.words import numbers
 from storagelab.words.names import cell_text, labels_of, phrase
@@ -24,7 +24,8 @@ _WHOLE = 0.9995
 _METHOD_NOTES = {
     "sampled": "~ sampled: estimated shares, rough counts", "derived": "* derived from the kernel's totals",
 }  # fmt: skip
-_METHODS = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
+METHODS: dict[Method, str] = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
+"""Where a figure comes from."""
 
 
 def wait_text(wait_type: str, analogue: str, named: set[str] | None = None) -> str:
@@ -40,11 +41,6 @@ def wait_text(wait_type: str, analogue: str, named: set[str] | None = None) -> s
     if known or not bare or bare == wait_type or bare.startswith("("):
         return wait_type
     return f"{wait_type} ({bare} in SQL Server's words)"
-
-
-def method_text(method: Method) -> str:
-    """Where a figure comes from: "counted", "sampled" or "derived"."""
-    return _METHODS[method]
 
 
 def wait_change_sentences(findings: Findings, named: set[str]) -> list[str]:
@@ -129,22 +125,6 @@ def _trend_sentence(findings: Findings, trend: WaitTrend, low: int, high: int, n
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
-    """What a wait table shows, above it."""
-    distinguished = {item.cell_id for item in findings.comparisons if item.distinguishable}
-    place = ""
-    load = findings.load_of(cell.cell_id)
-    judged, under = (load, f" under its {load_noun(findings)}") if load is not None else (findings, "")
-    if judged.verdict not in ("too-few-runs", "single-cell"):
-        if cell.cell_id in judged.best[:1]:
-            place = f" (fastest{under})" if judged.verdict == "winner" else f" (nominally fastest{under})"
-        elif cell.cell_id == judged.worst:
-            place = f" (slowest{under})" if cell.cell_id in distinguished else f" (nominally slowest{under})"
-    runs = cell.runs_ok + cell.runs_unverified
-    mean = f", mean of {runs} runs" if runs > 1 else ""
-    return f"Waits of {cell.cell_id}, {cell.text}{place}{mean}: {'all of them' if uncut else 'the top 95 %'}"
-
-
 def crowd_sentence(crowd: WaitingTask, kind: str, of_moments: tuple[int, int] | None = None) -> str:
     """The moment of a cell with most waiting sessions, "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page",
     and in how many of all moments sampled any session waited for that kind of thing.
@@ -192,7 +172,7 @@ def audit_sentences(cell: CellSummary) -> list[str]:
     for row in cell.waits:
         if not row.is_wait:
             share = f", {numbers.percent(row.wait_s / cell.available_s)} of session time" if cell.available_s else ""
-            lines.append(f"{row.wait_type}: {numbers.seconds(row.wait_s)}{share} ({method_text(row.method)}; no wait)")
+            lines.append(f"{row.wait_type}: {numbers.seconds(row.wait_s)}{share} ({METHODS[row.method]}; no wait)")
     if cell.available_s:
         shown = sum(row.wait_s for row in cell.waits) / cell.available_s
         rest = "; the rest had finished, or is unexplained" if shown < _WHOLE else ""
