@@ -19,7 +19,7 @@ from storagelab.report.words.caution_texts import caution_text, unable_text
 from storagelab.report.words.hosts import host_line
 from storagelab.report.words.short import Names, listed_or
 from storagelab.words import numbers
-from storagelab.words.names import is_counted, noun
+from storagelab.words.names import is_counted, labels_of, noun, short_text, value_text
 from storagelab.words.numbers import count, limit_text, percent, plural
 
 EITHER_WITHIN = 0.05
@@ -218,7 +218,7 @@ def _default(findings: Findings, choice: Choice) -> str:
     if pick is None or choice.verdict == "winner" or len(choice.meant) <= max(1, len(choice.loads)):
         return ""
     reasons = ", ".join(_REASONS[one] for one in pick.decided_by)
-    return f" Default: {Names(findings).layout(pick.levels)}{reasons and f' ({reasons})'}."
+    return f" Default: {short_text(pick.levels, labels_of(findings.factors))}{reasons and f' ({reasons})'}."
 
 
 def _loads(findings: Findings, choice: Choice) -> str:
@@ -294,7 +294,7 @@ def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
     """What changed with each factor that is explained: the first `most` steps, None = all."""
     names = Names(findings)
     if (slowest := found.slowest_at_limit) is not None:
-        layout = names.layout(findings.cell(slowest.cell_id).levels)
+        layout = findings.cell(slowest.cell_id).text
         yield f"Why: the slowest, {layout}: {_at_limit(slowest.limit)}."
     of_factor: dict[str, list[Cause]] = {}
     for cause in found.causes:
@@ -304,7 +304,7 @@ def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
     for factor, causes in of_factor.items():
         start = "Why, " if factor in told else "Waits moved, the time not visibly; "
         per = f" per {compared.spender(findings)}" if causes[0].limit is None else ""
-        yield f"{start}{names.factor(factor)}: {'; '.join(_step(cause, names) for cause in causes[:most])}{per}."
+        yield f"{start}{names.factor(factor)}: {'; '.join(_step(cause) for cause in causes[:most])}{per}."
 
 
 def _at_limit(limit: Limit) -> str:
@@ -312,15 +312,14 @@ def _at_limit(limit: Limit) -> str:
     return f"{at}, {percent(limit.share)} of the time"
 
 
-def _step(cause: Cause, names: Names) -> str:
+def _step(cause: Cause) -> str:
     if cause.limit is not None:
         return _at_limit(cause.limit)
     decimals = numbers.decimals_for([cause.from_s, cause.to_s], None)
     moved = f"{cause.wait} {cause.from_s:,.{decimals}f} -> {cause.to_s:,.{decimals}f} s"
     if len(cause.before) > 1 or len(cause.after) > 1 or isinstance(cause.after[0], str):
         return moved
-    before, after = (names.level(cause.factor, level) for level in (cause.before[0], cause.after[0]))
-    return f"{before} -> {after}, {moved}"
+    return f"{value_text(cause.before[0])} -> {value_text(cause.after[0])}, {moved}"
 
 
 # --- what to do next --------------------------------------------------------------------------------------------------

@@ -14,9 +14,8 @@ from storagelab.findings.model import CellSummary, Comparison, Estimate, Finding
 from storagelab.model.values import JsonValue
 from storagelab.report.document import IN_FRONT, MOST, Ladder, Mark, Rung
 from storagelab.report.words import compared
-from storagelab.report.words.short import Names
 from storagelab.words import numbers
-from storagelab.words.names import is_counted, level_text
+from storagelab.words.names import is_counted, labels_of, level_in_short, level_text
 
 _SHORT_UNITS = {"transactions/s": "tps"}
 _CLOSE = 1.02
@@ -142,10 +141,12 @@ def _ladder(
         if len({repr(cell.levels.get(factor.name)) for cell in cells}) > 1 or len(findings.factors) == 1
     ]  # fmt: skip
     varied.sort(key=lambda name: not is_counted(name))
-    names, figure = Names(findings), _figures(findings, [one.value for one in known.values()])
+    labels, figure = labels_of(findings.factors), _figures(findings, [one.value for one in known.values()])
     rungs = [
         Rung(
-            name=tuple(names.of_level(name, cell.levels[name]) if name in cell.levels else "" for name in varied),
+            name=tuple(
+                level_in_short(name, cell.levels[name], labels) if name in cell.levels else "" for name in varied
+            ),
             ratio=None if alone else ratio_of(findings, cell.cell_id),
             figure=figure(known[cell.cell_id].value) if cell.cell_id in known else "",
             verdict=Mark("not-judged", "") if alone else verdict_of(findings, cell.cell_id),

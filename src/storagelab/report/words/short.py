@@ -1,4 +1,4 @@
-"""Short names of factors, levels and layouts. Pure.
+"""Short names of factors, and of several of their levels. Pure.
 
 A factor's short name is the one that the spec gives it ([labels]), else the last word of its path: "format", not
 "format of drive ssd".
@@ -6,7 +6,7 @@ A factor's short name is the one that the spec gives it ([labels]), else the las
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Factor
@@ -18,7 +18,6 @@ from storagelab.words.names import (
     is_counted,
     is_number,
     one_of,
-    says_enough,
     short_factor,
     value_text,
 )
@@ -70,28 +69,6 @@ class Names:
         if name in ALONE:
             return f"{label} on {many}"
         return f"{label} {many}" if (not _is_labelled(factor) or not many[:1].isalpha()) else many
-
-    def level(self, name: str, level: JsonValue) -> str:
-        """One level whose factor is named before: "1", "basic"; and "1.2.7" if no other label begins with that."""
-        text = value_text(level)
-        factor = self._factors[name]
-        head = text.rpartition(", ")[0]
-        heads = [value_text(one.value).rpartition(", ")[0] for one in factor.levels]
-        if head and heads.count(head) == 1 and len(set(heads)) < len(heads):
-            text = head
-        return text
-
-    def layout(self, levels: Mapping[str, JsonValue]) -> str:
-        """One layout in full: "4 files, basic, 2.2.3, 512 B"."""
-        names = sorted(levels, key=lambda name: not is_counted(name))
-        return ", ".join(self.of_level(name, levels[name]) for name in names) or "the only layout"
-
-    def of_level(self, name: str, level: JsonValue) -> str:
-        factor = self._factors.get(name)
-        if factor is None or is_counted(name) or name in ALONE or not isinstance(level, str):
-            return self.levels(name, [level]) if factor is not None else value_text(level)
-        text = value_text(level)
-        return f"{self.factor(name)} {text}" if not says_enough(text) and not _is_labelled(factor) else text
 
     def unimportant(self, name: str, levels: Sequence[JsonValue]) -> list[str]:
         """What varies among the good levels of a labelled factor without mattering: "sector size"."""
