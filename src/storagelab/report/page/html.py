@@ -33,9 +33,7 @@ from storagelab.report.document import Document, Fold, Heading, Mark, Picture, S
 from storagelab.report.drawing.chart import Drawn
 from storagelab.report.drawing.vega import STYLE, framed, runtime, to_svg
 from storagelab.report.export.as_json import json_pieces
-from storagelab.report.page.explore_plots import MAX_RUNS, plots
-from storagelab.report.page.explore_record import record
-from storagelab.report.page.explore_series import packed, series
+from storagelab.report.page.explore import MAX_RUNS, packed, plots, record, series
 from storagelab.report.sections.cells import CellsTable, cells_table
 from storagelab.report.sections.contents import document
 from storagelab.report.words import compared
