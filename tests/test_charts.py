@@ -27,11 +27,11 @@ FOUR = {FILES: [1, 2, 4, 8]}
 
 
 def times_of(findings: Findings) -> Figure:
-    return cells.CHART.rows(findings, ())
+    return cells.CHARTS[0].rows(findings, ())
 
 
 def waits_of(findings: Findings) -> Figure:
-    return waits.CHART.rows(findings, ())
+    return waits.CHARTS[0].rows(findings, ())
 
 
 def test_charts_are_in_reading_order():
@@ -43,11 +43,11 @@ def test_charts_are_in_reading_order():
 
 
 MOONS = """
-from storagelab.report.charts.cells import CHART as LIKE
+from storagelab.report.charts.cells import CHARTS as LIKE
 
 from dataclasses import replace
 
-CHART = replace(LIKE, name="moons", place=1, title=lambda findings: "Moons", finding=lambda *_: "By moonlight.")
+CHART = replace(LIKE[0], name="moons", place=1, title=lambda findings: "Moons", finding=lambda *_: "By moonlight.")
 """
 
 
