@@ -6,8 +6,7 @@ from fabricated_findings import FILES, LOG, golden, make_findings, said_in
 
 from storagelab.findings.kinds.drive_trends import DriveTrend
 from storagelab.findings.model import BestLevels, Dependence, EffectChange, Estimate, Findings, LevelCost
-from storagelab.report.words.sentences import sentences
-from storagelab.report.words.what_if import what_if_sentences
+from storagelab.report.words.sentences import sentences, what_if_sentences
 
 CORES, FORMAT_DRIVES = "server.cores", "between_runs.format_drives"
 

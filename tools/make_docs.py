@@ -36,7 +36,7 @@ from storagelab.model.config import Config
 from storagelab.model.plan import Experiment
 from storagelab.model.values import LeftOut, LeftToCore
 from storagelab.profiles import DeclaredFigure, constants, default_of, figures_of
-from storagelab.report.export.schema import json_schema
+from storagelab.report.export.as_json import json_schema
 from storagelab.report.page.html import GLOSSARY
 from storagelab.spec import keys
 from storagelab.spec.schema import spec_schema_text

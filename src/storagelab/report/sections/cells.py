@@ -16,6 +16,7 @@ from storagelab.report.document import Bar, Content, Heading, Link, Part, Table
 from storagelab.report.drawing.arrange import notable_cells
 from storagelab.report.sections.waits import cell_anchor, cells_with_parts, top_wait
 from storagelab.report.words import compared
+from storagelab.report.words.answer import Names
 from storagelab.report.words.ladder import (
     apart_by_blocks,
     comparison_of,
@@ -24,7 +25,6 @@ from storagelab.report.words.ladder import (
     ratio_of,
     verdict_of,
 )
-from storagelab.report.words.short import Names
 from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words import numbers
 from storagelab.words.names import DATA_FILES, cell_entry, is_number, value_text
