@@ -250,20 +250,17 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
     if left:
         effects = sorted(effects, key=lambda one: -abs(math.log(one.ratio.value)))[:_EFFECTS_LARGEST]
     baseline = phrase(name, [effects[0].baseline])
-    parts = [
-        f"{level_alone(name, one.level)} took {change_text(findings, one.ratio)}"
-        for one in effects
-        if one.distinguishable
-    ]
-    parts += [
-        f"{level_alone(name, one.level)} can't be told apart from it, {change_text(findings, one.ratio)}"
-        for one in effects if one.tested and not one.distinguishable
-    ]  # fmt: skip
-    parts += [
-        f"{level_alone(name, one.level)} took {effect_change(findings, one)}" for one in effects if not one.tested
-    ]
+    ordered = sorted(effects, key=lambda one: (not one.distinguishable, not one.tested))
+    parts = [_effect_text(findings, name, one) for one in ordered]
     parts += [f"{left} others differ less"] if left else []
     return f"Compared with {baseline}, all else the same: {'; '.join(parts)}."
+
+
+def _effect_text(findings: Findings, name: str, effect: Effect) -> str:
+    level = level_alone(name, effect.level)
+    if effect.tested and not effect.distinguishable:
+        return f"{level} can't be told apart from it, {change_text(findings, effect.ratio)}"
+    return f"{level} took {effect_change(findings, effect)}"
 
 
 # --- what the best level depends on, and which effects change ---------------------------------------------------------
