@@ -270,9 +270,9 @@ def test_equal_steady_layouts_are_called_the_same_within_the_margin_of_the_spec(
     (choice,) = answer(findings).choices
     assert choice.same
     assert choice.at_most_slower < 1.03
-    assert "the same within 3 % (95 %)." in opening(findings).use[0]
+    assert "the same within 3 % (95 %)." in opening(findings).head[0]
 
 
 def test_noisy_layouts_are_not_called_the_same_and_the_margin_that_holds_is_named():
     findings = analysed({FILES: [1, 4, 8]}, indifferent="0.5%")
-    assert "not shown to be the same within 0.5 %: each at most" in opening(findings).use[0]
+    assert "not shown to be the same within 0.5 %: each at most" in opening(findings).head[0]

@@ -51,18 +51,7 @@ def opened(findings: Findings, *, limit: float | None = None, most: int = MOST) 
     seconds or as a rate.
     """
     found = answer(findings)
-    told = opening(findings, found)
-    return Document(
-        title=findings.experiment,
-        provenance=findings.provenance or "nothing measured yet",
-        head=told.use,
-        question=findings.question,
-        based=told.basis,
-        ladders=ladders(findings, found, limit=limit, most=most),
-        why=told.why,
-        doubt=told.doubt,
-        next=told.next,
-    )
+    return replace(opening(findings, found), ladders=ladders(findings, found, limit=limit, most=most))
 
 
 def document(

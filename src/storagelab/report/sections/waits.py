@@ -92,7 +92,7 @@ def wait_parts(
 ) -> list[Part]:
     """The nine columns of a cell's mean run, all waits or those of the top 95 %, and notes on them."""
     rows = waits_of(cell, uncut)
-    notes = [*waiting.audit_sentences(cell), *waiting.wait_footnotes(rows, analogues=False)]
+    notes = [*waiting.audit_sentences(cell), *waiting.wait_footnotes(rows)]
     if not rows:
         return [waiting.no_waits_sentence(cell), *listed(notes)]
     runs, verdict = cell.runs_ok + cell.runs_unverified, verdict_of(findings, cell.cell_id).text
@@ -187,14 +187,12 @@ def crowds(runs: Sequence[Run]) -> tuple[str, Table | None]:
     counted = [one for one in counted if one.crowds]
     kinds = _seen(runs)
     if counted:
-        return waiting.crowd_sentence(*_most_crowded(kinds)) if kinds else "", _counted_table(counted)
+        return waiting.crowd_sentence(_most_crowded(kinds)) if kinds else "", _counted_table(counted)
     # The looks of a simulated run keep only its longest queues, so their sum says nothing.
     if not kinds or any(run.measurement is not None and run.measurement.provenance == "simulated" for run in runs):
         return "", None
     moments = len({moment for kind in kinds.values() for moment in kind.sessions})
-    crowd, thing = _most_crowded(kinds)
-    seen = len(kinds[crowd.wait_type, thing].sessions)
-    return waiting.crowd_sentence(crowd, thing, (seen, moments)), _seen_table(kinds, moments, len(runs))
+    return waiting.crowd_sentence(_most_crowded(kinds)), _seen_table(kinds, moments, len(runs))
 
 
 # --- counted ---------------------------------------------------------------------------------------------------------
@@ -249,11 +247,9 @@ def _seen(runs: Sequence[Run]) -> dict[_Key, _Kind]:
     return kinds
 
 
-def _most_crowded(kinds: dict[_Key, _Kind]) -> tuple[WaitingTask, str]:
-    """The largest number of sessions seen on one thing, and the kind of that thing."""
-    tasks = ((task, key) for key, kind in kinds.items() for task in kind.tasks)
-    task, key = max(tasks, key=lambda crowd: (crowd[0].sessions, -crowd[0].at_s))
-    return task, key[1]
+def _most_crowded(kinds: dict[_Key, _Kind]) -> WaitingTask:
+    """The largest number of sessions seen on one thing."""
+    return max((task for kind in kinds.values() for task in kind.tasks), key=lambda one: (one.sessions, -one.at_s))
 
 
 def _seen_table(kinds: dict[_Key, _Kind], moments: int, runs: int) -> Table:

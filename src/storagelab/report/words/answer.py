@@ -6,7 +6,6 @@ A result has one short form, which is here, and one long form, which is among th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from storagelab.findings.answer import answer as answer_of
@@ -16,6 +15,7 @@ from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
+from storagelab.report.document import Document
 from storagelab.report.words import compared
 from storagelab.report.words.caution_texts import caution_text, unable_text
 from storagelab.report.words.hosts import host_line
@@ -58,34 +58,15 @@ class Line(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
-class Opening:
-    """The answer in words. `use`: what to use, a sentence for each group of loads; `why`, `doubt` and `next` may be
-    empty.
-    """
-
-    use: tuple[str, ...]
-    basis: str
-    why: tuple[str, ...]
-    doubt: str
-    next: str
-
-    @property
-    def lines(self) -> list[Line]:
-        """Its sentences in reading order."""
-        first = [] if not self.use else [Line("use", self.use[0])]
-        return [
-            *first, Line("basis", self.basis), *(Line("use", text) for text in self.use[1:]),
-            *(Line("why", text) for text in self.why), *([Line("caution", self.doubt)] if self.doubt else []),
-            *([Line("next", self.next)] if self.next else []),
-        ]  # fmt: skip
-
-
-def opening(findings: Findings, found: Answer | None = None) -> Opening:
+def opening(findings: Findings, found: Answer | None = None) -> Document:
+    """The answer in words, without its ladders. `head`: what to use, a sentence for each group of loads."""
     found = found or answer_of(findings)
-    return Opening(
-        use=(*_choices(findings, found), *_lines(findings, "use"), *host_line(findings)),
-        basis=_basis(findings, found),
+    return Document(
+        title=findings.experiment,
+        provenance=findings.provenance or "nothing measured yet",
+        question=findings.question,
+        head=(*_choices(findings, found), *_lines(findings, "use"), *host_line(findings)),
+        based=_basis(findings, found),
         why=(*_lines(findings, "why"), *_why(findings, found, STEPS)),
         doubt=_doubt(findings, found),
         next=f"Next: {next_text(findings, found.next)}." if found.next is not None else "",
@@ -93,14 +74,20 @@ def opening(findings: Findings, found: Answer | None = None) -> Opening:
 
 
 def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
-    return opening(findings, found).lines
+    """Its sentences in reading order."""
+    told = opening(findings, found)
+    lines: list[tuple[About, Sequence[str]]] = [
+        ("use", told.head[:1]), ("basis", (told.based,)), ("use", told.head[1:]), ("why", told.why),
+        ("caution", (told.doubt,)), ("next", (told.next,)),
+    ]  # fmt: skip
+    return [Line(about, text) for about, texts in lines for text in texts if text]
 
 
 def headline(findings: Findings, found: Answer | None = None) -> str:
     """What to use, or why there is nothing to choose."""
     told = opening(findings, found)
-    text = " ".join(told.use) or told.basis
-    return f"In simulation, {text[0].lower()}{text[1:]}" if findings.provenance == "simulated" and told.use else text
+    text = told.verdict or told.based
+    return f"In simulation, {text[0].lower()}{text[1:]}" if findings.provenance == "simulated" and told.head else text
 
 
 def in_full(findings: Findings, found: Answer) -> dict[About, list[str]]:

@@ -125,24 +125,15 @@ def _trend_sentence(findings: Findings, trend: WaitTrend, low: int, high: int, n
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def crowd_sentence(crowd: WaitingTask, kind: str, of_moments: tuple[int, int] | None = None) -> str:
-    """The moment of a cell with most waiting sessions, "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page",
-    and in how many of all moments sampled any session waited for that kind of thing.
-    """
+def crowd_sentence(crowd: WaitingTask) -> str:
+    """The moment of a cell with most waiting sessions: "12 sessions wait for PAGELATCH_UP on 5:1:1520, a PFS page"."""
     sessions = f"{numbers.count(crowd.sessions)} session{'s wait' if crowd.sessions != 1 else ' waits'}"
     # A resource that is not a page names its file itself.
     of_file = "" if crowd.data_file is None or crowd.resource.page is None else f" (data file {crowd.data_file})"
     held = f", held by a session in {crowd.held_by}" if crowd.held_by.count(":") == 1 else ""
-    text = (
+    return (
         f"The most crowded moment seen: {sessions} for {crowd.wait_type} on {crowd.resource.text}{of_file}{held}, "
         f"{numbers.seconds(crowd.at_s)} after the start."
-    )
-    if of_moments is None:
-        return text
-    seen, moments = map(numbers.count, of_moments)
-    return (
-        f"{text} Of {moments} moments sampled in which anyone waited, {seen} had sessions in "
-        f"{crowd.wait_type} on {kind}."
     )
 
 
@@ -193,14 +184,11 @@ def audit_sentences(cell: CellSummary) -> list[str]:
     return lines
 
 
-def wait_footnotes(rows: Sequence[TableRow], *, analogues: bool) -> list[str]:
-    """Where a table's figures come from, what its empty columns mean and, if `analogues`, the SQL Server names."""
+def wait_footnotes(rows: Sequence[TableRow]) -> list[str]:
+    """Where a table's figures come from, and what its empty columns mean."""
     methods = {row.method for row in rows}
     notes = [note for method, note in _METHOD_NOTES.items() if method in methods]
     lines = ["; ".join(notes)] if notes else []
     if any(row.resource_s is None for row in rows):
         lines.append("Resource_S and Signal_S are empty where the split could not be measured.")
-    named = [f"{row.wait_type} = {row.analogue}" for row in rows if row.analogue and row.analogue != row.wait_type]
-    if analogues and named:
-        lines.append(f"In SQL Server's words: {'; '.join(named)}.")
     return lines
