@@ -9,13 +9,12 @@ from collections.abc import Iterable, Sequence
 
 from storagelab.findings.model import Effect, Findings
 from storagelab.model.measurement import Run
-from storagelab.report.document import Heading, Table, bare
+from storagelab.report.document import Heading, Table
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange
-from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, scaled
+from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, scaled, table_of
 from storagelab.report.drawing.layers import (
     DOT,
-    FIELDS,
     RULE,
     TIP,
     across,
@@ -176,12 +175,6 @@ def _marks(data: Figure, _findings: Findings) -> str:
     ).strip()
 
 
-def _table(data: Figure, _findings: Findings) -> Table:
-    headings = [Heading("comparison", "prose"), Heading("times as fast"), *ENDS.values(), Heading("verdict", "text")]
-    rows = [[str(row["what"]), *(bare(row[name]) for name in FIELDS), str(row["judged"])] for row in data.rows]
-    return Table(headings, rows)
-
-
 _SPEED_UPS = Chart(
     "speed-ups",
     "effects",
@@ -190,7 +183,10 @@ _SPEED_UPS = Chart(
     draw=lambda data, sheet: means_with_intervals(data, sheet, "times as fast", axis_of(data, "", 1.0), at=1.0),
     finding=lambda _data, findings: largest(findings, findings.speed_ups),
     marks=_marks,
-    table=_table,
+    table=lambda data, _findings: table_of(data, {
+        "what": Heading("comparison", "prose"), "mean": Heading("times as fast"), **ENDS,
+        "judged": Heading("verdict", "text"),
+    }),
     place=1,
-)
+)  # fmt: skip
 CHARTS = (_EFFECTS, _SPEED_UPS)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from storagelab.findings.answer import answer
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
-from storagelab.report.document import Heading, Ladder, Rung, Table
+from storagelab.report.document import Heading, Ladder, Rung
 from storagelab.report.drawing.arrange import in_order
-from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, scaled
+from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, scaled, table_of
 from storagelab.report.drawing.layers import axis_of, means_with_intervals
 from storagelab.report.words.answer import headline
 from storagelab.report.words.ladder import ladders
@@ -46,13 +46,6 @@ def _row(ladder: Ladder, rung: Rung, *, alone: bool) -> Row:
     }  # fmt: skip
 
 
-def _table(data: Figure, _findings: Findings) -> Table:
-    columns = {"layout": Heading("layout", "prose"), "mean": Heading("time / fastest"), **ENDS,
-               "figure": Heading("mean", "text"), "verdict": Heading("verdict", "text")}  # fmt: skip
-    rows = [["" if row[name] is None else str(row[name]) for name in columns] for row in data.rows]
-    return Table([*columns.values()], rows)
-
-
 CHART = Chart(
     name="ladder",
     part="answer",
@@ -63,5 +56,8 @@ CHART = Chart(
     marks=lambda data, _findings: (
         f"Each layout's time over that of the fastest, with joint 95 % intervals. {axis_of(data, '', 1.0).says}"
     ).strip(),
-    table=_table,
-)
+    table=lambda data, _findings: table_of(data, {
+        "layout": Heading("layout", "prose"), "mean": Heading("time / fastest"), **ENDS,
+        "figure": Heading("mean", "text"), "verdict": Heading("verdict", "text"),
+    }),
+)  # fmt: skip
