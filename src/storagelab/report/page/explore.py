@@ -172,7 +172,6 @@ FIGURES_WHOLE, FIGURES_THINNED = 100_000, 60_000
 """The most figures of the runs that are shown whole, and of the others. Packed, 100,000 take some 0.2 MB."""
 MAX_STRETCHES, MIN_STRETCHES = 60, 12
 MAX_STRETCHES_THINNED, MIN_STRETCHES_THINNED = 30, 4
-Json = dict[str, object]
 RunKey = tuple[str, int]
 """(cell_id, repetition)"""
 
