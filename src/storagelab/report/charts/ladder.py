@@ -37,7 +37,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
 def _row(ladder: Ladder, rung: Rung, *, alone: bool) -> Row:
     """`alone`: a ladder of its own has room for each layout's figure and verdict beside its name."""
     assert rung.ratio is not None
-    name = ", ".join(filter(None, rung.name)) or "the layout"
+    name = ", ".join(filter(None, rung.name))
     words = ", ".join(filter(None, (rung.figure, rung.verdict.text)))
     return scaled(rung.ratio) | {
         "x": f"{name}: {words}" if alone else name, "layout": name, "line": "", "panel": ladder.title,

@@ -144,9 +144,7 @@ def _ladder(
     labels, figure = labels_of(findings.factors), _figures(findings, [one.value for one in known.values()])
     rungs = [
         Rung(
-            name=tuple(
-                level_in_short(name, cell.levels[name], labels) if name in cell.levels else "" for name in varied
-            ),
+            name=_name([level_in_short(one, cell.levels[one], labels) if one in cell.levels else "" for one in varied]),
             ratio=None if alone else ratio_of(findings, cell.cell_id),
             figure=figure(known[cell.cell_id].value) if cell.cell_id in known else "",
             verdict=Mark("not-judged", "") if alone else verdict_of(findings, cell.cell_id),
@@ -159,6 +157,11 @@ def _ladder(
     own, words = _limit(findings, limit, best, figure)
     what = compared.rate_unit(findings) if compared.by_rate(findings) else compared.quantity(findings)
     return Ladder(title, what, ratio_decimals(findings), tuple(rungs), most, own, words)
+
+
+def _name(levels: Sequence[str]) -> tuple[str, ...]:
+    """A text for each factor; a layout that is alone in its ladder has no level of its own."""
+    return tuple(levels) if any(levels) else ("the layout", *levels[1:])
 
 
 _Write = Callable[[float], str]
