@@ -15,7 +15,7 @@ import typer.main
 from storagelab import cli, errors
 from storagelab.findings.campaigns import Gate
 from storagelab.model.plan import Experiment
-from storagelab.report.export.schema import json_schema
+from storagelab.report.export.as_json import json_schema
 from storagelab.spec.keys import TOP_LEVEL, Written, schema_of
 from storagelab.stopping import INTERRUPTED
 from storagelab.volumes.for_runs import PreparationAwaited

@@ -28,7 +28,7 @@ from storagelab.findings.cautions.unlike_hosts import UnlikeHosts
 from storagelab.findings.cautions.watching import WatchedSlower
 from storagelab.findings.model import Caution, Findings
 from storagelab.report import writing
-from storagelab.report.export.schema import json_schema
+from storagelab.report.export.as_json import json_schema
 from storagelab.report.sections.contents import document
 from storagelab.report.words.answer import opening
 from storagelab.report.words.caution_texts import caution_sentence, caution_text

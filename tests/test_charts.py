@@ -14,11 +14,11 @@ from storagelab.model.latency import latency_of
 from storagelab.model.measurement import Measurement, TimeSeries
 from storagelab.report import charts as charts_folder
 from storagelab.report import writing
-from storagelab.report.charts import cells, charts, drawn_charts, latency, page_charts, waits, wide_specs
+from storagelab.report.charts import cells, charts, drawn_charts, page_charts, waits, wide_specs
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.chart import STAR, Figure
 from storagelab.report.drawing.layers import axis_of
-from storagelab.report.drawing.vega import FONT_PX, WIDE, to_png, to_svg
+from storagelab.report.drawing.vega import FONT_PX, to_png, to_svg
 from storagelab.report.words.compared import ends
 
 FILES, LOG, COMPRESSION = "layout.data_files", "layout.log", "target.settings.wal_compression"
@@ -27,27 +27,27 @@ FOUR = {FILES: [1, 2, 4, 8]}
 
 
 def times_of(findings: Findings) -> Figure:
-    return cells.CHART.rows(findings, ())
+    return cells.CHARTS[0].rows(findings, ())
 
 
 def waits_of(findings: Findings) -> Figure:
-    return waits.CHART.rows(findings, ())
+    return waits.CHARTS[0].rows(findings, ())
 
 
 def test_charts_are_in_reading_order():
     names = [chart.name for chart in charts()]
-    assert names[:4] == ["ladder", "cells", "throughput-latency", "latency"]
-    assert names[4:6] == ["price-against-speed", "capacity-against-speed"]
-    assert names[6:10] == ["write-amplification", "drive-past", "effects", "speed-ups"]
-    assert names[10:13] == ["waits", "waterfall", "rows-over-time"]
+    assert names[:3] == ["ladder", "cells", "latency"]
+    assert names[3:5] == ["price-against-speed", "capacity-against-speed"]
+    assert names[5:8] == ["drive-past", "effects", "speed-ups"]
+    assert names[8:11] == ["waits", "waterfall", "rows-over-time"]
 
 
 MOONS = """
-from storagelab.report.charts.cells import CHART as LIKE
+from storagelab.report.charts.cells import CHARTS as LIKE
 
 from dataclasses import replace
 
-CHART = replace(LIKE, name="moons", place=1, title=lambda findings: "Moons", finding=lambda *_: "By moonlight.")
+CHART = replace(LIKE[0], name="moons", place=1, title=lambda findings: "Moons", finding=lambda *_: "By moonlight.")
 """
 
 
@@ -306,7 +306,7 @@ def test_text_in_a_bar_can_be_read_on_every_colour():
     assert palette.ink_on(palette.CATEGORY["commit"]) == "#ffffff"
 
 
-def test_runs_of_a_set_time_are_drawn_by_throughput_and_latency_and_not_by_their_time():
+def test_runs_of_a_set_time_are_drawn_by_latency_and_not_by_their_time():
     """FABRICATED: twice the transactions with four times the connections, and each takes twice as long."""
     load = {"kind": "pgbench", "connections": 4, "threads": 1, "duration_s": 10.0}
     base = {"target": {"engine": "postgres"}, "volumes": {"a": {"path": "./a"}}, "layout": {"data": ["a"], "log": "a"},
@@ -327,30 +327,13 @@ def test_runs_of_a_set_time_are_drawn_by_throughput_and_latency_and_not_by_their
         )))  # fmt: skip
     findings = analyse(experiment, plan, runs)
     drawn = page_charts(findings, runs)
-    assert {
-        "throughput-latency",
-        "latency",
-        "cells",
-        "transactions-over-time",
-        "latency-over-time",
-    } <= drawn.keys()
+    assert {"latency", "cells", "transactions-over-time", "latency-over-time"} <= drawn.keys()
     assert "waterfall" not in drawn
     assert drawn["cells"].title == "Every cell by data files: p99 latency"
     assert [row["mean"] for row in drawn["cells"].data.rows[:2]] == pytest.approx([4, 8], rel=0.02)
-    points = [(row["line"], row["x"], row["rate"], row["mean"]) for row in drawn["throughput-latency"].data.rows]
-    assert points[:2] == [("1", "4", pytest.approx(1_000, rel=0.01), pytest.approx(4, rel=0.02)),
-                          ("1", "16", pytest.approx(2_000, rel=0.01), pytest.approx(8, rel=0.02))]  # fmt: skip
+    points = [(row["line"], row["x"], row["mean"]) for row in drawn["latency"].data.rows if row["panel"] == "p99"]
+    assert points[:2] == [("1", "4", pytest.approx(4, rel=0.02)), ("1", "16", pytest.approx(8, rel=0.02))]
     assert "completion time" not in writing.render("md", experiment, plan, runs, findings)
-
-
-def test_labels_of_near_points_stand_on_different_sides_and_one_without_room_is_left_out():
-    def sides(*points: tuple[float, float]) -> list[object]:
-        rows = [{"rate": rate, "mean": ms, "x": "16"} for rate, ms in points]
-        return [row["side"] for row in latency._with_sides(Figure(rows=rows), WIDE)]
-
-    assert sides((100, 5), (1000, 10)) == ["above", "above"]
-    assert sides((100, 5), (1000, 10), (1005, 10)) == ["above", "above", "below"]
-    assert "" in sides((100, 5), *[(1000 + 2 * place, 10) for place in range(8)])
 
 
 @pytest.mark.parametrize(("levels", "joined"), [(["8 KB read", "64 KB write"], False), ([8, 64], True)])

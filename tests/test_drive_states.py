@@ -7,8 +7,9 @@ from builders import make_experiment, make_measurement, make_plan, make_planned,
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.kinds.drive_trends import states, trends
-from storagelab.findings.model import Estimate, Findings
+from storagelab.findings.model import DriveState, Estimate, Findings
 from storagelab.model.measurement import Run
+from storagelab.report.sections.cells import MAX_DRIVES, cells_table
 from storagelab.stats import samples
 
 FILES = "layout.data_files"
@@ -114,3 +115,21 @@ def test_runs_without_drives_tell_nothing():
     ]
     assert list(trends(runs, randomised=True)) == []
     assert all(cell.drive_states == () for cell in analyse(experiment, plan, runs).cells)
+
+
+def test_of_many_drives_the_table_of_cells_has_those_that_differ_most():
+    findings = analysed(runs_of(lambda place: 1.0))
+
+    def of_drives(moved: str) -> tuple[DriveState, ...]:
+        means = {f"ssd{number}": 2.0 if f"ssd{number}" == moved else 1.0 for number in range(12)}
+        return tuple(
+            DriveState(drive=name, quantity="write_amplification", mean=Estimate(value=mean))
+            for name, mean in means.items()
+        )
+
+    first, *others = findings.cells
+    cells = (first.model_copy(update={"drive_states": of_drives("ssd7")}),
+             *(cell.model_copy(update={"drive_states": of_drives("")}) for cell in others))  # fmt: skip
+    headings = [one.text for one in cells_table(findings.model_copy(update={"cells": cells}), ()).table.headings]
+    assert sum(one.startswith("write amplification of ") for one in headings) == MAX_DRIVES
+    assert "write amplification of ssd7" in headings

@@ -9,8 +9,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run, TimeSeries
 from storagelab.model.plan import Plan
-from storagelab.report.page.explore_record import record
-from storagelab.report.page.explore_series import series
+from storagelab.report.page.explore import record, series
 from storagelab.report.page.html import page
 
 FILES, LOG = "layout.data_files", "layout.log"

@@ -9,8 +9,8 @@ from storagelab.findings.analysis import analyse
 from storagelab.model.engines import Provenance
 from storagelab.model.measurement import Status
 from storagelab.report.page import html
-from storagelab.report.page.explore_record import _VERDICTS
-from storagelab.report.words.glossary import GLOSSARY
+from storagelab.report.page.explore import _VERDICTS
+from storagelab.report.page.html import GLOSSARY
 
 SAID_PLAINLY = {"ok", "failed"}
 

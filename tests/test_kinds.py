@@ -14,7 +14,7 @@ from storagelab.findings import kinds
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Finding, Findings
 from storagelab.report import writing
-from storagelab.report.export.schema import json_schema
+from storagelab.report.export.as_json import json_schema
 from storagelab.report.sections.contents import document
 from storagelab.report.words.answer import answer_lines
 

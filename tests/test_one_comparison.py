@@ -417,6 +417,12 @@ def check_who_is_faster(findings: Findings, found: Answer) -> None:
         times="a little noise", troubles=0.0, hosts=2, race=None, waits=False, seed=0,
     )
 )  # fmt: skip
+@example(  # each layout alone in its block: none has a level of its own
+    Shape(
+        of="transactions in a set number", factors=3, repetitions=3, order="randomised", costly=True, made=47,
+        times="odd runs", troubles=0.0, hosts=3, race=None, waits=True, seed=48_889,
+    )
+)  # fmt: skip
 def test_no_figure_of_a_drawn_campaign_contradicts_another(shape: Shape) -> None:
     check(drawn_campaign(shape))
 

@@ -122,19 +122,6 @@ def test_a_target_that_tells_nothing_over_time_has_no_such_chart():
     assert BY_NAME.keys() & drawn_charts(findings, silent) == set()
 
 
-@pytest.mark.parametrize(
-    ("times_s", "said"),
-    [
-        ({1: 20.0, 4: 20.5}, "1 s"), ({1: 960.0, 4: 960.0}, "8 s"), ({1: 960.0, 4: 2_400.0}, "8 to 20 s"),
-        ({1: 0.4, 4: 0.4}, "0.4 s"),
-    ],
-)  # fmt: skip
-def test_how_far_apart_points_are_is_said_as_it_is_drawn(times_s, said):
-    findings, runs = story({FILES: [1, 4]}, repetitions=2, elapsed=lambda levels, _: times_s[levels[FILES]])
-    drawn = drawn_charts(findings, runs)
-    assert over_time.steps_text(drawn["rows-over-time"].data) == said
-
-
 SAMPLES = st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), min_size=1, max_size=300)
 
 

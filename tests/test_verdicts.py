@@ -20,7 +20,7 @@ from storagelab.findings.answer import answer
 from storagelab.findings.model import Findings, JudgedByLoad
 from storagelab.model.config import DriveConfig
 from storagelab.model.values import JsonValue
-from storagelab.report.charts import effects, speed_ups
+from storagelab.report.charts import effects
 from storagelab.report.words.answer import opening
 from storagelab.report.words.ladder import verdict_of
 from storagelab.report.words.sentences import sentences
@@ -197,17 +197,17 @@ def test_an_a_a_experiment_that_drifts_cell_by_cell_names_no_loser_and_gives_no_
     assert all(one.low is None and one.high is None for one in estimates)
     assert {verdict_of(findings, cell.cell_id).text for cell in findings.cells} == {"not judged"}
     assert any(caution.kind == "order" for caution in findings.cautions)
-    tips = [str(row["tip"]) for row in effects.CHART.rows(findings, runs).rows]
+    tips = [str(row["tip"]) for row in effects.CHARTS[0].rows(findings, runs).rows]
     assert len(tips) == 3
     assert all(tip.endswith("(not tested: run at another time)") for tip in tips)
 
 
 def test_the_effects_of_single_runs_are_not_called_tied_but_not_tested():
     findings = analysed({FILES: [1, 2], LOG: ["a", "b"]}, lambda levels: 10.0 if levels[FILES] == 2 else 1.0, 1)
-    shown = effects.CHART.rows(findings, ()).rows
+    shown = effects.CHARTS[0].rows(findings, ()).rows
     assert [row["judged"] for row in shown] == [effects.UNTESTED] * 2
     assert all(str(row["tip"]).endswith("(not tested: too few runs)") for row in shown)
-    assert {row["judged"] for row in speed_ups.CHART.rows(findings, ()).rows} == {"not tested"}
+    assert {row["judged"] for row in effects.CHARTS[1].rows(findings, ()).rows} == {"not tested"}
 
 
 def test_simulated_runs_cell_by_cell_are_judged_and_the_answer_says_what_their_order_does():
@@ -270,9 +270,9 @@ def test_equal_steady_layouts_are_called_the_same_within_the_margin_of_the_spec(
     (choice,) = answer(findings).choices
     assert choice.same
     assert choice.at_most_slower < 1.03
-    assert "the same within 3 % (95 %)." in opening(findings).use[0]
+    assert "the same within 3 % (95 %)." in opening(findings).head[0]
 
 
 def test_noisy_layouts_are_not_called_the_same_and_the_margin_that_holds_is_named():
     findings = analysed({FILES: [1, 4, 8]}, indifferent="0.5%")
-    assert "not shown to be the same within 0.5 %: each at most" in opening(findings).use[0]
+    assert "not shown to be the same within 0.5 %: each at most" in opening(findings).head[0]

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from builders import analysed
 
-from storagelab.report.charts import waterfall
+from storagelab.report.charts import waits
 
 FILES = "layout.data_files"
 
@@ -15,7 +15,7 @@ def findings_of(**how):
 
 
 def test_the_bars_lead_from_the_shortest_time_to_the_longest():
-    drawn = waterfall.CHART.of(findings_of(), ())
+    drawn = waits.CHARTS[1].of(findings_of(), ())
     first, *steps, last = drawn.data.rows
     assert str(first["name"]).startswith("cell-004: 8 data files")
     assert steps[0]["from_s"] == first["to_s"]
@@ -26,6 +26,6 @@ def test_the_bars_lead_from_the_shortest_time_to_the_longest():
 
 
 def test_the_table_adds_up_as_the_bars_do():
-    drawn = waterfall.CHART.of(findings_of(), ())
+    drawn = waits.CHARTS[1].of(findings_of(), ())
     *steps, total = [float(row[3].replace(",", "")) for row in drawn.table.rows]
     assert sum(steps) == pytest.approx(total, abs=0.01 * len(steps))

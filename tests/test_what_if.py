@@ -6,8 +6,7 @@ from fabricated_findings import FILES, LOG, golden, make_findings, said_in
 
 from storagelab.findings.kinds.drive_trends import DriveTrend
 from storagelab.findings.model import BestLevels, Dependence, EffectChange, Estimate, Findings, LevelCost
-from storagelab.report.words.sentences import sentences
-from storagelab.report.words.what_if import what_if_sentences
+from storagelab.report.words.sentences import sentences, what_if_sentences
 
 CORES, FORMAT_DRIVES = "server.cores", "between_runs.format_drives"
 
@@ -81,7 +80,7 @@ def test_the_largest_come_first_and_three_are_enough():
     small = Dependence(factor=FILES, within=LOG, best=best(("a", (4,)), ("b", (4,))), change=TURNS)
     said = what_if_sentences(findings_with(small, FOLLOWS, FOLLOWS, trends=(REMEMBERS,)))
     assert len(said) == 3
-    assert said[0].startswith("With 4 cores")
+    assert said[0].startswith("The best number of data files depends on the number of cores")
     assert said[2].startswith("Drive ssd changed from the first runs after a formatting to the last")
 
 

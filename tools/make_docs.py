@@ -34,8 +34,8 @@ from storagelab.findings.cautions import kinds
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.profiles import DeclaredFigure, constants, figures_of
-from storagelab.report.export.schema import json_schema
-from storagelab.report.words.glossary import GLOSSARY
+from storagelab.report.export.as_json import json_schema
+from storagelab.report.page.html import GLOSSARY
 from storagelab.run.estimate import estimate
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal
 
 from storagelab.model.values import Estimate
 from storagelab.words import numbers
@@ -47,7 +47,7 @@ class Swatch:
 
 @dataclass(frozen=True)
 class Mark:
-    """A verdict: its kind, which colours it, and its words."""
+    """A verdict: its kind, which colours it, and its words for a narrow column; "" for a cell alone."""
 
     kind: str
     text: str
@@ -121,33 +121,11 @@ class Code:
     folded: str
 
 
-class Chart(Protocol):
-    """A chart of an experiment: its names, its numbers, and what draws it."""
-
-    @property
-    def chart(self) -> Any: ...
-    @property
-    def data(self) -> Any: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def where(self) -> str: ...
-    @property
-    def label(self) -> str: ...
-    @property
-    def caption(self) -> str: ...
-    @property
-    def table(self) -> Table: ...
-    def specs(self) -> dict[str, dict[str, Any]]: ...
-
-
 @dataclass(frozen=True)
 class Picture:
-    """A chart."""
+    """A chart: `drawing.chart.Drawn`, which is made of documents' parts itself."""
 
-    drawn: Chart
+    drawn: Any
 
 
 @dataclass(frozen=True)
@@ -172,13 +150,8 @@ MOST, TIED_MOST = 12, 5
 """The most rows of a ladder, and of its layouts that may be the fastest; the others share a row."""
 
 Kind = Literal["fastest", "may-be-fastest", "not-fastest", "slower", "not-judged"]
-
-
-class Verdict(NamedTuple):
-    """A verdict on a cell, and its words for a narrow column; "" for a cell alone."""
-
-    kind: Kind
-    text: str
+IN_FRONT: tuple[Kind, ...] = ("fastest", "may-be-fastest")
+"""The verdicts of the layouts that come first."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +164,7 @@ class Rung:
     name: tuple[str, ...]
     ratio: Estimate | None
     figure: str
-    verdict: Verdict
+    verdict: Mark
     cell_id: str = ""
     recommended: bool = False
     hidden: int = 0
@@ -241,8 +214,8 @@ class Ladder:
 
 
 def _folded(rungs: Sequence[Rung], most: int) -> Iterator[Rung]:
-    front = [rung for rung in rungs if rung.verdict.kind in ("fastest", "may-be-fastest")]
-    rest = [rung for rung in rungs if rung not in front]
+    front = [rung for rung in rungs if rung.verdict.kind in IN_FRONT]
+    rest = list(rungs[len(front) :])
     shown = min(TIED_MOST, max(1, most - 2)) if rest else min(TIED_MOST, most - 1)
     if len(front) > shown + 1:
         kept = front[:shown]
@@ -262,7 +235,7 @@ def _together(rungs: Sequence[Rung]) -> Rung:
     if len(rungs) == 1:
         return rungs[0]
     kinds = {(rung.verdict.kind, rung.verdict.text.partition(",")[0]) for rung in rungs}
-    verdict = Verdict(*kinds.pop()) if len(kinds) == 1 else Verdict("not-judged", "")
+    verdict = Mark(*kinds.pop()) if len(kinds) == 1 else Mark("not-judged", "")
     last = next((rung.figure for rung in reversed(rungs) if rung.figure), "")
     return Rung((f"{len(rungs)} more{last and f', to {last}'}",), None, "", verdict, hidden=len(rungs))
 

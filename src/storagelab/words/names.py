@@ -198,12 +198,20 @@ def cell_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> st
         return "the only layout"
     if len(levels) < 2 and not levels.keys() & labels.keys():
         return listed([phrase(name, [value]) for name, value in levels.items()])
+    return short_text(levels, labels)
+
+
+def short_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> str:
+    """The same, also of a single level: "4 files", "basic"."""
     short = [short_factor(name, labels) for name in levels]
     twice = {name for name in levels if name not in labels and short.count(short_factor(name)) > 1}
-    return ", ".join(_level_in_short(name, levels[name], twice, labels) for name in in_reading_order(levels))
+    return ", ".join(level_in_short(name, levels[name], labels, twice) for name in in_reading_order(levels))
 
 
-def _level_in_short(name: str, value: JsonValue, twice: Iterable[str], labels: Labels) -> str:
+def level_in_short(name: str, value: JsonValue, labels: Labels = NO_LABELS, twice: Iterable[str] = ()) -> str:
+    """A level that can be recognised without a heading: "4 files", "basic", "log on b"; `twice`: factors whose short
+    names other factors have, too.
+    """
     factor, text = factor_text(name) if name in twice else short_factor(name, labels), value_text(value)
     if (name in labels and is_number(value)) or name in _COUNTED:
         return f"{text} {one_of(factor) if value == 1 else factor}"
@@ -251,7 +259,7 @@ def group_text(cells: Sequence[Mapping[str, JsonValue]], factors: Sequence[Facto
 
 def _levels_in_short(name: str, values: Sequence[JsonValue], labels: Labels) -> str:
     if len(values) == 1:
-        return _level_in_short(name, values[0], (), labels)
+        return level_in_short(name, values[0], labels)
     return f"{labels[name]} {listed([_quoted(value) for value in values])}" if name in labels else phrase(name, values)
 
 

@@ -1,6 +1,6 @@
-"""The charts of a report, one file each. The page, the files and the Markdown report all use them.
+"""The charts of a report. The page, the files and the Markdown report all use them.
 
-A new chart is a new module here, with its `CHART`, or its `CHARTS`.
+A new chart is a module here with its `CHART`, or one of a module's `CHARTS`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Every cell along its first factor: the mean of what is compared with its interval, and every run."""
+"""Every cell along its first factor: the mean of what is compared with its interval, and every run; and the latency of
+cells whose runs have a set time, by connections, rate or another factor.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,10 @@ from functools import partial
 
 from storagelab.findings.answer import answer
 from storagelab.findings.model import CellSummary, Findings, Sample
+from storagelab.findings.times import latency_of
 from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, Table, bare
-from storagelab.report.drawing.arrange import arrange
+from storagelab.report.drawing.arrange import Arrangement, arrange, in_order
 from storagelab.report.drawing.chart import (
     ENDS,
     Chart,
@@ -22,11 +25,12 @@ from storagelab.report.drawing.chart import (
     scaled,
     table_of_cells,
 )
-from storagelab.report.drawing.layers import axis_of, means_with_intervals
+from storagelab.report.drawing.layers import Axis, axis_of, means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words import compared
 from storagelab.report.words.answer import headline
 from storagelab.report.words.compared import change_text
+from storagelab.spec.factors import is_load
 from storagelab.words import numbers
 from storagelab.words.names import group_text, noun, repetition_text
 
@@ -119,4 +123,63 @@ def _table(data: Figure, _findings: Findings) -> Table:
     )
 
 
-CHART = Chart("cells", "cells", _title, _rows, _draw, _finding, _marks, _table)
+_CELLS = Chart("cells", "cells", _title, _rows, _draw, _finding, _marks, _table)
+
+
+# --- latency ----------------------------------------------------------------------------------------------------------
+PERCENTILES = ("p50", "p95", "p99")
+
+
+def _by_load(findings: Findings) -> Arrangement:
+    """The load along the axis if one varies, else what other charts have there; all else are lines."""
+    varied = [factor for factor in findings.factors if len(factor.levels) > 1] or list(findings.factors[:1])
+    x = next(filter(is_load, varied), None) or arrange(findings).x
+    return Arrangement(x=x, lines=tuple(factor for factor in varied if factor is not x), panels=())
+
+
+def _latencies(findings: Findings, _runs: Sequence[Run]) -> Figure:
+    """A row for each cell and percentile, in milliseconds; a panel for each percentile. The cells are those whose runs
+    did as many transactions as they could, or as they were sent, in a set time.
+    """
+    if findings.unit != "transactions" or compared.timed(findings):
+        return Figure(rows=[])
+    cells = [cell for cell in findings.cells if cell.work_per_s is not None and cell.latency]
+    placed = figure_of_cells(findings, cells, lambda _cell: {}, _by_load(findings))
+
+    def of(name: str, cell: CellSummary) -> Row:
+        tip = f"{cell.name}: {name} {compared.milliseconds(cell.latency[name])}"
+        return scaled(cell.latency[name], 1e3) | {"panel": name, "tip": tip}
+
+    by_id = {cell.cell_id: cell for cell in cells}
+    shown = [(place, by_id[str(place["cell_id"])]) for place in placed.rows]
+    rows = [place | of(name, cell) for name in PERCENTILES for place, cell in shown if name in cell.latency]
+    legend = latency_of(findings.compared) or "p99"
+    return replace(placed, rows=rows, panels=in_order(str(row["panel"]) for row in rows), legend=legend)
+
+
+def _lowest(data: Figure, _findings: Findings) -> str:
+    """The row of the lowest latency, in a sentence: of the figure that is judged, else of p99."""
+    rows = [row for row in data.rows if row["panel"] == data.legend] or data.rows
+    return f"Lowest: {min(rows, key=lambda row: float(row['mean'] or 0))['tip']}."
+
+
+_LATENCY = Chart(
+    "latency",
+    "cells",
+    "Latency",
+    _latencies,
+    draw=lambda data, sheet: means_with_intervals(
+        replace(data, legend=""), sheet, "latency, ms", Axis({"scale": {"zero": True}}, apart=True)
+    ),
+    finding=_lowest,
+    marks=lambda _data, _findings: (
+        "p50: half of all transactions took no longer; p95 and p99: 95 and 99 of 100. Mean with 95 % interval over "
+        "runs. Each panel has its own axis."
+    ),
+    table=lambda data, _findings: table_of_cells(
+        data, {"panel": Heading("percentile", "text"), "mean": Heading("ms"), **ENDS}
+    ),
+    place=2,
+)
+
+CHARTS = (_CELLS, _LATENCY)

@@ -13,7 +13,7 @@ from storagelab.report.document import Heading, bare
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, choose, in_order, must_show, short_names
 from storagelab.report.drawing.chart import Chart, Figure, Row, not_drawn, table_of_cells
-from storagelab.report.drawing.layers import DOT, TIP, readable_domain, told_apart
+from storagelab.report.drawing.layers import DOT, TIP, axis_of, told_apart
 from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.words import numbers
@@ -84,24 +84,18 @@ def _in_its_life(run: Run, volume: str) -> str:
     return f", and {numbers.capacity(sum(known))} to its drives in their lives"
 
 
-def _domain(data: Figure) -> tuple[list[float], bool]:
-    return readable_domain([float(row["mean"] or 0) for row in data.rows])
-
-
 def _draw(data: Figure, sheet: Sheet) -> Spec:
-    domain, from_zero = _domain(data)
     encoding: Spec = TIP | {
         "x": figure("x", f"GB written before the run ({sheet.where})", scale={"zero": True}),
-        "y": figure(
-            "mean", f"{data.legend} ({sheet.where})", scale={"domain": domain, "zero": from_zero, "nice": False}
-        ),
+        "y": figure("mean", f"{data.legend} ({sheet.where})", **axis_of(data).channel),
     }
     told: Spec = {}
     if len(data.lines) > 1:
         told = told_apart(data, sheet.form, {"title": sheet.where, "symbolOpacity": 1}, shape=palette.SHAPES)
     mark = DOT if told else DOT | {"color": palette.LINES[0]}
     panels = {name: name for name in data.panels}
-    return finished(sheet, [{"mark": mark, "encoding": encoding | told}], data.rows, panels)
+    apart = "y" if axis_of(data).apart else ""
+    return finished(sheet, [{"mark": mark, "encoding": encoding | told}], data.rows, panels, apart=apart)
 
 
 def _finding(data: Figure, _findings: Findings) -> str:
@@ -110,12 +104,10 @@ def _finding(data: Figure, _findings: Findings) -> str:
 
 
 def _marks(data: Figure, _findings: Findings) -> str:
-    domain, from_zero = _domain(data)
-    start = "" if from_zero else f" The vertical axis starts at {bare(domain[0])}."
     return (
         "A mark for each run: what the kernel counted as written to the drive since it was prepared, as the run began. "
-        f"If times move with it, the drive's past may explain them.{start}"
-    )
+        f"If times move with it, the drive's past may explain them. {axis_of(data).says}"
+    ).strip()
 
 
 CHART = Chart(

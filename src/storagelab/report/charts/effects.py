@@ -1,4 +1,6 @@
-"""Effects: how each level of a factor changes what is compared, all else the same."""
+"""Effects: how each level of a factor changes what is compared, all else the same; and speed-ups: how many times as
+fast each level is as the first, along the axis, a panel for each level.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,18 @@ from storagelab.findings.model import Effect, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, Table
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.chart import Chart, Figure, Row
-from storagelab.report.drawing.layers import DOT, RULE, TIP, across, dashed, named_rows
+from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange
+from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, scaled, table_of
+from storagelab.report.drawing.layers import (
+    DOT,
+    RULE,
+    TIP,
+    across,
+    axis_of,
+    dashed,
+    means_with_intervals,
+    named_rows,
+)
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.report.words.compared import effect_change
@@ -58,16 +70,14 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     left = len(overall) - MAX_EFFECTS
     rows: list[Row] = [
         {
-            "effect": effect_text(effect),
-            "mean": 100 * (effect.ratio.value - 1),
+            "effect": effect_text(effect), "judged": judged(effect), "mean": 100 * (effect.ratio.value - 1),
             "low": None if effect.ratio.low is None else 100 * (effect.ratio.low - 1),
             "high": None if effect.ratio.high is None else 100 * (effect.ratio.high - 1),
-            "judged": judged(effect),
             "tip": f"{effect_text(effect)}: {effect_change(findings, effect)}"
             f"{f'; {judged(effect)}' if effect.tested else ''}",
         }
         for effect in overall[:MAX_EFFECTS]
-    ]
+    ]  # fmt: skip
     more = f"{numbers.plural(left, 'more comparison is', 'more comparisons are')} in the raw data alone."
     return Figure(rows=rows, legend=compared.quantity(findings), hidden=more if left > 0 else "")
 
@@ -102,7 +112,7 @@ def effect_table(effects: Iterable[Effect]) -> Table:
     return Table(headings, rows)
 
 
-CHART = Chart(
+_EFFECTS = Chart(
     name="effects",
     part="effects",
     title="What each factor does",
@@ -116,3 +126,67 @@ CHART = Chart(
     table=lambda _data, findings: effect_table(effect for effect in findings.effects if not effect.at),
     is_headed=False,
 )
+
+
+# --- speed-ups --------------------------------------------------------------------------------------------------------
+
+
+def _speed_ups(findings: Findings, _runs: Sequence[Run]) -> Figure:
+    """Rows `mean`, `low`, `high` per level of a factor and level of the axis: time of the factor's first level over
+    time of this one, so that 2 is twice as fast. Those that differ most come first.
+    """
+    places = arrange(findings)
+    size: dict[str, float] = {}
+    for effect in findings.speed_ups:
+        panel = _panel(effect)
+        size[panel] = max(size.get(panel, 0.0), abs(math.log(effect.ratio.value)))
+    panels = sorted(size, key=lambda panel: -size[panel])
+    shown, left = panels[:MAX_PANELS], len(panels) - MAX_PANELS
+    return Figure(
+        rows=[_speed_up(one, places) for panel in shown for one in findings.speed_ups if _panel(one) == panel],
+        arrangement=Arrangement(x=places.x, lines=(), panels=()),
+        x_levels=places.x_levels(findings.cells),
+        panels=shown,
+        hidden=f"{numbers.plural(left, 'level differs', 'levels differ')} less and have no panel." if left > 0 else "",
+    )
+
+
+def _panel(effect: Effect) -> str:
+    return f"{level_alone(effect.factor, effect.level)} against {value_text(effect.baseline)}"
+
+
+def _speed_up(effect: Effect, places: Arrangement) -> Row:
+    assert places.x is not None
+    level = effect.at[places.x.name]
+    ratio, verdict = effect.ratio.inverse, judged(effect, "faster", "slower")
+    interval = numbers.ends_in_brackets(ratio, "{:.2f}".format, "joint 95 % CI ")
+    what = f"{_panel(effect)} with {phrase(places.x.name, [level])}"
+    return scaled(ratio) | {
+        "x": value_text(level), "panel": _panel(effect), "what": what, "judged": verdict,
+        "tip": f"{what}: {ratio.value:.2f} times as fast{interval}; {verdict}",
+    }  # fmt: skip
+
+
+def _marks(data: Figure, _findings: Findings) -> str:
+    along = f"along {factor_text(data.arrangement.x.name)}, averaged over all else" if data.arrangement.x else ""
+    return (
+        f"Time of the first level over that of another, {along}; above the dashed line is faster. The intervals hold "
+        f"together at 95 %; a point without one is not tested. {axis_of(data, '', 1.0).says}"
+    ).strip()
+
+
+_SPEED_UPS = Chart(
+    "speed-ups",
+    "effects",
+    "Speed-up of each level against the first",
+    _speed_ups,
+    draw=lambda data, sheet: means_with_intervals(data, sheet, "times as fast", axis_of(data, "", 1.0), at=1.0),
+    finding=lambda _data, findings: largest(findings, findings.speed_ups),
+    marks=_marks,
+    table=lambda data, _findings: table_of(data, {
+        "what": Heading("comparison", "prose"), "mean": Heading("times as fast"), **ENDS,
+        "judged": Heading("verdict", "text"),
+    }),
+    place=1,
+)  # fmt: skip
+CHARTS = (_EFFECTS, _SPEED_UPS)

@@ -172,19 +172,6 @@ def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure
     )
 
 
-def steps_text(data: Figure) -> str:
-    """The spacing of the points drawn for median runs: "1 s", or "8 to 47 s"."""
-    ends_s: dict[tuple[object, object], list[float]] = {}
-    for row in data.rows:
-        if row["median"]:
-            ends_s.setdefault((row["panel"], row["series"]), [0.0]).append(float(row["at_s"] or 0))
-    # The last interval of a run is only its remainder.
-    steps_s = [(ends[-2] if ends[2:] else ends[-1]) / max(1, len(ends) - 2) for ends in ends_s.values()]
-    ends_text = [numbers.significant(step_s, 2) for step_s in (min(steps_s), max(steps_s))]
-    ends_text = [text.rstrip("0").rstrip(".") if "." in text else text for text in ends_text]
-    return f"{' to '.join(dict.fromkeys(ends_text))} s"
-
-
 def _stretches(
     series: TimeSeries, values: Sequence[float | None], of_run: Row, quantity: Quantity, most: int
 ) -> list[Row]:

@@ -12,7 +12,7 @@ from storagelab.report.document import Heading, bare
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, choose, in_order, must_show, short_names
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, compared_axis, scaled, table_of_cells
-from storagelab.report.drawing.layers import DOT, FIELDS, RULE, STARRED, TIP, only, readable_domain, told_apart
+from storagelab.report.drawing.layers import DOT, RULE, STARRED, TIP, axis_of, only, readable_domain, told_apart
 from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.words.names import cell_entry, level_text
@@ -103,19 +103,13 @@ def _with_edge(other: _Other, findings: Findings, rows: Sequence[Row]) -> list[R
     return found
 
 
-def _figures(data: Figure) -> list[float]:
-    return [float(one) for row in data.rows for key in FIELDS if (one := row[key]) is not None]
-
-
 def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
-    apart = len(data.panels) > 1
+    axis = axis_of(data)
     x_domain, _ = readable_domain([_other_of(row) for row in data.rows])
-    y_domain, from_zero = readable_domain(_figures(data))
-    y_scale = {"zero": False} if apart else {"domain": y_domain, "zero": from_zero, "nice": False}
     columns = sheet.form.columns(len(data.panels))
     x = figure("other", f"{other.axis} ({sheet.where})", axis={"tickCount": sheet.form.width_px // columns // 110},
                scale={"domain": x_domain, "zero": False, "nice": False})  # fmt: skip
-    y = figure("mean", f"{data.legend} ({sheet.where})", scale=y_scale)
+    y = figure("mean", f"{data.legend} ({sheet.where})", **axis.channel)
     place = TIP | {"x": x, "y": y}
     interval = TIP | {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}}
     legend = {"title": f"on the edge ({sheet.where})", "symbolOpacity": 1}
@@ -132,7 +126,7 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
         only("datum.pick && datum.edge", STARRED, place | colour),
         only("datum.pick && !datum.edge", STARRED | {"color": palette.NEUTRAL}, place),
     ]
-    return finished(sheet, layers, data.rows, {name: name for name in data.panels}, apart="y" if apart else "")
+    return finished(sheet, layers, data.rows, {name: name for name in data.panels}, apart="y" if axis.apart else "")
 
 
 def _finding(data: Figure, _findings: Findings) -> str:
@@ -142,15 +136,13 @@ def _finding(data: Figure, _findings: Findings) -> str:
 
 
 def _marks(other: _Other, data: Figure, _findings: Findings) -> str:
-    y_domain, from_zero = readable_domain(_figures(data))
     parts = [
         "Filled marks are the Pareto edge: no other layout has as good a mean at the same "
         f"{other.noun} or {other.better}. Hollow marks are all others. Means with their 95 % intervals: where those of "
         "two layouts overlap, chance may decide which of them is on the edge.",
         "Layouts of different blocks were not tested against each other."
         if len({row["stretch"] for row in data.rows}) > 1 else "",
-        "Each panel has its own vertical axis." if data.panels[1:]
-        else "" if from_zero else f"The vertical axis starts at {bare(y_domain[0])}.",
+        axis_of(data).says,
     ]  # fmt: skip
     return " ".join(filter(None, parts))
 

@@ -7,7 +7,6 @@ counted, never dropped silently; the fastest, the slowest and the recommended ce
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +14,8 @@ from storagelab.findings import answer as answers
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
-from storagelab.report.words import compared
 from storagelab.report.words.compared import ends
+from storagelab.report.words.ladder import shared
 from storagelab.spec.naming import axis_factor
 from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words.names import cell_text, is_number, level_text, title_of, value_text
@@ -140,33 +139,11 @@ def recommended(findings: Findings) -> frozenset[str]:
     return answers.recommended(findings, answers.answer(findings))
 
 
-def fastest_first(findings: Findings, cells: Iterable[CellSummary]) -> list[CellSummary]:
-    """Cells by the mean of what is compared, the best first, under one load after the other."""
-    place = {cell_id: number for number, load in enumerate(findings.by_load) for cell_id in load.cells}
-    sign = -1 if compared.by_rate(findings) else 1
-
-    def key(cell: CellSummary) -> tuple[int, float]:
-        sample = compared.judged(findings, cell)
-        return place[cell.cell_id], math.inf if sample is None else sign * sample.judged.value
-
-    return sorted(cells, key=key)
-
-
 def notable_cells(findings: Findings, limit: int) -> list[CellSummary]:
-    """At most `limit` cells with figures, as listed: the fastest, the slowest, those at each factor's extremes, then
-    a spread.
-    """
+    """At most `limit` cells with figures, as listed: the fastest, the slowest, the first, the last, then a spread."""
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
-    first = [cell_id for cell_id in ends(findings) if cell_id]
-    first += [cell_id for factor in findings.factors for cell_id in _extremes(cells, factor)]
-    kept = set(choose([cell.cell_id for cell in cells], first, limit))
+    kept = set(choose([cell.cell_id for cell in cells], filter(None, ends(findings)), limit))
     return [cell for cell in cells if cell.cell_id in kept]
-
-
-def _extremes(cells: Sequence[CellSummary], factor: Factor) -> list[str]:
-    values = (factor.levels[0].value, factor.levels[-1].value)
-    found = (next((cell.cell_id for cell in cells if cell.levels.get(factor.name) == value), None) for value in values)
-    return [cell_id for cell_id in found if cell_id is not None]
 
 
 def chosen_cells(findings: Findings) -> list[CellSummary]:
@@ -193,16 +170,11 @@ def short_names(cells: Sequence[CellSummary]) -> list[str]:
     """The cells in words, without the levels that all of them share; in full if nothing else would be left."""
     if len(cells) < 2:
         return [cell.text for cell in cells]
-    shared = _shared(cells)
-    own = ({name: value for name, value in cell.levels.items() if name not in shared} for cell in cells)
+    common = shared(cells)
+    own = ({name: value for name, value in cell.levels.items() if name not in common} for cell in cells)
     return [cell_text(levels, cell.labels) for levels, cell in zip(own, cells, strict=True)]
 
 
 def shared_levels(cells: Sequence[CellSummary]) -> str:
     """The levels that `short_names` leaves out, in words."""
-    return level_text(_shared(cells)) if len(cells) > 1 else ""
-
-
-def _shared(cells: Sequence[CellSummary]) -> dict[str, JsonValue]:
-    first = cells[0].levels.items()
-    return {name: value for name, value in first if all(repr(cell.levels.get(name)) == repr(value) for cell in cells)}
+    return level_text(shared(cells)) if len(cells) > 1 else ""

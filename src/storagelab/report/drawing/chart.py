@@ -205,10 +205,15 @@ ENDS = {"low": Heading("95 % from"), "high": Heading("to")}
 """The columns of an interval."""
 
 
+def table_of(data: Figure, columns: Mapping[str, Heading]) -> Table:
+    """A row for each row of a chart: the `columns`, which are keys of the chart's rows."""
+    return Table(list(columns.values()), [[_entry(row[name]) for name in columns] for row in data.rows])
+
+
 def table_of_cells(data: Figure, columns: Mapping[str, Heading]) -> Table:
-    """A row for each row of a chart: its cell, then the `columns`, which are keys of the chart's rows."""
-    rows = [[cell_entry(row["cell_id"], row["cell"]), *(_entry(row[name]) for name in columns)] for row in data.rows]
-    return Table([Heading("cell", "prose"), *columns.values()], rows)
+    """The same after each row's cell."""
+    named = [row | {"entry": cell_entry(row["cell_id"], row["cell"])} for row in data.rows]
+    return table_of(replace(data, rows=named), {"entry": Heading("cell", "prose"), **columns})
 
 
 def _entry(value: str | float | int | None) -> str:

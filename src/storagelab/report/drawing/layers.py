@@ -144,9 +144,10 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
     return finished(sheet, layers, [*data.rows, *data.points], panels, height_px, apart=apart, axis_px=levels.names_px)
 
 
-def dashed(channel: str, at: float) -> Spec:
+def dashed(channel: str, *at: float) -> Spec:
+    """Lines across a chart."""
     return {
-        "data": {"values": [{"at": at}]},
+        "data": {"values": [{"at": one} for one in at]},
         "mark": {"type": "rule", "color": palette.INK, "opacity": 0.6, "strokeDash": [4, 3]},
         "encoding": {channel: {"field": "at", "type": "quantitative"}},
     }

@@ -95,9 +95,9 @@ STYLE = f"""
 
 
 def config(form: Form) -> Spec:
-    """The appearance: no frame, faint grid, one font family."""
+    """The appearance: no frame, faint grid, one font family. Figures and marks have names; axes need none."""
     text = {"labelColor": palette.INK, "titleColor": palette.INK, "labelOpacity": 0.85, "labelFontSize": FONT_PX,
-            "titleFontSize": FONT_PX, "titleFontWeight": 500}  # fmt: skip
+            "titleFontSize": FONT_PX, "titleFontWeight": 500, "aria": False}  # fmt: skip
     return {
         "font": FONT,
         "view": {"stroke": None},
@@ -108,8 +108,8 @@ def config(form: Form) -> Spec:
         "axisYQuantitative": {"labelExpr": "abs(datum.value) < 1e5 ? datum.label : format(datum.value, '~s')"},
         "axisX": {"grid": False, "titleAnchor": "end"},
         "legend": text | {"orient": "top", "symbolStrokeWidth": 1.5, "titleLimit": form.width_px, "rowPadding": 3},
-        "header": {"title": None, "labelColor": palette.INK, "labelFontSize": FONT_PX, "labelFontWeight": 600,
-                   "labelAnchor": "start", "labelPadding": 6, "labelLimit": form.width_px},
+        "header": {"title": None, "aria": False, "labelColor": palette.INK, "labelFontSize": FONT_PX,
+                   "labelFontWeight": 600, "labelAnchor": "start", "labelPadding": 6, "labelLimit": form.width_px},
         "title": {"anchor": "start", "color": palette.INK, "subtitleColor": palette.INK, "fontSize": 15,
                   "subtitleFontSize": FONT_PX + 1, "subtitlePadding": 5, "subtitleLineHeight": 17, "offset": 14,
                   "frame": "bounds"},

@@ -21,7 +21,7 @@ from storagelab.findings.times import FIGURES
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.values import JsonValue
-from storagelab.report.export.schema import measured
+from storagelab.report.export.as_json import measured
 from storagelab.report.words.secrets import masked
 from storagelab.words.names import unmet_text
 

@@ -15,10 +15,12 @@ import hashlib
 import json
 import math
 import re
+import tomllib
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -31,27 +33,26 @@ from storagelab.report.document import Document, Fold, Heading, Mark, Picture, S
 from storagelab.report.drawing.chart import Drawn
 from storagelab.report.drawing.vega import STYLE, framed, runtime, to_svg
 from storagelab.report.export.as_json import json_pieces
-from storagelab.report.page.explore_plots import MAX_RUNS, plots
-from storagelab.report.page.explore_record import record
-from storagelab.report.page.explore_series import packed, series
+from storagelab.report.page.explore import MAX_RUNS, packed, plots, record, series
 from storagelab.report.sections.cells import CellsTable, cells_table
 from storagelab.report.sections.contents import document
 from storagelab.report.words import compared
-from storagelab.report.words.glossary import GLOSSARY
 from storagelab.report.words.secrets import masked
 from storagelab.words import numbers
 
+GLOSSARY: Mapping[str, str] = tomllib.loads(resources.files(__package__).joinpath("glossary.toml").read_text("utf-8"))
+"""Term -> its meaning."""
 _GZIP_LEVEL = 5
 """The gzip level: level 6 takes half as long again for 1.5 % less."""
 _AS_GZIP = 31
 """zlib's name for the largest window with gzip's header."""
 _COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 _NEEDLESS = re.compile(
-    r' (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*"|(?<=role-axis") aria-label="[^"]*"|font-family="[^"]*"'
-    r'|opacity="1"|stroke-width="0"|stroke-opacity="1"|pointer-events="none")'
+    r' (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*"|font-family="[^"]*"|opacity="1"|pointer-events="none")'
     r'|<path class="foreground" aria-hidden="true" d="" display="none"/>|(?<=\.\d\d)\d{5,}'
 )
-"""What a drawing has for pages of its own: the figure around it has a role, a name and a font."""
+"""What a drawing has for pages of its own: the figure around it has a role, a name and a font. Vega-Lite has no setting
+for these, which are a sixth of a page of 72 cells."""
 LARGEST_PAGE = 1_200_000
 """The largest page, in characters, that carries its raw data by default."""
 MAX_TABLE_ROWS = 400
@@ -101,7 +102,7 @@ def page(
     of = document(experiment, plan, runs, findings, manifest, limit=limit)
     drawn = {part.drawn.name: part.drawn for one in of.sections for part in one.parts if isinstance(part, Picture)}
     drawings = _drawings(
-        {f"{name}-{form}": to_svg(_bare(spec)) for name, one in drawn.items() for form, spec in one.specs().items()}
+        {f"{name}-{form}": to_svg(bare(spec)) for name, one in drawn.items() for form, spec in one.specs().items()}
     )
     wide, narrow = ({name: drawings[f"{name}-{form}"] for name in drawn} for form in ("wide", "narrow"))
     found = cells_table(findings, runs)
@@ -203,7 +204,7 @@ def _sha256(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _bare(spec: Mapping[str, object]) -> dict[str, object]:
+def bare(spec: Mapping[str, object]) -> dict[str, object]:
     """A chart without title and background, because the page has both."""
     return {key: value for key, value in spec.items() if key != "title"} | {"background": None}
 

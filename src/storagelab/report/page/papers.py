@@ -11,87 +11,56 @@ from markupsafe import Markup
 from storagelab.capture.folder import Capture
 from storagelab.findings.beside import Beside
 from storagelab.report.document import Document, Section
-from storagelab.report.drawing import palette
-from storagelab.report.drawing.layers import TIP, legend_layout, named_rows
-from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, finished, framed, to_svg
-from storagelab.report.page.html import Drawings, page_of
+from storagelab.report.drawing.arrange import in_order
+from storagelab.report.drawing.chart import Figure, Row, scaled
+from storagelab.report.drawing.layers import Axis, dashed, means_with_intervals, told_apart
+from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, figure, finished, framed, to_svg
+from storagelab.report.page.html import Drawings, bare, page_of
 from storagelab.report.words.captured import capture_paper, shown_as
 from storagelab.report.words.predicted import beside_words, times_text
 from storagelab.words import numbers
 
-TITLE = "Predicted beside measured"
-
-
-def _drawings(name: str, where: str, draw: Callable[[Sheet], Spec]) -> list[Markup]:
-    """A chart without a title in both widths."""
-    svgs = {
-        f"{name}-{width}": to_svg(draw(Sheet(form, "", (), where)))
-        for width, form in (("wide", WIDE), ("narrow", NARROW))
-    }
-    return [Markup(svg) for svg in framed(svgs).values()]  # noqa: S704 - drawn by us
-
-
-def beside_page(of: Document, found: Beside, names: Mapping[str, str]) -> str:
-    """The page as text. It has no script and needs no network."""
-    drawings = _drawings("beside", "measured and predicted", lambda sheet: _spec(found, names, sheet))
-    return _with_chart(of, TITLE, Drawings(drawings, beside_words(found, names)))
-
-
-def _with_chart(of: Document, title: str, drawings: Drawings) -> str:
-    chart = Section("chart", title, [drawings])  # type: ignore[list-item]
-    return page_of(replace(of, sections=[chart, *of.sections]))
-
-
-# --- the chart of predicted beside measured ---------------------------------------------------------------------------
-
 _KINDS = ("measured", "predicted")
-
-
-def _spec(found: Beside, names: Mapping[str, str], sheet: Sheet) -> Spec:
-    rows = [
-        {
-            "name": names[row.name], "kind": kind, "times": one.value, "low": one.low or one.value,
-            "high": one.high or one.value, "tip": f"{names[row.name]}, {kind}: {times_text(one)}",
-        }
-        for row in found.rows
-        for kind, one in zip(_KINDS, (row.measured, row.predicted), strict=True)
-    ]  # fmt: skip
-    order = list(dict.fromkeys(str(row["name"]) for row in rows))
-    y, row_px, _ = named_rows("name", {name: name for name in order}, 18 if sheet.form is NARROW else 32)
-    x = {"type": "quantitative", "title": f"times the speed of {names[found.base]}", "scale": {"zero": True}}
-    colour = {"field": "kind", "type": "nominal", "title": None,
-              "scale": {"domain": list(_KINDS), "range": list(palette.LINES[:2])}}  # fmt: skip
-    offset = {"field": "kind", "type": "nominal", "sort": list(_KINDS)}
-    shared = {"y": y, "yOffset": offset, "color": colour}
-    layers: list[Spec] = [
-        {"mark": {"type": "rule", "strokeWidth": 2, "aria": False},
-         "encoding": shared | {"x": x | {"field": "low"}, "x2": {"field": "high"}}},
-        {"mark": {"type": "point", "filled": True, "size": 70},
-         "encoding": TIP | shared | {"x": x | {"field": "times"},
-                                     "shape": {"field": "kind", "type": "nominal", "title": None,
-                                               "scale": {"domain": list(_KINDS), "range": list(palette.SHAPES[:2])}}}},
-    ]  # fmt: skip
-    return finished(sheet, layers, rows, height_px=max(46, row_px) * len(order))
-
-
 MOST_POINTS = 120
 """Of each line: longer captures are drawn in means over several intervals."""
+MOST_OBJECTS = 7
 _OTHERS = "all others"
 _VERBS = {"read": "reads", "write": "writes"}
 
 
+def _with_chart(of: Document, title: str, where: str, draw: Callable[[Sheet], Spec], label: str) -> str:
+    """The document as a page, below a chart without a title of its own in both widths."""
+    forms = {"wide": WIDE, "narrow": NARROW}
+    svgs = {f"chart-{name}": to_svg(bare(draw(Sheet(form, "", (), where)))) for name, form in forms.items()}
+    drawings = Drawings([Markup(svg) for svg in framed(svgs).values()], label)  # noqa: S704 - drawn by us
+    chart = Section("chart", title, [drawings])  # type: ignore[list-item]
+    return page_of(replace(of, sections=[chart, *of.sections]))
+
+
+def beside_page(of: Document, found: Beside, names: Mapping[str, str]) -> str:
+    """The page as text. It has no script and needs no network."""
+    rows: list[Row] = [
+        scaled(one) | {"x": names[row.name], "line": kind, "tip": f"{names[row.name]}, {kind}: {times_text(one)}"}
+        for row in found.rows for kind, one in zip(_KINDS, (row.measured, row.predicted), strict=True)
+    ]  # fmt: skip
+    data = Figure(rows, x_levels=in_order(str(row["x"]) for row in rows), lines=_KINDS, legend="speed")
+    title, axis = f"times the speed of {names[found.base]}", Axis({"scale": {"zero": True}})
+    return _with_chart(
+        of, "Predicted beside measured", "measured and predicted",
+        lambda sheet: means_with_intervals(data, sheet, title, axis), beside_words(found, names),
+    )  # fmt: skip
+
+
 def capture_page(capture: Capture, name: str) -> str:
     """The page as text. It has no script and needs no network."""
-    of = capture_paper(capture, name)
-    rows = over_time(capture)
+    of, rows = capture_paper(capture, name), over_time(capture)
     if not rows:
         return page_of(of)
     changes = sorted({change.second for change in capture.manifest.changes})
-    drawings = _drawings("capture", "measured", lambda sheet: over_time_spec(rows, sheet, changes))
-    return _with_chart(of, "Over time", Drawings(drawings, _label(rows)))
+    return _with_chart(of, "Over time", "measured", lambda sheet: _areas(rows, sheet, changes), _label(rows))
 
 
-def over_time(capture: Capture) -> list[dict[str, object]]:
+def over_time(capture: Capture) -> list[Row]:
     """Bytes per second of each object, for each volume and direction."""
     manifest = capture.manifest
     intervals = max(1, round(manifest.seconds / manifest.interval_seconds))
@@ -105,7 +74,7 @@ def over_time(capture: Capture) -> list[dict[str, object]]:
             panel = f"{volume_of.get(row.object, '')}: {_VERBS[row.operation]}"
             total[name] += row.bytes
             at[panel, name, int(row.second / step_s)] += row.bytes
-    most = sorted(total, key=lambda name: total[name], reverse=True)[: len(palette.LINES) - 1]
+    most = sorted(total, key=lambda name: total[name], reverse=True)[:MOST_OBJECTS]
     found: dict[tuple[str, str, int], float] = defaultdict(float)
     for (panel, name, step), size in at.items():
         found[panel, name if name in most else _OTHERS, step] += size
@@ -113,43 +82,29 @@ def over_time(capture: Capture) -> list[dict[str, object]]:
     names = [name for name in (*most, _OTHERS) if any(one == name for _, one, _ in found)]
     steps = range(int(-(-manifest.seconds // step_s)))
     return [
-        {"panel": panel, "object": name, "second": step * step_s, "mb_per_s": found[panel, name, step] / step_s / 2**20}
+        {"panel": panel, "line": name, "second": step * step_s, "mb_per_s": found[panel, name, step] / step_s / 2**20}
         for panel in panels for name in names for step in steps
     ]  # fmt: skip
 
 
-def over_time_spec(rows: list[dict[str, object]], sheet: Sheet, changes: Sequence[float] = ()) -> Spec:
-    """The chart as Vega-Lite: areas on one another, with a dashed line where something changed."""
-    names = list(dict.fromkeys(str(row["object"]) for row in rows))
-    panels = list(dict.fromkeys(str(row["panel"]) for row in rows))
-    area: Spec = {
-        "mark": {"type": "area", "interpolate": "step-after", "opacity": 0.85},
-        "encoding": {
-            "x": {"field": "second", "type": "quantitative", "title": "seconds from the start",
-            "axis": {"grid": False}},
-            "y": {"field": "mb_per_s", "type": "quantitative", "stack": "zero", "title": "MB/s"},
-            "color": {
-                "field": "object", "type": "nominal", "sort": names,
-                "scale": {"domain": names, "range": list(palette.LINES[: len(names)])},
-                "legend": {"title": None, **legend_layout(dict(zip(names, names, strict=True)), sheet.form)},
-            },
-            "order": {"field": "object", "type": "nominal", "sort": "descending"},
-        },
-    }  # fmt: skip
-    dashed: Spec = {
-        "data": {"values": [{"second": second} for second in changes]},
-        "mark": {"type": "rule", "color": palette.INK, "strokeDash": [4, 3]},
-        "encoding": {"x": {"field": "second", "type": "quantitative"}},
+def _areas(rows: Sequence[Row], sheet: Sheet, changes: Sequence[float]) -> Spec:
+    """Areas on one another, with a dashed line where something changed."""
+    data = Figure(rows, lines=in_order(str(row["line"]) for row in rows))
+    encoding: Spec = told_apart(data, sheet.form, {"title": None}) | {
+        "x": figure("second", "seconds from the start", axis={"grid": False}),
+        "y": figure("mb_per_s", "MB/s", stack="zero"),
+        "order": {"field": "line", "type": "nominal", "sort": "descending"},
     }
-    spec = finished(sheet, [area, dashed] if changes else [area], rows, dict(zip(panels, panels, strict=True)))
-    return {key: value for key, value in spec.items() if key != "title"} | {"background": None}
+    area = {"mark": {"type": "area", "interpolate": "step-after", "opacity": 0.85}, "encoding": encoding}
+    panels = {panel: panel for panel in in_order(str(row["panel"]) for row in rows)}
+    return finished(sheet, [area, *([dashed("x", *changes)] if changes else [])], rows, panels)
 
 
-def _label(rows: list[dict[str, object]]) -> str:
+def _label(rows: Sequence[Row]) -> str:
     """The chart for readers who can't see it."""
     total: dict[str, float] = defaultdict(float)
     for row in rows:
-        total[f"{row['object']}, {row['panel']}"] += float(str(row["mb_per_s"]))
+        total[f"{row['line']}, {row['panel']}"] += float(row["mb_per_s"] or 0)
     steps = len({row["second"] for row in rows})
     parts = sorted(total.items(), key=lambda one: one[1], reverse=True)[:6]
     words = "; ".join(f"{name}: {numbers.significant(size / steps, 3)} MB/s" for name, size in parts if size)

@@ -1,42 +1,58 @@
-"""Every cell in a table, the fastest first; and the final checkpoint."""
+"""Every cell in a table, in the order of the ladder; and the final checkpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from storagelab.findings.cautions.unverified import Refused
-from storagelab.findings.model import CellSummary, Estimate, Findings, Sample
+from storagelab.findings.model import CellSummary, DriveState, Estimate, Findings, Sample
+from storagelab.findings.times import FIGURES, latency_of
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Factor
-from storagelab.report.charts.write_amplification import drives as drives_of
-from storagelab.report.charts.write_amplification import state_of
-from storagelab.report.document import Bar, Content, Heading, Link, Mark, Part, Table
+from storagelab.report.document import Bar, Content, Heading, Link, Part, Table
 from storagelab.report.drawing.arrange import notable_cells
 from storagelab.report.sections.waits import cell_anchor, cells_with_parts, top_wait
 from storagelab.report.words import compared
-from storagelab.report.words.ladder import apart_by_blocks, comparison_of, ratio_decimals, ratio_of, verdict_of
-from storagelab.report.words.short import Names
+from storagelab.report.words.answer import Names
+from storagelab.report.words.ladder import (
+    apart_by_blocks,
+    comparison_of,
+    in_order,
+    ratio_decimals,
+    ratio_of,
+    verdict_of,
+)
 from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words import numbers
 from storagelab.words.names import DATA_FILES, cell_entry, is_number, value_text
 
 MAX_ROWS = 1_000
+MAX_DRIVES = 2
 _CHECKPOINTS = 40
 RATIO = "time / fastest (joint 95 % CI)"
 """The heading of the column of comparisons."""
+_BESIDE: Mapping[str, str] = {
+    "bytes_per_s": "MB/s", **{f"latency_{name}_s": f"{name} ms" for name in FIGURES},
+    "sync_latency_p50_s": "sync p50 ms", "sync_latency_p99_s": "sync p99 ms", "late_p50_s": "late p50 ms",
+    "late_p99_s": "late p99 ms", "late_longest_s": "latest ms",
+}  # fmt: skip
+"""What is known of raw I/O and of operations that were timed one by one -> its heading."""
 Key = float | str | None
-"""The sort key of a column; None goes last."""
+"""What a column is sorted by; None goes last."""
+Entry = tuple[Key, Content]
+_Value = TypeVar("_Value", float, str)
+_UNKNOWN: Entry = (None, "")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: what it shows of a cell, and its sort key. `rank`: narrow terminals drop the highest first."""
+    """A column: of a cell, what it is sorted by and what is shown. `rank`: narrow terminals drop the highest first."""
 
     heading: Heading
-    content: Callable[[CellSummary], Content]
-    key: Callable[[CellSummary], Key]
+    of: Callable[[CellSummary], Entry]
     rank: int = 0
 
 
@@ -51,69 +67,62 @@ class CellsTable:
 
 def cells_table(findings: Findings, runs: Sequence[Run]) -> CellsTable:
     """Every cell as a row: its levels, its mean and interval, its verdict, and related figures."""
-    cells = in_order(findings)[:MAX_ROWS]
-    columns = _columns(findings, cells, runs)
+    cells = in_order(findings, findings.cells)[:MAX_ROWS]
+    columns = list(_columns(findings, cells, runs))
     caption = f"Every cell, the fastest first ({findings.provenance or 'nothing measured yet'})"
     if len(findings.cells) > MAX_ROWS:
         caption += f", the first {numbers.count(MAX_ROWS)} of {numbers.count(len(findings.cells))}"
+    entries = [[column.of(cell) for column in columns] for cell in cells]
     table = Table(
         [column.heading for column in columns],
-        [[column.content(cell) for column in columns] for cell in cells],
+        [[content for _, content in row] for row in entries],
         caption,
         {column.heading.text: column.rank for column in columns if column.rank},
         [verdict_of(findings, cell.cell_id).kind for cell in cells],
         name="cells-table",
     )
-    return CellsTable(cells, table, [[column.key(cell) for column in columns] for cell in cells])
+    return CellsTable(cells, table, [[key for key, _ in row] for row in entries])
 
 
-def in_order(findings: Findings) -> list[CellSummary]:
-    """The cells by load and block, then the fastest first; those without a figure come last."""
-    loads = {cell_id: place for place, load in enumerate(findings.by_load) for cell_id in load.cells}
-    speed, blocks = -1 if compared.by_rate(findings) else 1, apart_by_blocks(findings)
-
-    def place(cell: CellSummary) -> tuple[int, int, float, float]:
-        sample, ratio = compared.judged(findings, cell), ratio_of(findings, cell.cell_id)
-        figure = float("inf") if sample is None else speed * sample.mean.value
-        block = cell.stretch if blocks else 0
-        return loads.get(cell.cell_id, 0), block, float("inf") if ratio is None else ratio.value, figure
-
-    return sorted(findings.cells, key=place)
+def _entry(value: _Value | None, show: Callable[[_Value], Content]) -> Entry:
+    return _UNKNOWN if value is None else (value, show(value))
 
 
-def _columns(findings: Findings, cells: Sequence[CellSummary], runs: Sequence[Run]) -> list[Column]:
+def _columns(findings: Findings, cells: Sequence[CellSummary], runs: Sequence[Run]) -> Iterator[Column]:
     raw_io = compared.of_raw_io(findings)
-    times = not (compared.set_time(findings) or raw_io)
-    return [
-        _id_column(findings),
-        *_factor_columns(findings),
-        *_provenance_column(findings),
-        *_figure_columns(findings, cells),
-        Column(
-            Heading("verdict", "text"),
-            lambda cell: Mark(*verdict_of(findings, cell.cell_id)),
-            lambda cell: verdict_of(findings, cell.cell_id).text or None,
-        ),
-        Column(Heading(RATIO, "text"), partial(_ratio, findings), partial(_ratio_key, findings), rank=6),
-        *([] if raw_io else [_top_wait_column()]),
-        *_capacity_columns(runs),
-        *(_named(compared.raw_io_columns(cells), compared.raw_io_text, _raw_io_key) if raw_io else []),
-        *_named(compared.latency_columns(cells), compared.latency_text, _latency_key),
-        *_refused_column(findings),
-        *(_run_columns(findings, compared.decimals(_known(findings, cells))) if times else []),
-        Column(Heading("runs"), _runs, lambda cell: cell.runs_ok + cell.runs_unverified, rank=1),
-        *_drive_columns(findings),
-    ]
-
-
-def _id_column(findings: Findings) -> Column:
-    """The ids by which verbs take cells; each links to the cell's own fold, if it has one."""
     linked = {cell.cell_id for cell in cells_with_parts(findings)}
 
-    def content(cell: CellSummary) -> Content:
-        return Link(cell.cell_id, cell_anchor(cell)) if cell.cell_id in linked else cell.cell_id
+    def identity(cell_id: str) -> Content:
+        """Verbs take cells by their ids; each links to the cell's own fold, if it has one."""
+        return Link(cell_id, cell_anchor(cell_id)) if cell_id in linked else cell_id
 
-    return Column(Heading("cell", "text"), content, lambda cell: cell.cell_id)
+    def verdict(cell: CellSummary) -> Entry:
+        mark = verdict_of(findings, cell.cell_id)
+        return mark.text or None, mark
+
+    yield Column(Heading("cell", "text"), lambda cell: _entry(cell.cell_id, identity))
+    yield from _factor_columns(findings)
+    if compared.of_both_kinds(findings):
+        yield Column(Heading("provenance", "text"), lambda cell: _entry(cell.provenance, str))
+    yield from _figure_columns(findings, cells)
+    yield Column(Heading("verdict", "text"), verdict)
+    yield Column(Heading(RATIO, "text"), partial(_ratio, findings), rank=6)
+    if not raw_io:
+        meaning = "the largest wait, and its share of session time (connections × elapsed)"
+        yield Column(Heading("top wait", "text", meaning), _top_wait, rank=7)
+    yield from _capacity_columns(runs)
+    yield from _columns_beside(findings, cells)
+    for one in findings.cautions:
+        if isinstance(one, Refused):  # the share of transactions that were refused or made again
+            yield Column(Heading("refused"), partial(_of, one.shares, numbers.percent))
+    if not (compared.set_time(findings) or raw_io):
+        yield from _run_columns(findings, compared.decimals(_known(findings, cells)))
+    yield Column(Heading("runs"), lambda cell: (cell.runs_ok + cell.runs_unverified, _runs(cell)), rank=1)
+    yield from _drive_columns(findings)
+
+
+def _of(values: Mapping[str, float], show: Callable[[float], str], cell: CellSummary) -> Entry:
+    return _entry(values.get(cell.cell_id), show)
 
 
 def _factor_columns(findings: Findings) -> Iterator[Column]:
@@ -122,94 +131,68 @@ def _factor_columns(findings: Findings) -> Iterator[Column]:
     for factor in sorted(findings.factors, key=lambda factor: factor.name != DATA_FILES):
         numeric = all(is_number(level.value) for level in factor.levels)
         order = {repr(value): rank for rank, value in enumerate(levels_in_order(factor))}
-        key = partial(lambda name, order, cell: order.get(repr(cell.levels.get(name))), factor.name, order)
-        yield Column(Heading(names.heading(factor.name), "number" if numeric else "text"), partial(_level, factor), key)
+        heading = Heading(names.heading(factor.name), "number" if numeric else "text")
+        yield Column(heading, partial(_level, factor, order))
 
 
-def _level(factor: Factor, cell: CellSummary) -> str:
-    return value_text(cell.levels[factor.name]) if factor.name in cell.levels else ""
+def _level(factor: Factor, order: Mapping[str, int], cell: CellSummary) -> Entry:
+    if factor.name not in cell.levels:
+        return _UNKNOWN
+    level = cell.levels[factor.name]
+    return order.get(repr(level)), value_text(level)
 
 
-def _provenance_column(findings: Findings) -> list[Column]:
-    """Only if measured and simulated cells are in one table."""
-
-    def text(cell: CellSummary) -> str:
-        return cell.provenance or ""
-
-    return [Column(Heading("provenance", "text"), text, text)] if compared.of_both_kinds(findings) else []
-
-
-def _figure_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[Column]:
+def _figure_columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Column]:
     """The mean by which cells are compared, its interval, and both drawn on one scale."""
     known = _known(findings, cells)
     rate = compared.by_rate(findings)
     unit = compared.rate_unit(findings) if rate else f"mean {compared.quantity(findings)}, s".replace("completion ", "")
-    decimals, span = compared.decimals(known), _span(known)
+    decimals = compared.decimals(known)
+    ends = [end for one in known for end in (one.mean.low, one.mean.value, one.mean.high) if end is not None]
 
     def number(value: float) -> str:
         return numbers.significant(value) if rate else numbers.seconds_number(value, decimals)
 
-    def of(show: Callable[[Estimate], Content]) -> Callable[[CellSummary], Content]:
-        return lambda cell: show(sample.mean) if (sample := compared.judged(findings, cell)) is not None else ""
-
-    def key(cell: CellSummary) -> Key:
-        sample = compared.judged(findings, cell)
-        return None if sample is None else sample.mean.value
-
     def interval(mean: Estimate) -> str:
         return "" if mean.low is None or mean.high is None else f"{number(mean.low)} to {number(mean.high)}"
 
-    return [
-        Column(Heading(unit), of(lambda mean: number(mean.value)), key),
-        Column(Heading("95 % CI"), of(interval), key, rank=2),
-        *([Column(Heading("mean, drawn", "text"), of(lambda mean: _bar(mean, span)), key)] if known else []),
-    ]
+    def place(value: float | None) -> float | None:
+        least, most = min(ends), max(ends)
+        return None if value is None else round(3 + 94 * (value - least) / ((most - least) or 1.0), 1)
+
+    def bar(mean: Estimate) -> Bar:
+        return Bar(place(mean.value) or 0.0, place(mean.low), place(mean.high))
+
+    def of(show: Callable[[Estimate], Content], cell: CellSummary) -> Entry:
+        sample = compared.judged(findings, cell)
+        return _UNKNOWN if sample is None else (sample.mean.value, show(sample.mean))
+
+    yield Column(Heading(unit), partial(of, lambda mean: number(mean.value)))
+    yield Column(Heading("95 % CI"), partial(of, interval), rank=2)
+    if known:
+        yield Column(Heading("mean, drawn", "text"), partial(of, bar))
 
 
 def _known(findings: Findings, cells: Sequence[CellSummary]) -> list[Sample]:
     return [sample for cell in cells if (sample := compared.judged(findings, cell)) is not None]
 
 
-def _span(samples: Sequence[Sample]) -> tuple[float, float]:
-    means = [sample.mean for sample in samples]
-    values = [value for mean in means for value in (mean.low, mean.value, mean.high) if value is not None]
-    return (min(values), max(values)) if values else (0.0, 1.0)
-
-
-def _bar(mean: Estimate, span: tuple[float, float]) -> Bar:
-    """The mean and its interval on the scale of the whole column."""
-    low, high = span
-
-    def at(value: float) -> float:
-        return round(3 + 94 * (value - low) / ((high - low) or 1.0), 1)
-
-    ends = (None if end is None else at(end) for end in (mean.low, mean.high))
-    return Bar(at(mean.value), *ends)
-
-
-def _ratio(findings: Findings, cell: CellSummary) -> str:
+def _ratio(findings: Findings, cell: CellSummary) -> Entry:
     ratio, found = ratio_of(findings, cell.cell_id), comparison_of(findings, cell.cell_id)
     if ratio is None or (found is None and not verdict_of(findings, cell.cell_id).text):
-        return ""
+        return _UNKNOWN
     is_tested = found is None or found.tested or (found.across_blocks and apart_by_blocks(findings))
-    return numbers.ratio_estimate(ratio, ratio_decimals(findings)) + ("" if is_tested else " (not tested)")
+    shown = numbers.ratio_estimate(ratio, ratio_decimals(findings)) + ("" if is_tested else " (not tested)")
+    return ratio.value, shown
 
 
-def _ratio_key(findings: Findings, cell: CellSummary) -> Key:
-    ratio = ratio_of(findings, cell.cell_id)
-    return None if ratio is None else ratio.value
+def _top_wait(cell: CellSummary) -> Entry:
+    wait = top_wait(cell)
+    text = "" if wait is None else f"{wait[0]} {numbers.percent(wait[1])}"
+    return text or None, text
 
 
-def _top_wait_column() -> Column:
-    def text(cell: CellSummary) -> str:
-        wait = top_wait(cell)
-        return "" if wait is None else f"{wait[0]} {numbers.percent(wait[1])}"
-
-    meaning = "the largest wait, and its share of session time (connections × elapsed)"
-    return Column(Heading("top wait", "text", meaning), text, lambda cell: text(cell) or None, rank=7)
-
-
-def _capacity_columns(runs: Sequence[Run]) -> list[Column]:
+def _capacity_columns(runs: Sequence[Run]) -> Iterator[Column]:
     """The capacity that a drive's format leaves, if the runs say so and cells differ in it."""
     usable: dict[str, dict[str, float]] = {}
     for run in runs:
@@ -219,84 +202,71 @@ def _capacity_columns(runs: Sequence[Run]) -> list[Column]:
             if isinstance(size, int | float):
                 usable.setdefault(str(name), {})[run.cell_id] = size
     differing = {name: sizes for name, sizes in usable.items() if len(set(sizes.values())) > 1}
-    return [
-        Column(Heading(f"usable of drive {name}" if len(differing) > 1 else "usable"),
-               partial(lambda sizes, cell: numbers.capacity(sizes.get(cell.cell_id)), sizes),
-               partial(lambda sizes, cell: sizes.get(cell.cell_id), sizes), rank=8)
-        for name, sizes in differing.items()
-    ]  # fmt: skip
+    for name, sizes in differing.items():
+        heading = Heading(f"usable of drive {name}" if len(differing) > 1 else "usable")
+        yield Column(heading, partial(_of, sizes, numbers.capacity), rank=8)
 
 
-def _refused_column(findings: Findings) -> Iterator[Column]:
-    """The share of transactions that were refused or made again, where that is a caution."""
-    for one in findings.cautions:
-        if isinstance(one, Refused):
-            shares = one.shares
-            yield Column(
-                Heading("refused"),
-                partial(lambda shares, cell: numbers.percent(shares.get(cell.cell_id)), shares),
-                partial(lambda shares, cell: shares.get(cell.cell_id), shares),
-            )
-
-
-def _run_columns(findings: Findings, decimals: int) -> list[Column]:
+def _run_columns(findings: Findings, decimals: int) -> Iterator[Column]:
     """The rate, and how the runs scatter about the mean."""
-    rate = Column(
-        Heading(compared.rate_unit(findings)),
-        lambda cell: numbers.significant(cell.work_per_s.mean.value) if cell.work_per_s else "",
-        lambda cell: cell.work_per_s.mean.value if cell.work_per_s else None,
-        rank=3,
+    if not compared.by_rate(findings):
+        rates = {cell.cell_id: cell.work_per_s.mean.value for cell in findings.cells if cell.work_per_s}
+        yield Column(Heading(compared.rate_unit(findings)), partial(_of, rates, numbers.significant), rank=3)
+    timed = {cell.cell_id: cell.elapsed_s for cell in findings.cells if cell.elapsed_s}
+    medians = {cell_id: sample.median for cell_id, sample in timed.items()}
+    spreads = {cell_id: one for cell_id, sample in timed.items() if (one := compared.spread(sample)) is not None}
+    yield Column(
+        Heading("median, s"), partial(_of, medians, lambda median: numbers.seconds_number(median, decimals)), rank=4
     )
-    return [
-        *([] if compared.by_rate(findings) else [rate]),
-        Column(Heading("median, s"),
-               lambda cell: numbers.seconds_number(cell.elapsed_s.median, decimals) if cell.elapsed_s else "",
-               lambda cell: cell.elapsed_s.median if cell.elapsed_s else None, rank=4),
-        Column(Heading("sd", meaning="standard deviation over the runs, as a share of the mean"),
-               lambda cell: numbers.percent(compared.spread(cell.elapsed_s), 1),
-               lambda cell: compared.spread(cell.elapsed_s), rank=5),
-    ]  # fmt: skip
+    meaning = "standard deviation over the runs, as a share of the mean"
+    yield Column(Heading("sd", meaning=meaning), partial(_of, spreads, lambda sd: numbers.percent(sd, 1)), rank=5)
 
 
-def _named(
-    headings: Mapping[str, str], text: Callable[[CellSummary, str], str], key: Callable[[CellSummary, str], Key]
-) -> Iterator[Column]:
-    """A column for each figure: its `text` without the interval."""
-    for name, heading in headings.items():
-        yield Column(
-            Heading(heading), partial(lambda name, cell: text(cell, name).split(" (")[0], name),
-            partial(lambda name, cell: key(cell, name), name), rank=0 if heading.startswith("p99 ") else 3,
-        )  # fmt: skip
+def _columns_beside(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Column]:
+    """A column for each figure of raw I/O and of latency that some cell has. A latency that is judged is the mean of
+    the runs' own, and has its column; all others are those of all operations.
+    """
+    known = {cell.cell_id: _beside(cell) for cell in cells}
+    by = latency_of(findings.compared)
+    meaning = "of all operations of all runs; what is judged is the mean of the runs' own" if by else ""
+    for name, heading in _BESIDE.items():
+        times = 1e-6 if name == "bytes_per_s" else 1e3
+        figures = {cell_id: times * figures[name] for cell_id, figures in known.items() if name in figures}
+        if figures and name != f"latency_{by}_s":
+            rank = 0 if heading == "p99 ms" else 3
+            yield Column(Heading(heading, meaning=meaning), partial(_of, figures, numbers.significant), rank)
 
 
-def _raw_io_key(cell: CellSummary, counter: str) -> Key:
-    return cell.raw_io[counter].mean.value if counter in cell.raw_io else None
+def _beside(cell: CellSummary) -> dict[str, float]:
+    latency = {f"latency_{name}_s": estimate.value for name, estimate in cell.latency.items()}
+    return latency | {counter: sample.mean.value for counter, sample in cell.raw_io.items()}
 
 
-def _latency_key(cell: CellSummary, name: str) -> Key:
-    return cell.latency[name].value if name in cell.latency else None
+def _drive_columns(findings: Findings) -> Iterator[Column]:
+    names = drives(findings)
+    for drive in names:
+        for quantity, show in (("write_amplification", "{:.2f}".format), ("utilisation", numbers.percent)):
+            heading = Heading(f"{quantity.replace('_', ' ')}{f' of {drive}' if len(names) > 1 else ''}")
+            states = ((cell.cell_id, state_of(cell, drive, quantity)) for cell in findings.cells)
+            means = {cell_id: state.mean.value for cell_id, state in states if state is not None}
+            yield Column(heading, partial(_of, means, show), rank=9)
 
 
-def _drive_columns(findings: Findings) -> list[Column]:
-    drives = drives_of(findings)
-    return [
-        Column(Heading(f"{quantity.replace('_', ' ')}{f' of {drive}' if len(drives) > 1 else ''}"),
-               partial(_state, drive, quantity), partial(_state_value, drive, quantity), rank=9)
-        for drive in drives for quantity in ("write_amplification", "utilisation")
-    ]  # fmt: skip
+def drives(findings: Findings) -> list[str]:
+    """The drives whose state is known, by name; if there are many, those that differ most."""
+
+    def spread(drive: str) -> float:
+        states = (state_of(cell, drive, "write_amplification") for cell in findings.cells)
+        known = [state.mean.value for state in states if state is not None]
+        return max(known, default=0.0) - min(known, default=0.0)
+
+    names = list(dict.fromkeys(state.drive for cell in findings.cells for state in cell.drive_states))
+    moving = sorted(names, key=spread, reverse=True)[:MAX_DRIVES]
+    return [name for name in names if name in moving]
 
 
-def _state_value(drive: str, quantity: str, cell: CellSummary) -> float | None:
-    found = state_of(cell, drive, quantity)
-    return None if found is None else found.mean.value
-
-
-def _state(drive: str, quantity: str, cell: CellSummary) -> str:
-    """What a drive did in the runs of a cell, "" if unknown."""
-    value = _state_value(drive, quantity, cell)
-    if value is None:
-        return ""
-    return numbers.percent(value) if quantity == "utilisation" else f"{value:.2f}"
+def state_of(cell: CellSummary, drive: str, quantity: str) -> DriveState | None:
+    return next((one for one in cell.drive_states if (one.drive, one.quantity) == (drive, quantity)), None)
 
 
 def _runs(cell: CellSummary) -> str:
@@ -311,7 +281,11 @@ def _runs(cell: CellSummary) -> str:
 
 def checkpoint_parts(findings: Findings) -> list[Part]:
     """The checkpoint after each run, timed separately: work that the load left behind."""
-    cells = [cell for cell in in_order(findings) if cell.checkpoint_s is not None and cell.elapsed_s is not None]
+    cells = [
+        cell
+        for cell in in_order(findings, findings.cells)
+        if cell.checkpoint_s is not None and cell.elapsed_s is not None
+    ]
     if not cells:
         return []
     shown = cells if len(cells) <= _CHECKPOINTS else [cell for cell in notable_cells(findings, 12) if cell in cells]

@@ -12,10 +12,8 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import page_charts
 from storagelab.report.charts.effects import effect_table
-from storagelab.report.charts.over_time import steps_text
 from storagelab.report.document import (
     MOST,
-    Content,
     Document,
     Heading,
     Link,
@@ -31,7 +29,7 @@ from storagelab.report.drawing import arrange
 from storagelab.report.drawing.chart import Drawn
 from storagelab.report.sections.cells import cells_table, checkpoint_parts
 from storagelab.report.sections.manifest import facts, manifest_parts
-from storagelab.report.sections.waits import IN_SQL_SERVER, cell_folds, cells_with_parts, run_anchor, swatch
+from storagelab.report.sections.waits import cell_folds, cells_with_parts, run_anchor
 from storagelab.report.words import compared
 from storagelab.report.words.answer import opening
 from storagelab.report.words.caution_texts import cautions_told
@@ -44,8 +42,7 @@ from storagelab.words.names import factor_noun, factor_text, value_text
 from storagelab.words.names import listed as listed_and
 
 MAX_EFFECT_ROWS = 200
-MAX_CHANGES = 10
-_NAMES_SHOWN = 4
+_NO_WAITS = "The connections waited for nothing."
 _MOST_LINKS = 12
 
 
@@ -54,18 +51,7 @@ def opened(findings: Findings, *, limit: float | None = None, most: int = MOST) 
     seconds or as a rate.
     """
     found = answer(findings)
-    told = opening(findings, found)
-    return Document(
-        title=findings.experiment,
-        provenance=findings.provenance or "nothing measured yet",
-        head=told.use,
-        question=findings.question,
-        based=told.basis,
-        ladders=ladders(findings, found, limit=limit, most=most),
-        why=told.why,
-        doubt=told.doubt,
-        next=told.next,
-    )
+    return replace(opening(findings, found), ladders=ladders(findings, found, limit=limit, most=most))
 
 
 def document(
@@ -96,8 +82,8 @@ def document(
         Section(
             "waits",
             "Where the sessions’ time goes",
-            [] if raw_io else _waits(findings, drawn, charts.get("waits", [])),
-            "the waits of the cells in one chart, and which of them differ most",
+            [] if raw_io else charts.get("waits") or [no_waits_anywhere_sentence(findings) or _NO_WAITS],
+            "the waits of the cells in one chart, and step by step from the fastest to the slowest",
         ),
         Section(
             "cells",
@@ -160,7 +146,7 @@ def _best_levels(findings: Findings) -> Iterator[Table]:
             for row in found.best
         ]
         caption = f"The best {noun} at each level of {within} ({findings.provenance}){_averaged(found)}"
-        yield Table(headings, rows, caption, folded=f"The best {noun} by {within}")
+        yield Table(headings, rows, caption)
 
 
 def _averaged(found: Dependence) -> str:
@@ -176,56 +162,15 @@ def _effects_at_levels(findings: Findings) -> Iterator[Table]:
         yield effect_table(at[:MAX_EFFECT_ROWS]).called(caption, folded=folded)
 
 
-def _waits(findings: Findings, drawn: Mapping[str, Drawn], pictures: Sequence[Picture]) -> list[Part]:
-    """The chart, and the waits that differ between the best and the worst cell."""
-    if not pictures:
-        return [no_waits_anywhere_sentence(findings) or "The connections waited for nothing."]
-    return [*pictures, *_wait_changes(findings, _colours(drawn))]
-
-
-def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[Table]:
-    fastest, slowest = (findings.cell(cell_id) if cell_id else None for cell_id in compared.ends(findings))
-    if not findings.wait_changes or fastest is None or slowest is None:
-        return
-    # Waits of several engines are joined by what is waited for, so the engines' own names explain each class.
-    names = findings.wait_names
-    others = [", ".join(names[item.wait_type][:_NAMES_SHOWN]) if item.wait_type in names else item.analogue
-              for item in findings.wait_changes[:MAX_CHANGES]]  # fmt: skip
-    headings = [Heading("Waiting for" if names else "WaitType", "text"),
-                *([Heading("The engines' names" if names else IN_SQL_SERVER, "text")] if any(others) else []),
-                Heading("fastest"), Heading("share"), Heading("slowest"), Heading("share"),
-                Heading("more in the slowest")]  # fmt: skip
-    rows: list[list[Content]] = [
-        [
-            swatch(item.wait_type, item.category, colours),
-            *([other] if any(others) else []),
-            numbers.seconds(item.best_s), numbers.percent(item.best_share),
-            numbers.seconds(item.worst_s), numbers.percent(item.worst_share),
-            numbers.seconds(item.worst_s - item.best_s),
-        ]
-        for item, other in zip(findings.wait_changes[:MAX_CHANGES], others, strict=True)
-    ]  # fmt: skip
-    under = (
-        f" under the {compared.load_noun(findings)} where layouts differ most" if findings.verdict == "by-load" else ""
-    )
-    caption = (
-        f"The waits that differ most: {fastest.name}, of the shortest mean time{under}, against {slowest.name}, of the "
-        "longest; seconds over all connections of the mean run, and shares of session time"
-    )
-    yield Table(headings, rows, caption, {"The engines' names": 2, IN_SQL_SERVER: 2, "share": 1})
-
-
 def _over_time(findings: Findings, pictures: Sequence[Picture]) -> list[Part]:
     """Small multiples of the chosen cells, one chart for each quantity that the runs have."""
     if not pictures:
         return []
-    data = pictures[0].drawn.data
     shared = arrange.shared_levels(arrange.chosen_cells(findings))
     words = [
         "One panel for each cell, with the same axes unless the chart says otherwise.",
-        f"The thick line is the median run, with a point about every {steps_text(data)};",
-        "the thin ones are the other repetitions.",
+        "The thick line is the median run; the thin ones are the other repetitions.",
         f"All cells shown have {shared}." if shared else "",
-        data.hidden,
+        pictures[0].drawn.data.hidden,
     ]
     return [" ".join(word for word in words if word), *pictures]

@@ -11,12 +11,11 @@ from storagelab.findings.model import Findings
 from storagelab.model.measurement import Check, Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.document import Code, Heading, Part, Table
+from storagelab.report.words.campaigns import Fact, flat
 from storagelab.words import numbers
-from storagelab.words.names import Labels, cell_entry, cell_text, labels_of, repetition_text
+from storagelab.words.names import Labels, cell_entry, cell_text, is_number, labels_of, repetition_text
 from storagelab.words.numbers import quantity_text
 
-_BYTES = {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40, "MB": 1e6, "GB": 1e9, "TB": 1e12}
-_UNITS = {**_BYTES, "ms": 1e-3, "µs": 1e-6}
 MAX_VALUES = 4
 MAX_FACTS_OPEN = 24
 MAX_CHECKS = 120
@@ -25,7 +24,7 @@ _FACTS = [Heading("fact", "prose"), Heading("value", "prose")]
 _NUMERIC_UNITS = ("_bytes", "_s")
 _CLIENT = "client (storagelab's machine)"
 """If the server is on another machine, these facts of this machine say nothing about it."""
-Facts = dict[tuple[str, ...], Counter[str]]
+Facts = dict[tuple[str, ...], Counter[Fact]]
 
 
 def manifest_parts(
@@ -64,7 +63,7 @@ def _campaign(
         *_observer(runs),
         *_watching(runs),
     ]
-    facts += [[_label(path), text] for path, text in flat(extra)]
+    facts += [[_label(path), quantity_text(path[-1], value)] for path, value in flat(extra)]
     return [fact for fact in facts if fact[1]]
 
 
@@ -106,31 +105,19 @@ def _environment(runs: Sequence[Run]) -> Iterator[Table]:
     # Thousands of runs share a few servers and volumes: each is flattened once, with a count.
     met = Counter((name, json.dumps(part, default=str)) for environment in usable for name, part in environment.items())
     for (name, part), times in met.items():
-        for path, text in flat({name: json.loads(part)}):
-            facts[path][text] += times
+        for path, value in flat({name: json.loads(part)}):
+            facts[path][value] += times
     groups: dict[tuple[str, ...], list[list[str]]] = defaultdict(list)
     for path, values in facts.items():
         if set(values) != {""}:
             name = path[-1] if "settings" in path[:-1] else _label(path[-1:])
-            groups[path[:-1]].append([name, _values(values, len(usable))])
+            groups[path[:-1]].append([name, _values(path[-1], values, len(usable))])
     for group, rows in groups.items():
         parts = [_CLIENT if part == "client" else part.replace("_", " ") for part in group]
         title = " · ".join(parts) or "other facts"
         heading = title[0].upper() + title[1:]
         folded = f"{heading}: {len(rows)} facts" if len(rows) > MAX_FACTS_OPEN else ""
         yield Table(_FACTS, rows, f"{heading}, as read at each run", folded=folded)
-
-
-def flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every fact of nested tables, by its path."""
-    for name, value in values.items():
-        path = (*parents, str(name))
-        if isinstance(value, Mapping):
-            yield from flat(value, path)
-        elif isinstance(value, list | tuple):
-            yield path, ", ".join(map(str, value))
-        elif value is not None:
-            yield path, quantity_text(str(name), value if isinstance(value, bool | int | float) else str(value))
 
 
 def _label(path: Sequence[str]) -> str:
@@ -140,29 +127,19 @@ def _label(path: Sequence[str]) -> str:
     return " ".join([*path[:-1], name]).replace("_", " ")
 
 
-def _values(values: Counter[str], runs: int) -> str:
+def _values(name: str, values: Counter[Fact], runs: int) -> str:
     """One value, or several with their counts; for many numbers, the range."""
-    if len(values) == 1:
-        (only,) = values
-        return only if values[only] == runs else f"{only} ({numbers.plural(values[only], 'run')})"
-    if len(values) > MAX_VALUES and (ends := _ends(values)):
-        return f"varies from run to run: {ends[0]} to {ends[1]}"
-    common = values.most_common(MAX_VALUES)
-    rest = f"; {len(values) - MAX_VALUES} other values" if len(values) > MAX_VALUES else ""
+    texts = Counter[str]()
+    for value, number in values.items():
+        texts[quantity_text(name, value)] += number
+    if len(texts) == 1:
+        (only,) = texts
+        return only if texts[only] == runs else f"{only} ({numbers.plural(texts[only], 'run')})"
+    if len(texts) > MAX_VALUES and (known := [value for value in values if is_number(value)]) == [*values]:
+        return f"varies from run to run: {quantity_text(name, min(known))} to {quantity_text(name, max(known))}"
+    common = texts.most_common(MAX_VALUES)
+    rest = f"; {len(texts) - MAX_VALUES} other values" if len(texts) > MAX_VALUES else ""
     return "; ".join(f"{text or '(none)'} ({numbers.plural(number, 'run')})" for text, number in common) + rest
-
-
-def _ends(values: Counter[str]) -> tuple[str, str] | None:
-    try:
-        ordered = sorted(values, key=_leading_number)
-    except ValueError:
-        return None
-    return ordered[0], ordered[-1]
-
-
-def _leading_number(text: str) -> float:
-    number, _, unit = text.partition(" ")
-    return float(number.replace(",", "")) * _UNITS.get(unit, 1.0)
 
 
 def _virtual_disks(runs: Sequence[Run]) -> list[tuple[str, str]]:

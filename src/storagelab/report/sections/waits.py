@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import CountedCrowd, Measurement, Run, WaitingTask
 from storagelab.model.waits import Category, Method, TableRow, wait_table
-from storagelab.report.document import Fold, Heading, Mark, Part, Swatch, Table, listed
+from storagelab.report.document import Fold, Heading, Part, Swatch, Table, listed
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.words import compared, waiting
 from storagelab.report.words.ladder import verdict_of
 from storagelab.servers.durability import BENIGN_WAITS
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry
+from storagelab.words.names import cell_entry, in_brackets
 from storagelab.words.numbers import count, quantity_text, seconds_number
 
 MAX_CELLS_SHOWN = 110
@@ -81,8 +81,8 @@ def _fold(
             *([crowd] if crowd else []), *([crowded] if crowded else []), *([counters] if counters else []),
         ],
         holds=compared.judged_text(findings, cell) or "no time measured",
-        mark=Mark(*verdict_of(findings, cell.cell_id)),
-        anchor=cell_anchor(cell),
+        mark=verdict_of(findings, cell.cell_id),
+        anchor=cell_anchor(cell.cell_id),
         is_open=is_open,
     )  # fmt: skip
 
@@ -92,10 +92,13 @@ def wait_parts(
 ) -> list[Part]:
     """The nine columns of a cell's mean run, all waits or those of the top 95 %, and notes on them."""
     rows = waits_of(cell, uncut)
-    notes = [*waiting.audit_sentences(cell), *waiting.wait_footnotes(rows, analogues=False)]
+    notes = [*waiting.audit_sentences(cell), *waiting.wait_footnotes(rows)]
     if not rows:
         return [waiting.no_waits_sentence(cell), *listed(notes)]
-    return [wait_columns(rows, colours or {}).called(waiting.waits_title(findings, cell, uncut)), *listed(notes)]
+    runs, verdict = cell.runs_ok + cell.runs_unverified, verdict_of(findings, cell.cell_id).text
+    mean = f", mean of {runs} runs" if runs > 1 else ""
+    title = f"Waits of {cell.cell_id}, {cell.text}{in_brackets(verdict)}{mean}: {'all' if uncut else 'the top 95 %'}"
+    return [wait_columns(rows, colours or {}).called(title), *listed(notes)]
 
 
 def waits_of(cell: CellSummary, uncut: bool) -> tuple[TableRow, ...]:
@@ -119,7 +122,7 @@ def wait_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> Table:
                 *(seconds_number(one, second) for one in (row.wait_s, row.resource_s, row.signal_s)),
                 count(row.wait_count), f"{row.percentage:.2f}",
                 *(seconds_number(one, average) for one in (row.avg_wait_s, row.avg_resource_s, row.avg_signal_s)),
-                f"{_MARKS[row.method]}{waiting.method_text(row.method)}", *([row.analogue] if likened else []),
+                f"{_MARKS[row.method]}{waiting.METHODS[row.method]}", *([row.analogue] if likened else []),
             ]
             for row in rows
         ],
@@ -137,9 +140,9 @@ def run_anchor(cell_id: str, repetition: int) -> str:
     return f"run-{cell_id}-{repetition}"
 
 
-def cell_anchor(cell: CellSummary) -> str:
+def cell_anchor(cell_id: str) -> str:
     """The id of a cell's section. storagelab makes cell ids, but a stored one may contain anything."""
-    return "cell-" + "".join(char if char.isalnum() and char.isascii() else "-" for char in cell.cell_id)
+    return "cell-" + "".join(char if char.isalnum() and char.isascii() else "-" for char in cell_id)
 
 
 def _no_split_reasons(runs: Sequence[Run]) -> list[str]:
@@ -184,14 +187,12 @@ def crowds(runs: Sequence[Run]) -> tuple[str, Table | None]:
     counted = [one for one in counted if one.crowds]
     kinds = _seen(runs)
     if counted:
-        return waiting.crowd_sentence(*_most_crowded(kinds)) if kinds else "", _counted_table(counted)
+        return waiting.crowd_sentence(_most_crowded(kinds)) if kinds else "", _counted_table(counted)
     # The looks of a simulated run keep only its longest queues, so their sum says nothing.
     if not kinds or any(run.measurement is not None and run.measurement.provenance == "simulated" for run in runs):
         return "", None
     moments = len({moment for kind in kinds.values() for moment in kind.sessions})
-    crowd, thing = _most_crowded(kinds)
-    seen = len(kinds[crowd.wait_type, thing].sessions)
-    return waiting.crowd_sentence(crowd, thing, (seen, moments)), _seen_table(kinds, moments, len(runs))
+    return waiting.crowd_sentence(_most_crowded(kinds)), _seen_table(kinds, moments, len(runs))
 
 
 # --- counted ---------------------------------------------------------------------------------------------------------
@@ -246,11 +247,9 @@ def _seen(runs: Sequence[Run]) -> dict[_Key, _Kind]:
     return kinds
 
 
-def _most_crowded(kinds: dict[_Key, _Kind]) -> tuple[WaitingTask, str]:
-    """The largest number of sessions seen on one thing, and the kind of that thing."""
-    tasks = ((task, key) for key, kind in kinds.items() for task in kind.tasks)
-    task, key = max(tasks, key=lambda crowd: (crowd[0].sessions, -crowd[0].at_s))
-    return task, key[1]
+def _most_crowded(kinds: dict[_Key, _Kind]) -> WaitingTask:
+    """The largest number of sessions seen on one thing."""
+    return max((task for kind in kinds.values() for task in kind.tasks), key=lambda one: (one.sessions, -one.at_s))
 
 
 def _seen_table(kinds: dict[_Key, _Kind], moments: int, runs: int) -> Table:

@@ -5,8 +5,7 @@ A result has one short form, which is here, and one long form, which is among th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from storagelab.findings.answer import answer as answer_of
@@ -15,12 +14,26 @@ from storagelab.findings.kinds import kinds
 from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import Findings
+from storagelab.model.plan import Factor
+from storagelab.model.values import JsonValue
+from storagelab.report.document import Document
 from storagelab.report.words import compared
 from storagelab.report.words.caution_texts import caution_text, unable_text
 from storagelab.report.words.hosts import host_line
-from storagelab.report.words.short import Names, listed_or
 from storagelab.words import numbers
-from storagelab.words.names import is_counted, noun
+from storagelab.words.names import (
+    ALONE,
+    DATA_FILES,
+    factor_text,
+    is_counted,
+    is_number,
+    labels_of,
+    noun,
+    one_of,
+    short_factor,
+    short_text,
+    value_text,
+)
 from storagelab.words.numbers import count, limit_text, percent, plural
 
 EITHER_WITHIN = 0.05
@@ -46,34 +59,15 @@ class Line(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
-class Opening:
-    """The answer in words. `use`: what to use, a sentence for each group of loads; `why`, `doubt` and `next` may be
-    empty.
-    """
-
-    use: tuple[str, ...]
-    basis: str
-    why: tuple[str, ...]
-    doubt: str
-    next: str
-
-    @property
-    def lines(self) -> list[Line]:
-        """Its sentences in reading order."""
-        first = [] if not self.use else [Line("use", self.use[0])]
-        return [
-            *first, Line("basis", self.basis), *(Line("use", text) for text in self.use[1:]),
-            *(Line("why", text) for text in self.why), *([Line("caution", self.doubt)] if self.doubt else []),
-            *([Line("next", self.next)] if self.next else []),
-        ]  # fmt: skip
-
-
-def opening(findings: Findings, found: Answer | None = None) -> Opening:
+def opening(findings: Findings, found: Answer | None = None) -> Document:
+    """The answer in words, without its ladders. `head`: what to use, a sentence for each group of loads."""
     found = found or answer_of(findings)
-    return Opening(
-        use=(*_choices(findings, found), *_lines(findings, "use"), *host_line(findings)),
-        basis=_basis(findings, found),
+    return Document(
+        title=findings.experiment,
+        provenance=findings.provenance or "nothing measured yet",
+        question=findings.question,
+        head=(*_choices(findings, found), *_lines(findings, "use"), *host_line(findings)),
+        based=_basis(findings, found),
         why=(*_lines(findings, "why"), *_why(findings, found, STEPS)),
         doubt=_doubt(findings, found),
         next=f"Next: {next_text(findings, found.next)}." if found.next is not None else "",
@@ -81,14 +75,20 @@ def opening(findings: Findings, found: Answer | None = None) -> Opening:
 
 
 def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
-    return opening(findings, found).lines
+    """Its sentences in reading order."""
+    told = opening(findings, found)
+    lines: list[tuple[About, Sequence[str]]] = [
+        ("use", told.head[:1]), ("basis", (told.based,)), ("use", told.head[1:]), ("why", told.why),
+        ("caution", (told.doubt,)), ("next", (told.next,)),
+    ]  # fmt: skip
+    return [Line(about, text) for about, texts in lines for text in texts if text]
 
 
 def headline(findings: Findings, found: Answer | None = None) -> str:
     """What to use, or why there is nothing to choose."""
     told = opening(findings, found)
-    text = " ".join(told.use) or told.basis
-    return f"In simulation, {text[0].lower()}{text[1:]}" if findings.provenance == "simulated" and told.use else text
+    text = told.verdict or told.based
+    return f"In simulation, {text[0].lower()}{text[1:]}" if findings.provenance == "simulated" and told.head else text
 
 
 def in_full(findings: Findings, found: Answer) -> dict[About, list[str]]:
@@ -221,7 +221,7 @@ def _default(findings: Findings, choice: Choice) -> str:
     if pick is None or choice.verdict == "winner" or len(choice.meant) <= max(1, len(choice.loads)):
         return ""
     reasons = ", ".join(_REASONS[one] for one in pick.decided_by)
-    return f" Default: {Names(findings).layout(pick.levels)}{reasons and f' ({reasons})'}."
+    return f" Default: {short_text(pick.levels, labels_of(findings.factors))}{reasons and f' ({reasons})'}."
 
 
 def _loads(findings: Findings, choice: Choice) -> str:
@@ -297,7 +297,7 @@ def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
     """What changed with each factor that is explained: the first `most` steps, None = all."""
     names = Names(findings)
     if (slowest := found.slowest_at_limit) is not None:
-        layout = names.layout(findings.cell(slowest.cell_id).levels)
+        layout = findings.cell(slowest.cell_id).text
         yield f"Why: the slowest, {layout}: {_at_limit(slowest.limit)}."
     of_factor: dict[str, list[Cause]] = {}
     for cause in found.causes:
@@ -307,7 +307,7 @@ def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
     for factor, causes in of_factor.items():
         start = "Why, " if factor in told else "Waits moved, the time not visibly; "
         per = f" per {compared.spender(findings)}" if causes[0].limit is None else ""
-        yield f"{start}{names.factor(factor)}: {'; '.join(_step(cause, names) for cause in causes[:most])}{per}."
+        yield f"{start}{names.factor(factor)}: {'; '.join(_step(cause) for cause in causes[:most])}{per}."
 
 
 def _at_limit(limit: Limit) -> str:
@@ -315,15 +315,14 @@ def _at_limit(limit: Limit) -> str:
     return f"{at}, {percent(limit.share)} of the time"
 
 
-def _step(cause: Cause, names: Names) -> str:
+def _step(cause: Cause) -> str:
     if cause.limit is not None:
         return _at_limit(cause.limit)
     decimals = numbers.decimals_for([cause.from_s, cause.to_s], None)
     moved = f"{cause.wait} {cause.from_s:,.{decimals}f} -> {cause.to_s:,.{decimals}f} s"
     if len(cause.before) > 1 or len(cause.after) > 1 or isinstance(cause.after[0], str):
         return moved
-    before, after = (names.level(cause.factor, level) for level in (cause.before[0], cause.after[0]))
-    return f"{before} -> {after}, {moved}"
+    return f"{value_text(cause.before[0])} -> {value_text(cause.after[0])}, {moved}"
 
 
 # --- what to do next --------------------------------------------------------------------------------------------------
@@ -339,3 +338,111 @@ def next_text(findings: Findings, step: Next) -> str:
     if step.effect is None:
         return f"make {count(step.repetitions)} repetitions"
     return f"{count(step.repetitions)} repetitions tell {percent(step.effect)} apart"
+
+
+# --- short names of factors, and of several of their levels -----------------------------------------------------------
+_ITEMS = 4
+"""How many levels of a list are written out."""
+
+
+def listed_or(items: Sequence[str], word: str = "or") -> str:
+    """Such as "1", "1 or 2", "1, 2 or 4"; "a, b; c or d" if items contain commas."""
+    between = "; " if any(", " in item for item in items) else ", "
+    return items[0] if len(items) == 1 else f"{between.join(items[:-1])} {word} {items[-1]}" if items else ""
+
+
+class Names:
+    """The names of an experiment's factors and levels."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._factors = {factor.name: factor for factor in findings.factors}
+        short = [short_factor(name) for name in self._factors]
+        self._twice = {name for name in short if short.count(name) > 1}
+
+    def factor(self, name: str) -> str:
+        """ "files", "format", "driver"."""
+        return self._label(self._factors[name], name) if name in self._factors else short_factor(name)
+
+    def heading(self, name: str) -> str:
+        """A factor as the heading of its column: "data files", "format"."""
+        factor = self._factors[name]
+        return factor_text(name) if name == DATA_FILES and name not in factor.labels else self.factor(name)
+
+    def _label(self, factor: Factor, path: str) -> str:
+        short = short_factor(path)
+        return factor.labels.get(path) or (factor_text(path) if short in self._twice else short)
+
+    def levels(self, name: str, levels: Sequence[JsonValue], *, full: bool = False) -> str:
+        """The good levels of a factor: "4 or 8 files", "driver 2.2.3", "log on b", "PostgreSQL"; `full`: "data
+        files".
+        """
+        factor = self._factors[name]
+        texts, _ = self._grouped(factor, levels)
+        many = self._many(factor, levels, texts)
+        label = self.factor(name)
+        if name in factor.labels and all(map(is_number, levels)):
+            return f"{many} {one_of(label) if list(levels) == [1] else label}"
+        if is_counted(name):
+            label = "data files" if full and name == DATA_FILES else label
+            return f"{many} {one_of(label) if list(levels) == [1] else label}"
+        if name in ALONE:
+            return f"{label} on {many}"
+        return f"{label} {many}" if (not _is_labelled(factor) or not many[:1].isalpha()) else many
+
+    def unimportant(self, name: str, levels: Sequence[JsonValue]) -> list[str]:
+        """What varies among the good levels of a labelled factor without mattering: "sector size"."""
+        return self._grouped(self._factors[name], levels)[1]
+
+    def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str]) -> str:
+        """Several levels in few words: consecutive numbers as a range, most levels as "any but", else the first few."""
+        if len(levels) > 2 and all(is_number(level.value) for level in factor.levels):
+            row = sorted(float(str(level)) for level in levels)
+            if sum(row[0] <= float(str(level.value)) <= row[-1] for level in factor.levels) == len(row):
+                ordered = sorted(levels, key=lambda level: float(str(level)))
+                return f"{value_text(ordered[0])} to {value_text(ordered[-1])}"
+        if len(texts) <= _ITEMS:
+            return listed_or(texts)
+        good = {value_text(level) for level in levels}
+        left = [text for level in factor.levels if (text := value_text(level.value)) not in good]
+        if len(left) <= 2:
+            return f"any but {listed_or(left, 'and')}"
+        return listed_or([*texts[:2], f"{len(texts) - 2} more"])
+
+    def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> tuple[list[str], list[str]]:
+        """The levels' texts, and what they need not mention. Labels that share their first part become one text if
+        all labels with that part are there: "2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB". The name of what differs
+        among them is returned, too.
+        """
+        texts = [value_text(level) for level in levels]
+        if not _is_labelled(factor) or len(levels) < 2:
+            return texts, []
+        of_head: dict[str, list[str]] = {}
+        for level in factor.levels:
+            of_head.setdefault(value_text(level.value).rpartition(", ")[0], []).append(value_text(level.value))
+        grouped: dict[str, None] = {}
+        free: dict[str, None] = {}
+        for text in texts:
+            head = text.rpartition(", ")[0]
+            family = of_head.get(head, [])
+            good = [one for one in family if one in texts]
+            if head and 1 < len(family) == len(good):
+                grouped[head] = None
+                free |= dict.fromkeys(self._varying(factor, family))
+            elif head and len(good) > 1:
+                tails = [one.rpartition(", ")[2] for one in family]
+                left = [tail for tail, one in zip(tails, family, strict=True) if one not in good]
+                few = f"any but {left[0]}" if len(left) == 1 else listed_or([one.rpartition(", ")[2] for one in good])
+                grouped[f"{head}, {few}"] = None
+            else:
+                grouped[text] = None
+        return list(grouped), list(free)
+
+    def _varying(self, factor: Factor, family: Sequence[str]) -> list[str]:
+        """The short names of the paths that differ among labels with the same first part."""
+        sets = [level.sets for level in factor.levels if value_text(level.value) in family]
+        paths = dict.fromkeys(path for one in sets for path in one)
+        return [self._label(factor, path) for path in paths if len({repr(one.get(path)) for one in sets}) > 1]
+
+
+def _is_labelled(factor: Factor) -> bool:
+    return any(set(level.sets) != {factor.name} for level in factor.levels)

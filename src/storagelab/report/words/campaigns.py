@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from storagelab.findings.basis import Basis
 from storagelab.findings.campaigns import Campaign, Compare, Gate, Matched
@@ -16,6 +16,8 @@ from storagelab.stats.stalls import share_most
 from storagelab.words import numbers
 from storagelab.words.names import listed
 
+Fact = str | bool | int | float
+_OF_THE_MOMENT = ("free_bytes", "available_bytes", "used_bytes", "load_1min")
 _LONGEST = 70
 """The most characters of a value in tables."""
 NAMED = 3
@@ -191,27 +193,35 @@ def environment_differences(found: Compare, runs: tuple[Sequence[Run], Sequence[
     """
     different: dict[tuple[str, str, str], None] = {}
     for one in found.matched:
-        facts = [_constant(of, cell_id) for of, cell_id in zip(runs, (one.first_id, one.second_id), strict=True)]
-        for name in {**facts[0], **facts[1]}:
-            pair = facts[0].get(name, ""), facts[1].get(name, "")
-            if pair[0] != pair[1] and (found.of_one_kind or all(pair)):
-                different[(name, *pair)] = None
+        ids = (one.first_id, one.second_id)
+        facts = [steady(run for run in of if run.cell_id == cell_id) for of, cell_id in zip(runs, ids, strict=True)]
+        for path in {**facts[0], **facts[1]}:
+            first, second = (str(of.get(path, "")) for of in facts)
+            if first != second and (found.of_one_kind or (first and second)) and not path[-1].endswith(_OF_THE_MOMENT):
+                different[".".join(path), first, second] = None
     return sorted(different)
 
 
-def _constant(runs: Sequence[Run], cell_id: str) -> dict[str, str]:
-    """The facts that all runs of a cell share."""
-    measured = [run.measurement for run in runs if run.cell_id == cell_id and run.measurement is not None]
-    first, *rest = [set(_flat(one.environment)) for one in measured] or [set()]
-    return dict(first.intersection(*rest))
-
-
-def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Fact]]:
+    """Every fact of nested tables, by its path."""
     for name, value in values.items():
+        path = (*parents, str(name))
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        elif not name.endswith(("free_bytes", "available_bytes", "used_bytes", "load_1min")):  # of the moment
-            yield f"{prefix}{name}", str(value)
+            yield from flat(value, path)
+        elif isinstance(value, list | tuple):
+            yield path, ", ".join(map(str, value))
+        elif value is not None:
+            yield path, value if isinstance(value, bool | int | float) else str(value)
+
+
+def steady(runs: Iterable[Run]) -> dict[tuple[str, ...], Fact]:
+    """The facts of machine and server that all of these runs share, by their paths."""
+    environments: list[Mapping[str, object]] = []  # thousands of runs share a few
+    for run in runs:
+        if run.measurement is not None and run.measurement.environment not in environments:
+            environments.append(run.measurement.environment)
+    first, *rest = map(dict, map(flat, environments)) if environments else [{}]
+    return {path: fact for path, fact in first.items() if all(other.get(path) == fact for other in rest)}
 
 
 def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gated: str = "") -> Document:

@@ -12,16 +12,6 @@ from storagelab.spec.factors import is_load
 from storagelab.words import numbers
 from storagelab.words.names import in_reading_order, level_text
 
-RAW_IO_COLUMNS: Mapping[str, str] = {
-    "bytes_per_s": "MB/s", "latency_mean_s": "mean ms", "latency_p50_s": "p50 ms", "latency_p95_s": "p95 ms",
-    "latency_p99_s": "p99 ms", "latency_p99.9_s": "p99.9 ms", "sync_latency_p50_s": "sync p50 ms",
-    "sync_latency_p99_s": "sync p99 ms", "late_p50_s": "late p50 ms", "late_p99_s": "late p99 ms",
-    "late_longest_s": "latest ms",
-}  # fmt: skip
-"""The columns of raw I/O beside IO/s: a run's counter -> its heading. Only traces at their own pace have the last
-three, and only writes that a sync follows the two before."""
-
-
 _AT: Mapping[Compared, str] = {
     "latency-mean": " on average", "latency-p50": " at the median", "latency-p95": " at the 95th percentile",
     "latency-p99": " at the 99th percentile", "latency-p99.9": " at the 99.9th percentile",
@@ -32,10 +22,6 @@ PER: Mapping[Compared, str] = {
     "time-per-transaction": " per transaction", **_AT,
 }  # fmt: skip
 """The words that follow "less time"."""
-LATENCY_COLUMNS: Mapping[str, str] = {
-    "mean": "mean ms", "p50": "p50 ms", "p95": "p95 ms", "p99": "p99 ms", "p99.9": "p99.9 ms", "max": "max ms",
-}  # fmt: skip
-"""The columns of latency: the figure -> its heading."""
 
 
 def load_noun(findings: Findings, count: int = 1) -> str:
@@ -100,34 +86,16 @@ def rate_unit(findings: Findings) -> str:
     return numbers.RATES["requests" if of_raw_io(findings) else findings.unit]
 
 
-def figure_unit(findings: Findings) -> str:
-    """The unit of the figure of a cell's row."""
-    return rate_unit(findings) if set_time(findings) else "s"
-
-
-def figure_name(findings: Findings) -> str:
-    """The name of the figure in a cell's row, for the title of an axis."""
-    if by_latency(findings):
-        return quantity(findings)
-    return "mean rate" if set_time(findings) else "completion time"
-
-
-def figure(findings: Findings, cell: CellSummary) -> Sample | None:
-    """The figure in a cell's row: its time, its rate if all runs last equally long, or its latency."""
-    if by_latency(findings):
-        return cell.judged
-    return cell.work_per_s if set_time(findings) else cell.elapsed_s
+def unit(findings: Findings) -> str:
+    """The unit of what is compared."""
+    return rate_unit(findings) if by_rate(findings) else "s"
 
 
 def judged(findings: Findings, cell: CellSummary) -> Sample | None:
-    """The sample by which a cell is compared; it is the rate also if cells do different amounts of work."""
+    """The sample by which a cell is compared: its time, its rate if cells do different amounts of work or all runs last
+    equally long, or its latency.
+    """
     return judged_by(cell, findings.compared)
-
-
-def figure_text(findings: Findings, cell: CellSummary) -> str:
-    """The figure in a cell's row with its interval, in words."""
-    found = figure(findings, cell)
-    return "" if found is None else estimate_text(findings, found.mean, rate=set_time(findings))
 
 
 def judged_text(findings: Findings, cell: CellSummary) -> str:
@@ -142,30 +110,13 @@ def estimate_text(findings: Findings, estimate: Estimate, *, rate: bool) -> str:
     return numbers.seconds_estimate(estimate)
 
 
-def latency_text(cell: CellSummary, name: str) -> str:
-    """A figure of all operations of a cell in milliseconds, with its interval if there is one."""
-    found = cell.latency.get(name)
-    return "" if found is None else _times(found, 1e3)
-
-
 def milliseconds(latency: Estimate) -> str:
     """A latency with its unit and its interval: "8.1 ms (95 % CI 7.9 to 8.3)"."""
-    value, interval = _times(latency, 1e3).partition(" (")[::2]
-    return f"{value} ms" + (f" (95 % CI {interval}" if interval else "")
 
+    def text(value: float) -> str:
+        return numbers.significant(1e3 * value)
 
-def raw_io_columns(cells: Sequence[CellSummary]) -> Mapping[str, str]:
-    """Those of `RAW_IO_COLUMNS` that some cell has."""
-    return {
-        counter: heading
-        for counter, heading in RAW_IO_COLUMNS.items()
-        if not counter.startswith(("late_", "sync_")) or any(counter in cell.raw_io for cell in cells)
-    }
-
-
-def latency_columns(cells: Sequence[CellSummary]) -> Mapping[str, str]:
-    """Those of `LATENCY_COLUMNS` that some cell has: their operations were timed one by one."""
-    return {name: heading for name, heading in LATENCY_COLUMNS.items() if any(name in cell.latency for cell in cells)}
+    return f"{text(latency.value)} ms{numbers.ends_in_brackets(latency, text, '95 % CI ')}"
 
 
 def decimals(samples: Sequence[Sample]) -> int:
@@ -176,27 +127,6 @@ def decimals(samples: Sequence[Sample]) -> int:
 def spread(sample: Sample | None) -> float | None:
     """Standard deviation as a share of the mean."""
     return None if sample is None or sample.sd is None or not sample.mean.value else sample.sd / sample.mean.value
-
-
-def raw_io_text(cell: CellSummary, counter: str) -> str:
-    """The mean of a counter in the unit of its heading (1 MB = 10^6 bytes), with its interval if there are enough
-    runs.
-    """
-    # Cells are compared by their requests a second, so that mean is the one from the comparison.
-    sample = cell.work_per_s if counter == "ios_per_s" and counter in cell.raw_io else cell.raw_io.get(counter)
-    if sample is None:
-        return ""
-    times = {"ios_per_s": 1.0, "bytes_per_s": 1e-6}.get(counter, 1e3)
-    return _times(sample.mean, times)
-
-
-def _times(estimate: Estimate, times: float) -> str:
-    """An estimate in a unit of which so many make its own, with its interval if there is one."""
-
-    def text(value: float) -> str:
-        return numbers.significant(value * times)
-
-    return text(estimate.value) + numbers.ends_in_brackets(estimate, text)
 
 
 def ends(findings: Findings) -> tuple[str | None, str | None]:

@@ -6,17 +6,16 @@ It formats the one record of comparison. Terminal, page, Markdown and the files 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from storagelab.findings.answer import recommended
 from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.model import CellSummary, Comparison, Estimate, Findings, Judged
 from storagelab.model.values import JsonValue
-from storagelab.report.document import MOST, Ladder, Rung, Verdict
+from storagelab.report.document import IN_FRONT, MOST, Ladder, Mark, Rung
 from storagelab.report.words import compared
-from storagelab.report.words.short import Names
 from storagelab.words import numbers
-from storagelab.words.names import is_counted, level_text
+from storagelab.words.names import is_counted, labels_of, level_in_short, level_text
 
 _SHORT_UNITS = {"transactions/s": "tps"}
 _CLOSE = 1.02
@@ -43,28 +42,28 @@ def apart_by_blocks(findings: Findings) -> bool:
     return in_blocks(findings) and findings.order == "randomised"
 
 
-def verdict_of(findings: Findings, cell_id: str) -> Verdict:
+def verdict_of(findings: Findings, cell_id: str) -> Mark:
     """An untested cell is never called fast or slow."""
     judged: Judged = findings.load_of(cell_id) or findings
     if judged.verdict == "single-cell":
-        return Verdict("not-judged", "")
+        return Mark("not-judged", "")
     apart = (*judged.not_compared, *compared.in_parts_of_cycles(findings))
     if judged.verdict in ("too-few-runs", "untested") or cell_id in apart:
-        return Verdict("not-judged", "not judged" if findings.cell(cell_id).elapsed_s is not None else "no time")
+        return Mark("not-judged", "not judged" if findings.cell(cell_id).elapsed_s is not None else "no time")
     found = comparison_of(findings, cell_id)
     if (found is not None and found.across_blocks) or (cell_id in judged.best[:1] and in_blocks(findings)):
-        return Verdict("may-be-fastest", "best of block")
+        return Mark("may-be-fastest", "best of block")
     if cell_id in judged.best[:1]:
         won = judged.verdict == "winner"
-        return Verdict("fastest", "fastest") if won else Verdict("may-be-fastest", "may be fastest")
+        return Mark("fastest", "fastest") if won else Mark("may-be-fastest", "may be fastest")
     if found is None:
-        return Verdict("not-judged", "")
+        return Mark("not-judged", "")
     if not found.distinguishable:
         may = found.may_be_fastest
-        return Verdict("may-be-fastest", "may be fastest") if may else Verdict("not-fastest", "not fastest")
+        return Mark("may-be-fastest", "may be fastest") if may else Mark("not-fastest", "not fastest")
     least = found.ratio.low
     known = f", {numbers.at_least_slower(least)}" if least and least > _ANY else ""
-    return Verdict("slower", f"slower{known}")
+    return Mark("slower", f"slower{known}")
 
 
 def ratio_of(findings: Findings, cell_id: str) -> Estimate | None:
@@ -82,6 +81,22 @@ def ratio_of(findings: Findings, cell_id: str) -> Estimate | None:
 def ratio_decimals(findings: Findings) -> int:
     """Three where a layout is slower by less than 2 %, else two."""
     return 3 if any(one.distinguishable and one.ratio.value < _CLOSE for one in findings.comparisons) else 2
+
+
+def in_order(findings: Findings, cells: Iterable[CellSummary]) -> list[CellSummary]:
+    """Cells by load and block, then those that may be the fastest, each by its ratio or else by its figure; those
+    without a figure come last.
+    """
+    loads = {cell_id: place for place, load in enumerate(findings.by_load) for cell_id in load.cells}
+    speed, blocks = -1 if compared.by_rate(findings) else 1, apart_by_blocks(findings)
+
+    def place(cell: CellSummary) -> tuple[int, int, bool, float, float]:
+        sample, ratio = compared.judged(findings, cell), ratio_of(findings, cell.cell_id)
+        figure, block = math.inf if sample is None else speed * sample.mean.value, cell.stretch if blocks else 0
+        behind = verdict_of(findings, cell.cell_id).kind not in IN_FRONT
+        return loads.get(cell.cell_id, 0), block, behind, math.inf if ratio is None else ratio.value, figure
+
+    return sorted(cells, key=place)
 
 
 # --- ladders ----------------------------------------------------------------------------------------------------------
@@ -106,11 +121,11 @@ def _groups(findings: Findings) -> Iterator[tuple[str, list[CellSummary]]]:
         inside = [cell for cell in findings.cells if cell.cell_id in load.cells]
         for stretch in dict.fromkeys(cell.stretch for cell in inside) if blocks else (None,):
             cells = [cell for cell in inside if stretch is None or cell.stretch == stretch]
-            shared = _shared(cells) if stretch is not None else load.load
-            yield level_text(shared), cells
+            yield level_text(shared(cells) if stretch is not None else load.load), cells
 
 
-def _shared(cells: Sequence[CellSummary]) -> dict[str, JsonValue]:
+def shared(cells: Sequence[CellSummary]) -> dict[str, JsonValue]:
+    """The levels that all of these cells have."""
     first = cells[0].levels.items()
     return {name: one for name, one in first if all(repr(cell.levels.get(name)) == repr(one) for cell in cells)}
 
@@ -121,36 +136,32 @@ def _ladder(
 ) -> Ladder:  # fmt: skip
     """`alone`: of one layout under several loads, nothing is judged."""
     known = {cell.cell_id: sample.mean for cell in cells if (sample := compared.judged(findings, cell)) is not None}
-    ratios = {cell.cell_id: ratio_of(findings, cell.cell_id) for cell in cells}
-    speed = -1 if compared.by_rate(findings) else 1
-
-    def slowness(cell: CellSummary) -> tuple[float, float]:
-        ratio, mean = ratios[cell.cell_id], known.get(cell.cell_id)
-        figure = math.inf if mean is None else speed * mean.value
-        return (figure if ratio is None else ratio.value), figure
-
-    ordered = list(cells) if alone else sorted(cells, key=slowness)
     varied = [
         factor.name for factor in findings.factors
         if len({repr(cell.levels.get(factor.name)) for cell in cells}) > 1 or len(findings.factors) == 1
     ]  # fmt: skip
     varied.sort(key=lambda name: not is_counted(name))
-    names, figure = Names(findings), _figures(findings, [one.value for one in known.values()])
+    labels, figure = labels_of(findings.factors), _figures(findings, [one.value for one in known.values()])
     rungs = [
         Rung(
-            name=tuple(names.of_level(name, cell.levels[name]) if name in cell.levels else "" for name in varied),
-            ratio=None if alone else ratios[cell.cell_id],
+            name=_name([level_in_short(one, cell.levels[one], labels) if one in cell.levels else "" for one in varied]),
+            ratio=None if alone else ratio_of(findings, cell.cell_id),
             figure=figure(known[cell.cell_id].value) if cell.cell_id in known else "",
-            verdict=Verdict("not-judged", "") if alone else verdict_of(findings, cell.cell_id),
+            verdict=Mark("not-judged", "") if alone else verdict_of(findings, cell.cell_id),
             cell_id=cell.cell_id,
             recommended=cell.cell_id in picked,
         )
-        for cell in ordered
+        for cell in in_order(findings, cells)
     ]  # fmt: skip
     best = next((known[rung.cell_id].value for rung in rungs if rung.cell_id in known), None)
     own, words = _limit(findings, limit, best, figure)
     what = compared.rate_unit(findings) if compared.by_rate(findings) else compared.quantity(findings)
     return Ladder(title, what, ratio_decimals(findings), tuple(rungs), most, own, words)
+
+
+def _name(levels: Sequence[str]) -> tuple[str, ...]:
+    """A text for each factor; a layout that is alone in its ladder has no level of its own."""
+    return tuple(levels) if any(levels) else ("the layout", *levels[1:])
 
 
 _Write = Callable[[float], str]

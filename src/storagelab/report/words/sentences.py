@@ -7,11 +7,20 @@ with ordinary spaces; `keep_together` puts no-break spaces between numbers and u
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from storagelab.findings.answer import answer
 from storagelab.findings.answer_kinds import Answer
-from storagelab.findings.model import Comparison, Effect, Estimate, Findings, LoadVerdict
+from storagelab.findings.model import (
+    Comparison,
+    Dependence,
+    Effect,
+    EffectChange,
+    Estimate,
+    Findings,
+    LevelCost,
+    LoadVerdict,
+)
 from storagelab.findings.times import Disagreement, disagreement
 from storagelab.report.words import compared
 from storagelab.report.words.answer import in_full
@@ -20,19 +29,27 @@ from storagelab.report.words.compared import change_text, effect_change
 from storagelab.report.words.hosts import host_sentences
 from storagelab.report.words.ladder import in_blocks
 from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
-from storagelab.report.words.what_if import what_if_sentences
 from storagelab.words import numbers
-from storagelab.words.names import cell_name, group_text, level_alone, listed, noun, phrase
-from storagelab.words.numbers import at_most_slower, plural, rows_per_s_estimate
+from storagelab.words.names import (
+    cell_name,
+    factor_noun,
+    group_text,
+    is_counted,
+    is_number,
+    level_alone,
+    listed,
+    noun,
+    phrase,
+    value_text,
+)
+from storagelab.words.numbers import at_most_slower, change_estimate, differs_by, plural, rows_per_s_estimate
 
 _LOADS_SHOWN = 5
 _SLOWER_SHOWN = 3
-_EFFECTS_SHOWN = 8
+_EFFECTS_SHOWN, _EFFECTS_LARGEST = 8, 4
 _DISAGREEMENTS_SHOWN = 2
 _ADJUSTED_LEAST = 0.0005
 """A smaller adjustment, as a share, is not told."""
-_UNEVEN = 1.25
-"""An interval of a mean looks uneven if one half is so many times as wide as the other."""
 
 
 def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
@@ -49,7 +66,6 @@ def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
         *(_on_loads(findings) if findings.loads else _on_the_best(findings)),
         *_what_may_hide(findings),
         *_on_adjusted_means(findings),
-        *_on_uneven_intervals(findings),
         *([] if findings.loads else _on_the_slower(findings)),
         *_on_latency(findings),
         *found_sentences(findings, "use"),
@@ -187,21 +203,6 @@ def _on_adjusted_means(findings: Findings) -> list[str]:
     ]
 
 
-def _on_uneven_intervals(findings: Findings) -> list[str]:
-    """Why the interval of the fastest reaches further to one side."""
-    best = next((findings.cell(cell_id) for cell_id in findings.best[:1]), None)
-    sample = None if best is None else compared.judged(findings, best)
-    if sample is None or sample.mean.low is None or sample.mean.high is None:
-        return []
-    down, up = (abs(math.log(end / sample.mean.value)) for end in (sample.mean.low, sample.mean.high))
-    if max(down, up) < _UNEVEN * min(down, up):
-        return []
-    return [
-        "Intervals of means reach further to one side where a layout was picked as the fastest of several, which "
-        "chance makes look too fast, or where a few runs differ much from the rest and others may yet."
-    ]
-
-
 def _on_the_slower(findings: Findings) -> list[str]:
     of_best: dict[str, list[Comparison]] = {}
     for one in _slower_cells(findings):
@@ -244,40 +245,111 @@ def _on_effects(findings: Findings) -> list[str]:
 
 
 def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -> str:
+    """Of very many levels only those that differ most."""
+    left = len(effects) - _EFFECTS_LARGEST if len(effects) > _EFFECTS_SHOWN else 0
+    if left:
+        effects = sorted(effects, key=lambda one: -abs(math.log(one.ratio.value)))[:_EFFECTS_LARGEST]
     baseline = phrase(name, [effects[0].baseline])
-    parts = [
-        f"{level_alone(name, one.level)} took {change_text(findings, one.ratio)}"
-        for one in effects
-        if one.distinguishable
-    ]
-    parts += [
-        f"{level_alone(name, one.level)} can't be told apart from it, {change_text(findings, one.ratio)}"
-        for one in effects if one.tested and not one.distinguishable
-    ]  # fmt: skip
-    parts += [
-        f"{level_alone(name, one.level)} took {effect_change(findings, one)}" for one in effects if not one.tested
-    ]
-    if len(parts) > _EFFECTS_SHOWN:
-        parts = list(_many_effects(findings, name, effects))
+    ordered = sorted(effects, key=lambda one: (not one.distinguishable, not one.tested))
+    parts = [_effect_text(findings, name, one) for one in ordered]
+    parts += [f"{left} others differ less"] if left else []
     return f"Compared with {baseline}, all else the same: {'; '.join(parts)}."
 
 
-def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> Iterator[str]:
-    """The extremes among very many levels: of those that take less time, and of those that take more."""
-    tied = sum(effect.tested and not effect.distinguishable for effect in effects)
-    judged = [effect for effect in effects if effect.distinguishable or not effect.tested]
-    for way, those in (
-        ("less", [effect for effect in judged if effect.ratio.value < 1]),
-        ("more", [effect for effect in judged if effect.ratio.value >= 1]),
-    ):
-        most, least = (
-            pick(those, key=lambda effect: abs(math.log(effect.ratio.value)), default=None) for pick in (max, min)
-        )
-        if most is None or least is None:
-            continue
-        ends = [f"{effect_change(findings, one)} with {level_alone(name, one.level)}" for one in (least, most)]
-        of_all = f"{len(those)} of the {len(effects)}" if len(those) < len(effects) else f"all {len(effects)}"
-        took = f"{way} time, from {ends[0]} to {ends[1]}" if len(those) > 1 else ends[0]
-        yield f"{of_all} others took {took}"
-    if tied:
-        yield f"{tied} can't be told apart from it"
+def _effect_text(findings: Findings, name: str, effect: Effect) -> str:
+    level = level_alone(name, effect.level)
+    if effect.tested and not effect.distinguishable:
+        return f"{level} can't be told apart from it, {change_text(findings, effect.ratio)}"
+    return f"{level} took {effect_change(findings, effect)}"
+
+
+# --- what the best level depends on, and which effects change ---------------------------------------------------------
+SENTENCES_MAX = 3
+
+
+def what_if_sentences(findings: Findings) -> list[str]:
+    """At most three: dependences and changes by their size, and the drives' history; [] if the runs show none."""
+    past = found_sentences(findings, "gains")
+    if findings.verdict == "too-few-runs":
+        return past
+    sized: list[tuple[float, str]] = []
+    for found in findings.dependences:
+        if found.differs and not _is_the_verdict(findings, found):
+            sized.append((_size(found.cost.ratio) if found.cost else 0.0, _depends(findings, found)))
+        if found.change is not None:
+            sized.append((_size(found.change.difference), _changes(findings, found, found.change)))
+    sized.sort(key=lambda item: -item[0])
+    sentences = [sentence for _, sentence in sized[: SENTENCES_MAX - len(past)]]
+    if len(sentences) + len(past) < SENTENCES_MAX:
+        sentences += _independent(findings)
+    return [*sentences, *past]
+
+
+def _is_the_verdict(findings: Findings, found: Dependence) -> bool:
+    """Whether the verdicts of the loads already say it: one factor is the load, and the other is the only choice."""
+    return findings.verdict == "by-load" and not found.averaged and found.within in findings.loads[0].load
+
+
+def _size(ratio: Estimate) -> float:
+    return abs(math.log(ratio.value))
+
+
+def _depends(findings: Findings, found: Dependence) -> str:
+    """With the choice that it costs most to take from elsewhere; a table has the best levels."""
+    cost = _cost(findings, found, found.cost) if found.cost is not None else ""
+    return f"The best {factor_noun(found.factor)} depends on the {factor_noun(found.within)}{_averaged(found)}.{cost}"
+
+
+def _cost(findings: Findings, found: Dependence, cost: LevelCost) -> str:
+    takes = "take" if is_counted(found.factor) and cost.level != 1 else "takes"
+    return (
+        f" With {phrase(found.within, [cost.at])}, {phrase(found.factor, [cost.level])}, the fastest with "
+        f"{phrase(found.within, [cost.taken_from])}, {takes} {change_estimate(cost.ratio, compared.per(findings))} "
+        f"than {phrase(found.factor, [cost.best])}."
+    )
+
+
+def _averaged(found: Dependence) -> str:
+    return f", averaged over {listed([factor_noun(name) for name in found.averaged])}" if found.averaged else ""
+
+
+def _independent(findings: Findings) -> list[str]:
+    """Says that one level will do everywhere, for the factor for which that holds against the most others."""
+    of_factor: dict[str, list[Dependence]] = {}
+    for found in findings.dependences:
+        is_new = found.in_common and not _is_the_verdict(findings, found)
+        if is_new and any(len(row.levels) < _levels(findings, found.factor) for row in found.best):
+            of_factor.setdefault(found.factor, []).append(found)
+    if not of_factor:
+        return []
+    factor, rows = max(of_factor.items(), key=lambda item: len(item[1]))
+    common = [level for level in rows[0].in_common if all(repr(level) in map(repr, row.in_common) for row in rows)]
+    if not common:
+        return []
+    verb = "follow" if all(is_number(row.at) for found in rows for row in found.best) else "depend on"
+    others = " and ".join(f"the {factor_noun(found.within)}" for found in rows)
+    loads = {name for load in findings.loads for name in load.load}
+    # The best level under one load may not be the best over all loads.
+    over_all = f"Over all {compared.load_noun(findings, 2)} together, whatever"
+    whatever = over_all if all(loads & {*row.averaged} for row in rows) else "Whatever"
+    return [
+        f"{whatever} {others}, {phrase(factor, common)} can't be told apart from the fastest: as far as these runs "
+        f"tell, the best {factor_noun(factor)} does not {verb} {'them' if len(rows) > 1 else 'it'}."
+    ]
+
+
+def _levels(findings: Findings, name: str) -> int:
+    return next((len(factor.levels) for factor in findings.factors if factor.name == name), 0)
+
+
+def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
+    if is_number(step.baseline) and is_number(step.level):
+        what = f"From {value_text(step.baseline)} to {phrase(found.factor, [step.level])}"
+    else:
+        what = f"With {phrase(found.factor, [step.level])} instead of {value_text(step.baseline)}"
+    high, low = (change_estimate(ratio, compared.per(findings)) for ratio in (step.high, step.low))
+    where = [phrase(found.within, [at]) for at in (step.high_at, step.low_at)]
+    return (
+        f"{what} a run takes {high} with {where[0]}, and {low} with {where[1]}{_averaged(found)}: the effect depends "
+        f"on the {factor_noun(found.within)}, by {differs_by(step.difference)}."
+    )

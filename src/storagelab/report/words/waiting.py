@@ -6,28 +6,26 @@ Shares are of session time: connections x elapsed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from storagelab.findings.limits import AtLimit, between_ends
-from storagelab.findings.model import CellSummary, Effect, Findings, WaitChange, WaitTrend
+from storagelab.findings.model import CellSummary, Findings, WaitChange, WaitTrend
 from storagelab.model.measurement import WaitingTask
-from storagelab.model.values import JsonValue
 from storagelab.model.waits import Method, TableRow
 from storagelab.report.words import compared
-from storagelab.report.words.compared import ends, load_noun
+from storagelab.report.words.compared import ends
 from storagelab.servers.durability import BENIGN_LISTS
 from storagelab.words import numbers
-from storagelab.words.names import DATA_FILES, Labels, cell_text, labels_of, phrase, value_text
+from storagelab.words.names import cell_text, labels_of, phrase
 
 _SHARE_WORTH_SAYING = 0.02
 _TRENDS_SHOWN = 3
 _NAMES_SHOWN = 3
-_COST_THAT_WOULD_SHOW = 0.10
 _WHOLE = 0.9995
 _METHOD_NOTES = {
     "sampled": "~ sampled: estimated shares, rough counts", "derived": "* derived from the kernel's totals",
 }  # fmt: skip
-_METHODS = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
+METHODS: dict[Method, str] = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
+"""Where a figure comes from."""
 
 
 def wait_text(wait_type: str, analogue: str, named: set[str] | None = None) -> str:
@@ -43,11 +41,6 @@ def wait_text(wait_type: str, analogue: str, named: set[str] | None = None) -> s
     if known or not bare or bare == wait_type or bare.startswith("("):
         return wait_type
     return f"{wait_type} ({bare} in SQL Server's words)"
-
-
-def method_text(method: Method) -> str:
-    """Where a figure comes from: "counted", "sampled" or "derived"."""
-    return _METHODS[method]
 
 
 def wait_change_sentences(findings: Findings, named: set[str]) -> list[str]:
@@ -106,114 +99,25 @@ def _grown(item: WaitChange, named: set[str]) -> str:
 
 
 def wait_trend_sentences(findings: Findings, named: set[str]) -> list[str]:
-    """How waits change along the ordered factor: the largest changes, one per wait type."""
-    moves = [move for trend in findings.wait_trends if trend.category != "cpu" and (move := _move(trend))]
-    moves = sorted((move for move in moves if move.range >= _SHARE_WORTH_SAYING), key=lambda move: -move.range)
-    largest = {move.trend.wait_type: move for move in reversed(moves)}
-    shown = sorted(largest.values(), key=lambda move: -move.range)[:_TRENDS_SHOWN]
-    lines = []
-    for move in shown:
-        again = move is not shown[0] and move.span == shown[0].span
-        if again:
-            # A shorter sentence, if the sentence before names the same span
-            name = wait_text(move.trend.wait_type, move.trend.analogue, named)
-            goes = "falls" if move.falls else "grows"
-            ends = _share_at(move.first, move.trend), _share_at(move.last, move.trend)
-            sentence = f"Meanwhile {name} {goes} from {ends[0]} to {ends[1]}"
-        else:
-            sentence = _trend_sentence(move, named, labels_of(findings.factors)) + _meaning(findings, move)
-        lines.append(f"{sentence}.")
-    return lines
+    """The least and the most of a wait along the ordered factor: those that move most, one per wait type."""
+    moves: dict[str, tuple[float, WaitTrend, int, int]] = {}
+    for trend in findings.wait_trends:
+        shares = {place: share for place, share in enumerate(trend.shares) if share is not None}
+        low, high = (pick(shares, key=lambda at: shares[at], default=0) for pick in (min, max))
+        moved = shares[high] - shares[low] if shares else 0.0
+        if trend.category != "cpu" and moved >= max(_SHARE_WORTH_SAYING, moves.get(trend.wait_type, (0.0,))[0]):
+            moves[trend.wait_type] = moved, trend, low, high
+    largest = sorted(moves.values(), key=lambda move: -move[0])[:_TRENDS_SHOWN]
+    return [_trend_sentence(findings, trend, low, high, named) for _, trend, low, high in largest]
 
 
-@dataclass(frozen=True)
-class _Move:
-    """A trend: its ends and, if it goes beyond them, the level of its peak or trough; each with its share."""
-
-    trend: WaitTrend
-    first: tuple[JsonValue, float]
-    last: tuple[JsonValue, float]
-    turn: tuple[JsonValue, float] | None
-    range: float
-
-    @property
-    def span(self) -> tuple[object, ...]:
-        """The levels that the trend spans: two trends with the same span can share words."""
-        return self.trend.factor, self.first[0], self.last[0], self.trend.at, self.turn
-
-    @property
-    def falls(self) -> bool:
-        return self.last[1] < self.first[1]
-
-
-def _move(trend: WaitTrend) -> _Move | None:
-    known = [(level, share) for level, share in zip(trend.levels, trend.shares, strict=True) if share is not None]
-    if len(known) < 2:
-        return None
-    low, high = sorted((known[0][1], known[-1][1]))
-    between = [(max(share - high, low - share), (level, share)) for level, share in known[1:-1]]
-    beyond, turn = max(between, key=lambda pair: pair[0], default=(0.0, known[0]))
-    shares = [share for _, share in known]
-    turns = turn if beyond >= _SHARE_WORTH_SAYING else None
-    return _Move(trend, known[0], known[-1], turns, max(shares) - min(shares))
-
-
-def _trend_sentence(move: _Move, named: set[str], labels: Labels) -> str:
-    trend, (first, _), (last, _) = move.trend, move.first, move.last
+def _trend_sentence(findings: Findings, trend: WaitTrend, low: int, high: int, named: set[str]) -> str:
+    known = dict(enumerate(trend.estimates))
+    least, most = (numbers.share_estimate(known.get(at)) or numbers.percent(trend.shares[at]) for at in (low, high))
+    at_least, at_most = (phrase(trend.factor, [trend.levels[at]]) for at in (low, high))
+    where = f", with {cell_text(trend.at, labels_of(findings.factors))}" if trend.at else ""
     name = wait_text(trend.wait_type, trend.analogue, named)
-    start = f"{_share_at(move.first, trend)} of session time at {phrase(trend.factor, [first])}"
-    end = f"{_share_at(move.last, trend)} at {_second_phrase(trend.factor, last)}"
-    where = f", with {cell_text(trend.at, labels)}" if trend.at else ""
-    if move.turn is not None:
-        turn = f"{_share_at(move.turn, trend)} at {_second_phrase(trend.factor, move.turn[0])}"
-        return f"{name} is {start}, {turn} and {end}{where}"
-    return f"{name} {'falls' if move.falls else 'grows'} from {start} to {end}{where}"
-
-
-def _share_at(place: tuple[JsonValue, float], trend: WaitTrend) -> str:
-    """The share at a level, with its interval if the trend has one."""
-    level, share = place
-    estimates = dict(zip(map(repr, trend.levels), trend.estimates, strict=False))
-    return numbers.share_estimate(estimates.get(repr(level))) or numbers.percent(share)
-
-
-def _second_phrase(factor: str, level: JsonValue) -> str:
-    return value_text(level) if factor == DATA_FILES else phrase(factor, [level])
-
-
-def _meaning(findings: Findings, move: _Move) -> str:
-    """How the completion time changed meanwhile; "" unless the two ends were compared."""
-    effect = _effect_between(findings, move)
-    interval = numbers.ratio_interval(effect.ratio) if effect is not None else ""
-    if effect is None or not interval:
-        return ""
-    if not effect.distinguishable:
-        return (
-            f", while the {compared.quantity(findings)} can't be told apart ({interval}){_what_it_cost(effect, move)}"
-        )
-    joined = "and" if (effect.ratio.value < 1) == move.falls else "yet"
-    per = compared.per(findings)
-    return f", {joined} the run took {numbers.change_estimate(effect.ratio, per)}"
-
-
-def _what_it_cost(effect: Effect, move: _Move) -> str:
-    """Says whether the wait cost time. "No cost" is only said if the runs would have shown one."""
-    ends = (effect.ratio.low, effect.ratio.high)
-    if any(end is None or abs(end - 1) > _COST_THAT_WOULD_SHOW for end in ends):
-        return ": more runs are needed to say whether it costs time"
-    return ": the wait changed, at no cost in time that shows" if move.falls and move.turn is None else ""
-
-
-def _effect_between(findings: Findings, move: _Move) -> Effect | None:
-    """The last level against the first; inverted if the factor lists its levels in the opposite order."""
-    first, last = move.first[0], move.last[0]
-    for effect in findings.effects:
-        if effect.factor == move.trend.factor and effect.at == move.trend.at:
-            if (effect.baseline, effect.level) == (first, last):
-                return effect
-            if (effect.baseline, effect.level) == (last, first):
-                return effect.model_copy(update={"ratio": effect.ratio.inverse})
-    return None
+    return f"{name} is {least} of session time at {at_least}, and {most} at {at_most}{where}."
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -221,40 +125,15 @@ def _effect_between(findings: Findings, move: _Move) -> Effect | None:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
-    """What a wait table shows, above it."""
-    distinguished = {item.cell_id for item in findings.comparisons if item.distinguishable}
-    place = ""
-    load = findings.load_of(cell.cell_id)
-    judged, under = (load, f" under its {load_noun(findings)}") if load is not None else (findings, "")
-    if judged.verdict not in ("too-few-runs", "single-cell"):
-        if cell.cell_id in judged.best[:1]:
-            place = f" (fastest{under})" if judged.verdict == "winner" else f" (nominally fastest{under})"
-        elif cell.cell_id == judged.worst:
-            place = f" (slowest{under})" if cell.cell_id in distinguished else f" (nominally slowest{under})"
-    runs = cell.runs_ok + cell.runs_unverified
-    mean = f", mean of {runs} runs" if runs > 1 else ""
-    return f"Waits of {cell.cell_id}, {cell.text}{place}{mean}: {'all of them' if uncut else 'the top 95 %'}"
-
-
-def crowd_sentence(crowd: WaitingTask, kind: str, of_moments: tuple[int, int] | None = None) -> str:
-    """The moment of a cell with most waiting sessions, "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page",
-    and in how many of all moments sampled any session waited for that kind of thing.
-    """
+def crowd_sentence(crowd: WaitingTask) -> str:
+    """The moment of a cell with most waiting sessions: "12 sessions wait for PAGELATCH_UP on 5:1:1520, a PFS page"."""
     sessions = f"{numbers.count(crowd.sessions)} session{'s wait' if crowd.sessions != 1 else ' waits'}"
     # A resource that is not a page names its file itself.
     of_file = "" if crowd.data_file is None or crowd.resource.page is None else f" (data file {crowd.data_file})"
     held = f", held by a session in {crowd.held_by}" if crowd.held_by.count(":") == 1 else ""
-    text = (
+    return (
         f"The most crowded moment seen: {sessions} for {crowd.wait_type} on {crowd.resource.text}{of_file}{held}, "
         f"{numbers.seconds(crowd.at_s)} after the start."
-    )
-    if of_moments is None:
-        return text
-    seen, moments = map(numbers.count, of_moments)
-    return (
-        f"{text} Of {moments} moments sampled in which anyone waited, {seen} had sessions in "
-        f"{crowd.wait_type} on {kind}."
     )
 
 
@@ -284,7 +163,7 @@ def audit_sentences(cell: CellSummary) -> list[str]:
     for row in cell.waits:
         if not row.is_wait:
             share = f", {numbers.percent(row.wait_s / cell.available_s)} of session time" if cell.available_s else ""
-            lines.append(f"{row.wait_type}: {numbers.seconds(row.wait_s)}{share} ({method_text(row.method)}; no wait)")
+            lines.append(f"{row.wait_type}: {numbers.seconds(row.wait_s)}{share} ({METHODS[row.method]}; no wait)")
     if cell.available_s:
         shown = sum(row.wait_s for row in cell.waits) / cell.available_s
         rest = "; the rest had finished, or is unexplained" if shown < _WHOLE else ""
@@ -305,14 +184,11 @@ def audit_sentences(cell: CellSummary) -> list[str]:
     return lines
 
 
-def wait_footnotes(rows: Sequence[TableRow], *, analogues: bool) -> list[str]:
-    """Where a table's figures come from, what its empty columns mean and, if `analogues`, the SQL Server names."""
+def wait_footnotes(rows: Sequence[TableRow]) -> list[str]:
+    """Where a table's figures come from, and what its empty columns mean."""
     methods = {row.method for row in rows}
     notes = [note for method, note in _METHOD_NOTES.items() if method in methods]
     lines = ["; ".join(notes)] if notes else []
     if any(row.resource_s is None for row in rows):
         lines.append("Resource_S and Signal_S are empty where the split could not be measured.")
-    named = [f"{row.wait_type} = {row.analogue}" for row in rows if row.analogue and row.analogue != row.wait_type]
-    if analogues and named:
-        lines.append(f"In SQL Server's words: {'; '.join(named)}.")
     return lines

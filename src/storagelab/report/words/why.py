@@ -216,7 +216,7 @@ def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | No
     """The comparison of the cells `before` and `after`; `case` is None if a cell has no waits."""
     cells = findings.cell(before), findings.cell(after)
     notes = [
-        f"{cell_entry(cell.cell_id, cell.text)}: {compared.figure_text(findings, cell) or 'no time measured'}"
+        f"{cell_entry(cell.cell_id, cell.text)}: {compared.judged_text(findings, cell) or 'no time measured'}"
         for cell in cells
     ]
     title, provenance = (

@@ -1,0 +1,322 @@
+"""What the page's script shows of all cells and of any two: figures, waits, series, counters, set-up; and its charts.
+
+The script reads it as JSON to sort and filter, and to compare two cells. Numbers are as short as a chart can show.
+
+Of the time series, the median run of each cell and the odd runs are as fine as a chart shows, with the least and the
+most of each stretch. The other runs are thinned to the means of fewer stretches, so that the page stays small however
+many there are.
+
+The charts are Vega-Lite that the browser draws: all cells, and the waits and series of two. They stand in
+templates/explore-plots.json, with $names for what depends on the experiment, and are sent without rows: the script
+fills them with the cells that its filters show and the two that the user selected. The choices for axis, colour and
+panels are Vega-Lite's own parameters, bound to lists.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from typing import Any, NamedTuple, get_args
+
+from storagelab.findings.cautions.odd_runs import OddRun
+from storagelab.findings.model import CellSummary, Findings
+from storagelab.findings.time_breakdown import in_classes
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Plan
+from storagelab.report.charts import over_time
+from storagelab.report.document import Kind
+from storagelab.report.drawing import palette
+from storagelab.report.drawing.arrange import arrange
+from storagelab.report.drawing.layers import TIP
+from storagelab.report.drawing.vega import WIDE, Spec, config, figure, in_lines
+from storagelab.report.export.as_json import plain
+from storagelab.report.sections.waits import mean_counters
+from storagelab.report.words import compared
+from storagelab.report.words.campaigns import flat, steady
+from storagelab.report.words.ladder import verdict_of
+from storagelab.spec.naming import in_order as levels_in_order
+from storagelab.words.names import title_of, value_text
+from storagelab.words.numbers import quantity_text
+
+_VERDICTS = [kind.replace("-", " ") for kind in get_args(Kind)]
+Json = dict[str, object]
+_Figures = list[list[object]]
+"""The rows of a cell: a place, then figures."""
+
+
+def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[CellSummary]) -> Json:
+    """Everything about `cells` but their series, in their order."""
+    by_cell = judged_runs(runs)
+    ends = compared.ends(findings)
+    orders = {
+        factor.name: {repr(value): place for place, value in enumerate(levels_in_order(factor))}
+        for factor in findings.factors
+    }
+    waits, waited = _waits(findings, cells)
+    counters, counted = _counters([by_cell[cell.cell_id] for cell in cells])
+    factors = [
+        {"name": factor.name, "text": title_of(factor), "levels": list(map(value_text, levels_in_order(factor)))}
+        for factor in findings.factors
+    ]
+    facts = _facts(plan, [(cell.cell_id, by_cell[cell.cell_id]) for cell in cells])
+    # Rows of figures contain no text of others, and there are too many of them to search for passwords.
+    return {
+        "where": findings.provenance or "nothing measured yet",
+        "unit": compared.unit(findings),
+        "verdicts": _VERDICTS,
+        "pinned": [place for end in ends for place, cell in enumerate(cells) if cell.cell_id == end],
+        "factors": plain(factors),
+        "cells": plain([_cell(findings, cell, orders) for cell in cells]),
+        "waits": plain(waits),
+        "waited": waited,
+        "counters": plain(counters),
+        "counted": counted,
+        "facts": plain(facts),
+    }
+
+
+def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[str, int]]) -> Json:
+    """`orders` maps each factor's levels to their positions."""
+    figure = compared.judged(findings, cell)
+    verdict = verdict_of(findings, cell.cell_id)
+    left_out = {repetition for cell_id, repetition in findings.left_out if cell_id == cell.cell_id}
+    facts: Json = {
+        "id": cell.cell_id,
+        "name": cell.name,
+        "at": [orders[factor.name].get(repr(cell.levels.get(factor.name)), -1) for factor in findings.factors],
+        "mark": verdict.text,
+        "verdict": verdict.kind.replace("-", " "),
+        "figure": compared.judged_text(findings, cell) or "no time measured",
+    }
+    if figure is None:
+        return facts
+    return facts | {
+        "mean": short(figure.mean.value, 6), "low": short(figure.mean.low, 6), "high": short(figure.mean.high, 6),
+        "runs": [
+            [point.repetition, short(point.value, 6), int(point.repetition in left_out)] for point in figure.points
+        ],
+    }  # fmt: skip
+
+
+def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json], list[_Figures]]:
+    """The wait types, and for each cell its seconds per session: in total, resource, signal; the last two are
+    None if there is no split.
+    """
+    names: dict[str, Json] = {}
+    of_cells: list[_Figures] = []
+    for cell in cells:
+        rows = in_classes(cell.waits) if findings.wait_names else cell.waits
+        places = {name: place for place, name in enumerate(names)}
+        of_cell: _Figures = []
+        for row in rows:
+            if row.wait_type not in names:
+                places[row.wait_type] = len(names)
+                colour = palette.CATEGORY[row.category]
+                known = {"name": row.wait_type, "like": row.analogue, "colour": colour, "wait": row.is_wait}
+                names[row.wait_type] = known
+            parts = (row.wait_s, row.resource_s, row.signal_s)
+            per_connection = (None if part is None else short(part / cell.connections) for part in parts)
+            of_cell.append([places[row.wait_type], *per_connection])
+        of_cells.append(of_cell)
+    return list(names.values()), of_cells
+
+
+def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], list[_Figures]]:
+    """The counters, and for each cell their means over its runs, as numbers and in words; those that are always 0
+    are left out.
+    """
+    places: dict[tuple[str, str], int] = {}
+    of_cells: list[_Figures] = [
+        [
+            [places.setdefault(key, len(places)), short(mean), quantity_text(key[1], mean)]
+            for key, mean in mean_counters(runs).items()
+        ]
+        for runs in runs_of_cells
+    ]
+    return [[name, group] for group, name in places], of_cells
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How cells were set up
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]:
+    """The facts that differ between cells but not between the runs of one: what was asked for, and what was read
+    back.
+    """
+    configs = {cell.cell_id: cell.config for cell in plan.cells}
+    of_cells: list[dict[str, str]] = []
+    for cell_id, runs in cells:
+        asked = configs[cell_id].model_dump(mode="json", exclude_none=True)
+        found = {f"{'.'.join(path)} (asked for)": quantity_text(path[-1], value) for path, value in flat(asked)}
+        for path, fact in steady(runs).items():
+            found[" · ".join(path).replace("_", " ")] = quantity_text(path[-1], fact)
+        of_cells.append(found)
+    facts: list[Json] = []
+    for name in dict.fromkeys(name for found in of_cells for name in found):
+        values = list(dict.fromkeys(found.get(name, "") for found in of_cells))
+        if len(values) > 1:
+            facts.append({"name": name, "values": values, "of": [values.index(one.get(name, "")) for one in of_cells]})
+    return facts
+
+
+# --- the time series of every run -------------------------------------------------------------------------------------
+FIGURES_WHOLE, FIGURES_THINNED = 100_000, 60_000
+"""The most figures of the runs that are shown whole, and of the others. Packed, 100,000 take some 0.2 MB."""
+MAX_STRETCHES, MIN_STRETCHES = 60, 12
+MAX_STRETCHES_THINNED, MIN_STRETCHES_THINNED = 30, 4
+RunKey = tuple[str, int]
+"""(cell_id, repetition)"""
+
+
+class _Line(NamedTuple):
+    quantity: int
+    name: str
+
+
+def judged_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs with figures that are judged, by cell."""
+    by_cell: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        if run.usable and not run.burn_in:
+            by_cell[run.cell_id].append(run)
+    return by_cell
+
+
+def odd_runs(findings: Findings) -> set[RunKey]:
+    """The runs that a caution is about, whose series are never thinned."""
+    odd = (caution for caution in findings.cautions if isinstance(caution, OddRun))
+    return {run for caution in odd for run in caution.runs_meant(findings)}
+
+
+def series(findings: Findings, runs: Sequence[Run], cells: Sequence[CellSummary]) -> Json:
+    """For each of `cells` its runs with a series, the median one first, in the unit of their chart."""
+    by_cell = over_time.runs_with_series(runs)
+    whole = odd_runs(findings) | {(cell_id, found[0].repetition) for cell_id, found in by_cell.items()}
+    drawn = {_key(run): _columns(run) for cell in cells for run in by_cell.get(cell.cell_id, ())}
+    columns_whole = sum(len(columns) for key, columns in drawn.items() if key in whole)
+    columns_thinned = sum(map(len, drawn.values())) - columns_whole
+    fine = _stretches(FIGURES_WHOLE // 3, columns_whole, MIN_STRETCHES, MAX_STRETCHES)
+    coarse = _stretches(FIGURES_THINNED, columns_thinned, MIN_STRETCHES_THINNED, MAX_STRETCHES_THINNED)
+    lines: dict[_Line, int] = {}
+    of_cells = [
+        [
+            _of_run(run, drawn[_key(run)], fine if _key(run) in whole else coarse, lines, ranged=_key(run) in whole)
+            for run in by_cell.get(cell.cell_id, ()) if drawn[_key(run)]
+        ]
+        for cell in cells
+    ]  # fmt: skip
+    quantities = [{"title": one.title, "unit": one.unit} for one in over_time.QUANTITIES]
+    return {"quantities": quantities, "lines": [[*line] for line in lines], "of": of_cells}
+
+
+def packed(known: Json) -> str:
+    """The series as a page carries them: compressed JSON in base64, whose letters can't close a script element."""
+    text = json.dumps(known, allow_nan=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
+
+
+def _stretches(figures: int, columns: int, least: int, most: int) -> int:
+    """Into how many stretches each column is cut, so that all of them have at most so many figures."""
+    return max(least, min(most, figures // max(1, columns)))
+
+
+def _key(run: Run) -> RunKey:
+    return run.cell_id, run.repetition
+
+
+def _of_run(run: Run, columns: Mapping[_Line, str], limit: int, lines: dict[_Line, int], *, ranged: bool) -> Json:
+    """A run: `at`, the ends of its stretches, and for each line its number, means, and least and most if `ranged`."""
+    assert run.measurement is not None
+    taken = run.measurement.series
+    of_run, at = [], []
+    for line, column in columns.items():
+        parts = list(over_time.stretches(taken.at_s, taken.columns[column], limit))
+        at = [short(part.at_s) for part in parts]
+        divisor = over_time.QUANTITIES[line.quantity].divisor
+        figures = [[_part(value, divisor) for value in row] for row in zip(*(part[1:] for part in parts), strict=True)]
+        has_range = ranged and (figures[0] != figures[1] or figures[0] != figures[2])
+        of_run.append([lines.setdefault(line, len(lines)), *(figures if has_range else figures[:1])])
+    return {"repetition": run.repetition, "at": at, "lines": of_run}
+
+
+def _part(value: float | None, divisor: float) -> float | int | None:
+    return None if value is None else short(value / divisor, 3)
+
+
+def short(value: float | None, digits: int = 4) -> float | int | None:
+    """A figure in as many digits as a chart shows."""
+    if value is None:
+        return None
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def _columns(run: Run) -> dict[_Line, str]:
+    """The lines in a run's charts over time -> their columns; those that are always 0 are left out."""
+    assert run.measurement is not None
+    found: dict[_Line, str] = {}
+    for column, values in run.measurement.series.columns.items():
+        for place, quantity in enumerate(over_time.QUANTITIES):
+            line = quantity.line_of(run, column)
+            if line is not None and any(values):
+                found[_Line(place, line)] = column
+    return found
+
+
+# --- the interactive charts -------------------------------------------------------------------------------------------
+LETTERS_OF_A_LABEL = 18
+MAX_RUNS = 600
+"""The most runs that are drawn one by one: more would be unreadable and slow."""
+_PLOTS = resources.files(__package__).joinpath("templates", "explore-plots.json")
+
+
+def plots(findings: Findings) -> dict[str, Spec]:
+    where = findings.provenance or "nothing measured yet"
+    name = "mean rate" if compared.by_rate(findings) else compared.quantity(findings)
+    places = arrange(findings)
+    fields = {factor.name: f"f{place}" for place, factor in enumerate(findings.factors)}
+    titles = {fields[factor.name]: title_of(factor) for factor in findings.factors}
+    axis = fields.get(places.x.name, "f0") if places.x is not None else "f0"
+    # At first the colours are those of the factor that charts draw as lines, else of the verdicts.
+    colour = next((fields[factor.name] for factor in places.lines), "verdict")
+    given: dict[str, Any] = {
+        "lines": palette.LINES, "shapes": palette.SHAPES, "pins": palette.LINES[:2], "ink": palette.INK,
+        "ground": palette.GROUND, "neutral": palette.NEUTRAL, "tip": TIP["description"], "where": where,
+        "axis": _choice("axis", "Axis", titles, axis),
+        "colour": _choice("colour", "Colour", {"verdict": "verdict"} | titles, colour),
+        "panels": _choice("panels", "Panels", {"none": "none"} | titles, "none"),
+        "level": _level(findings), "moment": figure("at_s", f"seconds since the start ({where})"),
+        "figure": f"{name}, {compared.unit(findings)} ({where})",
+        "seconds": f"seconds per session ({where})",
+    }  # fmt: skip
+    text = re.sub(r'"\$(\w+)"', lambda found: json.dumps(given[found[1]]), _PLOTS.read_text("utf-8"))
+    shown = {"background": None, "padding": 4, "config": config(WIDE)}
+    return {name: shown | spec for name, spec in json.loads(text).items()}
+
+
+def _level(findings: Findings) -> Spec:
+    """The axis of levels, long ones in lines; the page's script turns them where they have no space side by side."""
+    levels = [value_text(level.value) for factor in findings.factors for level in factor.levels]
+    long = [text for text in levels if len(text) > LETTERS_OF_A_LABEL]
+    lines = {text: textwrap.wrap(text, LETTERS_OF_A_LABEL) or [text] for text in long}
+    axis = {
+        "labelExpr": in_lines(lines), "labelLimit": 0, "labelOverlap": False,
+        "labelAngle": {"expr": "upright ? -90 : 0"}, "labelAlign": {"expr": "upright ? 'right' : 'center'"},
+        "labelBaseline": {"expr": "upright ? 'middle' : 'top'"},
+    }  # fmt: skip
+    return {"field": "x", "type": "ordinal", "sort": {"field": "x_place", "op": "min"}, "title": None, "axis": axis}
+
+
+def _choice(name: str, label: str, options: Mapping[str, str], value: str) -> Spec:
+    """A parameter that a list chooses."""
+    bind = {"input": "select", "options": list(options), "labels": list(options.values()), "name": label,
+            "element": "#explore-choices"}  # fmt: skip
+    return {"name": name, "value": value, "bind": bind}
