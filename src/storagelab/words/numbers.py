@@ -88,13 +88,6 @@ def seconds(value_s: float | None, half_width_s: float | None = None) -> str:
     return f"{_number(value_s * factor, decimals_for([value_s * factor], width))} {unit}"
 
 
-def seconds_range(low_s: float, high_s: float) -> str:
-    """A range in one unit: "2.41 to 2.50 s"."""
-    factor, unit = _second_unit(max(abs(low_s), abs(high_s)))
-    decimals = decimals_for([low_s * factor, high_s * factor], None)
-    return f"{_number(low_s * factor, decimals)} to {_number(high_s * factor, decimals)} {unit}"
-
-
 def seconds_like(value_s: float, all_s: Sequence[float]) -> str:
     """A time in the unit of the largest of all, with three digits of the smallest, so that a column lines up."""
     factor, unit = _second_unit(max(all_s))
