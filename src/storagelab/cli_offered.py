@@ -61,9 +61,11 @@ def _init(
     """
     from storagelab.verbs import init
 
-    if (name is not None) + (from_server is not None) + ask > 1:
+    if ask and (name is not None or from_server is not None):
         raise typer.BadParameter("NAME, --from-server and --ask exclude each other.")
-    if from_server is not None:
+    if name is not None:
+        init.write(name, output, from_server)
+    elif from_server is not None:
         init.from_server(from_server, output)
     elif ask:
         init.ask(output)

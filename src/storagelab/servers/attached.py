@@ -184,6 +184,16 @@ class RunningServer(NamedTuple):
     data_bytes: int
     bin_dir: Path | None = None
     """The folder of its programs, if it runs on this machine and they can be seen."""
+    asked: frozenset[str] = frozenset()
+    """The names of all settings that bear on storage, chosen or not."""
+    left_out: tuple[str, ...] = ()
+    """What else its operator chose, in lines with reasons; no values, as some are secret."""
+    sessions: int = 0
+    """Open sessions of clients."""
+    working: int = 0
+    """Those of them that work at this moment."""
+    checkpoint_s: float | None = None
+    """The longest time from one checkpoint to the next, if it is set."""
 
 
 def volume_name(name: str) -> str:
