@@ -103,7 +103,8 @@ RUNNING = RunningServer(
 )  # fmt: skip
 FOR_A_SERVER = (
     "a-a", "cloud-disks", "drive-formats", "encryption", "file-systems", "files-and-log-place", "hot-table",
-    "index-volume", "io-method", "quickstart", "raid-levels", "three-drives", "wal-volume", "your-own", "zfs-by-your-own-commands",
+    "index-volume", "io-method", "quickstart", "raid-levels", "three-drives", "wal-volume",
+    "your-own", "zfs-by-your-own-commands",
 )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def _init(
         typer.Option(
             "--from-server",
             metavar="DSN",
-            help="Fill NAME in for this running PostgreSQL or MariaDB, or for the DSN in a variable; draft a spec if there is no NAME.",
+            help="Fill NAME in for this running PostgreSQL or MariaDB (or a variable with its DSN); or draft one.",
         ),
     ] = None,
     ask: Annotated[bool, typer.Option("--ask", help="Ask three questions, and draft a spec.")] = False,

@@ -67,9 +67,10 @@ def refuse(errors: Sequence[SpecError]) -> None:
     of_keys = dict[str, SpecError]()
     for error in errors:
         of_keys.setdefault(error.key or error.problem, error)
-    if of_keys:
-        first, *others = of_keys.values()
-        raise SpecError(first.problem, file=first.file, key=first.key, hint=first.hint, others=others)
+    alone = [SpecError(one.problem, file=one.file, key=one.key, hint=one.hint) for one in of_keys.values()]
+    if alone:
+        alone[0].others = tuple(alone[1:])
+        raise alone[0]
 
 
 class PreflightError(_Placed):
