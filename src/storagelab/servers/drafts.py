@@ -4,7 +4,6 @@ questions. A draft plans at once, and its comments say what to change and what i
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -21,6 +20,7 @@ from storagelab.machine.host import free_bytes
 from storagelab.model.engines import ENGINES
 from storagelab.servers.attached import RunningServer
 from storagelab.servers.space import memory_here
+from storagelab.spec.keys import value_text
 from storagelab.words.numbers import bytes_
 
 HERE = "."
@@ -64,8 +64,10 @@ class Draft(NamedTuple):
     def text(self) -> str:
         parts = [
             "".join(f"# {line}\n" if line else "#\n" for line in self.head),
-            f'name = "my-server"\nquestion = {_toml(self.question)}\nrepetitions = 3\n',
-            "[target]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in self.target.items()) + self.settings,
+            f'name = "my-server"\nquestion = {value_text(self.question)}\nrepetitions = 3\n',
+            "[target]\n"
+            + "".join(f"{key} = {value_text(value)}\n" for key, value in self.target.items())
+            + self.settings,
             *(_volume(one) for one in self.volumes),
             *([f'[layout]\ndata = ["{self._data}"]\nlog = "{self._data}"\n'] if self.volumes else []),
             f"[workload]\n{LOADS[self.load]}connections = 8\n",
@@ -90,16 +92,12 @@ class Draft(NamedTuple):
 
 
 def _level(label: str, data: str, log: str) -> str:
-    return f'  {{ label = {_toml(label)}, "layout.data" = ["{data}"], "layout.log" = "{log}" }},\n'
+    return f'  {{ label = {value_text(label)}, "layout.data" = ["{data}"], "layout.log" = "{log}" }},\n'
 
 
 def _volume(one: Volume) -> str:
     holds = "".join(f"# {line}\n" for line in one.holds)
-    return f"[volumes.{one.name}]\n{holds}path = {_toml(one.path)}\n"
-
-
-def _toml(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return f"[volumes.{one.name}]\n{holds}path = {value_text(one.path)}\n"
 
 
 def _settings(found: RunningServer, own: Mapping[str, object]) -> str:
@@ -107,7 +105,10 @@ def _settings(found: RunningServer, own: Mapping[str, object]) -> str:
     out.
     """
     settings = {**{name: value for name, value in own.items() if name not in found.asked}, **found.settings}
-    lines = [f"{name if _BARE.fullmatch(name) else _toml(name)} = {_toml(value)}" for name, value in settings.items()]
+    lines = [
+        f"{name if _BARE.fullmatch(name) else value_text(name)} = {value_text(value)}"
+        for name, value in settings.items()
+    ]
     wrapped = (textwrap.fill(line, 118, initial_indent="# - ", subsequent_indent="#   ") for line in found.left_out)
     left = ["# Set on the server, and left out here:", *wrapped]
     return "\n".join(["[target.settings]", *lines, *(left if found.left_out else ()), ""])
@@ -167,7 +168,7 @@ def _volumes(places: Mapping[str, Path]) -> tuple[tuple[Volume, ...], dict[str, 
 
 
 def _volume_of(point: str, names: Sequence[str], places: Mapping[str, Path]) -> Volume:
-    holds = tuple(f"now: {name} in {_toml(str(places[name]))}" for name in names)
+    holds = tuple(f"now: {name} in {value_text(str(places[name]))}" for name in names)
     here = mount_of(HERE, mounts_here())
     if here is not None and here.mount_point == point:
         return Volume(names[0], HERE, (*holds, "This folder is on the same disk."))
@@ -201,7 +202,7 @@ def filled(name: str, text: str, engine: str, found: RunningServer, variable: st
         changes: _Changes = {("target", "dsn_env"): variable}
         target = ""
     else:
-        programs = "" if found.bin_dir is None else f"bin_dir = {_toml(str(found.bin_dir))}\n"
+        programs = "" if found.bin_dir is None else f"bin_dir = {value_text(str(found.bin_dir))}\n"
         changes = {("target", "settings"): None}
         target = programs + _settings(found, spec["target"].get("settings", {}))
     paths, notes = _places(spec, found)
@@ -233,7 +234,7 @@ def _edited(text: str, changes: _Changes, more: Mapping[str, str]) -> str:
             place = (table, key[1].strip('"'))
             if place in changes and changes[place] is None:
                 continue
-            lines.append(f"{key[0]}{_toml(changes[place])}" if place in changes else line)
+            lines.append(f"{key[0]}{value_text(changes[place])}" if place in changes else line)
         else:
             lines.append(line)
         if line.strip() and not line.startswith("#"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -478,3 +478,34 @@ def _units_read(table: Tables, place: str, errors: list[SpecError]) -> dict[str,
             errors.append(SpecError(f"sets the same value as {path}", key=spelled, hint="Keep only one of them."))
         result[key] = value
     return result
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Keys and values as TOML: one line for each key, by its full name
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every key below a table with its value; a table without keys is its own value."""
+    for name, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, (*above, name))
+        else:
+            yield (*above, name), value
+
+
+def line(place: tuple[str, ...], value: Any) -> str:
+    return f"{'.'.join(map(json.dumps, place))} = {value_text(value)}"
+
+
+def value_text(value: Any) -> str:
+    match value:
+        case str():
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "{ " + ", ".join(line((name,), inside) for name, inside in value.items()) + " }"
+        case list():
+            return "[" + ", ".join(map(value_text, value)) + "]"
+    return str(value)

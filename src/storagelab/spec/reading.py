@@ -19,7 +19,7 @@ from storagelab.model.config import PRICE
 from storagelab.model.engines import engine_of
 from storagelab.model.hints import choices, nearest, shown
 from storagelab.model.plan import Experiment, Factor
-from storagelab.model.values import share_of
+from storagelab.model.values import JsonValue, share_of
 from storagelab.spec import given_files, keys
 from storagelab.spec.factors import is_price, read_excludes, read_factors, with_labels
 from storagelab.spec.foreign import refuse_foreign, refuse_long_keys
@@ -108,7 +108,8 @@ def _experiment(raw: dict[str, Any], text: str, source: str) -> Experiment:
         with noting(errors):
             _check_top(name, value, raw)
     raw = {name: value for name, value in raw.items() if (name,) not in {(error.key,) for error in errors}}
-    header, base, factors, excludes = Experiment(name="x"), dict[str, Any](), tuple[Factor, ...](), ()
+    header, base, factors = Experiment(name="x"), dict[str, Any](), tuple[Factor, ...]()
+    excludes: tuple[dict[str, JsonValue], ...] = ()
     with noting(errors):
         header = _header(raw, source)
     with noting(errors):
