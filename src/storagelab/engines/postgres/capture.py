@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from storagelab.machine.disks import read_text
 from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Scalar
-from storagelab.servers.attached import RunningServer, key_of, pid_in, volume_name
+from storagelab.servers.attached import RunningServer, key_of, pid_in, reasons, volume_name
 
 _CARRIED = (
     "^(Write-Ahead Log / (Settings|Checkpoints)|Resource Usage|Vacuuming|Autovacuum|Lock Management"
@@ -47,12 +47,12 @@ _NOT_CARRIED = [
 ]  # fmt: skip
 """What storagelab relies on in a server's log, and what initdb sets anyway."""
 _REASONS = {
-    "archive_": "archiving, whose command would run here: for its effect on the log, add archive_mode = true and "
+    ("archive_",): "archiving, whose command would run here: for its effect on the log, add archive_mode = true and "
     'archive_command = "/bin/true", and run with --allow-commands',
-    "synchronous_standby_names": "commits would wait for a standby that a private server does not have",
-    "shared_preload_libraries": "loads code into the server: copy it if it changes what is written, and run with "
+    ("synchronous_standby_names",): "commits would wait for a standby that a private server does not have",
+    ("shared_preload_libraries",): "loads code into the server: copy it if it changes what is written, and run with "
     "--allow-commands",
-    "logging_collector": "storagelab keeps the server's log itself",
+    ("logging_collector",): "storagelab keeps the server's log itself",
 }
 _SETTINGS = """
 SELECT name, current_setting(name) AS value,
@@ -92,22 +92,13 @@ def found(target: TargetConfig) -> RunningServer:
         settings={"data_checksums": checksums, "wal_segment_size": segment, **chosen},
         bin_dir=_programs(data) if facts.on_this_machine else None,
         asked=frozenset({name for name, _, _, carried in rows if carried} | {*MADE_WITH}),
-        left_out=tuple(_left_out([name for name, _, yes, carried in rows if yes and not carried])),
+        left_out=reasons(_REASONS, [name for name, _, yes, carried in rows if yes and not carried]),
         sessions=sessions, working=working, checkpoint_s=checkpoint_s,
     )  # fmt: skip
 
 
 def _scalar(text: str) -> Scalar:
     return int(text) if text.isdecimal() else {"on": True, "off": False}.get(text, text)
-
-
-def _left_out(names: Sequence[str]) -> Iterator[str]:
-    for begin, reason in _REASONS.items():
-        if of := [name for name in names if name.startswith(begin)]:
-            names = [name for name in names if name not in of]
-            yield f"{', '.join(of)}: {reason}"
-    if names:
-        yield f"without an effect on writes, as far as storagelab knows: {', '.join(names)}"
 
 
 def _programs(data: Path | None) -> Path | None:
