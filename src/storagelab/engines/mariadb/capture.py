@@ -45,7 +45,7 @@ _OF_STORAGE = (
     "innodb_undo_tablespaces", "innodb_use_native_aio", "innodb_write_io_threads", "long_query_time",
     "max_connections", "slow_query_log", "transaction_isolation",
 )  # fmt: skip
-_REASONS = {
+_REASONS: dict[tuple[str, ...], str] = {
     ("log_bin", "sync_binlog", "binlog_"): "a private server writes no binary log",
     ("innodb_encrypt", "aria_encrypt", "file_key", "plugin"): "encryption needs a plugin that holds the keys",
     ("innodb_data_file_path", "innodb_temp_data_file_path", "innodb_undo_directory"): "files are where the layout says",

@@ -46,7 +46,7 @@ _NOT_CARRIED = [
     "log_min_messages", "log_timezone",
 ]  # fmt: skip
 """What storagelab relies on in a server's log, and what initdb sets anyway."""
-_REASONS = {
+_REASONS: dict[tuple[str, ...], str] = {
     ("archive_",): "archiving, whose command would run here: for its effect on the log, add archive_mode = true and "
     'archive_command = "/bin/true", and run with --allow-commands',
     ("synchronous_standby_names",): "commits would wait for a standby that a private server does not have",
