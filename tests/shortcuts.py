@@ -18,6 +18,7 @@ from pathlib import Path
 
 from storagelab.__main__ import main
 from storagelab.engines.mariadb.server import Server as MariaDBServer
+from storagelab.engines.postgres.server import MADE_WITH
 from storagelab.engines.postgres.server import Server as PostgresServer
 from storagelab.report.page import html
 from storagelab.servers.private import PrivateServer
@@ -83,8 +84,12 @@ def copying(make: Make, templates: Path) -> Make:
 
 
 def kind(server: PrivateServer) -> str:
-    """A key for what determines a new database: the programs, and the options that MariaDB needs from the start."""
-    settings = server.settings if isinstance(server, MariaDBServer) else {}
+    """A key for what determines a new database: the programs, and the options that it needs from the start."""
+    settings = {
+        name: value
+        for name, value in server.settings.items()
+        if isinstance(server, MariaDBServer) or name in MADE_WITH
+    }
     return hashlib.sha256(repr((server.programs, sorted(settings.items()))).encode()).hexdigest()
 
 

@@ -10,9 +10,13 @@ from real_mariadb import needs_mariadb
 from real_mariadb import running as mariadb_running
 from real_servers import connect, open_folder
 
+from storagelab.errors import SpecError
+from storagelab.experiments import text_of
 from storagelab.machine.rights import give_to_server
 from storagelab.servers.attached import RunningServer
-from storagelab.verbs.init import of_server
+from storagelab.servers.drafts import filled, of_server
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import parse
 
 MEMORY = Path("/dev/shm")
 SPACES = ("fast one", "log", "жж", "щщ")
@@ -89,6 +93,55 @@ def test_an_answer_that_does_not_fit_is_one_message(typed, home, monkeypatch):
     code, out, err = typed("init", "--ask")
     assert (code, out) == (2, "")
     assert "MariaDB has no load of that name" in err
+
+
+RUNNING = RunningServer(
+    "PostgreSQL 17.2", {"data_checksums": False, "shared_buffers": "8GB", "wal_level": "logical"},
+    {"data": Path("/"), "log": MEMORY}, here=True, data_bytes=3 * 2**30, bin_dir=Path("/usr/lib/postgresql/17/bin"),
+    asked=frozenset({"data_checksums", "shared_buffers", "max_wal_size", "wal_level", "checkpoint_timeout"}),
+    left_out=("archive_mode: a command would run",), checkpoint_s=900.0,
+)  # fmt: skip
+FOR_A_SERVER = (
+    "a-a", "cloud-disks", "drive-formats", "encryption", "file-systems", "files-and-log-place", "hot-table",
+    "index-volume", "io-method", "quickstart", "raid-levels", "three-drives", "wal-volume",
+    "your-own", "zfs-by-your-own-commands",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOR_A_SERVER)
+def test_a_ready_made_spec_takes_a_servers_programs_settings_and_checkpoints(name):
+    text = filled(name, text_of(name), "postgres", RUNNING, "MINE")
+    before, spec = tomllib.loads(text_of(name)), tomllib.loads(text)
+    assert spec["target"]["bin_dir"] == "/usr/lib/postgresql/17/bin"
+    own = {one: value for one, value in before["target"].get("settings", {}).items() if one not in RUNNING.asked}
+    assert spec["target"]["settings"] == own | RUNNING.settings
+    assert spec["factors"].keys() == before["factors"].keys()
+    assert "# - archive_mode: a command would run" in text
+    load = spec["workload"]
+    if load.get("warm_up") == "auto":
+        assert load["warm_up_at_most"] == "1740s", "twice checkpoint_timeout, with the minute that counts"
+    assert expand(parse(text, "my.toml")).cells
+
+
+def test_the_volumes_and_the_size_are_the_servers():
+    spec = tomllib.loads(filled("wal-volume", text_of("wal-volume"), "postgres", RUNNING, "MINE"))
+    assert spec["volumes"]["log"] == {"path": str(MEMORY)}
+    assert spec["workload"]["scale"] == 205, "3 GiB of 15 MiB each"
+
+
+def test_a_spec_of_another_engine_takes_no_server():
+    for name in ("mariadb-durability", "quickstart-engines", "drive-to-buy", "replay"):
+        with pytest.raises(SpecError, match="and the server is PostgreSQL"):
+            filled(name, text_of(name), "postgres", RUNNING, "MINE")
+
+
+@pytest.mark.slow
+def test_a_ready_made_spec_for_a_running_server_plans(typed, home, attached, monkeypatch):
+    monkeypatch.setenv("MINE", attached.conninfo)
+    assert typed("init", "wal-volume", "--from-server", "MINE", "--output", "my.toml")[0] == 0
+    code, out, err = typed("plan", "my.toml")
+    assert code == 0, err
+    assert "too short" not in out
 
 
 def test_a_folder_with_a_newline_in_its_name_writes_nothing_into_a_draft():

@@ -25,7 +25,7 @@ from real_servers import (
 
 from storagelab.engines.postgres import server
 from storagelab.engines.postgres.server import Server, find_binaries, stop_orphan
-from storagelab.errors import RunFailed
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import temporary
 from storagelab.machine.rights import unprivileged
 from storagelab.servers.private import Refusal, StartFailed
@@ -78,6 +78,18 @@ def test_settings_arrive_as_they_were_asked_for(scratch, asked, shown):
     name = {True: "wal_compression", "1MB": "work_mem", 7: "max_wal_senders"}.get(asked, "my.words")
     with running(scratch, **{name: asked}) as private, connect(private) as connection:
         assert ask(connection, f"SHOW {name}").replace("pglz", "on") == shown
+
+
+def test_a_database_is_made_with_checksums_and_segments_as_they_were_asked_for(scratch):
+    with running(scratch, data_checksums=False, wal_segment_size="32MB") as private, connect(private) as connection:
+        assert ask(connection, "SHOW data_checksums") == "off"
+        assert ask(connection, "SHOW wal_segment_size") == "32MB"
+    asked = {"data_checksums": "false", "wal_segment_size": "32MB", "max_connections": 20}
+    expected = server.STARTER.check(find_binaries(None), asked)
+    assert expected == {"data_checksums": "off", "wal_segment_size": str(2**25), "max_connections": "20"}
+    for wrong in ({"wal_segment_size": "3MB"}, {"wal_segment_size": "large"}, {"data_checksums": 3}):
+        with pytest.raises(PreflightError, match=f"target.settings.{next(iter(wrong))}"):
+            server.STARTER.check(find_binaries(None), wrong)
 
 
 def test_a_long_temporary_folder_does_not_make_the_sockets_path_too_long(scratch, monkeypatch):

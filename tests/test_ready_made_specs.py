@@ -23,7 +23,7 @@ from storagelab.volumes import limits
 
 ROOT = Path(__file__).resolve().parent.parent
 SPECS = sorted((ROOT / "experiments").glob("*.toml"))
-ON_DRIVES = ("drive-formats", "encryption", "raid-levels")
+ON_DRIVES = ("drive-formats", "encryption", "raid-levels", "three-drives")
 """Those that need whole drives, which they name by names that no machine has."""
 (SCHEMA,) = (json.loads(file.read_text("utf-8")) for file in (ROOT / "src").rglob("export.schema.json"))
 LEVELS, SCALE, CONNECTIONS, ROWS, ROWS_PER_TRANSACTION = 2, 1000, 2, 200, 100
@@ -49,6 +49,7 @@ def tiny(spec: dict[str, Any]) -> dict[str, Any]:
     target, work = dict(spec.get("target", {})), dict(spec["workload"])
     if work.get("kind") in GENERATED:
         least = {"table_size": 5000, "scale": 1, "connections": CONNECTIONS}
+        work.pop("warm_up_at_most", None)
         work |= {"duration": "1s", "warm_up": "0s", **{key: size for key, size in least.items() if key in work}}
         factors |= {name: levels[:1] for name, levels in factors.items() if name.startswith("workload.")}
     elif "scale" not in target and "trace" not in work:

@@ -103,3 +103,10 @@ def test_pgbench_spreads_its_big_table() -> None:
 def test_what_is_judged_changes_no_run() -> None:
     one, other = (parse(f"{PGBENCH}{judge}", "x.toml") for judge in ("", '[measure]\njudge = "p99"\n'))
     assert one.sha256 == other.sha256
+
+
+@pytest.mark.parametrize("drives", [2, 3, 4])
+def test_a_raid_10_takes_two_drives_or_more_as_linux_does(drives) -> None:
+    devices = ", ".join(f'"/dev/disk/by-id/d{number}"' for number in range(drives))
+    made = f'{TARGET}[volumes.a]\npath = "."\nraid_level = "raid10"\ndevices = [{devices}]\n'
+    assert planned(made).cells[0].config.volumes["a"].raid_level == "raid10"

@@ -186,8 +186,7 @@ def test_what_fits_and_what_is_not_known_is_said(buffers, machine, cached, says)
 
 
 def test_direct_io_and_more_data_than_memory_leave_nothing_to_warn_of():
-    for text in (said(PGBENCH, 1, 8, cached=False), said(PGBENCH, 0.5, 1)):
-        assert text.endswith("the machine's memory")
+    assert said(PGBENCH, 1, 8, cached=False) == said(PGBENCH, 0.5, 1) == ""
 
 
 def test_sysbenchs_tables_are_counted_by_their_rows():

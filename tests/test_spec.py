@@ -190,6 +190,50 @@ def test_what_a_spec_may_not_say_is_refused_as_it_was(case: dict[str, Any]) -> N
     assert said_of(case) == case["says"]
 
 
+def test_all_errors_of_a_spec_are_told_each_with_its_file() -> None:
+    wrong = f'repetitions = 0\nseeed = 1\n{TARGET}[volumes.a]\npaht = "."\nfile = "8"\n[layout]\ndata_files = "4"\n'
+    told = [line.split(": ")[1] for line in str(refusal(wrong)).splitlines() if line.startswith("lab/files.toml: ")]
+    assert told == ["seeed", "repetitions", "volumes.a.paht", "volumes.a.file_bytes", "layout.data_files"]
+    levels = factor('"layout.data_files" = [0]\n"layout.logs" = ["a"]\nx = [{ label = "x", "volumes.c.path" = "." }]')
+    assert [error.key for error in (refusal(levels), *refusal(levels).others)] == [
+        'factors."layout.data_files"[1]', 'factors."layout.logs"', 'factors.x[1]."volumes.c.path"',
+    ]  # fmt: skip
+    both = refusal(f'{MINIMAL}[layout]\ndata = ["c"]\nlog = "d"\n')
+    assert [error.problem for error in (both, *both.others)] == ['no volume is named "c"', 'no volume is named "d"']
+
+
+def test_of_very_many_errors_only_some_are_told() -> None:
+    text = MINIMAL + "[workload]\n" + "".join(f"unknown_{number} = 1\n" for number in range(50))
+    assert "and 38 more" in str(refusal(text))
+
+
+ZFS = "storagelab does not make ZFS; your own commands can: storagelab init zfs-by-your-own-commands"
+
+
+@pytest.mark.parametrize(
+    ("line", "way_out"),
+    [
+        ('[volumes.c]\npath = "."\nfile = "8GiB"\nfilesystem = "zfs"', ZFS),
+        ('[layout]\ndata_files = "4"', "Write it without quotes: data_files = 4."),
+        ('[volumes.c]\nsector_bytes = "4096"', "Write it without quotes: sector_bytes = 4096."),
+    ],
+)
+def test_what_was_meant_is_named(line: str, way_out: str) -> None:
+    assert refusal(f"{MINIMAL}{line}\n").hint == way_out
+
+
+def test_a_labelled_level_with_a_wrong_key_names_the_nearest_few() -> None:
+    hint = refusal(factor('x = [{ label = "x", "zzz" = "ext4" }]')).hint
+    assert "more." in hint
+    assert len(hint) < 300
+
+
+def test_a_dsn_gives_the_engine() -> None:
+    for dsn, engine in (("postgresql://me@db/lab", "postgres"), ("host=db", "postgres"), ("mysql://me@db", "mariadb")):
+        assert planned(f'[target]\ndsn = "{dsn}"\n').cells[0].config.target.engine == engine
+    assert refusal('[target]\ndsn = "http://db"\n').key == "target.engine"
+
+
 def test_a_long_value_is_cut_in_the_message() -> None:
     assert len(refusal(f'{MINIMAL}[layout]\ndata_files = "{"x" * 5000}"\n').problem) < 200
 

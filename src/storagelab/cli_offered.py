@@ -48,7 +48,7 @@ def _init(
         typer.Option(
             "--from-server",
             metavar="DSN",
-            help="Draft a spec from this running PostgreSQL or MariaDB, or a variable that holds its DSN.",
+            help="Fill NAME in for this running PostgreSQL or MariaDB (or a variable with its DSN); or draft one.",
         ),
     ] = None,
     ask: Annotated[bool, typer.Option("--ask", help="Ask three questions, and draft a spec.")] = False,
@@ -56,19 +56,19 @@ def _init(
 ) -> None:
     """List ready-made specs by their questions, or write one.
 
-    `storagelab init NAME > my.toml`, then `plan my.toml`. --from-server reads the settings, tablespaces and volumes of
-    a PostgreSQL or MariaDB that runs, and changes nothing on it. A spec for SQL Server is written by hand.
+    `storagelab init NAME > my.toml`, then `plan my.toml`. --from-server reads the programs, settings, volumes and size
+    of a PostgreSQL or MariaDB that runs, and changes nothing on it. A spec for SQL Server is written by hand.
     """
     from storagelab.verbs import init
 
-    if (name is not None) + (from_server is not None) + ask > 1:
-        raise typer.BadParameter("NAME, --from-server and --ask exclude each other.")
-    if from_server is not None:
+    if ask and (name is not None or from_server is not None):
+        raise typer.BadParameter("--ask and the other two, NAME and --from-server, exclude each other.")
+    if name is not None:
+        init.write(name, output, from_server)
+    elif from_server is not None:
         init.from_server(from_server, output)
     elif ask:
         init.ask(output)
-    elif name is not None:
-        init.write(name, output)
     else:
         init.list_all()
 

@@ -10,7 +10,12 @@ StoragelabError            exit code 2 unless it says otherwise
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+_MOST_SHOWN = 12
+"""Errors of one spec."""
 
 
 class StoragelabError(Exception):
@@ -29,7 +34,43 @@ class _Placed(StoragelabError):
 
 
 class SpecError(_Placed):
-    """A spec that can't be used."""
+    """A spec that can't be used. `others` are further errors of the same spec."""
+
+    def __init__(
+        self, problem: str, *, file: Path | str | None = None, key: str | None = None, hint: str = "",
+        others: Sequence[SpecError] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(problem, file=file, key=key, hint=hint)
+        self.others = tuple(others)
+
+    def __str__(self) -> str:
+        shown, left = self.others[: _MOST_SHOWN - 1], len(self.others) - (_MOST_SHOWN - 1)
+        return "\n".join([super().__str__(), *map(str, shown), *([f"and {left} more"] if left > 0 else [])])
+
+    def at(self, file: str, where: str = "") -> SpecError:
+        """The same errors, with the spec's file, and with `where` after each problem."""
+        others = [one.at(file, where) for one in self.others]
+        return SpecError(self.problem + where, file=file, key=self.key, hint=self.hint, others=others)
+
+
+@contextlib.contextmanager
+def noting(errors: list[SpecError]) -> Iterator[None]:
+    """Adds an error that ends the context to `errors`, and goes on after it."""
+    try:
+        yield
+    except SpecError as error:
+        errors += [error, *error.others]
+
+
+def refuse(errors: Sequence[SpecError]) -> None:
+    """Raises all these errors as one, if there are any. Of several about one key, only the first is told."""
+    of_keys = dict[str, SpecError]()
+    for error in errors:
+        of_keys.setdefault(error.key or error.problem, error)
+    alone = [SpecError(one.problem, file=one.file, key=one.key, hint=one.hint) for one in of_keys.values()]
+    if alone:
+        alone[0].others = tuple(alone[1:])
+        raise alone[0]
 
 
 class PreflightError(_Placed):

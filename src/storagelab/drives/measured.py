@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from storagelab.drives.fitting import LIMITS, Law
 from storagelab.errors import PreflightError, StoragelabError
 from storagelab.model.values import Frozen
-from storagelab.spec.as_toml import value_text
 from storagelab.spec.given_files import text_of, toml_of
+from storagelab.spec.keys import value_text
 
 KIND = "measured"
 _COVERED = 0.95

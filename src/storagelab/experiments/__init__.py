@@ -24,8 +24,8 @@ MEASURED = {
     "Files, volumes and settings": [
         "files-and-log-place", "wal-volume", "index-volume", "hot-table", "io-method", "mariadb-durability"],
     "Drives and file systems": [
-        "raw-io-on-your-drives", "replay", "file-systems", "cloud-disks", "raid-levels", "drive-formats", "encryption",
-        "zfs-by-your-own-commands"],
+        "raw-io-on-your-drives", "replay", "file-systems", "cloud-disks", "raid-levels", "three-drives",
+        "drive-formats", "encryption", "zfs-by-your-own-commands"],
 }  # fmt: skip
 """The names of the ready-made specs by group, those first that most readers need."""
 SIMULATED = {

@@ -17,7 +17,7 @@ from storagelab.machine.kubernetes import Names
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment
 from storagelab.spec import given_files, keys, matrix, named_files, reading
-from storagelab.spec.as_toml import leaves, line
+from storagelab.spec.keys import leaves, line
 
 # --- the spec on claims -----------------------------------------------------------------------------------------------
 # A spec -> the same spec on the claims of StorageClasses: its volumes are the places where the claims are mounted.

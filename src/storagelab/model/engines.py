@@ -105,6 +105,15 @@ def taking(generator: str) -> tuple[str, ...]:
     return tuple(name for name, engine in ENGINES.items() if generator in engine.generators)
 
 
+def engine_of(dsn: str) -> str | None:
+    """The engine of a DSN, by its scheme, or by its form if it has none; None if no engine has such a one."""
+    scheme, colon, _ = dsn.partition("://")
+    for name, engine in ENGINES.items():
+        if scheme.lower() in engine.schemes if colon else engine.dsn_of_words and "=" in dsn:
+            return name
+    return None
+
+
 KINDS_OF_ENGINE = (*ENGINES.values(), *ON_PATHS.values())
 
 if TYPE_CHECKING:

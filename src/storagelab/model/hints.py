@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable
 
 _SHOWN_CHARACTERS = 60
+_FEWEST_LETTERS = 3
+_MOST_LISTED, _CLOSEST = 30, 6
 
 
 def shown(value: object) -> str:
@@ -27,15 +29,20 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     words = list(known)
     last = word.rpartition(".")[2]
     same_last = [one for one in words if one.rpartition(".")[2] == last]
+    begun = [one for one in words if len(word) >= _FEWEST_LETTERS and one.startswith(word)]
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     if not near:
         tails = {one.rpartition(".")[2]: one for one in reversed(words)}
         near = [tails[tail] for tail in difflib.get_close_matches(last, tails, n=1, cutoff=0.7)]
-    return next(iter(same_last + near), None)
+    return next(iter(same_last + near + begun), None)
 
 
 def choices(word: str, known: Iterable[str], allowed: str) -> str:
-    """A hint: the nearest known word, if any is near, then `allowed` and all known words."""
+    """A hint: the nearest known word, if any is near, then `allowed` and all known words, or of many the nearest."""
     words = list(known)
     near = nearest(word, words)
-    return (f"Did you mean {near}? " if near else "") + f"{allowed}: {', '.join(words) or 'none'}."
+    listed = ", ".join(words) or "none"
+    if len(words) > _MOST_LISTED:
+        closest = difflib.get_close_matches(word, words, n=_CLOSEST, cutoff=0.4) or words[:_CLOSEST]
+        listed = f"{', '.join(closest)}, and {len(words) - len(closest)} more"
+    return (f"Did you mean {near}? " if near else "") + f"{allowed}: {listed}."

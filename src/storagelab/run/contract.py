@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from storagelab.errors import PreflightError, RunFailed, SpecError, StoragelabError
 from storagelab.model import promises as p
 from storagelab.model.config import Config, TargetConfig, VolumeConfig
-from storagelab.model.engines import ENGINES
+from storagelab.model.engines import ENGINES, engine_of
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
 from storagelab.model.promises import Outcome, Promise
 from storagelab.model.values import JsonValue, Scalar
@@ -49,12 +49,10 @@ class Probe(Protocol):
         """
 
 
-def engine_of(dsn: str) -> str:
-    """The engine of a DSN, by its scheme, or by its form if it has none. Raises SpecError."""
-    scheme, colon, _ = dsn.partition("://")
-    for name, engine in ENGINES.items():
-        if scheme.lower() in engine.schemes if colon else engine.dsn_of_words and "=" in dsn:
-            return name
+def _engine_of(dsn: str) -> str:
+    """The engine of a DSN. Raises SpecError."""
+    if (name := engine_of(dsn)) is not None:
+        return name
     # The text may be a password, so it is not shown.
     known = ", ".join(f"{scheme}://" for engine in ENGINES.values() for scheme in engine.schemes)
     raise SpecError(
@@ -82,12 +80,12 @@ def target_of(text: str, key: str = "--target") -> TargetConfig:
     Raises SpecError.
     """
     if not _VARIABLE.fullmatch(text):
-        return TargetConfig.model_validate({"engine": engine_of(text), "dsn": text})
+        return TargetConfig.model_validate({"engine": _engine_of(text), "dsn": text})
     held = os.environ.get(text)
     if not held:
         hint = "Name a variable that is set, or give the DSN itself."
         raise SpecError("is neither a DSN nor an environment variable that is set", key=key, hint=hint)
-    return TargetConfig.model_validate({"engine": engine_of(held), "dsn_env": text})
+    return TargetConfig.model_validate({"engine": _engine_of(held), "dsn_env": text})
 
 
 def verify(

@@ -9,7 +9,7 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
@@ -184,8 +184,29 @@ class RunningServer(NamedTuple):
     data_bytes: int
     bin_dir: Path | None = None
     """The folder of its programs, if it runs on this machine and they can be seen."""
+    asked: frozenset[str] = frozenset()
+    """The names of all settings that bear on storage, chosen or not."""
+    left_out: tuple[str, ...] = ()
+    """What else its operator chose, in lines with reasons; no values, as some are secret."""
+    sessions: int = 0
+    """Open sessions of clients."""
+    working: int = 0
+    """Those of them that work at this moment."""
+    checkpoint_s: float | None = None
+    """The longest time from one checkpoint to the next, if it is set."""
 
 
 def volume_name(name: str) -> str:
     """A name that a spec's volume can have, made of a tablespace's."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", name)[:31].lstrip("_-") or "tablespace"
+
+
+def reasons(known: Mapping[tuple[str, ...], str], names: Sequence[str]) -> tuple[str, ...]:
+    """Settings that a draft leaves out, in lines with reasons: `known` has those by how names begin."""
+    lines = []
+    for begins, reason in known.items():
+        if of := [name for name in names if name.startswith(begins)]:
+            names = [name for name in names if name not in of]
+            lines.append(f"{', '.join(of)}: {reason}")
+    rest = f"without an effect on writes, as far as storagelab knows: {', '.join(names)}"
+    return (*lines, *([rest] if names else ()))

@@ -27,6 +27,7 @@ from storagelab.servers.space import (
     check_place_names,
     memory_here,
     memory_notes,
+    refuse_more_than_there_is,
     volume_needs,
 )
 from storagelab.servers.starting import Starter
@@ -97,7 +98,10 @@ class Checks(Generic[C, F]):
         check_between_runs(configs)
         private, running = by_how(configs)
         found = self.starter.check_cells(private, site)
-        notes = memory_notes([(one, self._private_memory(one)) for one in private])
+        memories = [(one, self._private_memory(one)) for one in private]
+        for _, memory in memories:
+            refuse_more_than_there_is(memory)
+        notes = memory_notes(memories)
         for title, more in self._check_running(running, site):
             found.append(title)
             notes += more

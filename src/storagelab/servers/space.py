@@ -226,9 +226,20 @@ def memory_here() -> int | None:
     return found if isinstance(found, int) else None
 
 
+def refuse_more_than_there_is(memory: Memory) -> None:
+    """Refuses a private server with larger buffers than this machine's memory. Raises PreflightError."""
+    asked, there = memory.buffers_bytes, memory.machine_bytes
+    if asked is not None and there is not None and asked >= there:
+        raise PreflightError(
+            f"{_memory_size(asked)} is more than this machine's memory, {_memory_size(there)}",
+            key=f"target.settings.{memory.setting}",
+            hint=f"a quarter of the memory is usual: {_memory_size(there // 4)}",
+        )
+
+
 def memory_note(load: GeneratedLoad, unit_bytes: int, memory: Memory, *, dropped: bool = False) -> str:
-    """How the data of `load` compares with the memory, or what is unknown. One unit of the load takes `unit_bytes`;
-    `dropped`: the page cache is empty when a run begins.
+    """That the data of `load` fits into memory, or what is unknown; "" if it is known not to fit. One unit of the load
+    takes `unit_bytes`; `dropped`: the page cache is empty when a run begins.
     """
     buffers = memory.setting + (f" ({_memory_size(memory.buffers_bytes)})" if memory.buffers_bytes else "")
     data = data_bytes(load, unit_bytes)
@@ -246,11 +257,11 @@ def memory_note(load: GeneratedLoad, unit_bytes: int, memory: Memory, *, dropped
     if data < memory.buffers_bytes:
         return f"this measures memory and the log, not the drive of the data\n{text}, so it fits"
     if not memory.cached:
-        return text
+        return ""
     if memory.machine_bytes is None:
         return f"{text}; how much memory the server's machine has for its page cache is not known"
     if data >= memory.machine_bytes:
-        return text
+        return ""
     if dropped:
         return f"only first reads reach the drive\n{text}, and the page cache, dropped before a run, can hold it"
     return f"few reads reach the drive\n{text}, and the kernel's page cache can hold it"
@@ -290,7 +301,7 @@ def memory_notes(configs: Iterable[tuple[Config, Memory]]) -> list[str]:
         memory_note(one.generated_load, tables_of(one).unit_bytes, memory, dropped=one.between_runs.drop_page_cache)
         for one, memory in configs if one.generated
     ]  # fmt: skip
-    return list(dict.fromkeys(notes))
+    return list(dict.fromkeys(filter(None, notes)))
 
 
 # --- what was full ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 from storagelab.errors import SpecError
 from storagelab.model.plan import Experiment
 from storagelab.spec import keys, reading
-from storagelab.spec.as_toml import Place, leaves, line
+from storagelab.spec.keys import leaves, line
 
 FACTOR = "spec"
 _LONGEST_NAME = 64
@@ -79,7 +79,7 @@ def _text(one: Experiment, other: Experiment, names: Sequence[str], written: Seq
     ])  # fmt: skip
 
 
-def _declared(spec: keys.Tables, same: Iterable[Place]) -> dict[Place, Any]:
+def _declared(spec: keys.Tables, same: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], Any]:
     """The volumes and drives of which the two have nothing in common but the name."""
     there = {place[:2] for place in same}
     names = ((table, name) for table in _NAMED_TABLES for name in spec.get(table, {}))

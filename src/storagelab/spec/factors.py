@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from storagelab.errors import SpecError
+from storagelab.errors import SpecError, noting, refuse
 from storagelab.model.config import PRICE
 from storagelab.model.hints import choices, nearest, shown
 from storagelab.model.plan import Factor, Level, as_key
@@ -32,7 +32,12 @@ _QUOTES = 'Put the path in quotes, with its dots: "layout.data_files" = ...'
 
 def read_factors(raw: keys.Tables, base: keys.Tables) -> tuple[Factor, ...]:
     """The factors, with each path and level checked against `base`. Raises SpecError that names the key."""
-    factors = tuple(_factor(name, levels, base) for name, levels in raw.items())
+    errors, read = list[SpecError](), list[Factor]()
+    for name, levels in raw.items():
+        with noting(errors):
+            read.append(_factor(name, levels, base))
+    refuse(errors)
+    factors = tuple(read)
     owners: dict[str, str] = {}
     for factor in factors:
         for path in sorted({path for level in factor.levels for path in level.sets}):
@@ -251,7 +256,7 @@ def _check_path(path: str, place: keys.Parts, base: keys.Tables) -> None:
         elif near is not None:
             hint = f'Did you mean "{near}"? A free name needs levels with labels: {{ label = "...", ... }}.'
         else:
-            hint = f"A factor can be any of: {', '.join(known)}."
+            hint = choices(path, known, "A factor can be")
         raise SpecError(f"{shown(path)} {error}", key=keys.dotted(place), hint=hint) from None
     for table, what in (("volumes", "volume"), ("drives", "drive")):
         declared = base.get(table, {})

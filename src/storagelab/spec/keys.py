@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError, create_model
 
-from storagelab.errors import SpecError
+from storagelab.errors import SpecError, refuse
 from storagelab.model.config import Config
 from storagelab.model.hints import choices, cut, nearest, shown
 from storagelab.model.values import Frozen
@@ -256,7 +256,9 @@ def checked(model: type[M], tables: Tables) -> M:
     try:
         return validated(model, tables)
     except ValidationError:
-        raise error_for(problems(model, tables)[0], model, tables) from None
+        found = [error_for(problem, model, tables) for problem in problems(model, tables)]
+    refuse(found)
+    raise AssertionError("what has no problem is read")
 
 
 def problems(model: type[BaseModel], tables: Tables) -> list[Problem]:
@@ -345,11 +347,21 @@ def _missing_key(parts: Parts, schema: Schema) -> SpecError:
     return SpecError(f"is missing; it must be {expected(schema)}", key=dotted(parts), hint=hint)
 
 
+def _takes_numbers(schema: Schema) -> bool:
+    schema = _plain(schema)
+    values = [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else [])]
+    return schema.get("type") in ("integer", "number") or any(isinstance(one, int) for one in values)
+
+
 def _way_out(problem: Problem, schema: Schema) -> str:
     last, value = problem.parts[-1], problem.value
+    if isinstance(value, str) and value.strip().replace("_", "").isdecimal() and _takes_numbers(schema):
+        return f"Write it without quotes: {last} = {value.strip()}."
     words = schema.get("enum") or [schema["const"]] if "const" in schema or "enum" in schema else []
     if isinstance(value, int) and str(value) in words:
         return f'Put it in quotes: {last} = "{value}".'
+    if value == "zfs" and last == "filesystem":
+        return "storagelab does not make ZFS; your own commands can: storagelab init zfs-by-your-own-commands"
     if isinstance(value, str) and words and isinstance(words[0], str):
         near = nearest(value, words)
         return f"Did you mean {shown(near)}?" if near else ""
@@ -440,24 +452,60 @@ def value_with_unit(path: str, value: object) -> tuple[str, object]:
 
 def with_unit_read(tables: Tables) -> dict[str, Any]:
     """Moves each value with a unit in `tables` to the plain key, converted. Raises SpecError that names the key."""
-    return {
-        name: _units_read(content, name) if isinstance(content, dict) else content for name, content in tables.items()
+    errors: list[SpecError] = []
+    read = {
+        name: _units_read(content, name, errors) if isinstance(content, dict) else content
+        for name, content in tables.items()
     }
+    refuse(errors)
+    return read
 
 
-def _units_read(table: Tables, place: str) -> dict[str, Any]:
+def _units_read(table: Tables, place: str, errors: list[SpecError]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name, content in table.items():
         spelled = f"{place}.{name}"
         if isinstance(content, dict):
-            result[name] = _units_read(content, spelled)
+            result[name] = _units_read(content, spelled, errors)
             continue
         try:
             path, value = value_with_unit(spelled, content)
         except ValueError as error:
-            raise SpecError(str(error), key=spelled) from None
+            errors.append(SpecError(str(error), key=spelled))
+            continue
         key = path.rpartition(".")[2] if path != spelled else name
         if key != name and key in table:
-            raise SpecError(f"sets the same value as {path}", key=spelled, hint="Keep only one of them.")
+            errors.append(SpecError(f"sets the same value as {path}", key=spelled, hint="Keep only one of them."))
         result[key] = value
     return result
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Keys and values as TOML: one line for each key, by its full name
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every key below a table with its value; a table without keys is its own value."""
+    for name, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, (*above, name))
+        else:
+            yield (*above, name), value
+
+
+def line(place: tuple[str, ...], value: Any) -> str:
+    return f"{'.'.join(map(json.dumps, place))} = {value_text(value)}"
+
+
+def value_text(value: Any) -> str:
+    match value:
+        case str():
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "{ " + ", ".join(line((name,), inside) for name, inside in value.items()) + " }"
+        case list():
+            return "[" + ", ".join(map(value_text, value)) + "]"
+    return str(value)

@@ -267,8 +267,7 @@ def _cell(experiment: Experiment, cell_id: str, combination: Sequence[Level]) ->
         config = config_of(put(experiment.base, sets))
     except SpecError as error:
         where = ", ".join(f"{name} = {shown(value)}" for name, value in levels.items())
-        problem = error.problem + (f" (in the cell {where})" if where else "")
-        raise SpecError(problem, file=experiment.source, key=error.key, hint=error.hint) from None
+        raise error.at(experiment.source, f" (in the cell {where})" if where else "") from None
     return Cell(cell_id=cell_id, levels=levels, config=config)
 
 

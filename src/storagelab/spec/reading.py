@@ -14,15 +14,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from storagelab.errors import SpecError
+from storagelab.errors import SpecError, noting, refuse
 from storagelab.model.config import PRICE
-from storagelab.model.hints import choices, shown
+from storagelab.model.engines import engine_of
+from storagelab.model.hints import choices, nearest, shown
 from storagelab.model.plan import Experiment, Factor
-from storagelab.model.values import share_of
+from storagelab.model.values import JsonValue, share_of
 from storagelab.spec import given_files, keys
 from storagelab.spec.factors import is_price, read_excludes, read_factors, with_labels
 from storagelab.spec.foreign import refuse_foreign, refuse_long_keys
 
+_READY_MADE = Path(__file__).parent.parent / "experiments"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _VOLUME_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
@@ -37,7 +39,10 @@ def load(path: Path) -> Experiment:
     try:
         text = given_files.text_of(path)
     except FileNotFoundError:
-        hint = "Check the name; `storagelab init` lists the ready-made specs, and writes them."
+        meant = nearest(path.stem, [file.stem for file in _READY_MADE.glob("*.toml")])
+        hint = f"Is it the ready-made spec? Write it first: storagelab init {meant} > {meant}.toml"
+        if meant is None:
+            hint = "Check the name; `storagelab init` lists the ready-made specs, and writes them."
         raise SpecError("there is no such file", file=path, hint=hint) from None
     except IsADirectoryError:
         hint = f"Name a file in it: {path / 'my-experiment.toml'}"
@@ -58,7 +63,7 @@ def parse(text: str, source: str) -> Experiment:
     try:
         return _experiment(_read_toml(text), text, source)
     except SpecError as error:
-        raise SpecError(error.problem, file=source, key=error.key, hint=error.hint) from None
+        raise error.at(source) from None
     except RecursionError:
         raise SpecError("is nested too deeply", file=source, hint="A spec has tables of tables, no more.") from None
 
@@ -98,23 +103,31 @@ def _read_toml(text: str) -> dict[str, Any]:
 
 def _experiment(raw: dict[str, Any], text: str, source: str) -> Experiment:
     refuse_foreign(raw, text)
+    errors: list[SpecError] = []
     for name, value in raw.items():
-        if name == "fleet":  # version 0.2.0 was the last that had it
-            hint = "Run the spec on each host, then put the campaigns together: storagelab gather."
-            raise SpecError("is a table of version 0.2.0 and earlier", key=name, hint=hint)
-        if name not in keys.TOP_LEVEL:
-            raise keys.unknown_key((name,), raw)
-        if name in (*keys.TABLES, "factors") and not isinstance(value, dict):
-            hint = f"Write [{name}] on a line of its own, and its keys below it."
-            raise SpecError(f"must be a table, not {shown(value)}", key=name, hint=hint)
-    header = _header(raw, source)
-    base = _base(raw)
-    factors = with_labels(read_factors(raw.get("factors", {}), base), raw.get("labels", {}))
+        with noting(errors):
+            _check_top(name, value, raw)
+    raw = {name: value for name, value in raw.items() if (name,) not in {(error.key,) for error in errors}}
+    header, base, factors = Experiment(name="x"), dict[str, Any](), tuple[Factor, ...]()
+    excludes: tuple[dict[str, JsonValue], ...] = ()
+    with noting(errors):
+        header = _header(raw, source)
+    with noting(errors):
+        base = _base(raw)
+    refuse(errors)  # factors are read by the keys of the base
+    with noting(errors):
+        factors = with_labels(read_factors(raw.get("factors", {}), base), raw.get("labels", {}))
     brought = {keys.split_path(path) for factor in factors for level in factor.levels for path in level.sets}
-    for problem in keys.problems(keys.Written, base):
-        if not any(parts[: len(problem.parts)] == problem.parts for parts in brought):
-            raise keys.error_for(problem, keys.Written, base)
-    _check_costly(header, factors)
+    refuse(errors)
+    refuse([
+        keys.error_for(problem, keys.Written, base) for problem in keys.problems(keys.Written, base)
+        if not any(parts[: len(problem.parts)] == problem.parts for parts in brought)
+    ])  # fmt: skip
+    with noting(errors):
+        _check_costly(header, factors)
+    with noting(errors):
+        excludes = read_excludes(raw.get("exclude", []), factors)
+    refuse(errors)
     canonical = _canonical(raw)
     return header.model_copy(
         update={
@@ -124,9 +137,20 @@ def _experiment(raw: dict[str, Any], text: str, source: str) -> Experiment:
             "canonical": canonical,
             "base": base,
             "factors": factors,
-            "excludes": read_excludes(raw.get("exclude", []), factors),
+            "excludes": excludes,
         }
     )
+
+
+def _check_top(name: str, value: object, raw: keys.Tables) -> None:
+    if name == "fleet":  # version 0.2.0 was the last that had it
+        hint = "Run the spec on each host, then put the campaigns together: storagelab gather."
+        raise SpecError("is a table of version 0.2.0 and earlier", key=name, hint=hint)
+    if name not in keys.TOP_LEVEL:
+        raise keys.unknown_key((name,), raw)
+    if name in (*keys.TABLES, "factors") and not isinstance(value, dict):
+        hint = f"Write [{name}] on a line of its own, and its keys below it."
+        raise SpecError(f"must be a table, not {shown(value)}", key=name, hint=hint)
 
 
 def _header(raw: keys.Tables, source: str) -> Experiment:
@@ -168,10 +192,14 @@ def _base(raw: keys.Tables) -> dict[str, Any]:
     missing.
     """
     base = keys.with_unit_read({name: raw[name] for name in keys.TABLES if name in raw})
-    for problem in keys.problems(keys.Written, base):
-        if problem.kind != "missing":
-            raise keys.error_for(problem, keys.Written, base)
+    refuse([
+        keys.error_for(problem, keys.Written, base)
+        for problem in keys.problems(keys.Written, base) if problem.kind != "missing"
+    ])  # fmt: skip
     refuse_odd_places(base)
+    target = base.get("target", {})
+    if "engine" not in target and (engine := engine_of(target.get("dsn", ""))) is not None:
+        return {**base, "target": {"engine": engine, **target}}
     return base
 
 

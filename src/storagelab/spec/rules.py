@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from storagelab.errors import SpecError
+from storagelab.errors import SpecError, refuse
 from storagelab.model.config import DRIVE_KEYS, LAYERS, MADE_KEYS, OPERATING_SYSTEM, PRICE, Config, VolumeConfig
 from storagelab.model.hints import choices, shown
 from storagelab.model.loads.base import Rule, broken
@@ -111,7 +111,8 @@ _OF_VOLUMES = (
          f"{_FOR_RAW_IO} {{config.target.engine}}", _LEAVE_OUT),
     Rule("volumes.*.path", lambda _, volume: volume.path is None,
          "is missing; it must be text in quotes", 'Add to the spec:\n    [volumes.{name}]\n    path = "..."'),
-    Rule("volumes.*.path", lambda _, volume: not volume.path.strip() or "\0" in volume.path,
+    Rule("volumes.*.path",
+         lambda _, volume: volume.path is not None and (not volume.path.strip() or "\0" in volume.path),
          "is empty", 'Name a folder: path = "." is the folder of the spec.'),
 )  # fmt: skip
 _OF_SERVERS = (
@@ -215,7 +216,7 @@ _OF_STARTED_SERVERS = (
     Rule("volumes.*.remote", lambda config, volume: volume.remote and not config.target.attached,
          "storagelab starts this server itself, so its volumes are on this machine",
          "Leave it out; or attach to a server elsewhere with target.dsn or target.dsn_env."),
-    Rule("volumes.*.path", lambda _, volume: volume.remote and not _WHOLE_PATH.match(volume.path),
+    Rule("volumes.*.path", lambda _, volume: volume.remote and not _WHOLE_PATH.match(volume.path or "/"),
          "must be an absolute path because the volume is remote",
          "Write it as the server's machine does, for example /data/fast."),
 )  # fmt: skip
@@ -237,8 +238,7 @@ def config_of(tables: Tables) -> Config:
     """The configuration in `tables`, checked. Raises SpecError that names the key."""
     kind = "raw-io" if tables.get("target", {}).get("engine") == "raw-io" else "random-insert"
     config = _read({**tables, "workload": {"kind": kind, **tables.get("workload", {})}})
-    for error in _conflicts(config):
-        raise error
+    refuse(list(_conflicts(config)))
     return config
 
 
@@ -248,13 +248,17 @@ def _read(tables: Tables) -> Config:
         return validated(Config, tables)
     except ValidationError:
         engine = checked(Written, tables).target.engine
-        raise next(_workload_misfits(tables, engine)) from None
+        misfits = list(_workload_misfits(tables, engine))
+    refuse(misfits)
+    raise AssertionError("a load that fits is read")
 
 
 def _workload_misfits(tables: Tables, engine: str) -> Iterator[SpecError]:
     load = tables["workload"]
     kind = load["kind"]
-    yield from _kind_conflicts(kind, engine)
+    if conflicts := list(_kind_conflicts(kind, engine)):
+        yield from conflicts  # which keys it has depends on them
+        return
     for name in load:
         if name not in KINDS[kind].model_fields:
             yield _key_of_another_kind(name, kind, engine)

@@ -28,7 +28,7 @@ from storagelab.run import measuring
 from storagelab.run.engine import sweep
 from storagelab.run.measuring import FULL, QUICK, Effort, KeptResults
 from storagelab.spec import matrix, reading
-from storagelab.spec.as_toml import leaves
+from storagelab.spec.keys import leaves
 from storagelab.spec.units import parse_bytes
 from storagelab.stopping import Interruptible
 from storagelab.verbs.planning import saying_how_far, site_of

@@ -31,15 +31,25 @@ from storagelab.errors import PreflightError
 from storagelab.machine.disks import read_text
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Scalar
-from storagelab.servers.attached import RunningServer, key_of, pid_in
+from storagelab.servers.attached import RunningServer, key_of, pid_in, reasons
 
 _OF_STORAGE = (
-    "innodb_buffer_pool_size", "innodb_change_buffering", "innodb_doublewrite", "innodb_file_per_table",
-    "innodb_flush_log_at_trx_commit", "innodb_flush_method", "innodb_flush_neighbors", "innodb_io_capacity",
-    "innodb_io_capacity_max", "innodb_log_buffer_size", "innodb_log_file_size", "innodb_page_size",
-    "innodb_read_io_threads", "innodb_use_native_aio", "innodb_write_io_threads",
+    "aria_checkpoint_interval", "aria_pagecache_buffer_size", "binlog_cache_size", "general_log",
+    "innodb_adaptive_flushing", "innodb_adaptive_flushing_lwm", "innodb_adaptive_hash_index",
+    "innodb_buffer_pool_size", "innodb_change_buffering", "innodb_checksum_algorithm", "innodb_compression_level",
+    "innodb_doublewrite", "innodb_file_per_table", "innodb_flush_log_at_timeout", "innodb_flush_log_at_trx_commit",
+    "innodb_flush_method", "innodb_flush_neighbors", "innodb_flush_sync", "innodb_io_capacity",
+    "innodb_io_capacity_max", "innodb_log_buffer_size", "innodb_log_file_size", "innodb_log_write_ahead_size",
+    "innodb_lru_flush_size", "innodb_lru_scan_depth", "innodb_max_dirty_pages_pct", "innodb_max_dirty_pages_pct_lwm",
+    "innodb_page_size", "innodb_purge_threads", "innodb_read_ahead_threshold", "innodb_read_io_threads",
+    "innodb_undo_tablespaces", "innodb_use_native_aio", "innodb_write_io_threads", "long_query_time",
+    "max_connections", "slow_query_log", "transaction_isolation",
 )  # fmt: skip
-_QUOTED = ", ".join(f"'{name.upper()}'" for name in _OF_STORAGE)
+_REASONS: dict[tuple[str, ...], str] = {
+    ("log_bin", "sync_binlog", "binlog_"): "a private server writes no binary log",
+    ("innodb_encrypt", "aria_encrypt", "file_key", "plugin"): "encryption needs a plugin that holds the keys",
+    ("innodb_data_file_path", "innodb_temp_data_file_path", "innodb_undo_directory"): "files are where the layout says",
+}
 _NOT_CHOSEN = "('COMPILE-TIME', 'AUTO')"
 
 
@@ -47,25 +57,40 @@ def found(target: TargetConfig) -> RunningServer:
     """What the server shows. Raises PreflightError if it can't be reached."""
     with connect(target) as connection:
         facts = read_facts(connection)
-        data, log = ask(connection, "SELECT @@datadir, @@innodb_log_group_home_dir")[0]
+        data, log, pid_file = ask(connection, "SELECT @@datadir, @@innodb_log_group_home_dir, @@pid_file")[0]
         data_bytes = ask(
             connection, "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables"
         )
-        folder = Path(data)
+        sessions, working = ask(
+            connection,
+            "SELECT COUNT(*), COALESCE(SUM(command <> 'Sleep'), 0) FROM information_schema.processlist"
+            " WHERE id <> CONNECTION_ID() AND command <> 'Daemon'",
+        )[0]
+        folder, chosen = Path(data), dict(_chosen(connection))
         return RunningServer(
-            title=facts.name, settings=dict(_settings(connection)),
+            title=facts.name, settings={name: value for name, value in chosen.items() if name in _OF_STORAGE},
             places={"data": folder, "log": folder / log, **_elsewhere(connection)}, here=facts.on_this_machine,
-            data_bytes=int(data_bytes[0][0]),
+            data_bytes=int(data_bytes[0][0]), bin_dir=_programs(folder / pid_file) if facts.on_this_machine else None,
+            asked=frozenset(_OF_STORAGE), left_out=reasons(_REASONS, [one for one in chosen if one not in _OF_STORAGE]),
+            sessions=int(sessions), working=int(working),
         )  # fmt: skip
 
 
-def _settings(connection: Connection) -> list[tuple[str, Scalar]]:
+def _programs(pid_file: Path) -> Path | None:
+    """The folder of the server's programs, by its process."""
+    pid = pid_in(pid_file).strip()
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{int(pid)}/exe").readlink().parent if pid.isdigit() else None
+    return None
+
+
+def _chosen(connection: Connection) -> list[tuple[str, Scalar]]:
     """The chosen settings; none on MySQL, which does not say in one place which these are."""
     with contextlib.suppress(pymysql.MySQLError):
         rows = ask(
             connection,
             "SELECT LOWER(variable_name), global_value FROM information_schema.system_variables"
-            f" WHERE variable_name IN ({_QUOTED}) AND global_value_origin NOT IN {_NOT_CHOSEN} ORDER BY 1",
+            f" WHERE global_value_origin NOT IN {_NOT_CHOSEN} ORDER BY 1",
         )
         return [(name, int(value) if str(value).isdigit() else str(value)) for name, value in rows]
     return []

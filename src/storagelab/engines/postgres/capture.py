@@ -25,49 +25,80 @@ from storagelab.capture.folder import (
     Thing,
     label_of,
 )
-from storagelab.engines.postgres.connect import connect, connected, data_folder, value, words_of
+from storagelab.engines.postgres.connect import connect, connected, data_folder, words_of
 from storagelab.engines.postgres.preflight import read_facts
+from storagelab.engines.postgres.server import MADE_WITH
 from storagelab.errors import PreflightError
 from storagelab.machine.disks import read_text
 from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
-from storagelab.servers.attached import RunningServer, key_of, pid_in, volume_name
+from storagelab.model.values import Scalar
+from storagelab.servers.attached import RunningServer, key_of, pid_in, reasons, volume_name
 
-_OF_STORAGE = [
-    "bgwriter_delay", "bgwriter_lru_maxpages", "checkpoint_completion_target", "checkpoint_timeout", "commit_delay",
-    "effective_cache_size", "effective_io_concurrency", "fsync", "full_page_writes", "huge_pages", "io_combine_limit",
-    "io_max_combine_limit", "io_max_concurrency", "io_method", "io_workers", "maintenance_io_concurrency",
-    "maintenance_work_mem", "max_wal_size", "min_wal_size", "random_page_cost", "shared_buffers", "synchronous_commit",
-    "temp_buffers", "wal_buffers", "wal_compression", "wal_init_zero", "wal_recycle", "wal_sync_method",
-    "wal_writer_delay", "wal_writer_flush_after", "work_mem",
+_CARRIED = (
+    "^(Write-Ahead Log / (Settings|Checkpoints)|Resource Usage|Vacuuming|Autovacuum|Lock Management"
+    "|Reporting and Logging / W|Query Tuning / (Planner Cost|Other)|Statistics)"
+)
+"""The categories of settings that change what is written and read."""
+_CARRIED_TOO = ["max_connections", "max_wal_senders", "track_commit_timestamp", "wal_keep_size"]
+_NOT_CARRIED = [
+    "dynamic_shared_memory_type", "log_error_verbosity", "log_line_prefix", "log_min_error_statement",
+    "log_min_messages", "log_timezone",
 ]  # fmt: skip
+"""What storagelab relies on in a server's log, and what initdb sets anyway."""
+_REASONS: dict[tuple[str, ...], str] = {
+    ("archive_",): "archiving, whose command would run here: for its effect on the log, add archive_mode = true and "
+    'archive_command = "/bin/true", and run with --allow-commands',
+    ("synchronous_standby_names",): "commits would wait for a standby that a private server does not have",
+    ("shared_preload_libraries",): "loads code into the server: copy it if it changes what is written, and run with "
+    "--allow-commands",
+    ("logging_collector",): "storagelab keeps the server's log itself",
+}
+_SETTINGS = """
+SELECT name, current_setting(name) AS value,
+       source NOT IN ('default', 'override', 'client', 'session') AS chosen,
+       (category ~ %s OR name = ANY(%s)) AND NOT name = ANY(%s) AS carried
+FROM pg_settings
+WHERE category !~ '^(Preset|File Locations|Client Connection|Customized|Process Title|Connections and A.* / SSL)'
+      OR name = 'shared_preload_libraries'
+ORDER BY name"""
+_NOW = """
+SELECT current_setting('data_checksums') = 'on' AS checksums, current_setting('wal_segment_size') AS segment,
+       extract(epoch FROM current_setting('checkpoint_timeout')::interval)::float AS checkpoint_s,
+       (SELECT sum(pg_database_size(oid))::bigint FROM pg_database) AS data_bytes,
+       count(*) AS sessions, count(*) FILTER (WHERE state = 'active') AS working
+FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"""
 
 
 def found(target: TargetConfig) -> RunningServer:
     """What the server shows. Raises PreflightError if it can't be reached."""
     with connected(target) as connection:
         facts = read_facts(connection)
-        rows = connection.execute(
-            "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY(%s)"
-            " AND source NOT IN ('default', 'override', 'client', 'session') ORDER BY name",
-            [_OF_STORAGE],
-        ).fetchall()
+        rows = connection.execute(_SETTINGS, [_CARRIED, _CARRIED_TOO, _NOT_CARRIED]).fetchall()
+        checksums, segment, checkpoint_s, data_bytes, sessions, working = connection.execute(_NOW).fetchall()[0]
         spaces = connection.execute(
             "SELECT spcname, oid, pg_tablespace_location(oid) FROM pg_tablespace"
             " WHERE pg_tablespace_location(oid) <> '' AND NOT starts_with(spcname, 'storagelab_') ORDER BY spcname"
         ).fetchall()
-        data_bytes = int(value(connection, "SELECT sum(pg_database_size(oid))::bigint FROM pg_database"))
         data = data_folder(connection)
     places = {} if data is None else {"data": data, "log": Path(os.path.realpath(data / "pg_wal"))}
     for name, oid, location in spaces:
         plain = volume_name(name)
         merges = plain in ("data", "log", *places)
         places[f"{plain[:20]}-{oid}" if merges else plain] = Path(location)
+    chosen = {name: _scalar(text) for name, text, yes, carried in rows if yes and carried}
     return RunningServer(
-        title=f"PostgreSQL {facts.version}",
-        settings={name: {"on": True, "off": False}.get(text, text) for name, text in rows}, places=places,
-        here=facts.on_this_machine, data_bytes=data_bytes, bin_dir=_programs(data) if facts.on_this_machine else None,
+        title=f"PostgreSQL {facts.version}", places=places, here=facts.on_this_machine, data_bytes=data_bytes,
+        settings={"data_checksums": checksums, "wal_segment_size": segment, **chosen},
+        bin_dir=_programs(data) if facts.on_this_machine else None,
+        asked=frozenset({name for name, _, _, carried in rows if carried} | {*MADE_WITH}),
+        left_out=reasons(_REASONS, [name for name, _, yes, carried in rows if yes and not carried]),
+        sessions=sessions, working=working, checkpoint_s=checkpoint_s,
     )  # fmt: skip
+
+
+def _scalar(text: str) -> Scalar:
+    return int(text) if text.isdecimal() else {"on": True, "off": False}.get(text, text)
 
 
 def _programs(data: Path | None) -> Path | None:

@@ -310,7 +310,7 @@ def _server_bytes_on(config: Config, volume: str, log_bytes: float, overshoot: f
     total = _SERVER_BYTES if volume in config.data_volumes[:1] else 0
     if config.log_volume == volume:
         most_bytes = overshoot * _size(config, "max_wal_size", 2**30, _MAX_WAL_UNIT_BYTES)
-        total += round(min(log_bytes, most_bytes)) + 2 * 16 * 2**20
+        total += round(min(log_bytes, most_bytes)) + 2 * _size(config, "wal_segment_size", 2**24, 1)
     return total
 
 

@@ -30,6 +30,7 @@ from storagelab.model.values import Scalar
 from storagelab.servers.private import PrivateServer, Refusal, runs_as, stop_process
 from storagelab.servers.programs import BIN_DIR, Programs, environment, installation, run, version_output
 from storagelab.servers.starting import SPARE_CONNECTIONS, Pairs, Starter, did_you_mean
+from storagelab.spec.units import parse_bytes
 
 # --- binaries --------------------------------------------------------------------------------------------------------
 #
@@ -159,13 +160,17 @@ def _ask_parser(binaries: Binaries, settings: Pairs) -> dict[str, str]:
     """How the server's own parser reads the first of these settings, in its base units. It works on an empty temporary
     folder.
     """
-    name = settings[0][0]
+    made_with = {setting: _option(setting, text, binaries)[0] for setting, text in settings if setting in MADE_WITH}
+    asked = [(setting, text) for setting, text in settings if setting not in MADE_WITH]
+    if not asked:
+        return made_with
+    name = asked[0][0]
     with temporary.folder("check") as folder:
         files = [folder / "postgresql.conf", folder / "postgresql.auto.conf"]
         for file in files:
             file.touch()
         give_to_server(*files, folder)
-        options = [part for setting, text in settings for part in ("-c", f"{setting}={text}")]
+        options = [part for setting, text in asked for part in ("-c", f"{setting}={text}")]
         command = [binaries.program("postgres"), "-D", str(folder), "-C", name, *options]
         output = _run_server(binaries, command, folder)
     if output.returncode != 0:
@@ -179,7 +184,33 @@ def _ask_parser(binaries: Binaries, settings: Pairs) -> dict[str, str]:
             hint=f"{near}PostgreSQL {binaries.version} from {binaries.origin} was asked"
             + (_NO_IO_URING if name == "io_method" and "io_uring" in dict(settings).values() else ""),
         )
-    return {name: output.stdout.removesuffix("\n")}  # a blank at the end may belong to the setting
+    return {**made_with, name: output.stdout.removesuffix("\n")}  # a blank at the end may belong to the setting
+
+
+MADE_WITH = ("data_checksums", "wal_segment_size")
+"""What a database has from its beginning: initdb's options, which the server shows as settings."""
+_SWITCHES = {"on": "on", "true": "on", "off": "off", "false": "off"}
+_FIRST_WITHOUT_CHECKSUMS = 18
+"""From this release on, initdb makes checksums unless it is told not to."""
+_LARGEST_SEGMENT_MIB = 1024
+
+
+def _option(name: str, text: str, binaries: Binaries) -> tuple[str, list[str]]:
+    """How the server will show such a setting, and the options of initdb that make it so. Raises PreflightError."""
+    key = f"target.settings.{name}"
+    if name == "data_checksums":
+        if (shown := _SWITCHES.get(text.lower())) is None:
+            raise PreflightError(f"must be true or false, not {text!r}", key=key)
+        without = ["--no-data-checksums"] if binaries.major >= _FIRST_WITHOUT_CHECKSUMS else []
+        return shown, ["--data-checksums"] if shown == "on" else without
+    try:
+        size = parse_bytes(text)
+    except ValueError as error:
+        raise PreflightError(str(error), key=key, hint='for example wal_segment_size = "64MB"') from None
+    mib = size >> 20
+    if size != mib << 20 or mib.bit_count() != 1 or mib > _LARGEST_SEGMENT_MIB:
+        raise PreflightError("must be a power of two from 1MB to 1GB", key=key, hint='PostgreSQL\'s own is "16MB"')
+    return str(size), [f"--wal-segsize={mib}"]
 
 
 def _run_server(binaries: Binaries, command: Sequence[str], *reach: Path) -> subprocess.CompletedProcess[str]:
@@ -221,10 +252,12 @@ class Server(PrivateServer[Binaries]):
 
     def _make_database(self) -> None:
         # --no-clean: what a failed initdb leaves shows which shared memory it had. The folder is removed with the run.
+        made_with = ((name, settings_text(value)) for name, value in self.settings.items() if name in MADE_WITH)
         output = self._run([
             self.programs.program("initdb"), "--pgdata", str(self.data_folder),
             "--waldir", str(self.log_folder), "--username", USER, "--auth=trust", "--encoding=UTF8", "--locale=C",
             "--no-sync", "--no-instructions", "--no-clean",
+            *(option for name, text in made_with for option in _option(name, text, self.programs)[1]),
         ])  # fmt: skip
         if output.returncode != 0:
             raise RunFailed(f"initdb failed: {output.stderr.strip() or output.stdout.strip()}")
@@ -239,7 +272,9 @@ class Server(PrivateServer[Binaries]):
         }  # fmt: skip
         escapes = str.maketrans({"\\": "\\\\", "'": "''", "\n": "\\n"})
         settings = {**own, **self.settings}.items()
-        lines = [f"{name} = '{settings_text(value).translate(escapes)}'" for name, value in settings]
+        lines = [
+            f"{name} = '{settings_text(value).translate(escapes)}'" for name, value in settings if name not in MADE_WITH
+        ]
         text = "\n# by storagelab\n" + "\n".join(lines) + "\n"
         try:
             with descriptors.appending(self.data_folder / "postgresql.conf") as file:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from storagelab.model.config import VolumeConfig
 
 _DRIVERS = {"raid0": "raid0", "raid1": "raid1", "raid5": "raid456", "raid10": "raid10"}
-_FEWEST_DRIVES = {"raid0": 2, "raid1": 2, "raid5": 3, "raid10": 4, "striped": 2}
+_FEWEST_DRIVES = {"raid0": 2, "raid1": 2, "raid5": 3, "raid10": 2, "striped": 2}
 _OF_LVM = ("pvcreate", "vgcreate", "lvcreate", "lvs", "vgremove", "pvremove")
 
 
@@ -34,7 +34,7 @@ _RULES = (
     Rule("volumes.*.raid_level",
          lambda _, volume: len(volume.devices or (None,)) < _FEWEST_DRIVES.get(volume.raid_level, 1),
          "needs more drives than devices names",
-         "raid5 needs at least 3 drives, raid10 at least 4, and the others at least 2."),
+         "raid5 needs at least 3 drives, and the others at least 2."),
     Rule("volumes.*.raid_chunk_size",
          lambda _, volume: volume.raid_chunk_size_bytes is not None and volume.raid_level in (None, "raid1"),
          "is for a volume that spreads over drives",
@@ -51,7 +51,7 @@ class Keys(LayerKeys):
         Literal["raid0", "raid1", "raid5", "raid10", "striped"] | None, LeftOut("a single drive")
     ] = None  # fmt: skip
     """Volumes made of drives: how several drives become one. `raid0` to `raid10` are Linux's own (md); `striped` is a
-    striped logical volume (LVM)."""
+    striped logical volume (LVM). `raid10` also takes two or three drives, each block on two of them."""
     raid_chunk_size_bytes: Annotated[int | None, LeftOut("that of mdadm or LVM")] = Field(None, ge=4096, le=2**26)
     """Volumes made of drives: bytes that stay together on one drive of a RAID, a power of two."""
 

@@ -113,7 +113,12 @@ def _order_text(experiment: Experiment, plan: Plan) -> str:
 
 
 def of_preparing(experiment: Experiment, plan: Plan) -> Iterator[str]:
-    """The warnings of volumes that are prepared for blocks of runs."""
+    """That nothing is compared, and the warnings of volumes that are prepared for blocks of runs."""
+    if len(plan.cells) == 1:
+        yield (
+            "nothing is compared: there is one cell\n"
+            'let something vary, such as [factors] with "layout.data_files" = [1, 4] below it'
+        )
     kept = _kept(plan)
     for (name, by_hand), blocks in kept.items():
         if by_hand:

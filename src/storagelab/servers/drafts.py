@@ -1,0 +1,315 @@
+"""Drafts of specs: for a server that runs, of its own or as a ready-made spec filled in; or from the answers to three
+questions. A draft plans at once, and its comments say what to change and what it leaves out.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import textwrap
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from storagelab.errors import SpecError
+from storagelab.experiments import with_schema
+from storagelab.machine.disks import Mount, mount_of, mounts_here
+from storagelab.machine.host import free_bytes
+from storagelab.model.engines import ENGINES
+from storagelab.servers.attached import RunningServer
+from storagelab.servers.space import memory_here
+from storagelab.spec.keys import value_text
+from storagelab.words.numbers import bytes_
+
+HERE = "."
+_DECIDE = "For figures to decide by: repetitions = 5."
+LOADS = {
+    "pgbench": 'kind = "pgbench"\nscale = 10            # 100 = about 1.5 GB\nscripts = ["tpcb-like"]\n'
+    'duration = "30s"\nwarm_up = "auto"      # until throughput has settled; whole checkpoint cycles count\n'
+    'warm_up_at_most = "60s"\n',
+    "sysbench": 'kind = "sysbench"\nscript = "oltp_read_write"\ntables = 4\ntable_size = 100_000\nduration = "150s"\n'
+    'warm_up = "10s"\n',
+    "inserts": 'kind = "random-insert"\nrows_per_connection = 20_000\nrows_per_transaction = 1_000\n',
+}
+_SHORT_CYCLES = """[target.settings]
+checkpoint_timeout = "30s"  # so that runs of a minute count whole checkpoint cycles; a server's own is "5min"
+"""
+_CYCLES = 5
+"""From so many checkpoint cycles on, it hardly matters where a run of fixed length begins."""
+PRIVATE = tuple(name for name, engine in ENGINES.items() if engine.generators)
+"""The load of an engine unless another is asked for."""
+
+
+class Volume(NamedTuple):
+    """A volume of a draft; `holds` says what a running server keeps there."""
+
+    name: str
+    path: str
+    holds: tuple[str, ...] = ()
+
+
+class Draft(NamedTuple):
+    """A spec in the making. `now`: the volumes that hold data and log today; None if nothing is known of that."""
+
+    head: Sequence[str]
+    question: str
+    target: Mapping[str, object]
+    settings: str
+    volumes: Sequence[Volume]
+    load: str
+    now: tuple[str, str] | None = None
+
+    def text(self) -> str:
+        parts = [
+            "".join(f"# {line}\n" if line else "#\n" for line in self.head),
+            f'name = "my-server"\nquestion = {value_text(self.question)}\nrepetitions = 3\n',
+            "[target]\n"
+            + "".join(f"{key} = {value_text(value)}\n" for key, value in self.target.items())
+            + self.settings,
+            *(_volume(one) for one in self.volumes),
+            *([f'[layout]\ndata = ["{self._data}"]\nlog = "{self._data}"\n'] if self.volumes else []),
+            f"[workload]\n{LOADS[self.load]}connections = 8\n",
+            f"[factors]\n{self._factors()}",
+        ]
+        return with_schema("\n".join(parts))
+
+    @property
+    def _data(self) -> str:
+        return self.now[0] if self.now is not None else self.volumes[0].name
+
+    def _factors(self) -> str:
+        if not self.volumes:
+            return '"workload.connections" = [4, 8, 16]\n'
+        if len(self.volumes) == 1:
+            return '"layout.data_files" = [1, 4]\n'
+        names = [one.name for one in self.volumes]
+        levels = {(name, name): f"all on {name}" for name in names} | {(names[0], names[1]): f"log on {names[1]}"}
+        if self.now is not None:
+            levels = {self.now: "as now"} | {places: label for places, label in levels.items() if places != self.now}
+        return "layout = [\n" + "".join(_level(label, *places) for places, label in levels.items()) + "]\n"
+
+
+def _level(label: str, data: str, log: str) -> str:
+    return f'  {{ label = {value_text(label)}, "layout.data" = ["{data}"], "layout.log" = "{log}" }},\n'
+
+
+def _volume(one: Volume) -> str:
+    holds = "".join(f"# {line}\n" for line in one.holds)
+    return f"[volumes.{one.name}]\n{holds}path = {value_text(one.path)}\n"
+
+
+def _settings(found: RunningServer, own: Mapping[str, object]) -> str:
+    """The table of settings: the server's and, of those that it was not asked for, a spec's `own`; and what is left
+    out.
+    """
+    settings = {**{name: value for name, value in own.items() if name not in found.asked}, **found.settings}
+    lines = [
+        f"{name if _BARE.fullmatch(name) else value_text(name)} = {value_text(value)}"
+        for name, value in settings.items()
+    ]
+    wrapped = (textwrap.fill(line, 118, initial_indent="# - ", subsequent_indent="#   ") for line in found.left_out)
+    left = ["# Set on the server, and left out here:", *wrapped]
+    return "\n".join(["[target.settings]", *lines, *(left if found.left_out else ()), ""])
+
+
+# --- a server that runs -----------------------------------------------------------------------------------------------
+
+
+def of_server(engine: str, found: RunningServer, variable: str) -> str:
+    """The draft for a running server: a private one like it, if it runs on this machine; else the server itself, whose
+    DSN is in this variable of the environment.
+    """
+    holds = f"Its databases hold {bytes_(found.data_bytes)}."
+    if not found.here:
+        elsewhere = (
+            f"{found.title}, on another machine. {holds} storagelab makes a schema of its own there, and drops it",
+            f"after each run. The variable {variable} holds its DSN. Its log stays where it is.",
+            "",
+            "Change: the load. To compare volumes, name folders of that machine, each with remote = true.",
+            _DECIDE,
+        )
+        target: dict[str, object] = {"engine": engine, "dsn_env": variable}
+        question = "How many connections does my running server serve best?"
+        return Draft(elsewhere, question, target, "", (), ENGINES[engine].generators[0]).text()
+    volumes, names = _volumes(found.places)
+    head = (
+        f"{found.title}, as it runs on this machine: a private server like it, on the same volumes.",
+        f"The running one was only asked, and stays as it is. {holds}",
+        "",
+        "Change: the load, to one like yours; the volumes, to those that you want to compare. To measure the running",
+        f'server itself, replace bin_dir and settings by dsn_env = "{variable}", with the DSN in that variable; its '
+        "log",
+        "then stays where it is.",
+        _DECIDE,
+    )
+    programs = {} if found.bin_dir is None else {"bin_dir": str(found.bin_dir)}
+    now = (names["data"], names["log"]) if "data" in names else None
+    question = "Which of this server's volumes suit its data and its log?"
+    of = (volumes, ENGINES[engine].generators[0], now)
+    text = Draft(head, question, {"engine": engine, **programs}, _settings(found, {}), *of).text()
+    spec = tomllib.loads(text)
+    return _edited(text, _load_like(spec, found, volumes[0].path), {})
+
+
+def _volumes(places: Mapping[str, Path]) -> tuple[tuple[Volume, ...], dict[str, str]]:
+    """A volume for each file system that holds any of these folders; and each folder's volume. A volume is the mount
+    point, or, where this user may not write there or it is the whole machine's, the folder of the spec.
+    """
+    mounts, by_mount = mounts_here(), dict[str, list[str]]()
+    for name, folder in places.items():
+        mount = mount_of(folder, mounts)
+        by_mount.setdefault(mount.mount_point if mount is not None else "/", []).append(name)
+    volumes = tuple(_volume_of(point, names, places) for point, names in by_mount.items())
+    if not volumes:
+        return (Volume("data", HERE),), {}
+    return volumes, {name: names[0] for names in by_mount.values() for name in names}
+
+
+def _volume_of(point: str, names: Sequence[str], places: Mapping[str, Path]) -> Volume:
+    holds = tuple(f"now: {name} in {value_text(str(places[name]))}" for name in names)
+    here = mount_of(HERE, mounts_here())
+    if here is not None and here.mount_point == point:
+        return Volume(names[0], HERE, (*holds, "This folder is on the same disk."))
+    if point == "/" or not os.access(point, os.W_OK):
+        return Volume(names[0], HERE, (*holds, "Change this to a folder on the same disk, in which you may write."))
+    return Volume(names[0], point, holds)
+
+
+# --- a ready-made spec for that server --------------------------------------------------------------------------------
+
+_SCALE_BYTES, _ROW_BYTES = 15 * 2**20, 250
+"""What one of pgbench's scale takes, and one of sysbench's rows with its index."""
+_FEWEST, _OF_MEMORY, _OF_ROOM = 10, 3, 5
+"""pgbench's smallest scale, and the most that data is made to take: a multiple of the memory, a part of the room."""
+_COUNTED_S = 60
+_FOR_DATA = ("ext4", "xfs", "btrfs", "f2fs")
+_OF_THE_SYSTEM = ("/boot", "/etc", "/dev", "/proc", "/sys", "/run", "/usr")
+
+
+def filled(name: str, text: str, engine: str, found: RunningServer, variable: str) -> str:
+    """A ready-made spec with this server's programs, settings, volumes and size. Raises SpecError if it has no place
+    for them.
+    """
+    spec = tomllib.loads(text)
+    of_spec = spec.get("target", {}).get("engine")
+    if of_spec != engine:
+        what = f"is for {ENGINES[of_spec].title}" if of_spec else "compares engines, each with settings of its own"
+        hint = "Name a ready-made spec of that engine (storagelab init lists them), or none, for a draft."
+        raise SpecError(f"{name} {what}, and the server is {found.title}", key="--from-server", hint=hint)
+    if "dsn_env" in spec["target"]:
+        changes: _Changes = {("target", "dsn_env"): variable}
+        target = ""
+    else:
+        programs = "" if found.bin_dir is None else f"bin_dir = {value_text(str(found.bin_dir))}\n"
+        changes = {("target", "settings"): None}
+        target = programs + _settings(found, spec["target"].get("settings", {}))
+    paths, notes = _places(spec, found)
+    changes |= {(f"volumes.{one}", "path"): path for one, path in paths.items()}
+    base = next(iter(paths.values()), HERE)
+    changes |= _load_like(spec, found, base)
+    where = "on this machine" if found.here else "on another machine: the drives measured are this machine's"
+    head = [
+        f"# Filled in for {found.title}, which runs {where}. It was only asked, and stays as it is.",
+        f"# Its databases hold {bytes_(found.data_bytes)}; {found.sessions} sessions are open, and {found.working} of "
+        "them work.", "#",
+    ]  # fmt: skip
+    first, _, rest = _edited(text, changes, {"target": target, **notes}).partition("\n")
+    return "\n".join([first, *head, rest])
+
+
+_Changes = dict[tuple[str, str], object]
+"""Table and key -> the value; None removes the key."""
+_HEADER, _KEY, _BARE = re.compile(r"\[+([^\]]+)\]+"), re.compile(r'("[^"]+"|[\w-]+) = '), re.compile(r"[\w-]+")
+
+
+def _edited(text: str, changes: _Changes, more: Mapping[str, str]) -> str:
+    """The spec with these values, and with `more` lines at the ends of tables. All else stays, comments too."""
+    table, lines, ends = "", list[str](), dict[str, int]()
+    for line in text.splitlines():
+        if header := _HEADER.match(line):
+            table = header[1]
+        if key := _KEY.match(line):
+            place = (table, key[1].strip('"'))
+            if place in changes and changes[place] is None:
+                continue
+            lines.append(f"{key[0]}{value_text(changes[place])}" if place in changes else line)
+        else:
+            lines.append(line)
+        if line.strip() and not line.startswith("#"):
+            ends[table] = len(lines)
+    for name, at in sorted(ends.items(), key=lambda one: -one[1]):
+        lines[at:at] = more.get(name, "").splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def _places(spec: Mapping[str, Any], found: RunningServer) -> tuple[dict[str, str], dict[str, str]]:
+    """The spec's volumes -> paths: first those that hold the server's files, then other mounted drives; and a comment
+    for each.
+    """
+    kept = ("devices", "prepare")
+    volumes = [name for name, one in spec["volumes"].items() if not any(key in one for key in kept)]
+    used = list(_volumes(found.places)[0]) if found.here and found.places else []
+    used += [
+        Volume("", mount.mount_point, ("Holds nothing of the server: change it if this is not a volume to try.",))
+        for mount in _other_mounts(found.places.values())
+    ]
+    used += [Volume("", used[0].path if used else HERE, ("Change this: a folder on the volume to try.",))] * len(
+        volumes
+    )
+    given = dict(zip(volumes, used, strict=False))
+    notes = {f"volumes.{name}": "".join(f"# {line}\n" for line in one.holds) for name, one in given.items()}
+    return {name: one.path for name, one in given.items()}, notes
+
+
+def _other_mounts(folders: Iterable[Path]) -> Iterator[Mount]:
+    """Mounted drives on which this user may write, and which hold none of these folders."""
+    mounts = mounts_here()
+    seen = {mount.device_numbers for folder in (*folders, Path("/")) if (mount := mount_of(folder, mounts))}
+    for mount in mounts:
+        is_drive = mount.source.startswith("/dev/") and mount.filesystem in _FOR_DATA and not mount.read_only
+        is_system = mount.mount_point.startswith(_OF_THE_SYSTEM) or not os.path.isdir(mount.mount_point)
+        if is_drive and not is_system and mount.device_numbers not in seen and os.access(mount.mount_point, os.W_OK):
+            seen.add(mount.device_numbers)
+            yield mount
+
+
+def _load_like(spec: Mapping[str, Any], found: RunningServer, place: str) -> _Changes:
+    """The size of the data, and times that hold whole checkpoint cycles of this server."""
+    load, changes = spec["workload"], _Changes()
+    room, memory = free_bytes(Path(place)), memory_here()
+    wanted = min(found.data_bytes, _OF_MEMORY * (memory or found.data_bytes), room // _OF_ROOM)
+    scale = max(_FEWEST, round(wanted / _SCALE_BYTES))
+    if "workload.scale" in spec["factors"]:
+        changes["factors", "workload.scale"] = [max(1, scale // 10), scale]
+    elif load["kind"] == "pgbench":
+        changes["workload", "scale"] = scale
+    elif load["kind"] == "sysbench":
+        changes["workload", "table_size"] = max(10_000, round(wanted / _ROW_BYTES / load["tables"], -4))
+    for name, volume in spec["volumes"].items():
+        if "file" in volume:
+            changes[f"volumes.{name}", "file"] = f"{math.ceil((3 * scale * _SCALE_BYTES >> 30) + 4)}GiB"
+    if found.checkpoint_s is not None and load.get("warm_up") == "auto":
+        changes["workload", "duration"] = f"{_COUNTED_S}s"
+        changes["workload", "warm_up_at_most"] = f"{math.ceil(max(_COUNTED_S, 2 * found.checkpoint_s - _COUNTED_S))}s"
+    elif found.checkpoint_s is not None and load["kind"] == "sysbench":
+        changes["workload", "duration"] = f"{math.ceil(_CYCLES * found.checkpoint_s)}s"
+    return changes
+
+
+# --- three answers ----------------------------------------------------------------------------------------------------
+
+
+def of_answers(engine: str, paths: Sequence[str], load: str) -> str:
+    """The draft for a private server on these paths."""
+    volumes = tuple(Volume(f"volume{number}", path) for number, path in enumerate(paths, 1))
+    head = (
+        f"A private {ENGINES[engine].title}: storagelab starts it for each run, and removes it afterwards.",
+        "",
+        f"Change: the settings, to those of your server, such as {{ {ENGINES[engine].memory_setting} }}; the size of "
+        "the load.",
+        _DECIDE,
+    )
+    settings = _SHORT_CYCLES if engine == "postgres" else ""
+    return Draft(head, "Which of these volumes suit data and log?", {"engine": engine}, settings, volumes, load).text()
