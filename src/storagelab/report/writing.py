@@ -20,6 +20,7 @@ from storagelab import screen
 from storagelab.errors import StoragelabError
 from storagelab.findings.model import Findings, WaitChange, WaitTrend
 from storagelab.machine.descriptors import descriptor_of, write_whole
+from storagelab.model.hints import escaped
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.waits import WaitStat
@@ -30,7 +31,6 @@ from storagelab.report.export.tables import all_of, csv_runs, csv_waits, sqlite_
 from storagelab.report.sections.contents import document, opened
 from storagelab.report.sections.manifest import facts
 from storagelab.report.text.markdown import markdown
-from storagelab.spec.foreign import escaped
 from storagelab.version import __version__
 
 FORMATS = ("html", "md", "csv", "waits-csv", "json")
