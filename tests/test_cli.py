@@ -13,7 +13,7 @@ from real_servers import left_behind
 import storagelab
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
-from storagelab.verbs.planning import site_of
+from storagelab.verbs._planning import site_of
 
 SPEC = """
 name = "files"

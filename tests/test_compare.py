@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from simulated_specs import SMALL
 
+from storagelab.findings import beside
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of
 from storagelab.findings.campaigns import Campaign, compare
 from storagelab.predicting import prediction
 from storagelab.run import stored as results_of
-from storagelab.verbs import compare as verb
-from storagelab.verbs.run import Asked, run
+from storagelab.verbs._running import Asked, run
 
 SPEC = SMALL.replace("cell-by-cell", "randomised").replace("repetitions = 2", "repetitions = 3").split('"drives.ssd')[0]
 
@@ -105,14 +105,14 @@ def test_a_measured_campaign_is_the_truth_beside_a_simulated_one_whichever_is_na
         for one, kind in zip(read, ("measured", "simulated"), strict=True)
     )  # fmt: skip
     plans = [one.plan for one in read]
-    one_way, _ = verb.of_campaigns(compare(measured, simulated, 1), *plans)
-    other_way, _ = verb.of_campaigns(compare(simulated, measured, 1), *plans[::-1])
+    one_way, _ = beside.of_campaigns(compare(measured, simulated, 1), *plans)
+    other_way, _ = beside.of_campaigns(compare(simulated, measured, 1), *plans[::-1])
     assert one_way == other_way
-    assert one_way.rows[1].measured == verb.speeds(measured.basis, plans[0])("c01", "c02")
-    assert one_way.rows[1].predicted.value == verb.speeds(simulated.basis, plans[1])("c01", "c02").value
+    assert one_way.rows[1].measured == beside.speeds(measured.basis, plans[0])("c01", "c02")
+    assert one_way.rows[1].predicted.value == beside.speeds(simulated.basis, plans[1])("c01", "c02").value
     assert one_way.rows[1].predicted.low is None
     same = compare(simulated, replace(measured, findings=simulated.findings), 1)
-    assert verb.of_campaigns(same, *plans) is None
+    assert beside.of_campaigns(same, *plans) is None
 
 
 def test_the_gate_sets_the_exit_code(stored):

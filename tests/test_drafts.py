@@ -12,7 +12,7 @@ from real_servers import connect, open_folder
 
 from storagelab.machine.rights import give_to_server
 from storagelab.servers.attached import RunningServer
-from storagelab.verbs.init import of_server
+from storagelab.verbs._init import of_server
 
 MEMORY = Path("/dev/shm")
 SPACES = ("fast one", "log", "жж", "щщ")

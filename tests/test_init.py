@@ -12,7 +12,8 @@ from real_mariadb import needs_mariadb
 
 from storagelab.experiments import FOLDER, MEASURED, SCHEMA, SIMULATED, files_of, question_of, text_of
 from storagelab.spec.schema import spec_schema_text
-from storagelab.verbs import init, run
+from storagelab.verbs import _init as init
+from storagelab.verbs import _running as run
 
 NAMES = sorted(file.stem for file in FOLDER.glob("*.toml"))
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes drives")

@@ -292,11 +292,10 @@ def command_line() -> str:
 
 
 def _verbs(command: Any, called: str) -> Iterator[str]:
-    below: dict[str, Any] = getattr(command, "commands", {})
     if called != "storagelab":
         yield _verb(command, called)
-    for name, verb in below.items():
-        yield from _verbs(verb, f"{called} {name}")
+    for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        yield from _verbs(command.get_command(None, name), f"{called} {name}")
 
 
 def _verb(command: Any, called: str) -> str:

@@ -1,4 +1,4 @@
-"""Words that messages share: values in quotes, the key that a user probably meant, and no character that moves a cursor."""
+"""Words that messages share: values in quotes, the key that a user probably meant, and text that is safe to print."""
 
 from __future__ import annotations
 
