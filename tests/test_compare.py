@@ -124,6 +124,16 @@ def test_the_gate_sets_the_exit_code(stored):
     assert json.loads(out)["gate"] == {0: "not-slower", 1: "slower", 3: "cant-tell"}[code]
 
 
+def test_each_pair_of_cells_that_differ_in_a_factor_is_judged(stored):
+    code, out, _ = stored("compare", "before", "--by", "data_files", "--json")
+    assert code == 0
+    assert [(one["before"], one["after"]) for one in json.loads(out)["pairs"]] == [("c01", "c02")]
+    code, out, _ = stored("compare", "before", "--by", "layout.data_files", "--fail-if-slower", "0.1%")
+    assert (code, "Gate: " in out) in ((3, True), (1, True))
+    code, _, err = stored("compare", "before", "--by", "spec")
+    assert (code, "--by: 'spec': no factor is called 'spec'\n  factors: layout.data_files" in err) == (2, True)
+
+
 def test_a_new_campaign_is_compared_with_all_before_it(stored, campaigns, tmp_path):
     code, out, _ = stored("compare", "--history", *HISTORY, "after", "--fail-if-slower", "5%", "--format", "md")
     assert code == 1

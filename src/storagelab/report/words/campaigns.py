@@ -18,7 +18,7 @@ from storagelab.report.words.secrets import masked
 from storagelab.spec.reading import differences
 from storagelab.stats.stalls import share_most
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text, listed
+from storagelab.words.names import cell_entry, cell_text, listed, value_text
 
 _LONGEST = 70
 """The most characters of a value in tables."""
@@ -265,11 +265,10 @@ def with_pairs(of: Document, findings: Findings, pairs: Sequence[Pair], factor: 
                 Heading("verdict", "text")]  # fmt: skip
     rows = []
     for one in pairs:
-        levels = [findings.cell(name).levels for name in (one.before, one.after)]
-        rest = cell_text({name: level for name, level in levels[0].items() if name != factor})
-        change = f"{cell_text({factor: levels[0][factor]})} to {cell_text({factor: levels[1][factor]})}"
-        cells = f"{one.before}, {one.after}"
-        rows.append([f"{rest}: {change}", cells, numbers.signed_estimate(one.ratio), _pair_mark(one)])
+        before, after = (findings.cell(name).levels for name in (one.before, one.after))
+        rest = cell_text({name: level for name, level in before.items() if name != factor})
+        layout = f"{rest}: {value_text(before[factor])} to {value_text(after[factor])}"
+        rows.append([layout, f"{one.before}, {one.after}", numbers.signed_estimate(one.ratio), _pair_mark(one)])
     table = Table(headings, rows).called(f"Each pair by {factor} ({of.provenance})", ranks={"cells": 1})
     title = f"{findings.experiment}: {numbers.plural(len(pairs), 'pair')} by {factor}"
     return replace(of, title=title, sections=[Section("pairs", "Pairs", [table]), *of.sections])
