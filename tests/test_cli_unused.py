@@ -38,6 +38,7 @@ CASES = [
     *(("k8s small.toml --look -", one) for one in (*JOB, "--node x", "--output x", "--image x", "--fetch")),
     *(("k8s small.toml --fetch", one) for one in JOB),
     ("init", "--output x"),
+    ("init wal-volume", "--json"),
 ]  # fmt: skip
 
 

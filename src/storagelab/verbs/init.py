@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from storagelab.verbs import Given, Unused, Verb
+from storagelab.verbs import Given, JsonOption, Unused, Verb
 
 app = Verb("Measure", 2)
 
@@ -18,6 +19,7 @@ def _lists(given: Given) -> bool:
 
 UNUSED = (
     Unused("--output", _lists, "is for a spec, and this lists them", "Name one: storagelab init NAME --output FILE."),
+    Unused("--json", lambda given: not _lists(given), "is for the list, and this writes a spec"),
 )
 
 
@@ -36,6 +38,7 @@ def init(
     ] = None,
     ask: Annotated[bool, typer.Option("--ask", help="Ask three questions, and draft a spec.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; default: stdout.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """List ready-made specs by their questions, or write one.
 
@@ -52,5 +55,18 @@ def init(
         _init.ask(output)
     elif name is not None:
         _init.write(name, output)
+    elif as_json:
+        _list_as_json()
     else:
         _init.list_all()
+
+
+def _list_as_json() -> None:
+    from storagelab import screen
+    from storagelab.experiments import MEASURED, SIMULATED, question_of
+
+    listed = [
+        {"name": name, "question": question_of(name), "group": group, "measured": group in MEASURED}
+        for group, names in (MEASURED | SIMULATED).items() for name in names
+    ]  # fmt: skip
+    screen.write(json.dumps(listed, ensure_ascii=False, indent=1))
