@@ -330,15 +330,15 @@ def _man_verb(command: Any, called: str) -> str:
     usage = " ".join(command.collect_usage_pieces(context))
     paragraphs = "".join(f".PP\n{_roff(_joined(one))}\n" for one in (command.help or "").split("\n\n"))
     records = [record for one in command.params if (record := one.get_help_record(context))]
-    options = "".join(f".TP\n.B {_roff(_OF_TYPE.sub(_spelled, name))}\n{_roff(_joined(meaning))}\n" for name, meaning in records)
+    rows = [(_roff(_OF_TYPE.sub(_spelled, name)), _roff(_joined(meaning))) for name, meaning in records]
+    options = "".join(f".TP\n.B {name}\n{meaning}\n" for name, meaning in rows)
     return f".SS {_roff(called)} {_roff(usage)}\n{paragraphs}{options}"
 
 
 def _exit_codes() -> Iterator[Row]:
     """The rows of the table in the page of the command line."""
-    table = (
-        (DOCS / "reference" / "command-line.md").read_text("utf-8").partition("## Exit codes")[2].partition("\n\n")[0]
-    )
+    page = (DOCS / "reference" / "command-line.md").read_text("utf-8")
+    table = page.partition("## Exit codes")[2].partition("\n\n")[0]
     for line in table.strip().splitlines()[2:]:
         code, meaning = line.strip("| ").split(" | ", 1)
         yield code, meaning.replace("`", "")
