@@ -9,19 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from storagelab import verbs
 from storagelab.errors import SpecError
 from storagelab.findings import FitKind
-from storagelab.verbs import (
-    DEFAULT_RESULTS,
-    FitOption,
-    Given,
-    JsonOption,
-    OutputOption,
-    PaperOption,
-    ResultsOption,
-    Unused,
-    Verb,
-)
+from storagelab.verbs import Given, Unused, Verb
 
 if TYPE_CHECKING:
     from storagelab.findings.beside import Beside
@@ -64,13 +55,13 @@ def compare(
             help="Two or more campaigns, by name, spec or folder; or one campaign, and two of its cells or --by.",
         ),
     ],
-    results: ResultsOption = DEFAULT_RESULTS,
+    results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
     by: Annotated[
         str, typer.Option("--by", metavar="FACTOR", help="Compare each pair of cells that differ in this factor alone.")
     ] = "",
-    format_: PaperOption = "text",
-    output: OutputOption = None,
-    fit: FitOption = "robust",
+    format_: verbs.PaperOption = "text",
+    output: verbs.OutputOption = None,
+    fit: verbs.FitOption = "robust",
     fail_if_slower: Annotated[
         str | None,
         typer.Option(
@@ -83,7 +74,7 @@ def compare(
     history: Annotated[
         bool, typer.Option("--history", help="Compare the last campaign with all before it, five and more of one spec.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: verbs.JsonOption = False,
 ) -> None:
     """Compare campaigns, or cells of one, and gate a script.
 

@@ -6,16 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from storagelab.verbs import (
-    DEFAULT_RESULTS,
-    FitOption,
-    NameArgument,
-    OutputOption,
-    ResultsOption,
-    Unused,
-    Verb,
-    when,
-)
+from storagelab import verbs
+from storagelab.verbs import Unused, Verb, when
 
 app = Verb("Read", 4)
 UNUSED = (
@@ -26,13 +18,13 @@ UNUSED = (
 
 @app.command(unused=UNUSED)
 def export(
-    name: NameArgument,
-    results: ResultsOption = DEFAULT_RESULTS,
+    name: verbs.NameArgument,
+    results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
     format_: Annotated[
         Literal["json", "csv", "waits-csv", "sqlite"], typer.Option("--format", help="Format of the data.")
     ] = "json",
-    output: OutputOption = None,
-    fit: FitOption = "robust",
+    output: verbs.OutputOption = None,
+    fit: verbs.FitOption = "robust",
     salvage: Annotated[
         bool, typer.Option("--salvage", help="Export what is still readable in a damaged store.")
     ] = False,

@@ -8,21 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from storagelab import verbs
 from storagelab.errors import StoreError
-from storagelab.verbs import (
-    DEFAULT_RESULTS,
-    AgainstOption,
-    AllowCommandsOption,
-    DespiteSpaceOption,
-    Given,
-    JsonOption,
-    ResultsOption,
-    SpecArgument,
-    Unused,
-    Verb,
-    spec_of,
-    when,
-)
+from storagelab.verbs import Given, Unused, Verb, spec_of, when
 
 if TYPE_CHECKING:
     from storagelab.model.plan import Experiment, Plan
@@ -46,12 +34,12 @@ UNUSED = (
 
 @app.command(unused=UNUSED)
 def plan(
-    spec_file: SpecArgument,
-    results: ResultsOption = DEFAULT_RESULTS,
-    against: AgainstOption = None,
+    spec_file: verbs.SpecArgument,
+    results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
+    against: verbs.AgainstOption = None,
     all_: Annotated[bool, typer.Option("--all", help="Add reasons, ways out, each cell and each run.")] = False,
-    allow_commands: AllowCommandsOption = False,
-    despite_space: DespiteSpaceOption = False,
+    allow_commands: verbs.AllowCommandsOption = False,
+    despite_space: verbs.DespiteSpaceOption = False,
     pilot: Annotated[
         str | None,
         typer.Option(
@@ -60,7 +48,7 @@ def plan(
             help="Say how small a difference can be found, judging by this experiment's runs.",
         ),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: verbs.JsonOption = False,
 ) -> None:
     """Show what to decide before the runs, and their number and time.
 

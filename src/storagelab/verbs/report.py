@@ -9,19 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from storagelab import verbs
 from storagelab.errors import SpecError
-from storagelab.verbs import (
-    DEFAULT_RESULTS,
-    FitOption,
-    Given,
-    NameArgument,
-    OutputOption,
-    ResultsOption,
-    SqlServerNamesOption,
-    Unused,
-    Verb,
-    when,
-)
+from storagelab.verbs import Given, Unused, Verb, when
 
 app = Verb("Read", 1)
 CAPTURE_FILE = "report.html"
@@ -52,20 +42,20 @@ UNUSED = (
 
 @app.command(unused=UNUSED)
 def report(
-    name: NameArgument,
-    results: ResultsOption = DEFAULT_RESULTS,
+    name: verbs.NameArgument,
+    results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
     format_: Annotated[
         Literal["html", "md", "text", "png", "svg"], typer.Option("--format", help="Format of the report.")
     ] = "html",
-    output: OutputOption = None,
-    fit: FitOption = "robust",
+    output: verbs.OutputOption = None,
+    fit: verbs.FitOption = "robust",
     chart: Annotated[
         str, typer.Option("--chart", metavar="CHART", help="png, svg: this chart alone, such as cells.")
     ] = "",
     embed_data: Annotated[bool, typer.Option("--embed-data", help="html: include raw data of any size.")] = False,
     brief: Annotated[bool, typer.Option("--brief", help="html: the answer alone, on one printed sheet.")] = False,
     limit: Annotated[str, typer.Option(metavar="LIMIT", help='Draw a limit: "10ms", or a rate: "900/s".')] = "",
-    sql_server_names: SqlServerNamesOption = False,
+    sql_server_names: verbs.SqlServerNamesOption = False,
 ) -> None:
     """Write the report of an experiment from its stored runs.
 

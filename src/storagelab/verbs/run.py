@@ -7,21 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from storagelab.verbs import (
-    DEFAULT_RESULTS,
-    AgainstOption,
-    AllowCommandsOption,
-    DespiteSpaceOption,
-    Given,
-    JsonOption,
-    ResultsOption,
-    SpecArgument,
-    Unused,
-    Verb,
-    lacks,
-    spec_of,
-    when,
-)
+from storagelab import verbs
+from storagelab.verbs import Given, Unused, Verb, lacks, spec_of, when
 
 app = Verb("Measure", 4)
 
@@ -51,16 +38,16 @@ UNUSED = (
 
 @app.command(unused=UNUSED)
 def run(
-    spec_file: SpecArgument,
-    results: ResultsOption = DEFAULT_RESULTS,
+    spec_file: verbs.SpecArgument,
+    results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
     again: Annotated[bool, typer.Option("--again", help="Repeat failed runs.")] = False,
     jobs: Annotated[
         int | None,
         typer.Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: one for each core."),
     ] = None,
-    allow_commands: AllowCommandsOption = False,
-    against: AgainstOption = None,
-    despite_space: DespiteSpaceOption = False,
+    allow_commands: verbs.AllowCommandsOption = False,
+    against: verbs.AgainstOption = None,
+    despite_space: verbs.DespiteSpaceOption = False,
     yes_wipe: Annotated[
         list[str] | None,
         typer.Option("--yes-wipe", metavar="SERIAL", help="Destroy everything on this drive of the spec; repeatable."),
@@ -106,7 +93,7 @@ def run(
         ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Print the evidence, too.")] = False,
-    as_json: JsonOption = False,
+    as_json: verbs.JsonOption = False,
 ) -> None:
     """Run or continue an experiment, then report what it found.
 
