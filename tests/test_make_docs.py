@@ -4,6 +4,7 @@ import importlib
 import json
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -173,6 +174,12 @@ def test_the_search_finds_a_word_in_a_real_browser_without_any_network(site):
 def test_make_docs_builds_into_a_folder_that_git_ignores(make_docs):
     ignored = subprocess.run(["git", "check-ignore", "-q", str(make_docs.SITE)], cwd=ROOT, check=False)
     assert ignored.returncode in (0, 128)  # 128: no repository, as in a tree that was copied
+
+
+def test_the_page_of_man_is_that_of_the_command_line(make_docs):
+    assert make_docs.man_page() == make_docs.MAN.read_text("utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert project["tool"]["maturin"]["data"] == "docs/man", "the wheel installs it below share/man"
 
 
 def test_the_schema_of_the_export_is_that_of_its_form(make_docs):

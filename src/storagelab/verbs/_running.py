@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +19,6 @@ from storagelab.model.values import share_of
 from storagelab.run import loop, scheduling, stored
 from storagelab.run.engine import sweep, try_starting
 from storagelab.run.progress import LOG_FILE, RunProgress
-from storagelab.run.scheduling import Batch
 from storagelab.run.store import FILE_NAME, NothingStored, Store
 from storagelab.spec import against, matrix, named_files
 from storagelab.spec.units import parse_seconds
@@ -33,7 +32,6 @@ from storagelab.words.names import listed
 
 if TYPE_CHECKING:
     from storagelab.findings.raced import RaceState
-    from storagelab.run.cluster import Cluster
 
 # --- what a person does -----------------------------------------------------------------------------------
 # Waits until a person has prepared volumes: asks at a terminal, and otherwise ends and is told by the next call.
@@ -123,7 +121,7 @@ class Asked(NamedTuple):
     allow_commands: bool = False
     race: Race | None = None
     budget_s: float | None = None
-    elsewhere: Elsewhere | None = None
+    elsewhere: loop.Elsewhere | None = None
     against: Path | None = None
     despite_space: bool = False
     as_json: bool = False
@@ -340,50 +338,12 @@ def race_text(state: RaceState) -> str:
 
 # --- the options of `storagelab run` for a cluster and for a race -----------------------------------------------------
 
-_INSTALL = 'pip install "storagelab[cluster]"'
 
-
-class Elsewhere(NamedTuple):
-    """What the user asked for. `scheduler` is None if Dask's own settings decide, or for a cluster of local processes.
-    `trusted`: whoever reaches the network of the scheduler may run programs on it.
-    """
-
-    scheduler: str | None
-    trusted: bool
-    time_limit_s: float | None
-
-    def executor(
-        self, plan: Plan, jobs: int, durations: list[tuple[str, float]], say: Callable[[str], None]
-    ) -> Cluster[Batch, loop.Report]:
-        """The cluster, not yet joined. Raises PreflightError if its address is not safe, or if Dask is not
-        installed.
-        """
-        with _dask():
-            from storagelab.run import cluster
-        reach = cluster.asked(self.scheduler, jobs, trusted=self.trusted)
-        return cluster.Cluster(
-            loop.make_elsewhere, reach, say, limit_s=loop.time_limit_s(plan, durations, self.time_limit_s)
-        )
-
-
-@contextlib.contextmanager
-def _dask() -> Iterator[None]:
-    """Wraps the loading of modules that need Dask."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.partition(".")[0] == "storagelab":
-            raise
-        raise PreflightError(
-            f"Dask is not installed (there is no {missing.name})", key="--executor", hint=_INSTALL
-        ) from None
-
-
-def asked(executor: str, scheduler: str | None, *, trusted: bool, time_limit: str | None) -> Elsewhere | None:
+def asked(executor: str, scheduler: str | None, *, trusted: bool, time_limit: str | None) -> loop.Elsewhere | None:
     """The cluster that was asked for; None for processes of this machine. Raises SpecError."""
     if executor == "dask":
-        hint = "Such as 90s or 10min."
-        return Elsewhere(scheduler, trusted, None if time_limit is None else _seconds(time_limit, "--time-limit", hint))
+        limit_s = None if time_limit is None else _seconds(time_limit, "--time-limit", "Such as 90s or 10min.")
+        return loop.Elsewhere(scheduler, trusted, limit_s)
     return None
 
 
