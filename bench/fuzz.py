@@ -25,10 +25,10 @@ from bench.figures import Figure
 from bench.listening import Quiet
 from bench.mutations import fresh_copy, wrong_spec, wrong_store
 from storagelab import cli, screen
+from storagelab.model.hints import escaped
 from storagelab.run import loop
 from storagelab.run.store import FILE_NAME, Store
 from storagelab.spec import matrix, reading
-from storagelab.spec.foreign import escaped
 from storagelab.volumes.folders import Site
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -238,6 +238,7 @@ def typed(monkeypatch, capfd) -> Callable[..., tuple[int, str, str]]:
 
     def type_(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["storagelab", *map(str, words)])
+        monkeypatch.setenv(cli.TRACEBACK, os.environ.get(cli.TRACEBACK, "1"))
         code = 0
         try:
             cli.main()

@@ -86,9 +86,7 @@ def copying(make: Make, templates: Path) -> Make:
 def kind(server: PrivateServer) -> str:
     """A key for what determines a new database: the programs, and the options that it needs from the start."""
     settings = {
-        name: value
-        for name, value in server.settings.items()
-        if isinstance(server, MariaDBServer) or name in MADE_WITH
+        name: value for name, value in server.settings.items() if isinstance(server, MariaDBServer) or name in MADE_WITH
     }
     return hashlib.sha256(repr((server.programs, sorted(settings.items()))).encode()).hexdigest()
 

@@ -39,6 +39,7 @@ def surface() -> dict[str, object]:
             **{one.__name__: one.exit_code for one in (errors.StoreError, errors.RunFailed)},
             **{f"compare: {gate.name}": gate.value for gate in Gate},
             PreparationAwaited.__name__: PreparationAwaited.exit_code,
+            "an error of storagelab's own": cli.OWN_ERROR,
             "interrupted": INTERRUPTED,
         },
     }
@@ -46,8 +47,8 @@ def surface() -> dict[str, object]:
 
 def _verbs(command: Any, name: str) -> Iterator[tuple[str, object]]:
     yield name, {str(one.name): _parameter(one) for one in command.params}
-    for verb, below in getattr(command, "commands", {}).items():
-        yield from _verbs(below, f"{name} {verb}")
+    for verb in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        yield from _verbs(command.get_command(None, verb), f"{name} {verb}")
 
 
 def _parameter(one: Any) -> Any:

@@ -1,5 +1,5 @@
-"""A load, an engine, a layer of a volume and a key of the tests' own are found everywhere. No file of storagelab's is
-touched for a load or a layer, a line for an engine, and a line in two files for a key.
+"""A verb, a load, an engine, a layer of a volume and a key of the tests' own are found everywhere. No file of
+storagelab's is touched for a verb, a load or a layer, a line for an engine, and a line in two files for a key.
 """
 
 import json
@@ -58,7 +58,18 @@ def test_the_files_of_the_test_are_no_files_of_storagelabs():
     import storagelab
 
     names = {path.name for path in Path(storagelab.__file__).parent.rglob("*")}
-    assert not {"trickle.py", "ledger", "nested.py"} & names
+    assert not {"tally.py", "trickle.py", "ledger", "nested.py"} & names
+
+
+def test_a_verb_is_listed_explained_run_and_refuses_what_it_would_not_use(typed, scratch):
+    assert "  tally    List the cells of a spec." in typed(scratch, "--help")
+    assert "--count  Print their number." in typed(scratch, "tally", "--help")
+    (scratch / "added.toml").write_text(LEDGER)
+    assert typed(scratch, "tally", "added.toml", "--count") == "2\n"
+    assert "c02 {'layout.data_files': 2}" in typed(scratch, "tally", "added.toml", "--long")
+    assert "--long: is for the list\n  Leave it out." in typed(
+        scratch, "tally", "added.toml", "--count", "--long", code=2
+    )
 
 
 def test_a_load_is_in_the_reference_and_in_the_words_of_errors(typed, scratch):

@@ -1,16 +1,37 @@
 """Two specs as one experiment: their cells run in turns, what differs is a factor, and a gate decides."""
 
 import json
+import tomllib
 from pathlib import Path
+from random import Random
 
 import pytest
 from simulated_specs import SMALL
 
 from storagelab.errors import SpecError
-from storagelab.spec import matrix
+from storagelab.model.target import Preflight
+from storagelab.spec import keys, matrix
 from storagelab.spec.against import against
+from storagelab.spec.keys import leaves, line
+from storagelab.verbs import _planning
 
 FACTORS_OF_SMALL = SMALL[SMALL.index("[factors]") :]
+OWN = """
+repetitions = 2
+[target]
+engine = "postgres"
+[volumes.a]
+path = "."
+[workload]
+kind = "sql"
+connections = 2
+duration = "5s"
+warm_up = "1s"
+setup = ["tables.sql"]
+transactions = [{ file = "a.sql", weight = 1 }]
+"""
+BASES = {"simulated": SMALL.replace(FACTORS_OF_SMALL, ""), "own": OWN}
+KEYS = [(base, path.replace("NAME", "x")) for base in BASES for path in keys.known_paths(tomllib.loads(BASES[base]))]
 
 
 @pytest.fixture
@@ -82,6 +103,53 @@ def test_a_spec_in_another_folder_is_refused(written, tmp_path):
         against(first, second.rename(tmp_path / "other" / "change.toml"))
 
 
+def value_of(schema: keys.Schema, random: Random) -> object:
+    """Some value that a key takes, by its schema."""
+    schema = keys._plain(schema)
+    if choices := [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]:
+        return value_of(random.choice(choices), random)
+    low = schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
+    match schema:
+        case {"enum": values}:
+            return random.choice(values)
+        case {"const": value}:
+            return value
+        case {"type": "integer"}:
+            return random.randint(low, min(low + 9, schema.get("maximum", low + 9)))
+        case {"type": "number"}:
+            return low + min(4, schema.get("maximum", low + 4) - low) * random.choice((0.25, 0.5))
+        case {"type": "boolean"}:
+            return random.random() < 0.5
+        case {"type": "array"}:
+            return [value_of(schema["items"], random) for _ in range(random.randint(1, 2))]
+        case {"type": "object"}:
+            return {name: value_of(of, random) for name, of in schema.get("properties", {}).items()}
+    return random.choice(("a", "b.sql"))
+
+
+@pytest.mark.slow
+def test_whatever_key_two_specs_differ_in_they_are_planned_or_refused_in_words(home, typed, monkeypatch):
+    """The server is taken to accept everything: what is asked is whether any value can be a level."""
+    monkeypatch.setattr(_planning, "preflight", lambda *_, **__: Preflight(server="a server", volumes=()))
+    for name in ("tables.sql", "a.sql", "b.sql"):
+        (home / name).write_text("SELECT 1;\n")
+    planned = set()
+    for base, path in KEYS:
+        schema, random = keys.schema_of(keys.Written), Random(path)
+        for part in keys.split_path(path):
+            schema = keys._step(schema, part)
+        tables = tomllib.loads(BASES[base])
+        for name in ("base.toml", "change.toml"):
+            (home / name).write_text("\n".join(line(*leaf) for leaf in leaves(tables)) + "\n")
+            tables = keys.put(tables, {path: value_of(schema, random)})
+        code, out, err = typed("plan", "base.toml", "--against", "change.toml")
+        assert (code, bool(out)) in ((0, True), (2, False)), (base, path, err)
+        assert code == 0 or ("toml: " in err and path.partition(".")[0] in err), (base, path, err)
+        planned |= {path} if code == 0 else set()
+    assert {"workload.transactions", "workload.setup", "target.settings.x", "server.cores"} <= planned
+    assert len(planned) >= 40, sorted(planned)
+
+
 @pytest.mark.slow
 def test_it_is_run_reported_and_gated(written, typed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -89,12 +157,28 @@ def test_it_is_run_reported_and_gated(written, typed, tmp_path, monkeypatch):
     written(("cores = 4", "cores = 2"), base=base)
     code, out, err = typed("run", "base.toml", "--against", "change.toml")
     assert code == 0, err
-    assert "as a gate: storagelab compare small-against-small c01 c02 --fail-if-slower 5%" in err
+    assert "as a gate: storagelab compare small-against-small --by spec --fail-if-slower 5%" in err
     assert typed("run", "base.toml", "--against", "change.toml")[0] == 0, "nothing is left to run"
-    gated = "compare", "small-against-small", "c01", "c02", "--fail-if-slower"
+    gated = "compare", "small-against-small", "--by", "spec", "--fail-if-slower"
     code, out, _ = typed(*gated, "5%")
     assert (code, "Gate: slower by more than 5 %, for sure. " in out) == (1, True)
     assert "--against" not in out, "it was run in turns"
     assert typed(*gated, "150%")[0] == 0
-    code, out, _ = typed("compare", "small-against-small", "c02", "c01", "--fail-if-slower", "5%", "--format", "json")
-    assert (code, json.loads(out)["gate"]) == (0, "not-slower")
+
+
+@pytest.mark.slow
+def test_a_gate_judges_each_layout_of_the_change_and_no_two_of_the_base(written, typed, tmp_path, monkeypatch):
+    """With factors, c01 and c02 are both the base: a change many times slower would look like no change."""
+    monkeypatch.chdir(tmp_path)
+    base = SMALL.replace("repetitions = 2", "repetitions = 4").replace('["basic", "maximum-write"]', '["basic"]')
+    written(("cores = 4", "cores = 1"), base=base)
+    assert typed("run", "base.toml", "--against", "change.toml")[0] == 0
+    code, out, _ = typed("compare", "small-against-small", "--by", "spec", "--fail-if-slower", "5%")
+    assert (code, "Gate: slower by more than 5 %, for sure, in 2 of 2 pairs. " in " ".join(out.split())) == (1, True)
+    assert out.count("too slow") == 2
+    code, out, _ = typed("compare", "small-against-small", "--by", "spec", "--json", "--fail-if-slower", "900%")
+    assert (code, [one["gate"] for one in json.loads(out)["pairs"]]) == (0, ["not-slower"] * 2)
+    code, _, err = typed("compare", "small-against-small", "c01", "c02", "--fail-if-slower", "5%")
+    assert (code, "c01 and c02 are both of the spec base, so no change is judged" in err) == (2, True)
+    assert "compare small-against-small --by spec" in err
+    assert typed("compare", "small-against-small", "c01", "c02")[0] == 0, "a person may look at them"

@@ -11,7 +11,8 @@ from storagelab.capture.folder import Capture, CapturedObject, DeviceRow, IoRow,
 from storagelab.capture.taking import merged
 from storagelab.capture.tracing import _FORM, READ, SYNC, WRITE, put_together
 from storagelab.errors import StoreError
-from storagelab.verbs.capture import capture_markdown
+from storagelab.report.text.markdown import markdown
+from storagelab.report.words.captured import capture_paper
 
 
 def some_capture(**changes):
@@ -96,7 +97,7 @@ def test_a_report_shows_the_servers_own_tables_as_one_object_with_kinds_and_volu
         id="sys.orders", name="orders", kind="table", volume="data"
     )  # a name that MySQL's own have
     rows += (IoRow(0.0, of_user.id, "read", "session", 5, 40960, 0),)
-    text = capture_markdown(replace(some_capture(objects=(*objects, of_user)), io=rows), "here")
+    text = markdown(capture_paper(replace(some_capture(objects=(*objects, of_user)), io=rows), "here"))
     assert "sys.orders" in text
     assert "| system tables | index, table, toast | data | 15.0 |" in " ".join(text.split())
     assert "pg_class" not in text

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import typer.main
 from simulated_specs import SMALL
 from test_capture_folder import some_capture
 
+from storagelab import cli
 from storagelab.capture import folder
-from storagelab.cli_unused import UNUSED
+from storagelab.verbs import unused_of
 
 JOB = ("--class x", "--size 1Gi", "--results-class x", "--cpu 1", "--memory 1Gi", "--namespace x", "--without-rights")
 CASES = [
@@ -27,6 +29,7 @@ CASES = [
     ("report small --format png", "--sql-server-names"),
     ("compare small prediction.json", "--fail-if-slower 5%"),
     ("compare small other --json", "--format html"),
+    *((path, "--by spec") for path in ("compare small other", "compare --history small")),
     *((f"export small --format {form}", "--fit robust") for form in ("csv", "waits-csv")),
     *(("doctor --target postgresql://127.0.0.1:1/", one) for one in ("--results r", "--all")),
     ("doctor --json", "--all"),
@@ -35,6 +38,7 @@ CASES = [
     *(("k8s small.toml --look -", one) for one in (*JOB, "--node x", "--output x", "--image x", "--fetch")),
     *(("k8s small.toml --fetch", one) for one in JOB),
     ("init", "--output x"),
+    ("init wal-volume", "--json"),
 ]  # fmt: skip
 
 
@@ -65,10 +69,17 @@ def test_an_option_that_a_path_does_not_use_is_refused_with_the_way_out_and_noth
     assert sorted(around.rglob("*")) == before
 
 
-def test_every_line_of_the_table_has_been_tried():
+def rules(command, verb):
+    """(verb, option) for each rule of a verb, and of the verbs below it."""
+    for one in unused_of(command):
+        yield from ((verb, option) for option in one.options.split())
+    for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        yield from rules(command.get_command(None, name), verb or name)
+
+
+def test_every_rule_of_every_verb_has_been_tried():
     tried = {(path.split(" ")[0], option.split()[0]) for path, option in CASES}
-    asked = {(rule.verb.split(" ")[0], option) for rule in UNUSED for option in rule.options.split()}
-    assert asked <= tried
+    assert set(rules(typer.main.get_command(cli.app), "")) == tried
 
 
 @pytest.mark.parametrize("words", [["report", "cap"], ["simulate", "small.toml"], ["plan", "small.toml", "--json"]])

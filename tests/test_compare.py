@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 from simulated_specs import SMALL
 
+from storagelab.findings import beside
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of
 from storagelab.findings.campaigns import Campaign, compare
 from storagelab.predicting import prediction
 from storagelab.run import stored as results_of
 from storagelab.run.store import FILE_NAME
-from storagelab.verbs import compare as verb
-from storagelab.verbs.run import Asked, run
+from storagelab.verbs._running import Asked, run
 
 SPEC = SMALL.replace("cell-by-cell", "randomised").replace("repetitions = 2", "repetitions = 3").split('"drives.ssd')[0]
 
@@ -108,14 +108,14 @@ def test_a_measured_campaign_is_the_truth_beside_a_simulated_one_whichever_is_na
         for one, kind in zip(read, ("measured", "simulated"), strict=True)
     )  # fmt: skip
     plans = [one.plan for one in read]
-    one_way, _ = verb.of_campaigns(compare(measured, simulated, 1), *plans)
-    other_way, _ = verb.of_campaigns(compare(simulated, measured, 1), *plans[::-1])
+    one_way, _ = beside.of_campaigns(compare(measured, simulated, 1), *plans)
+    other_way, _ = beside.of_campaigns(compare(simulated, measured, 1), *plans[::-1])
     assert one_way == other_way
-    assert one_way.rows[1].measured == verb.speeds(measured.basis, plans[0])("c01", "c02")
-    assert one_way.rows[1].predicted.value == verb.speeds(simulated.basis, plans[1])("c01", "c02").value
+    assert one_way.rows[1].measured == beside.speeds(measured.basis, plans[0])("c01", "c02")
+    assert one_way.rows[1].predicted.value == beside.speeds(simulated.basis, plans[1])("c01", "c02").value
     assert one_way.rows[1].predicted.low is None
     same = compare(simulated, replace(measured, findings=simulated.findings), 1)
-    assert verb.of_campaigns(same, *plans) is None
+    assert beside.of_campaigns(same, *plans) is None
 
 
 def test_the_gate_sets_the_exit_code(stored):
@@ -125,6 +125,16 @@ def test_the_gate_sets_the_exit_code(stored):
     assert stored("compare", "after", "before", "--fail-if-slower", "5 %")[0] == 0
     code, out, _ = stored("compare", "before", "after", "--fail-if-slower", "86%", "--format", "json")
     assert json.loads(out)["gate"] == {0: "not-slower", 1: "slower", 3: "cant-tell"}[code]
+
+
+def test_each_pair_of_cells_that_differ_in_a_factor_is_judged(stored):
+    code, out, _ = stored("compare", "before", "--by", "data_files", "--json")
+    assert code == 0
+    assert [(one["before"], one["after"]) for one in json.loads(out)["pairs"]] == [("c01", "c02")]
+    code, out, _ = stored("compare", "before", "--by", "layout.data_files", "--fail-if-slower", "0.1%")
+    assert (code, "Gate: " in out) in ((3, True), (1, True))
+    code, _, err = stored("compare", "before", "--by", "spec")
+    assert (code, "--by: 'spec': no factor is called 'spec'\n  factors: layout.data_files" in err) == (2, True)
 
 
 def test_a_new_campaign_is_compared_with_all_before_it(stored, campaigns, tmp_path):

@@ -15,7 +15,8 @@ from storagelab.findings.cautions.cpu_time import CpuSaturated
 from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.report.words.answer import opening
 from storagelab.spec import matrix, reading
-from storagelab.verbs import demo, planning
+from storagelab.verbs import _demo as demo
+from storagelab.verbs import _planning as planning
 
 LOG = "layout.log"
 

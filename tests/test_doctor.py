@@ -12,7 +12,7 @@ from rich.console import Console
 from storagelab.machine import doctor
 from storagelab.machine.disks import Kernel
 from storagelab.machine.doctor import Ability, abilities
-from storagelab.verbs.doctor import print_abilities
+from storagelab.report.text.terminal import print_abilities
 
 ROOT = "21 1 4000:1 / / rw,relatime - ext4 /dev/sda1 rw"
 

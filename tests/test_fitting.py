@@ -16,6 +16,7 @@ from storagelab.drives.measured import Identity, Measured, MeasuredDrive, Outsid
 from storagelab.errors import PreflightError
 from storagelab.loads.fio import Job
 from storagelab.machine import host
+from storagelab.run import measuring
 from storagelab.run.measuring import KeptResults, file_on, sustained_of
 from storagelab.verbs import drives
 
@@ -116,11 +117,11 @@ def test_too_few_points_are_not_fitted():
 def fit_stopped_at_once(volume, monkeypatch, spec=None):
     """Begins a fit, keeps a first result, and is interrupted."""
 
-    def keeps_one(_name, _volume, _effort, asked, kept):
+    def keeps_one(_name, _volume, _effort, asked, kept, _tell):
         kept.add(Result(asked[0], 1000.0, 0.001))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(drives, "_measured", keeps_one)
+    monkeypatch.setattr(measuring, "measured", keeps_one)
     with pytest.raises(KeyboardInterrupt):
         drives.fit("mine", volume, spec=spec, quick=True, size="16MiB")
 

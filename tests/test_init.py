@@ -79,6 +79,12 @@ def test_a_spec_goes_to_stdout_and_the_files_that_it_needs_beside_it(typed, home
     assert {name: (home / name).read_text("utf-8") for name in files_of("your-own")} == files_of("your-own")
 
 
+def test_the_list_is_there_for_programs_too(typed):
+    listed = json.loads(typed("init", "--json")[1])
+    assert {one["name"] for one in listed if one["measured"]} == {name for of in MEASURED.values() for name in of}
+    assert all(one["question"].endswith("?") for one in listed)
+
+
 def test_init_overwrites_nothing_and_knows_its_names(typed, home):
     (home / "my.toml").write_text("mine")
     assert "is there already" in typed("init", "wal-volume", "-o", "my.toml")[2]

@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -182,6 +183,12 @@ def test_what_the_page_of_limits_denies_is_no_key_and_no_option(make_docs):
     named += re.findall(r"--[a-z-]+", make_docs.command_line())
     assert false_denials((DOCS / "explanation" / "limits.md").read_text("utf-8"), named) == []
     assert len(false_denials("It does not format drives or build arrays.", named)) == 2
+
+
+def test_the_page_of_man_is_that_of_the_command_line(make_docs):
+    assert make_docs.man_page() == make_docs.MAN.read_text("utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert project["tool"]["maturin"]["data"] == "docs/man", "the wheel installs it below share/man"
 
 
 def test_the_schema_of_the_export_is_that_of_its_form(make_docs):

@@ -13,8 +13,8 @@ from storagelab.model.plan import Experiment, Race
 from storagelab.run import loop
 from storagelab.run.store import Store
 from storagelab.run.stored import Racing, plan_of
-from storagelab.verbs import run as verb
-from storagelab.verbs.run import race as asked
+from storagelab.verbs import _running as verb
+from storagelab.verbs._running import race as asked
 
 pytestmark = pytest.mark.slow
 

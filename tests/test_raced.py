@@ -12,7 +12,7 @@ from storagelab.findings.times import timed
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, PlannedRun, Race
 from storagelab.run.stored import Racing, plan_of
-from storagelab.verbs.run import race_text
+from storagelab.verbs._running import race_text
 
 FILES = "layout.data_files"
 SLOW = {1: 1.0, 2: 1.001, 4: 1.5, 8: 2.0, 16: 2.5, 32: 3.0}

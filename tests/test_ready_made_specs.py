@@ -18,7 +18,7 @@ from real_mariadb import needs_mariadb
 from spec_texts import as_toml
 
 from storagelab import cli
-from storagelab.verbs import run
+from storagelab.verbs import _running as run
 from storagelab.volumes import limits
 
 ROOT = Path(__file__).resolve().parent.parent

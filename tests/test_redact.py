@@ -14,7 +14,8 @@ from psycopg.conninfo import conninfo_to_dict
 from storagelab.model.config import TargetConfig
 from storagelab.model.target import Preflight
 from storagelab.servers.redact import HIDDEN, hidden
-from storagelab.verbs import planning, run
+from storagelab.verbs import _planning as planning
+from storagelab.verbs import _running as run
 
 LEFT, RIGHT = "tr0ub4dor", "xyzzyqvark"
 SCHEMES = {"postgres": "postgresql", "mariadb": "mysql", "sqlserver": "mssql"}

@@ -21,7 +21,7 @@ from simulated_specs import SMALL, planned
 
 from storagelab.machine import host
 from storagelab.run.progress import RunProgress
-from storagelab.verbs import so_far
+from storagelab.verbs import _so_far as so_far
 
 MOST_S = 120
 SIMULATED, MEASURED = planned(), make_plan(make_experiment({"layout.data_files": [1, 2]}, repetitions=2))
@@ -108,7 +108,7 @@ def test_runs_that_a_program_stops_leave_a_page_that_says_so_and_no_time(tmp_pat
 
 
 def test_beside_the_runs_the_page_has_the_lowest_priority():
-    asked = "import os; from storagelab.verbs.so_far import *; give_way(); print(os.nice(0), os.sched_getscheduler(0))"
+    asked = "import os; from storagelab.verbs._so_far import *; give_way(); print(os.nice(0), os.sched_getscheduler(0))"
     said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert said.stdout.split() == ["19", str(os.SCHED_IDLE)]
 

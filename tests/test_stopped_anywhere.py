@@ -121,7 +121,7 @@ def campaigns_are_compared(of: Campaign, other: Campaign) -> None:
     except LookupError:  # no layout was run in both
         return
     result = campaigns.gate([found], 0.05)
-    table = manifest_table(found, [], (of.runs, other.runs))
+    table = manifest_table(found, {"before": of.runs, "after": other.runs})
     paper = campaigns_paper([found], [table], gate_of_campaigns_sentence(result, 0.05, [found]))
     is_a_paper(paper, campaigns_json([found], paper, None))
 

@@ -8,9 +8,10 @@ import time
 
 import pytest
 
+from storagelab import cli
 from storagelab.errors import SpecError
+from storagelab.spec import against
 from storagelab.stopping import Interruptible
-from storagelab.verbs import plan
 
 
 @pytest.fixture(autouse=True)
@@ -100,17 +101,24 @@ def breaking(error: Exception):
 
 @pytest.mark.parametrize("error", [ValueError('Field "kind"'), OSError("no"), SpecError("no")])
 def test_what_goes_wrong_because_of_a_signal_is_an_interruption(typed, monkeypatch, error):
-    monkeypatch.setattr(plan, "show", breaking(error))
+    monkeypatch.setattr(against, "load", breaking(error))
     assert typed("plan", "x.toml") == (130, "", "")
 
 
-def test_any_other_fault_is_not_hidden(typed, monkeypatch):
+def test_a_fault_of_ours_has_an_exit_code_of_its_own_and_says_how_to_see_where_it_is(typed, monkeypatch, capfd):
     def fail(*_words, **_options):
-        raise ValueError("a fault of ours")
+        raise ValueError("postgresql://secret@host")
 
-    monkeypatch.setattr(plan, "show", fail)
-    with pytest.raises(ValueError, match="a fault of ours"):
-        typed("plan", "x.toml")
+    monkeypatch.setattr(against, "load", fail)
+    monkeypatch.setenv(cli.TRACEBACK, "")
+    code, out, err = typed("plan", "x.toml")
+    assert (code, out, err.count("\n")) == (70, "", 1)
+    assert "storagelab: an error of its own (ValueError in test_stopping.py, line " in err
+    assert ("report it" in err, "secret" in err) == (True, False)
+    monkeypatch.setenv(cli.TRACEBACK, "1")
+    with pytest.raises(SystemExit, match="70"):
+        cli.main()
+    assert "Traceback" in capfd.readouterr().err
 
 
 LOADING = """

@@ -46,6 +46,8 @@ from storagelab.words.numbers import duration
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SITE = ROOT / "build" / "docs"
+MAN = DOCS / "man" / "data" / "share" / "man" / "man1" / "storagelab.1"
+"""Below docs/man as the wheel installs it."""
 CAPTURE_SCHEMA = ROOT / "src" / "storagelab" / "capture" / "capture.schema.json"
 EXPORT_SCHEMA = ROOT / "src" / "storagelab" / "report" / "export" / "export.schema.json"
 _GENERATED = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -149,15 +151,15 @@ def _spelled(found: re.Match[str]) -> str:
 
 def command_line() -> str:
     """Every verb with its arguments and options, as `--help` shows them."""
-    return "\n".join(_verbs(typer.main.get_command(cli.app), "storagelab"))
+    every = _commands(typer.main.get_command(cli.app), "storagelab")
+    return "\n".join(_verb(*verb) for verb in every if verb[1] != "storagelab")
 
 
-def _verbs(command: Any, called: str) -> Iterator[str]:
-    below: dict[str, Any] = getattr(command, "commands", {})
-    if called != "storagelab":
-        yield _verb(command, called)
-    for name, verb in below.items():
-        yield from _verbs(verb, f"{called} {name}")
+def _commands(command: Any, called: str) -> Iterator[tuple[Any, str]]:
+    """A command and those below it, each with the words that call it."""
+    yield command, called
+    for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        yield from _commands(command.get_command(None, name), f"{called} {name}")
 
 
 def _verb(command: Any, called: str) -> str:
@@ -168,6 +170,45 @@ def _verb(command: Any, called: str) -> str:
     said = (command.help or "").strip()
     options = "\n" + table(["argument or option", "meaning"], rows) if rows else ""
     return f"## {called.removeprefix('storagelab ')}\n\n```\n{usage}\n```\n\n{said}\n{options}"
+
+
+# --- The page of `man` ------------------------------------------------------------------------------------------------
+
+
+def man_page() -> str:
+    """The same as roff: every verb with its arguments and options."""
+    top = typer.main.get_command(cli.app)
+    verbs = "".join(_man_verb(*verb) for verb in _commands(top, "storagelab") if verb[1] != "storagelab")
+    codes = "".join(f".TP\n{_roff(code)}\n{_roff(meaning)}\n" for code, meaning in _exit_codes())
+    return (
+        f".TH STORAGELAB 1\n.SH NAME\nstoragelab \\- {_roff(_joined(top.help))}\n.SH SYNOPSIS\n.B storagelab\n"
+        f"VERB [OPTIONS] ...\n.SH VERBS\n{verbs}.SH EXIT STATUS\n{codes}"
+    )
+
+
+def _man_verb(command: Any, called: str) -> str:
+    context = command.make_context(called, [], resilient_parsing=True)
+    usage = " ".join(command.collect_usage_pieces(context))
+    paragraphs = "".join(f".PP\n{_roff(_joined(one))}\n" for one in (command.help or "").split("\n\n"))
+    records = [record for one in command.params if (record := one.get_help_record(context))]
+    rows = [(_roff(_OF_TYPE.sub(_spelled, name)), _roff(_joined(meaning))) for name, meaning in records]
+    options = "".join(f".TP\n.B {name}\n{meaning}\n" for name, meaning in rows)
+    return f".SS {_roff(called)} {_roff(usage)}\n{paragraphs}{options}"
+
+
+def _exit_codes() -> Iterator[Row]:
+    """The rows of the table in the page of the command line."""
+    page = (DOCS / "reference" / "command-line.md").read_text("utf-8")
+    table = page.partition("## Exit codes")[2].partition("\n\n")[0]
+    for line in table.strip().splitlines()[2:]:
+        code, meaning = line.strip("| ").split(" | ", 1)
+        yield code, meaning.replace("`", "")
+
+
+def _roff(text: str) -> str:
+    """One line of text. A dot or a quote at its beginning would be a command."""
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{text}" if text.startswith((".", "'")) else text
 
 
 # --- The ready-made specs ---------------------------------------------------------------------------------------------
@@ -352,6 +393,10 @@ def write_tables() -> list[Path]:
         if text != file.read_text("utf-8"):
             file.write_text(text, "utf-8")
             changed.append(file)
+    if not MAN.exists() or man_page() != MAN.read_text("utf-8"):
+        MAN.parent.mkdir(parents=True, exist_ok=True)
+        MAN.write_text(man_page(), "utf-8")
+        changed.append(MAN)
     for page in sorted(DOCS.rglob("*.md")):
         before = page.read_text("utf-8")
         after = written(before)

@@ -4,8 +4,8 @@
 with the exit code and what was said: of `storagelab WORDS...`, or for "keys", of the reference of some tables' keys.
 Each runs in a process of its own, which has loaded everything already.
 
-Files of loads and of layers of volumes are found by themselves. An engine takes one line where engines are listed. A
-key takes two: one where its table's keys are listed, and one where it does something.
+Files of verbs, of loads and of layers of volumes are found by themselves. An engine takes one line where engines are
+listed. A key takes two: one where its table's keys are listed, and one where it does something.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def main() -> None:
     from bench.fuzz import Said, in_process
     from storagelab import verbs
 
+    verbs.__path__.append(str(HERE / "verbs"))
     shortcuts.take(Path(sys.argv[1]))
     for module in pkgutil.iter_modules(verbs.__path__):
         importlib.import_module(f"storagelab.verbs.{module.name}")

@@ -13,7 +13,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
+from storagelab.findings.basis import Basis, ratio_of
+from storagelab.findings.campaigns import Compare
+from storagelab.model.plan import Plan
 from storagelab.model.values import Estimate
+from storagelab.words.names import cell_entry, cell_text
 
 Ratio = Callable[[str, str], Estimate | None]
 """The speed of the second of two layouts over the first's; None if it can't be tested."""
@@ -87,3 +91,36 @@ def beside(base: str, measured: Ratio, predicted: Mapping[str, Estimate]) -> Bes
         slow, fast = (one, other) if ratio.value > 1 else (other, one)
         apart.append((slow, fast, predicted[slow].value < predicted[fast].value))
     return Beside(base, tuple(rows), tuple(apart))
+
+
+def speeds(basis: Basis, plan: Plan) -> Ratio:
+    """The speed of one cell over another's, from the ratio of their times."""
+
+    def of(one: str, other: str) -> Estimate | None:
+        found = ratio_of(basis, plan, one, other)
+        return None if found is None else found.inverse
+
+    return of
+
+
+def of_campaigns(found: Compare, first: Plan, second: Plan) -> tuple[Beside, dict[str, str]] | None:
+    """A measured campaign and a simulated one: the comparison, and the layouts' texts. None if they are not such a
+    pair.
+    """
+    kinds = (found.first.findings.provenance, found.second.findings.provenance)
+    if set(kinds) != {"measured", "simulated"}:
+        return None
+    # Whichever is named first, the measured one is the truth.
+    ids = [(one.first_id, one.second_id) for one in found.matched]
+    sides, plans = (found.first, found.second), (first, second)
+    if kinds[0] == "simulated":
+        ids, sides, plans = [(two, one) for one, two in ids], sides[::-1], plans[::-1]
+    measured, simulated = (speeds(one.basis, plan) for one, plan in zip(sides, plans, strict=True))
+    base = ids[0]
+    predicted = {base[0]: Estimate(value=1.0)}
+    for name, of_simulated in ids[1:]:
+        if (ratio := simulated(base[1], of_simulated)) is not None:
+            # Its interval holds the scatter of repetitions, not the model's error: nothing can be missed by it.
+            predicted[name] = Estimate(value=ratio.value)
+    texts = {name: cell_entry(name, cell_text(sides[0].findings.cell(name).levels)) for name in predicted}
+    return beside(base[0], measured, predicted), texts

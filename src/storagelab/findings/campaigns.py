@@ -23,13 +23,16 @@ from enum import IntEnum
 
 import numpy as np
 
-from storagelab.findings.basis import Basis
+from storagelab.errors import SpecError
+from storagelab.findings.basis import Basis, ratio_of
 from storagelab.findings.effects import key
 from storagelab.findings.model import CellSummary, Compared, Estimate, Findings
 from storagelab.findings.times import latency_of
-from storagelab.model.plan import Experiment
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
 from storagelab.model.values import JsonValue
 from storagelab.spec.keys import split_path
+from storagelab.spec.reading import differences
 from storagelab.stats.contrast import named
 from storagelab.stats.fit import VARIANCE_FLOOR, Fit, fit
 from storagelab.stats.means import variance_of_one
@@ -42,6 +45,8 @@ OVERALL_SHARE = 0.5
 """The overall ratio's share of the error: it is one statement, and the one that a gate asks for."""
 RUNS_LEAST = 2
 """With fewer runs of a layout in either campaign, nothing is tested."""
+_OF_ITS_OWN = ("name: ", "question: ", "seed: ")
+"""Keys in which specs of one history may differ."""
 HISTORY_LEAST = 5
 """Fewer campaigns hardly show how far they are apart by themselves."""
 
@@ -97,6 +102,11 @@ class Compare:
     untested: str = ""
     history: tuple[tuple[str, float], ...] = ()
     left_out: tuple[str, ...] = ()
+
+    @property
+    def latest(self) -> str:
+        """The name of the campaign before the second: the first, or the last of a history."""
+        return self.history[-1][0] if self.history else self.first.name
 
     @property
     def differs(self) -> bool:
@@ -168,6 +178,51 @@ def compare(
     )  # fmt: skip
 
 
+def against_first(given: Sequence[Campaign]) -> list[Compare]:
+    """Each campaign against the first. Raises SpecError if two can't be compared."""
+    first, *others = given
+    return [_found(first, one, len(others)) for one in others]
+
+
+def against_history(given: Sequence[Campaign], runs: Mapping[str, Sequence[Run]]) -> list[Compare]:
+    """The last campaign against all before it. `runs`: those of each, by its name. Raises SpecError if they are no
+    history.
+    """
+    _check_history(given, runs)
+    return [_found(given[-2], given[-1], 1, given[:-2])]
+
+
+def _check_history(given: Sequence[Campaign], runs: Mapping[str, Sequence[Run]]) -> None:
+    """Raises SpecError unless all before the last are of one spec, and no one is a copy of another."""
+    times = [[(one.cell_id, one.measurement.elapsed_s) for one in runs[of.name] if one.measurement] for of in given]
+    for place, of in enumerate(times):
+        if of and of in times[:place]:
+            both = f"{given[times.index(of)].name} and {given[place].name} hold the same runs"
+            raise SpecError(both, key="NAME", hint="a copy shows no more: leave one of them out")
+    latest = given[-2]
+    for one in given[:-1]:
+        changes = differences(one.experiment.canonical, latest.experiment.canonical)
+        if listed := "".join(f"\n    {change}" for change in changes if not change.startswith(_OF_ITS_OWN)):
+            raise SpecError(
+                f"{one.name} has another spec than {latest.name}, the last before the new one:{listed}",
+                key="--history", hint="name only campaigns of one spec; the new one's may differ",
+            )  # fmt: skip
+
+
+def _found(first: Campaign, second: Campaign, others: int, earlier: Sequence[Campaign] | None = None) -> Compare:
+    if not of_one_kind(first, second):
+        raise SpecError(f"{first.name} and {second.name} did different work: rows, and requests", key="NAME")
+    try:
+        return compare(first, second, others, earlier=earlier)
+    except LookupError:
+        factors = (", ".join(factor.name for factor in one.experiment.factors) or "none" for one in (first, second))
+        hint = f"layouts are matched by the levels of their factors: {'; '.join(factors)}"
+        if unknown := varied_by_one(first, second):
+            hint += f"\n  only one of them varies {', '.join(unknown)}, and the other's value is not one of its levels"
+        problem = f"{first.name} and {second.name} have no layout in common that was run in both"
+        raise SpecError(problem, key="NAME", hint=hint) from None
+
+
 def gate(found: Sequence[Compare], margin: float) -> Gate:
     """Slower if the overall ratio or any layout's is surely above the margin; not slower if every overall ratio is
     surely below it, and no layout lacks runs. `margin` = 0.05 for 5 %.
@@ -183,6 +238,33 @@ def gate_of_cells(ratio: Estimate | None, margin: float, counted: float = 1.0) -
     """
     found = Gate.CANT_TELL if ratio is None else _gate([ratio], (), margin)
     return Gate.CANT_TELL if found is Gate.NOT_SLOWER and counted > 1 + margin else found
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two cells of one campaign: the second's time over the first's, None if they can't be tested; the ratio of their
+    arithmetic means, of the runs that count; and the gate's answer, if one is asked.
+    """
+
+    before: str
+    after: str
+    ratio: Estimate | None
+    counted: float
+    gate: Gate | None
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """The higher, the more it is the pair to show: surely slower, then not told, then the slowest."""
+        severity = 0 if self.gate is None else (Gate.NOT_SLOWER, Gate.CANT_TELL, Gate.SLOWER).index(self.gate)
+        return severity, self.counted if self.ratio is None else self.ratio.value
+
+
+def pair_of(basis: Basis, plan: Plan, before: str, after: str, margin: float | None) -> Pair:
+    times = {cell.cell_id: np.exp(logs[~np.isnan(logs)]) for cell, logs in zip(plan.cells, basis.kept, strict=True)}
+    both = times[after], times[before]
+    counted = float(both[0].mean() / both[1].mean()) if all(map(len, both)) else 1.0
+    ratio = ratio_of(basis, plan, before, after)
+    return Pair(before, after, ratio, counted, None if margin is None else gate_of_cells(ratio, margin, counted))
 
 
 def _gate(overall: Sequence[Estimate], of_layouts: Sequence[Estimate], margin: float) -> Gate:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
+from pydantic import JsonValue as AnyJson
 
 from storagelab.model.config import Config
 from storagelab.model.values import Described, Frozen, JsonValue, LeftOut, share_of
@@ -17,7 +18,7 @@ class Level(Frozen):
     """One level of a factor. `sets` maps spec paths to values; reports show `value`."""
 
     value: JsonValue
-    sets: dict[str, JsonValue]
+    sets: dict[str, AnyJson]
 
 
 def as_key(level: JsonValue) -> str:

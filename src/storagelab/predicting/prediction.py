@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -12,9 +13,13 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from storagelab.errors import StoreError
-from storagelab.model.values import Described, Estimate
+from storagelab.errors import SpecError, StoreError
+from storagelab.findings.basis import Basis
+from storagelab.findings.beside import Beside, beside, speeds
+from storagelab.model.plan import Plan
+from storagelab.model.values import Described, Estimate, JsonValue
 from storagelab.spec.given_files import json_of
+from storagelab.words.names import cell_text, value_text
 
 SCHEMA: Literal["storagelab.prediction/1"] = "storagelab.prediction/1"
 PRESENT = "present"
@@ -145,3 +150,40 @@ def errors() -> Errors:
     return Errors(
         tuple(max(abs(math.log(one["measured"] / one["predicted"])) for one in case["layout"]) for case in cases)
     )
+
+
+# --- beside what was measured -----------------------------------------------------------------------------------------
+
+
+def beside_measured(
+    prediction: Prediction, file: Path, campaign: str, basis: Basis, plan: Plan
+) -> tuple[Beside, dict[str, str], list[str]]:
+    """A measured campaign and a prediction: the comparison, the layouts' texts, and the names of layouts that only the
+    prediction has. Raises SpecError if they share no layout.
+    """
+    known = {name: cell.cell_id for cell in plan.cells for name in _names(cell.cell_id, cell.levels)}
+    said = {one.name: one.times_present for one in prediction.layouts if one.times_present is not None}
+    shared = [name for name in said if name in known]
+    if not shared:
+        hint = (
+            f"Layouts are matched by name: {file} has {', '.join(said) or 'none'}; {campaign} has {', '.join(known)}."
+        )
+        raise SpecError("no layout of the prediction is one of the campaign's", file=file, key="layouts", hint=hint)
+    base = PRESENT if PRESENT in shared else shared[0]
+    # Ratios to another base than the captured layout have the same relative width.
+    predicted = {known[name]: _over(said[name], said[base], same=name == base) for name in shared}
+    texts = {known[name]: name for name in shared}
+    return beside(known[base], speeds(basis, plan), predicted), texts, [name for name in said if name not in known]
+
+
+def _over(one: Estimate, base: Estimate, *, same: bool) -> Estimate:
+    if same:
+        return Estimate(value=1.0)
+    ends = {name: None if (end := getattr(one, name)) is None else end / base.value for name in ("low", "high")}
+    return one.model_copy(update={"value": one.value / base.value, **ends})
+
+
+def _names(cell_id: str, levels: Mapping[str, JsonValue]) -> list[str]:
+    """The names by which a prediction may mean a cell: its id, its levels, or the label of its only factor."""
+    alone = [value_text(value) for value in levels.values()] if len(levels) == 1 else []
+    return [cell_id, cell_text(levels), *alone]

@@ -11,7 +11,7 @@ write(file, content)                     any of these, wherever the name leads
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -20,17 +20,19 @@ from storagelab import screen
 from storagelab.errors import StoragelabError
 from storagelab.findings.model import Findings, WaitChange, WaitTrend
 from storagelab.machine.descriptors import descriptor_of, write_whole
+from storagelab.model.hints import escaped
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.waits import WaitStat
 from storagelab.report.charts import wide_specs
+from storagelab.report.document import Document
 from storagelab.report.drawing.vega import Spec, to_png, to_svg
 from storagelab.report.export.as_json import json_pieces, to_json
 from storagelab.report.export.tables import all_of, csv_runs, csv_waits, sqlite_file
 from storagelab.report.sections.contents import document, opened
 from storagelab.report.sections.manifest import facts
 from storagelab.report.text.markdown import markdown
-from storagelab.spec.foreign import escaped
+from storagelab.report.text.terminal import print_document
 from storagelab.version import __version__
 
 FORMATS = ("html", "md", "csv", "waits-csv", "json")
@@ -167,6 +169,27 @@ def deliver(text: str, output: Path | None) -> None:
     """Write to a file or to stdout, and name the file on stderr."""
     if write(output or STDOUT, text):
         screen.say(f"written: {output}")
+
+
+def deliver_paper(
+    of: Document,
+    as_json: Callable[[], str],
+    format_: str,
+    output: Path | None,
+    html_file: str,
+    page: Callable[[Document], str] | None = None,
+) -> None:
+    """Write a paper: text to the terminal, a page into `html_file` if no `output` is named, the rest to stdout."""
+    if format_ == "text" and output is None:
+        print_document(screen.out(), of)
+    elif format_ == "html":
+        from storagelab.report.page.html import page_of  # here, because only this format needs templates
+
+        file = output or Path(html_file)
+        if write(file, (page or page_of)(of)):
+            tell(file)
+    else:
+        deliver(as_json() if format_ == "json" else markdown(of), output)
 
 
 def tell(file: Path) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import ValidationError
 
 from storagelab import profiles
-from storagelab.errors import DataRefused, RunFailed, StoreError
+from storagelab.errors import DataRefused, PreflightError, RunFailed, StoreError
 from storagelab.model.measurement import NO_TIME, Measurement, Run, Status
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.target import Preflight, Progress, Target
@@ -32,6 +32,7 @@ from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site
 
 if TYPE_CHECKING:
+    from storagelab.run.cluster import Cluster
     from storagelab.run.progress import RunProgress
     from storagelab.run.stored import Racing
 
@@ -251,6 +252,32 @@ def make_elsewhere(work: Batch, tell: Tell) -> None:
     runs = tuple(report for report in reports if isinstance(report, Run))
     at_end = any(run.sequence == work.block.runs[-1].sequence for run in runs)
     tell(BatchResult(runs, work.number, InMemory() if at_end else work.state))
+
+
+class Elsewhere(NamedTuple):
+    """What the user asked for. `scheduler` is None if Dask's own settings decide, or for a cluster of local processes.
+    `trusted`: whoever reaches the network of the scheduler may run programs on it.
+    """
+
+    scheduler: str | None
+    trusted: bool
+    time_limit_s: float | None
+
+    def executor(
+        self, plan: Plan, jobs: int, durations: list[tuple[str, float]], say: Callable[[str], None]
+    ) -> Cluster[Batch, Report]:
+        """The cluster, not yet joined. Raises PreflightError if its address is not safe, or if Dask is not
+        installed.
+        """
+        try:
+            from storagelab.run.cluster import Cluster, asked
+        except ModuleNotFoundError as missing:
+            if missing.name is None or missing.name.partition(".")[0] == "storagelab":
+                raise
+            problem = f"Dask is not installed (there is no {missing.name})"
+            raise PreflightError(problem, key="--executor", hint='pip install "storagelab[cluster]"') from None
+        reach = asked(self.scheduler, jobs, trusted=self.trusted)
+        return Cluster(make_elsewhere, reach, say, limit_s=time_limit_s(plan, durations, self.time_limit_s))
 
 
 def _profiles_of(plan: Plan, site: Site) -> dict[str, str]:

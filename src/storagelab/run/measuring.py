@@ -6,20 +6,23 @@ What was measured is kept at once, so that the same command goes on after an int
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storagelab.drives.fitting import LoadPoint, Result
-from storagelab.drives.measured import LongStretch
+from storagelab.drives.fitting import Law, LoadPoint, Result, fit
+from storagelab.drives.measured import Identity, LongStretch, Measured, MeasuredDrive, Point
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import fio
 from storagelab.loads.fio import Job, Place, check_direct, sector_bytes
 from storagelab.machine import host
 from storagelab.machine.descriptors import write_whole
+from storagelab.machine.disks import serial_of
 from storagelab.model.target import Tell
 from storagelab.run.engine import sweep_temporary
 from storagelab.spec.given_files import text_of
@@ -207,3 +210,86 @@ def averaged(results: Sequence[Result]) -> list[Result]:
         )
         for asked, found in by_point.items()
     ]
+
+
+# --- the profile of a volume ------------------------------------------------------------------------------------------
+
+
+class MeasuredVolume(NamedTuple):
+    """Where it is measured; while `loaded` lasts, its limits hold."""
+
+    folder: Path
+    loaded: Callable[[], AbstractContextManager[None]]
+    identity: dict[str, Any]
+    """What a fit that is resumed must have in common with what was kept."""
+
+
+def volume_at(folder: Path) -> MeasuredVolume:
+    facts = host.describe_volume(folder)
+    names: list[str] = facts["disks"]  # type: ignore[assignment]
+    identity = {
+        "path": os.path.realpath(folder), "device": facts["device"], "serial": [serial_of(one) or one for one in names],
+        "model": facts["device_model"], "firmware": facts["device_firmware"], "filesystem": facts["filesystem"],
+        "filesystem_id": os.statvfs(folder).f_fsid if folder.exists() else None, "limits": facts["throttle"],
+    }  # fmt: skip
+    return MeasuredVolume(folder, nullcontext, identity)
+
+
+def measured(
+    name: str, volume: MeasuredVolume, effort: Effort, asked: list[LoadPoint], kept: KeptResults, tell: Tell
+) -> tuple[MeasuredDrive, int, int]:
+    began = time.monotonic()
+    with file_on(volume.folder, effort.file_bytes) as (place, engine), volume.loaded():
+        facts = host.describe_volume(volume.folder)
+        stretches(place, engine, effort, kept, tell)
+        points(place, engine, asked, effort, kept, tell)
+    results = averaged(kept.results)
+    try:
+        law = fit(results)
+    except ValueError as error:
+        raise PreflightError(f"{error}: the volume is too slow or the machine too busy", key="--volume") from None
+    identity = _identity(facts)
+    return (
+        MeasuredDrive(
+            name=name,
+            title=f"{identity.model or 'Drive'} with {identity.filesystem}, as measured",
+            law=law,
+            measured=Measured(
+                identity=identity,
+                measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                seconds=round(time.monotonic() - began, 1),
+                by=f"fio {fio.find().version} with {engine}",
+                complete=len(results) == len(asked),
+                file_bytes=effort.file_bytes,
+                sustained=tuple(kept.sustained),
+                points=tuple(_point(law, one) for one in results),
+            ),
+        ),
+        int(facts["size_bytes"]),  # type: ignore[call-overload]
+        sector_bytes(volume.folder) or 512,
+    )
+
+
+def _identity(facts: dict[str, Any]) -> Identity:
+    return Identity(
+        model=" ".join(filter(None, (facts["device_vendor"], facts["device_model"]))) or facts["device"] or "",
+        firmware=facts["device_firmware"] or "",
+        lba_bytes=(facts["file_system_queue"] or facts["queue"]).get("logical_block_bytes"),
+        limits={limit: float(value) for limit, value in facts["throttle"].items()},
+        filesystem=facts["filesystem"] or "",
+        virtual=facts["virtual"],
+    )
+
+
+def _point(law: Law, one: Result) -> Point:
+    asked = one.asked
+    fitted_per_s = law.requests_per_s(
+        block_bytes=asked.block_bytes,
+        read_share=asked.read_share,
+        depth=asked.depth,
+        sequential_share=float(asked.sequential),
+    )
+    return Point(
+        **asked._asdict(), requests_per_s=round(one.requests_per_s, 3), mean_latency_s=round(one.mean_latency_s, 9),
+        fitted_per_s=round(float(fitted_per_s), 3),
+    )  # fmt: skip

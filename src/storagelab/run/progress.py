@@ -18,11 +18,11 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
 from storagelab.machine.descriptors import open_to_append
+from storagelab.model.hints import escaped
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.values import JsonValue
 from storagelab.run.estimate import learned
-from storagelab.spec.foreign import escaped
 from storagelab.words.names import level_text, repetition_text
 from storagelab.words.numbers import duration, rate, seconds, significant
 

@@ -57,7 +57,10 @@ def _text(one: Experiment, other: Experiment, names: Sequence[str], written: Seq
     first = written[0]
     cells = [dict(leaves({table: spec[table] for table in keys.TABLES if table in spec})) for spec in written]
     same = {place: value for place, value in cells[0].items() if place in cells[1] and cells[1][place] == value}
-    own = [{".".join(place): value for place, value in cell.items() if place not in same} for cell in cells]
+    # A table without keys is no value of a key.
+    own = [
+        {".".join(place): value for place, value in cell.items() if place not in same and value != {}} for cell in cells
+    ]
     if not any(own):
         raise SpecError(
             "says the same as the other spec", file=other.source, hint="Change there what is to be compared."

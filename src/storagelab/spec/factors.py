@@ -6,6 +6,8 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from pydantic import JsonValue as AnyJson
+
 from storagelab.errors import SpecError, noting, refuse
 from storagelab.model.config import PRICE
 from storagelab.model.hints import choices, nearest, shown
@@ -184,6 +186,9 @@ def _plain(name: str, levels: Sequence[Any], base: keys.Tables) -> list[Level]:
     for position, value in enumerate(levels):
         place = ("factors", name, position)
         sets = _checked_sets(name, value, place, base)
+        if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+            hint = f'Write a table with a label for each: {{ label = "...", "{name}" = [...] }}.'
+            raise SpecError("a list of tables has no short name for reports", key=keys.dotted(place), hint=hint)
         if twin := next((one for one in read if all(same(sets[path], one.sets[path]) for path in sets)), None):
             once = "" if same(value, twin.value) else f"It is the same as {shown(twin.value)}. "
             raise SpecError(
@@ -202,7 +207,7 @@ def _labelled(name: str, levels: Sequence[Any], base: keys.Tables) -> Iterator[L
             hint = 'Labelled and plain levels don\'t mix: write { label = "...", "layout.data_files" = 4 }.'
             raise SpecError(f"must be a table with a label, not {shown(level)}", key=keys.dotted(place), hint=hint)
         labels.append(_label(level, place, labels))
-        sets: dict[str, JsonValue] = {}
+        sets: dict[str, AnyJson] = {}
         for path, value in level.items():
             if path != "label":
                 _check_path(path, (*place, path), base)
@@ -265,7 +270,7 @@ def _check_path(path: str, place: keys.Parts, base: keys.Tables) -> None:
             raise SpecError(f"no {what} is named {shown(parts[1])}", key=keys.dotted(place), hint=hint)
 
 
-def _checked_sets(path: str, value: object, place: keys.Parts, base: keys.Tables) -> dict[str, JsonValue]:
+def _checked_sets(path: str, value: object, place: keys.Parts, base: keys.Tables) -> dict[str, AnyJson]:
     """What a level sets. Each value is checked by itself, even if the spec still lacks other keys."""
     try:
         path, value = keys.value_with_unit(path, value)
@@ -276,7 +281,6 @@ def _checked_sets(path: str, value: object, place: keys.Parts, base: keys.Tables
     for problem in keys.problems(keys.Written, tables):
         if problem.kind == "wrong" and problem.parts[: len(parts)] == parts:
             raise keys.error_for(problem, keys.Written, tables, key=keys.dotted(place))
-    assert not isinstance(value, dict), "the model has no key that takes a user-defined table"
     return {path: value}  # type: ignore[dict-item]
 
 

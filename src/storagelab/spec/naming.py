@@ -57,6 +57,29 @@ def find_cell(asked: str, cells: Sequence[Named], labels: Mapping[str, str]) -> 
     raise _error(f"no cell has {asked!r}", f"cells: {_listed(cells)}")
 
 
+def pairs_by(asked: str, cells: Sequence[Named], labels: Mapping[str, str]) -> tuple[str, list[tuple[str, str]]]:
+    """The factor that `asked` names, and the ids of each pair of cells that differ in it alone: at the first cell's
+    level, and at another. Raises SpecError if there are none.
+    """
+    try:
+        factor = _factor(asked, asked, cells, labels)
+    except SpecError as error:
+        raise SpecError(error.problem, key="--by", hint=error.hint) from None
+    first, groups = cells[0].levels[factor], dict[str, list[Named]]()
+    for cell in cells:
+        groups.setdefault(
+            _levels_text({name: level for name, level in cell.levels.items() if name != factor}), []
+        ).append(cell)
+    pairs = [
+        (one.cell_id, other.cell_id)
+        for group in groups.values() for one in group for other in group
+        if one.levels[factor] == first != other.levels[factor]
+    ]  # fmt: skip
+    if not pairs:
+        raise SpecError(f"no two cells differ in {factor} alone", key="--by", hint=f"cells: {_listed(cells)}")
+    return factor, pairs
+
+
 def _by_id(asked: str, cells: Sequence[Named]) -> str:
     for cell in cells:
         if asked == cell.cell_id or (_number(asked) is not None and _number(asked) == _number(cell.cell_id)):

@@ -1,1 +1,140 @@
-"""What the verbs of the command line do, one module each, so that a verb loads only what it needs."""
+"""The verbs of the command line, one file each: `verbs/NAME.py` has the options of `storagelab NAME` beside what they
+do, in an `app`. `cli` finds it by its file's name.
+
+A verb's file loads little: whatever takes long is imported by the function that needs it, so `--help` and a mistake in
+the options wait for nothing. A file whose name begins with "_" is no verb, but a part of some, loaded when one is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
+
+import typer
+from typer.core import TyperCommand
+
+from storagelab.errors import SpecError
+from storagelab.findings import FitKind
+
+if TYPE_CHECKING:
+    from storagelab.model.config import Config
+
+Panel = Literal["Measure", "Read", "Predict", "Simulate", "This machine"]
+"""The groups of verbs in `--help`, in its order."""
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# --- what several verbs take ------------------------------------------------------------------------------------------
+
+DEFAULT_RESULTS = Path("results")
+SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="TOML file of the experiment.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the experiment, or its spec file.")]
+ResultsOption = Annotated[
+    Path,
+    typer.Option(
+        "--results",
+        envvar="STORAGELAB_RESULTS",
+        help="Folder that holds the results, one subfolder for each experiment.",
+    ),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="File to write, - for stdout; for all charts, the folder.")
+]
+FileOption = Annotated[Path | None, typer.Option("--output", "-o", help="File to write, - for stdout.")]
+PaperOption = Annotated[Literal["text", "md", "html", "json"], typer.Option("--format", help="What to write.")]
+FitOption = Annotated[
+    FitKind,
+    typer.Option(
+        "--fit",
+        help="robust: leave out odd runs that the machine caused, count others in their cells; "
+        "least-squares: count all.",
+    ),
+]
+AllowCommandsOption = Annotated[
+    bool,
+    typer.Option("--allow-commands", help="Allow server settings that run programs, load code or use other folders."),
+]
+AgainstOption = Annotated[
+    Path | None,
+    typer.Option("--against", metavar="SPEC", help="A second spec, run in turns with the first: like with like."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead, of a stable form.")]
+DespiteSpaceOption = Annotated[
+    bool, typer.Option("--despite-space", help="Go on although a volume may lack space; a run that fills it fails.")
+]
+SqlServerNamesOption = Annotated[
+    bool, typer.Option("--sql-server-names", help="Name, beside each wait, the one of SQL Server that comes closest.")
+]
+
+# --- options that a path of a verb does not use -----------------------------------------------------------------------
+
+Given = Mapping[str, Any]
+"""The values of a verb's arguments and options, given or not."""
+LEAVE_OUT = "Leave it out."
+
+
+class Unused(NamedTuple):
+    """On this path, the verb does not use the options, so they are refused before anything is read or touched: `why`,
+    and the way out.
+    """
+
+    options: str
+    path: Callable[[Given], object]
+    why: str
+    way_out: str = LEAVE_OUT
+
+
+def when(name: str, *values: object) -> Callable[[Given], bool]:
+    """Whether an argument or option has one of these values; without values, whether it is given at all."""
+    return lambda given: given[name] in values if values else bool(given[name])
+
+
+def lacks(name: str) -> Callable[[Given], bool]:
+    return lambda given: not given[name]
+
+
+def spec_of(given: Given) -> tuple[str, list[Config]]:
+    """The order and the cells of the spec."""
+    from storagelab.spec import against, matrix
+
+    experiment = against.load(given["spec_file"], given["against"])
+    return experiment.order, [cell.config for cell in matrix.expand(experiment).cells]
+
+
+# --- a verb -----------------------------------------------------------------------------------------------------------
+
+
+class _Command(TyperCommand):
+    """A verb that refuses what it would not use."""
+
+    def invoke(self, ctx: Any) -> Any:
+        typed = [one for one in self.params if getattr(ctx.get_parameter_source(one.name), "name", "") == "COMMANDLINE"]
+        names = {option for one in typed for option in one.opts}
+        for rule in unused_of(self):
+            for option in rule.options.split():
+                if option in names and rule.path(ctx.params):
+                    raise SpecError(rule.why, key=option, hint=rule.way_out)
+        return super().invoke(ctx)
+
+
+def unused_of(command: Any) -> Sequence[Unused]:
+    """The rules of a command, which the function that it calls carries."""
+    return getattr(command.callback, "unused", ())
+
+
+class Verb(typer.Typer):
+    """A verb in a group of `--help`, at this place of it."""
+
+    def __init__(self, panel: Panel, place: int, **options: Any) -> None:
+        super().__init__(rich_markup_mode=None, add_completion=False, **options)
+        self.panel: Panel = panel
+        self.place = place
+
+    def command(
+        self, name: str | None = None, *, unused: Sequence[Unused] = (), **options: Any
+    ) -> Callable[[_Function], _Function]:
+        def register(function: _Function) -> _Function:
+            function.unused = unused  # type: ignore[attr-defined]
+            return super(Verb, self).command(name, **{"cls": _Command, **options})(function)
+
+        return register

@@ -1,4 +1,7 @@
-"""`storagelab capture`: watch a running server, and write what it reads and writes into a folder."""
+"""`storagelab capture`: watches a running server, and writes what it reads and writes into a folder.
+
+Statistics load slowly, and a window must not wait for them, so they are imported after it.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,52 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
+import typer
 
-from storagelab import screen
-from storagelab.capture import folder, taking
-from storagelab.capture.folder import Capture
-from storagelab.capture.taking import cost_percent
 from storagelab.errors import SpecError
-from storagelab.machine.descriptors import write_whole
-from storagelab.model.engines import ENGINES
-from storagelab.report.text.terminal import print_document
-from storagelab.report.words.captured import capture_paper
-from storagelab.run import contract
-from storagelab.run.engine import engine_in
-from storagelab.spec.units import parse_seconds
-from storagelab.words import numbers
+from storagelab.verbs import Unused, Verb, when
 
+app = Verb("Predict", 1)
 _TOLD_EVERY_S = 30.0
 VOLUMES_FILE = "volumes.toml"
 
 
-def capture(target: str, length: str, output: Path, *, requests: bool, trace: bool, turns: int) -> None:
-    """Watches the server and writes the folder. Raises StoragelabError before anything is written if it can't."""
+@app.command(unused=(Unused("--requests", when("no_trace"), "needs the trace", "Leave --no-trace out."),))
+def capture(
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="DSN of the running server, or a variable that holds it.")
+    ],
+    length: Annotated[str, typer.Option("--for", metavar="10min", help="How long to watch.")] = "10min",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("capture"),
+    requests: Annotated[
+        bool, typer.Option("--requests", help="Keep each request, too: a log that fio plays back. Needs root.")
+    ] = False,
+    no_trace: Annotated[
+        bool, typer.Option("--no-trace", help="Use the server's own counters only, even as root.")
+    ] = False,
+    measure_cost: Annotated[
+        int,
+        typer.Option(
+            "--measure-cost", metavar="TURNS", min=0, help="First measure what capturing costs, in pairs of turns."
+        ),
+    ] = 0,
+) -> None:
+    """Watch what a running server reads and writes, by object.
+
+    Nothing on the server is changed, and neither its data nor the text of queries is kept. Ctrl-C ends the window
+    early. As root on the server's machine, writes and the order of requests are known by table.
+    """
+    from storagelab import screen
+    from storagelab.capture import folder, taking
+    from storagelab.machine.descriptors import write_whole
+    from storagelab.model.engines import ENGINES
+    from storagelab.report.text.terminal import print_document
+    from storagelab.report.words.captured import capture_paper
+    from storagelab.run import contract
+    from storagelab.run.engine import engine_in
+
     seconds = _seconds(length)
     if not folder.is_free(output):
         raise SpecError(
@@ -41,8 +67,8 @@ def capture(target: str, length: str, output: Path, *, requests: bool, trace: bo
         raise SpecError(f"{ENGINES[server.engine].title} can't be captured yet", key="TARGET")
     watched = watched_of(server)
     try:
-        wanted = taking.Window(seconds, requests=requests, trace=trace)
-        cost = cost_percent(watched, wanted, turns, screen.say) if turns else None
+        wanted = taking.Window(seconds, requests=requests, trace=not no_trace)
+        cost = taking.cost_percent(watched, wanted, measure_cost, screen.say) if measure_cost else None
         with _progress(seconds) as progress:
             manifest = taking.take(watched, output, wanted, progress)
     finally:
@@ -51,10 +77,10 @@ def capture(target: str, length: str, output: Path, *, requests: bool, trace: bo
         manifest = manifest.model_copy(update={"cost_percent": cost.percent, "notes": (*manifest.notes, cost.words)})
         folder.write_manifest(output, manifest)
     volumes = output / VOLUMES_FILE
-    from storagelab.predicting.reckoning import skeleton  # statistics load slowly, and a window must not wait for them
+    from storagelab.predicting.reckoning import skeleton
 
     write_whole(volumes, [skeleton(manifest).encode()], within=output)
-    print_capture(screen.out(), folder.read(output), output.resolve().name)
+    print_document(screen.out(), capture_paper(folder.read(output), output.resolve().name))
     screen.say(
         f"capture: {output}\nto see who does what, where and when: storagelab report {output}\n"
         f"to predict other volumes, fill in {volumes}: storagelab predict {output} --volumes {volumes}"
@@ -62,6 +88,8 @@ def capture(target: str, length: str, output: Path, *, requests: bool, trace: bo
 
 
 def _seconds(length: str) -> float:
+    from storagelab.spec.units import parse_seconds
+
     try:
         seconds = parse_seconds(length)
     except ValueError as error:
@@ -76,6 +104,9 @@ def _progress(seconds: float) -> Iterator[Callable[[float, float], None]]:
     """Tells how far it is: on a terminal each second in one line, which ends with the capture; elsewhere a line now and
     then.
     """
+    from storagelab import screen
+    from storagelab.words import numbers
+
     last = [-_TOLD_EVERY_S]
     live = sys.stderr.isatty()
 
@@ -100,38 +131,3 @@ def _progress(seconds: float) -> Iterator[Callable[[float, float], None]]:
     finally:
         if live and last[0] >= 0:
             sys.stderr.write("\n")
-
-
-REPORT_FILE = "report.html"
-
-
-def report(path: Path, format_: str, output: Path | None) -> None:
-    """Writes the report of a capture: a page into its folder, or Markdown to stdout."""
-    from storagelab.report import writing  # here, because it takes seconds, and a window begins without it
-    from storagelab.report.page.papers import capture_page
-
-    captured, name = folder.read(path), path.resolve().name
-    if format_ == "md":
-        writing.deliver(capture_markdown(captured, name), output)
-        return
-    page = capture_page(captured, name)
-    if output is None:
-        writing.write(path / REPORT_FILE, page, within=path)
-        writing.tell(path / REPORT_FILE)
-    else:
-        writing.deliver(page, output)
-
-
-# --- A capture on the terminal, and as Markdown -----------------------------------------------------------------------
-
-
-def print_capture(console: Console, capture: Capture, name: str) -> None:
-    """Prints who reads and writes what."""
-    print_document(console, capture_paper(capture, name))
-
-
-def capture_markdown(capture: Capture, name: str) -> str:
-    """The same tables, complete."""
-    from storagelab.report.text.markdown import markdown  # here, as above
-
-    return markdown(capture_paper(capture, name))

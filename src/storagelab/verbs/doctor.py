@@ -2,43 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
-from rich.text import Text
+import typer
 
-from storagelab import screen
-from storagelab.machine import doctor
-from storagelab.machine.doctor import Ability
-from storagelab.model.promises import Promise
-from storagelab.report.text.as_data import doctor_json, promises_json
-from storagelab.report.text.columns import print_paragraph
-from storagelab.report.words.secrets import masked
-from storagelab.run import contract
-from storagelab.run.engine import server_abilities
-from storagelab.spec import matrix, reading
-from storagelab.stopping import Interruptible
-from storagelab.verbs.planning import site_of
+from storagelab.verbs import DEFAULT_RESULTS, JsonOption, ResultsOption, Unused, Verb, when
+
+app = Verb("This machine", 1)
+UNUSED = (
+    Unused("--all", when("as_json"), "is for people", "Leave it out: --json has all."),
+    Unused("--results --all", when("target"), "is for a look at this machine, and --target tests a server",
+           "Leave one of them out."),
+)  # fmt: skip
 
 
-def look(spec_file: Path | None, results: Path, *, whole: bool = False, as_json: bool = False) -> None:
-    """Shows what this machine can't and can measure, on the volumes of a spec if there is one."""
+@app.command(unused=UNUSED)
+def doctor(
+    spec_file: Annotated[
+        Path | None, typer.Argument(metavar="SPEC", help="Also check the volumes of this spec.")
+    ] = None,
+    results: ResultsOption = DEFAULT_RESULTS,
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="DSN", help="Test this running server instead.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Add what was found of each ability that works.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what this machine can't measure, and how to fix it.
+
+    --target takes a DSN, or the name of an environment variable that holds one, and tests everything that storagelab
+    promises on that server.
+    """
+    from storagelab import screen
+    from storagelab.machine.doctor import abilities as abilities_of
+    from storagelab.report.text.as_data import doctor_json
+    from storagelab.report.text.terminal import print_abilities
+    from storagelab.run.engine import server_abilities
+    from storagelab.spec import matrix, reading
+    from storagelab.verbs._planning import site_of
+
+    if target is not None:
+        if not _verify(target, spec_file, as_json=as_json):
+            raise typer.Exit(1)
+        return
     volumes: dict[str, Path] = {}
     if spec_file is not None:
         experiment = reading.load(spec_file)
         site = site_of(experiment, results / experiment.name)
         for cell in matrix.expand(experiment).cells:
             volumes.update(site.volume_paths(cell.config))
-    abilities = (*server_abilities(), *doctor.abilities(volumes, results))
+    abilities = (*server_abilities(), *abilities_of(volumes, results))
     if as_json:
         screen.write(doctor_json(abilities))
     else:
-        print_abilities(screen.out(), abilities, whole)
+        print_abilities(screen.out(), abilities, all_)
 
 
-def verify(target: str, spec_file: Path | None, *, as_json: bool = False) -> bool:
+def _verify(target: str, spec_file: Path | None, *, as_json: bool) -> bool:
     """Whether a running server keeps all promises, on the volumes of the spec's first cell if there is one."""
+    from storagelab import screen
+    from storagelab.report.text.as_data import promises_json
+    from storagelab.report.text.terminal import print_promises
+    from storagelab.run import contract
+    from storagelab.spec import matrix, reading
+    from storagelab.stopping import Interruptible
+
     volumes = matrix.expand(reading.load(spec_file)).cells[0].config.volumes if spec_file is not None else None
     folder = spec_file.resolve().parent if spec_file is not None else None
     with Interruptible():
@@ -48,36 +77,3 @@ def verify(target: str, spec_file: Path | None, *, as_json: bool = False) -> boo
     else:
         print_promises(screen.out(), promises)
     return all(promise.state != "fail" for promise in promises)
-
-
-# --- what the doctor found, and the promises that a server kept, on a terminal ----------------------------------------
-
-_STATES = {"no": ("no    ", "red"), "partly": ("partly", "yellow"), "yes": ("yes   ", "green")}
-_OUTCOMES = {"pass": ("pass", "green"), "fail": ("FAIL", "red"), "open": ("open", "yellow")}
-
-
-def print_abilities(console: Console, abilities: Sequence[Ability], whole: bool = False) -> None:
-    """Print a paragraph for each ability that is missing or partly there, with how to fix it; then the names of those
-    that work, or with `whole` a paragraph for each of them too; then how many there are of each, and what follows.
-    """
-    of = {state: [one for one in abilities if one.state == state] for state in _STATES}
-    for one in (*of["no"], *of["partly"], *(of["yes"] if whole else ())):
-        mark, style = _STATES[one.state]
-        console.print(Text.assemble((mark, style), "  ", (one.name, "bold")), soft_wrap=True)
-        print_paragraph(console, one.detail, first="        ")
-        print_paragraph(console, one.mend and f"to fix it: {one.mend}", first="        ")
-    if not whole:
-        print_paragraph(console, "; ".join(one.name for one in of["yes"]), first="yes     ")
-    verdict = "what needs none of those that lack can be measured" if of["no"] else "all of it can be measured"
-    print_paragraph(console, f"{len(of['yes'])} work, {len(of['partly'])} partly, {len(of['no'])} lack: {verdict}")
-
-
-def print_promises(console: Console, promises: Sequence[Promise]) -> None:
-    """Print a line for each promise, with the evidence below it, and a count at the end."""
-    for promise in promises:
-        mark, style = _OUTCOMES[promise.state]
-        console.print(Text.assemble((mark, style), "  ", (promise.name, "bold")), soft_wrap=True)
-        for line in masked(promise.detail).splitlines():
-            print_paragraph(console, line.strip(), first="      ")
-    counts = {state: sum(promise.state == state for promise in promises) for state in _OUTCOMES}
-    console.print(f"{counts['pass']} kept, {counts['fail']} broken, {counts['open']} open", highlight=False)

@@ -2,66 +2,114 @@
 
 from __future__ import annotations
 
-import os
 import re
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
-from storagelab import profiles, screen
-from storagelab.drives.fitting import Law, LoadPoint, Result, planned
-from storagelab.drives.fitting import fit as fitted
-from storagelab.drives.measured import Identity, Measured, MeasuredDrive, Point, as_toml
-from storagelab.drives.sizing import sizing
+import typer
+
 from storagelab.errors import PreflightError
-from storagelab.loads import fio
-from storagelab.loads.fio import sector_bytes
-from storagelab.machine import host
-from storagelab.machine.descriptors import write_whole
-from storagelab.machine.disks import serial_of
-from storagelab.report import writing
-from storagelab.report.text.profiles import print_cloud_disks, print_figures, print_profiles, print_sizing, print_title
-from storagelab.run import measuring
-from storagelab.run.engine import sweep
-from storagelab.run.measuring import FULL, QUICK, Effort, KeptResults
-from storagelab.spec import matrix, reading
-from storagelab.spec.keys import leaves
-from storagelab.spec.units import parse_bytes
-from storagelab.stopping import Interruptible
-from storagelab.verbs.planning import saying_how_far, site_of
-from storagelab.volumes import for_runs, limits
-from storagelab.volumes.folders import volumes_locked
-from storagelab.words.numbers import capacity, count, duration, percent
+from storagelab.verbs import Unused, Verb, when
 
+if TYPE_CHECKING:
+    from storagelab.run.measuring import Effort, KeptResults, MeasuredVolume
+
+app = Verb(
+    "This machine", 2, help="List or show the profiles of drives, or measure a drive for one.", no_args_is_help=True
+)
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _SEED = 1
 
 
-class _Volume(NamedTuple):
-    """Where it is measured; while `loaded` lasts, its limits hold."""
-
-    folder: Path
-    loaded: Callable[[], AbstractContextManager[None]]
-    identity: dict[str, Any]
-    """What a fit that is resumed must have in common with what was kept."""
+@app.callback()
+def _group() -> None:
+    """List or show the profiles of drives, or measure a drive for one."""
 
 
-def fit(name: str, volume: str, *, spec: Path | None, quick: bool, size: str | None) -> None:
-    """Raises PreflightError before anything is written."""
-    effort = QUICK if quick else FULL
+@app.command("list")
+def list_() -> None:
+    """List all drive profiles, also those measured here."""
+    from storagelab import profiles, screen
+    from storagelab.report.text.profiles import print_cloud_disks, print_profiles
+    from storagelab.volumes import limits
+
+    found = [profiles.load(name, Path()) for name in profiles.ready_made()]
+    for name in profiles.own():
+        try:
+            found.append(profiles.load(name, Path()))
+        except PreflightError as error:  # the others are listed
+            screen.say(str(error))
+    print_profiles(screen.out(), found)
+    print_cloud_disks(screen.out(), limits.disks())
+
+
+@app.command(
+    unused=(Unused("--sources", when("toml"), "is for the tables", "Leave it out: the file names each source."),)
+)
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile, or its file.")],
+    sources: Annotated[bool, typer.Option("--sources", help="Print where each figure comes from, too.")] = False,
+    toml: Annotated[bool, typer.Option("--toml", help="Print the TOML file itself, as a start for your own.")] = False,
+) -> None:
+    """Show what a drive can do, and its profile.
+
+    First its capacity, speed, CPU cost and need of host memory, then all figures of its profile.
+    """
+    from storagelab import profiles, screen
+    from storagelab.drives.sizing import sizing
+    from storagelab.report import writing
+    from storagelab.report.text.profiles import print_figures, print_sizing, print_title
+
+    if toml:
+        writing.deliver(profiles.text_of(name, Path()), None)
+        return
+    profile = profiles.load(name, Path())
+    offered = sizing(profile)  # first, as it may be refused
+    print_title(screen.out(), profile)
+    print_sizing(screen.out(), offered)
+    print_figures(screen.out(), profile, sources=sources)
+
+
+@app.command()
+def fit(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile; in specs and in lists.")],
+    volume: Annotated[
+        str, typer.Option("--volume", metavar="PATH", help="Folder on the drive; with --spec, a volume of that spec.")
+    ],
+    spec: Annotated[
+        Path | None, typer.Option("--spec", help="Spec that declares the volume, which is made with its limits.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure about two minutes, at fewer points.")] = False,
+    size: Annotated[str | None, typer.Option("--size", help="Size of the file to measure with, such as 16GiB.")] = None,
+) -> None:
+    """Measure a drive with fio in up to 15 minutes, and fit a profile to it.
+
+    It writes one file in a folder of its own, and removes both. The profile holds every point that was measured, and
+    the simulator runs it like any other drive.
+    """
+    from storagelab import screen
+    from storagelab.drives.fitting import planned
+    from storagelab.drives.measured import as_toml
+    from storagelab.machine.descriptors import write_whole
+    from storagelab.run import measuring
+    from storagelab.stopping import Interruptible
+    from storagelab.verbs._planning import saying_how_far
+    from storagelab.words.numbers import count, duration, percent
+
+    effort = measuring.QUICK if quick else measuring.FULL
     if size is not None:
         effort = effort._replace(file_bytes=_size(size))
     file = _free_file(name)
     with Interruptible(), _volume(volume, spec) as found:
         measuring.check(found.folder, effort.file_bytes)
-        kept = KeptResults(file.with_suffix(".partial"), {**found.identity, **effort._asdict()})
+        kept = measuring.KeptResults(file.with_suffix(".partial"), {**found.identity, **effort._asdict()})
         asked = planned(quick=quick, seed=_SEED)
         _say_what_comes(found.folder, effort, len(asked), kept)
         try:
-            drive, usable, sector = _measured(name, found, effort, asked, kept)
+            with saying_how_far() as tell:
+                drive, usable, sector = measuring.measured(name, found, effort, asked, kept, tell)
         except KeyboardInterrupt:
             if kept.file.exists():
                 many = f"{kept.many} measurements are kept in {kept.file}; the same command goes on"
@@ -99,6 +147,8 @@ def fit(name: str, volume: str, *, spec: Path | None, quick: bool, size: str | N
 
 
 def _size(text: str) -> int:
+    from storagelab.spec.units import parse_bytes
+
     try:
         return parse_bytes(text) // 2**20 * 2**20
     except ValueError as error:
@@ -107,6 +157,8 @@ def _size(text: str) -> int:
 
 def _free_file(name: str) -> Path:
     """Where the profile will be."""
+    from storagelab import profiles
+
     if not _NAME.fullmatch(name):
         hint = "use small letters, digits, dots and hyphens, such as nvme-4k"
         raise PreflightError(f"{name!r} can't be a profile's name", key="NAME", hint=hint)
@@ -120,10 +172,19 @@ def _free_file(name: str) -> Path:
 
 
 @contextmanager
-def _volume(volume: str, spec: Path | None) -> Iterator[_Volume]:
+def _volume(volume: str, spec: Path | None) -> Iterator[MeasuredVolume]:
     """A folder, or a volume of a spec, made for this if it has to be made."""
+    from storagelab import screen
+    from storagelab.run.engine import sweep
+    from storagelab.run.measuring import MeasuredVolume, volume_at
+    from storagelab.spec import matrix, reading
+    from storagelab.spec.keys import leaves
+    from storagelab.verbs._planning import site_of
+    from storagelab.volumes import for_runs
+    from storagelab.volumes.folders import volumes_locked
+
     if spec is None:
-        yield _on(Path(volume).expanduser().resolve())
+        yield volume_at(Path(volume).expanduser().resolve())
         return
     experiment = reading.load(spec)
     config = matrix.expand(experiment).cells[0].config
@@ -138,7 +199,7 @@ def _volume(volume: str, spec: Path | None) -> Iterator[_Volume]:
         if wanted.path is None:
             hint = "name a volume with a path; a simulated drive has a profile already"
             raise PreflightError("has no path", file=spec, key=f"volumes.{volume}", hint=hint)
-        yield _on(site.place(wanted.path, f"volumes.{volume}.path"))
+        yield volume_at(site.place(wanted.path, f"volumes.{volume}.path"))
         return
     plan = matrix.expand(experiment)
     for_runs.check(plan, site)
@@ -148,112 +209,17 @@ def _volume(volume: str, spec: Path | None) -> Iterator[_Volume]:
         with for_runs.made({volume: wanted}, config, site, {}) as (made,):
             keys = leaves(wanted.model_dump(mode="json", exclude={"price_per_month"}), ("volumes", volume))
             of_spec = {"spec": str(spec.resolve()), "volume": volume, **{".".join(key): value for key, value in keys}}
-            below = _on(site.place(wanted.path or ".", f"volumes.{volume}.path")).identity
-            yield _Volume(made.path, made.loaded, {**below, **of_spec})
-
-
-def _on(folder: Path) -> _Volume:
-    facts = host.describe_volume(folder)
-    names: list[str] = facts["disks"]  # type: ignore[assignment]
-    identity = {
-        "path": os.path.realpath(folder), "device": facts["device"], "serial": [serial_of(one) or one for one in names],
-        "model": facts["device_model"], "firmware": facts["device_firmware"], "filesystem": facts["filesystem"],
-        "filesystem_id": os.statvfs(folder).f_fsid if folder.exists() else None, "limits": facts["throttle"],
-    }  # fmt: skip
-    return _Volume(folder, nullcontext, identity)
+            below = volume_at(site.place(wanted.path or ".", f"volumes.{volume}.path")).identity
+            yield MeasuredVolume(made.path, made.loaded, {**below, **of_spec})
 
 
 def _say_what_comes(folder: Path, effort: Effort, points: int, kept: KeptResults) -> None:
+    from storagelab import screen
+    from storagelab.words.numbers import capacity, duration
+
     screen.say(
         f"Writes a file of {capacity(effort.file_bytes)} in a folder of its own below {folder}, measures there for "
         f"about {duration(effort.about_s(points * effort.passes - len(kept.results)))}, and removes both."
     )
     if kept.many:
         screen.say(f"Goes on: {kept.many} measurements were kept.")
-
-
-def _measured(
-    name: str, volume: _Volume, effort: Effort, asked: list[LoadPoint], kept: KeptResults
-) -> tuple[MeasuredDrive, int, int]:
-    began = time.monotonic()
-    with measuring.file_on(volume.folder, effort.file_bytes) as (place, engine), volume.loaded():
-        facts = host.describe_volume(volume.folder)
-        with saying_how_far() as tell:
-            measuring.stretches(place, engine, effort, kept, tell)
-            measuring.points(place, engine, asked, effort, kept, tell)
-    results = measuring.averaged(kept.results)
-    try:
-        law = fitted(results)
-    except ValueError as error:
-        raise PreflightError(f"{error}: the volume is too slow or the machine too busy", key="--volume") from None
-    identity = _identity(facts)
-    return (
-        MeasuredDrive(
-            name=name,
-            title=f"{identity.model or 'Drive'} with {identity.filesystem}, as measured",
-            law=law,
-            measured=Measured(
-                identity=identity,
-                measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-                seconds=round(time.monotonic() - began, 1),
-                by=f"fio {fio.find().version} with {engine}",
-                complete=len(results) == len(asked),
-                file_bytes=effort.file_bytes,
-                sustained=tuple(kept.sustained),
-                points=tuple(_point(law, one) for one in results),
-            ),
-        ),
-        int(facts["size_bytes"]),  # type: ignore[call-overload]
-        sector_bytes(volume.folder) or 512,
-    )
-
-
-def _identity(facts: dict[str, Any]) -> Identity:
-    return Identity(
-        model=" ".join(filter(None, (facts["device_vendor"], facts["device_model"]))) or facts["device"] or "",
-        firmware=facts["device_firmware"] or "",
-        lba_bytes=(facts["file_system_queue"] or facts["queue"]).get("logical_block_bytes"),
-        limits={limit: float(value) for limit, value in facts["throttle"].items()},
-        filesystem=facts["filesystem"] or "",
-        virtual=facts["virtual"],
-    )
-
-
-def _point(law: Law, one: Result) -> Point:
-    asked = one.asked
-    fitted_per_s = law.requests_per_s(
-        block_bytes=asked.block_bytes,
-        read_share=asked.read_share,
-        depth=asked.depth,
-        sequential_share=float(asked.sequential),
-    )
-    return Point(
-        **asked._asdict(), requests_per_s=round(one.requests_per_s, 3), mean_latency_s=round(one.mean_latency_s, 9),
-        fitted_per_s=round(float(fitted_per_s), 3),
-    )  # fmt: skip
-
-
-# --- `storagelab drives list` and `drives show` -----------------------------------------------------------------------
-
-
-def list_all() -> None:
-    found = [profiles.load(name, Path()) for name in profiles.ready_made()]
-    for name in profiles.own():
-        try:
-            found.append(profiles.load(name, Path()))
-        except PreflightError as error:  # the others are listed
-            screen.say(str(error))
-    print_profiles(screen.out(), found)
-    print_cloud_disks(screen.out(), limits.disks())
-
-
-def show(name: str, *, sources: bool) -> None:
-    profile = profiles.load(name, Path())
-    offered = sizing(profile)  # first, as it may be refused
-    print_title(screen.out(), profile)
-    print_sizing(screen.out(), offered)
-    print_figures(screen.out(), profile, sources=sources)
-
-
-def show_file(name: str) -> None:
-    writing.deliver(profiles.text_of(name, Path()), None)

@@ -1,99 +1,72 @@
-"""`storagelab init`: ready-made specs, and drafts of one's own."""
+"""`storagelab init`."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
+import json
 from pathlib import Path
+from typing import Annotated
 
-from storagelab import experiments, screen
-from storagelab.errors import SpecError
-from storagelab.model.engines import ENGINES
-from storagelab.report import writing
-from storagelab.report.text.columns import print_paragraph
-from storagelab.run import contract
-from storagelab.run.engine import engine_in
-from storagelab.servers import drafts
-from storagelab.servers.attached import RunningServer
+import typer
 
-DSN_VARIABLE = "STORAGELAB_DSN"
-"""The variable that drafts name for a DSN."""
+from storagelab.verbs import Given, JsonOption, Unused, Verb
+
+app = Verb("Measure", 2)
 
 
-def list_all() -> None:
-    """Prints a line for each ready-made spec, with its question, below the name of its group. A randomised copy of an
-    article's spec has no line of its own.
+def _lists(given: Given) -> bool:
+    return not (given["name"] or given["from_server"] or given["ask"])
+
+
+UNUSED = (
+    Unused("--output", _lists, "is for a spec, and this lists them", "Name one: storagelab init NAME --output FILE."),
+    Unused("--json", lambda given: not _lists(given), "is for the list, and this writes a spec"),
+)
+
+
+@app.command(unused=UNUSED)
+def init(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Name of a ready-made spec; default: list all.")
+    ] = None,
+    from_server: Annotated[
+        str | None,
+        typer.Option(
+            "--from-server",
+            metavar="DSN",
+            help="Fill NAME in for this running PostgreSQL or MariaDB (or a variable with its DSN); or draft one.",
+        ),
+    ] = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Ask three questions, and draft a spec.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; default: stdout.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List ready-made specs by their questions, or write one.
+
+    `storagelab init NAME > my.toml`, then `plan my.toml`. --from-server reads the programs, settings, volumes and size
+    of a PostgreSQL or MariaDB that runs, and changes nothing on it. A spec for SQL Server is written by hand.
     """
-    console = screen.out()
-    for group, names in (experiments.MEASURED | experiments.SIMULATED).items():
-        print_paragraph(console, group, style="bold")
-        widest = max(map(len, names))
-        for name in names:
-            print_paragraph(console, experiments.question_of(name), first=f"  {name:{widest}}  ")
-    print_paragraph(console, "init NAME > my.toml writes one; with --from-server DSN, filled in for your server")
+    from storagelab.verbs import _init
+
+    if ask and (name is not None or from_server is not None):
+        raise typer.BadParameter("--ask and the other two, NAME and --from-server, exclude each other.")
+    if name is not None:
+        _init.write(name, output, from_server)
+    elif from_server is not None:
+        _init.from_server(from_server, output)
+    elif ask:
+        _init.ask(output)
+    elif as_json:
+        _list_as_json()
+    else:
+        _init.list_all()
 
 
-def write(name: str, output: Path | None, server: str | None = None) -> None:
-    """Writes a ready-made spec, filled in for a running server if one is named, and beside it the files that it
-    needs.
-    """
-    text = experiments.text_of(name)
-    if server is not None:
-        text = drafts.filled(name, text, *_found(server))
-    _deliver(text, output)
-    _write_beside(experiments.files_of(name), output.parent if output is not None else Path())
+def _list_as_json() -> None:
+    from storagelab import screen
+    from storagelab.experiments import MEASURED, SIMULATED, question_of
 
-
-def from_server(server: str, output: Path | None) -> None:
-    """Writes the draft of a spec for a running server."""
-    _deliver(drafts.of_server(*_found(server)), output)
-
-
-def ask(output: Path | None) -> None:
-    """Asks three questions, and writes the draft."""
-    server = _answer(f"Server: {', '.join(drafts.PRIVATE)}, or the DSN of a running one", "postgres")
-    if server not in drafts.PRIVATE:
-        from_server(server, output)
-        return
-    paths = [path.strip() for path in _answer("Folders on the drives to compare, with commas between", ".").split(",")]
-    load = _answer(f"Load: {', '.join(drafts.LOADS)}", ENGINES[server].generators[0])
-    if load not in drafts.LOADS or (load == "pgbench" and load not in ENGINES[server].generators):
-        raise SpecError(
-            f"{ENGINES[server].title} has no load of that name", key=load, hint=f"One of {', '.join(drafts.LOADS)}."
-        )
-    _deliver(drafts.of_answers(server, [path for path in paths if path], load), output)
-
-
-def _answer(question: str, default: str) -> str:
-    """The line that the user types, or the default. The question goes to stderr, since the spec goes to stdout."""
-    screen.say(f"{question} [{default}]")
-    return sys.stdin.readline().strip() or default
-
-
-def _found(server: str) -> tuple[str, RunningServer, str]:
-    """The engine of a running server, what it shows, and the variable for its DSN."""
-    target = contract.target_of(server)
-    found = engine_in(ENGINES[target.engine].folder).found
-    if found is None:
-        problem = f"of a running {ENGINES[target.engine].title}, storagelab can't read where its files are"
-        raise SpecError(problem, key="--from-server", hint="Write the spec by hand: docs/how-to/sql-server.md has one.")
-    return target.engine, found(target), target.dsn_env or DSN_VARIABLE
-
-
-def _deliver(text: str, output: Path | None) -> None:
-    if output is not None and output.exists():
-        raise SpecError(
-            "is there already", file=output, hint="Choose another name, or remove it: nothing is overwritten."
-        )
-    writing.deliver(text, output)
-
-
-def _write_beside(files: Mapping[str, str], folder: Path) -> None:
-    """Writes the files that are not there yet; those that are there stay as they are."""
-    for name, text in files.items():
-        file = folder / name
-        if file.exists():
-            screen.say(f"left as it is: {file}")
-            continue
-        file.parent.mkdir(parents=True, exist_ok=True)
-        writing.deliver(text, file)
+    listed = [
+        {"name": name, "question": question_of(name), "group": group, "measured": group in MEASURED}
+        for group, names in (MEASURED | SIMULATED).items() for name in names
+    ]  # fmt: skip
+    screen.write(json.dumps(listed, ensure_ascii=False, indent=1))

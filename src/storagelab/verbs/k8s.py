@@ -7,31 +7,72 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from storagelab import screen
+import typer
+
 from storagelab.errors import SpecError, StoragelabError
-from storagelab.kubernetes.held_up import held_up
-from storagelab.kubernetes.job import RESULTS, JobOptions, documents, manifests, object_name, on_claims, reader
-from storagelab.report import writing
-from storagelab.spec import reading
-from storagelab.spec.given_files import json_of
+from storagelab.verbs import FileOption, SpecArgument, Unused, Verb, when
 
+app = Verb("Measure", 6)
 LOOK = "kubectl get storageclass,node,pvc,pod,job,event -o json"
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|[kMGTPE]|[KMGTPE]i)?")
 _NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+UNUSED = (
+    Unused("--class --node --output --image --size --results-class --cpu --memory --namespace --without-rights --fetch",
+           when("look"), "is for a Job to be written, and --look reads one", "Leave one of them out."),
+    Unused("--class --size --results-class --cpu --memory --namespace --without-rights", when("fetch"),
+           "is for the Job, and --fetch writes the pod for its results"),
+)  # fmt: skip
 
 
-def write(
-    spec_file: Path,
-    classes: Sequence[str],
-    nodes: Sequence[str],
-    wanted: JobOptions,
-    output: Path | None,
-    *,
-    fetch: bool,
+@app.command(unused=UNUSED)
+def k8s(
+    spec_file: SpecArgument,
+    classes: Annotated[
+        list[str] | None,
+        typer.Option("--class", metavar="NAME", help="A StorageClass to measure; repeat the option for each."),
+    ] = None,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option("--node", metavar="NAME", help="A node to measure on; repeat it for several. Default: any one."),
+    ] = None,
+    output: FileOption = None,
+    image: Annotated[str, typer.Option("--image", help="The image, as the cluster reads it.")] = "storagelab:latest",
+    size: Annotated[str, typer.Option("--size", help="Size of each claim.")] = "20Gi",
+    results_class: Annotated[
+        str, typer.Option("--results-class", metavar="NAME", help="StorageClass for results; default: the cluster's.")
+    ] = "",
+    cpu: Annotated[str, typer.Option("--cpu", help="CPUs of the pod: asked for, and its limit.")] = "4",
+    memory: Annotated[str, typer.Option("--memory", help="Memory of the pod: asked for, and its limit.")] = "8Gi",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The namespace.")] = "default",
+    without_rights: Annotated[
+        bool,
+        typer.Option("--without-rights", help="Make no service account; manifests then lack provisioner and zone."),
+    ] = False,
+    fetch: Annotated[bool, typer.Option("--fetch", help="Write the pod that hands out the results instead.")] = False,
+    look: Annotated[
+        Path | None,
+        typer.Option(
+            "--look", metavar="FILE", help="Say what holds the Job up, from what kubectl printed, or - for stdin."
+        ),
+    ] = None,
 ) -> None:
-    """Writes the objects of the campaign; or with `fetch` the pod, one for each node, that hands out its results."""
+    """Write a Job of Kubernetes that compares StorageClasses.
+
+    Nothing is sent to a cluster: kubectl does that.
+    """
+    from storagelab import screen
+    from storagelab.kubernetes.job import JobOptions, documents, manifests, object_name, on_claims, reader
+    from storagelab.report import writing
+    from storagelab.spec import reading
+
+    if look is not None:
+        if not _look(spec_file, look):
+            raise typer.Exit(1)
+        return
+    wanted = JobOptions(image, size, results_class, cpu, memory, namespace, ask=not without_rights)
+    nodes = nodes or []
     for key, text in (("--size", wanted.size), ("--cpu", wanted.cpu), ("--memory", wanted.memory)):
         if not _QUANTITY.fullmatch(text):
             raise SpecError(f"{text!r} is no quantity of Kubernetes", key=key, hint="Such as 20Gi, or 4 for CPUs.")
@@ -45,7 +86,7 @@ def write(
         writing.deliver(documents(pods), output)
         _say_how_to_fetch(name, nodes)
         return
-    specs = [on_claims(experiment, classes, host) for host in range(max(1, len(nodes)))]
+    specs = [on_claims(experiment, classes or (), host) for host in range(max(1, len(nodes)))]
     objects = manifests(name, nodes, specs, wanted)
     writing.deliver(documents(objects), output)
     for file_name in specs[0].files:
@@ -58,6 +99,9 @@ def write(
 
 
 def _say_how_to_fetch(name: str, nodes: Sequence[str]) -> None:
+    from storagelab import screen
+    from storagelab.kubernetes.job import RESULTS, object_name
+
     pods = [object_name(object_name(name, *(node,) * bool(node)), "results") for node in nodes or ("",)]
     for node, pod in zip(nodes or ("",), pods, strict=True):
         screen.say(f"kubectl cp {pod}:{RESULTS}/{name} {f'{node}/{name}' if node else f'results/{name}'}")
@@ -65,8 +109,13 @@ def _say_how_to_fetch(name: str, nodes: Sequence[str]) -> None:
         screen.say("storagelab gather " + " ".join(f"{node}/{name}" for node in nodes))
 
 
-def look(spec_file: Path, file: Path) -> bool:
+def _look(spec_file: Path, file: Path) -> bool:
     """Says what holds the campaign up, from what kubectl printed; returns whether nothing does."""
+    from storagelab import screen
+    from storagelab.kubernetes.held_up import held_up
+    from storagelab.kubernetes.job import object_name
+    from storagelab.spec import reading
+
     campaign = object_name(reading.load(spec_file).name)
     found = held_up(_objects(file), campaign)
     for one in found:
@@ -75,6 +124,9 @@ def look(spec_file: Path, file: Path) -> bool:
 
 
 def _objects(file: Path) -> list[Mapping[str, Any]]:
+    from storagelab.report import writing
+    from storagelab.spec.given_files import json_of
+
     try:
         found = json.loads(sys.stdin.read()) if file == writing.STDOUT else json_of(file, 2**26)
         objects = found["items"] if found.get("kind") == "List" else [found]

@@ -4,33 +4,66 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from storagelab import screen
+import typer
+
+from storagelab import verbs
 from storagelab.errors import StoreError
-from storagelab.model.plan import REPETITIONS_SOUND, Experiment, Plan
-from storagelab.model.target import Preflight
-from storagelab.report.text.as_data import plan_json
-from storagelab.report.text.plan import PlanFacts, before_full, of_preparing, print_plan, tells_text, too_short
-from storagelab.run import scheduling, stored
-from storagelab.run.estimate import estimate
-from storagelab.run.store import FILE_NAME, NothingStored, Store
-from storagelab.spec import against, matrix, named_files
-from storagelab.verbs.planning import look_at, site_of, with_files
-from storagelab.words.numbers import percent, plural
+from storagelab.verbs import Given, Unused, Verb, spec_of, when
+
+if TYPE_CHECKING:
+    from storagelab.model.plan import Experiment, Plan
+    from storagelab.model.target import Preflight
+    from storagelab.report.text.plan import PlanFacts
+
+app = Verb("Measure", 3)
 
 
-def show(
-    spec_file: Path,
-    results: Path,
-    *,
-    every_run: bool,
-    allow_commands: bool,
-    despite_space: bool = False,
-    pilot: str | None = None,
-    second: Path | None = None,
-    as_json: bool = False,
+def _is_not_judged(given: Given) -> bool:
+    order, configs = spec_of(given)
+    return order in ("cell-by-cell", "as-listed") and not all(config.simulated for config in configs)
+
+
+UNUSED = (
+    Unused("--all", when("as_json"), "is for people", "Leave it out: --json has all."),
+    Unused("--pilot", _is_not_judged, "says what can be found, and runs in this order are not judged",
+           'Leave it out, or set order = "randomised" in the spec.'),
+)  # fmt: skip
+
+
+@app.command(unused=UNUSED)
+def plan(
+    spec_file: verbs.SpecArgument,
+    results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
+    against: verbs.AgainstOption = None,
+    all_: Annotated[bool, typer.Option("--all", help="Add reasons, ways out, each cell and each run.")] = False,
+    allow_commands: verbs.AllowCommandsOption = False,
+    despite_space: verbs.DespiteSpaceOption = False,
+    pilot: Annotated[
+        str | None,
+        typer.Option(
+            "--pilot",
+            metavar="NAME",
+            help="Say how small a difference can be found, judging by this experiment's runs.",
+        ),
+    ] = None,
+    as_json: verbs.JsonOption = False,
 ) -> None:
-    experiment = stored.as_begun(against.load(spec_file, second), results)
+    """Show what to decide before the runs, and their number and time.
+
+    Nothing is run or changed.
+    """
+    from storagelab import screen
+    from storagelab.report.text.as_data import plan_json
+    from storagelab.report.text.plan import of_preparing, print_plan
+    from storagelab.run import stored
+    from storagelab.run.store import FILE_NAME
+    from storagelab.spec import against as two
+    from storagelab.spec import matrix
+    from storagelab.verbs._planning import look_at, site_of, with_files
+
+    experiment = stored.as_begun(two.load(spec_file, against), results)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     site = site_of(experiment, folder, despite_space=despite_space)
@@ -48,13 +81,17 @@ def show(
     if as_json:
         screen.write(plan_json(experiment, expanded, facts))
     else:
-        print_plan(screen.out(), experiment, expanded, facts, every_run)
+        print_plan(screen.out(), experiment, expanded, facts, all_)
 
 
 def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path) -> str:
     """How small a difference the plan can show, from the stored runs of an experiment or, of a plan with few
     repetitions, from a scatter that is assumed; "" if nothing tells.
     """
+    from storagelab.model.plan import REPETITIONS_SOUND
+    from storagelab.report.text.plan import tells_text
+    from storagelab.run import stored
+
     measured = any(not cell.config.simulated for cell in expanded.cells)
     few = experiment.repetitions < REPETITIONS_SOUND and len(expanded.cells) > 1
     if (
@@ -76,13 +113,22 @@ def _too_short(expanded: Plan, found: Preflight, stored_as: str | None, results:
     """That runs are too short for the checkpoints of their servers, or count before the redo log is full, if so."""
     if not found.cycles and not found.log_rooms:
         return ()
-    from storagelab.findings import comparable  # as below
+    from storagelab.findings import comparable
+    from storagelab.report.text.plan import before_full, too_short
+    from storagelab.run import stored
 
     rates = comparable.log_rates(stored.read(stored_as, results).runs) if stored_as else {}
     return (*too_short(expanded, found.cycles, rates), *before_full(expanded, found.log_rooms, rates))
 
 
 def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experiment) -> PlanFacts:
+    from storagelab.report.text.plan import PlanFacts
+    from storagelab.run import scheduling
+    from storagelab.run.estimate import estimate
+    from storagelab.run.store import NothingStored, Store
+    from storagelab.spec import named_files
+    from storagelab.words.numbers import percent, plural
+
     attempts: dict[tuple[str, int], tuple[int, str]] = {}
     durations: list[tuple[str, float]] = []
     set_up: float | None = None

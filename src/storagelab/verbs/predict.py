@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from storagelab import screen
-from storagelab.predicting.prediction import as_text
-from storagelab.predicting.reckoning import predict as reckoned
-from storagelab.report import writing
-from storagelab.report.text.markdown import markdown
-from storagelab.report.text.terminal import print_document
-from storagelab.report.words.predicted import predicted_paper
+import typer
 
+from storagelab.verbs import FileOption, PaperOption, Verb
+
+app = Verb("Predict", 2)
 HTML_FILE = "prediction.html"
 
 
-def predict(capture: Path, volumes: Path, format_: str, output: Path | None) -> None:
-    found = reckoned(capture, volumes)
-    paper = predicted_paper(found)
-    if format_ == "json":
-        writing.deliver(as_text(found), output)
-    elif format_ == "html":
-        from storagelab.report.page.html import page_of  # here, because only this format needs templates
+@app.command()
+def predict(
+    capture: Annotated[Path, typer.Argument(metavar="CAPTURE", help="Folder of a capture.")],
+    volumes: Annotated[
+        Path, typer.Option("--volumes", metavar="FILE", help="TOML file: what each volume can do, and the layouts.")
+    ],
+    format_: PaperOption = "text",
+    output: FileOption = None,
+) -> None:
+    """Predict rate and latency of a captured server on other volumes.
 
-        file = output or Path(HTML_FILE)
-        if writing.write(file, page_of(paper)):
-            writing.tell(file)
-    elif format_ == "text" and output is None:
-        print_document(screen.out(), paper)
-    else:
-        writing.deliver(markdown(paper), output)
+    FILE says what each volume can do, by a limit or a measured drive's profile, and names layouts: [layouts.NAME] with
+    objects and log. `compare CAMPAIGN PREDICTION` puts a campaign beside what --format json wrote.
+    """
+    from storagelab.predicting.prediction import as_text
+    from storagelab.predicting.reckoning import predict as reckoned
+    from storagelab.report import writing
+    from storagelab.report.words.predicted import predicted_paper
+
+    found = reckoned(capture, volumes)
+    writing.deliver_paper(predicted_paper(found), lambda: as_text(found), format_, output, HTML_FILE)

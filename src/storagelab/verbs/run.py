@@ -1,405 +1,111 @@
-"""`storagelab run`; and `gather`, which judges the runs of several campaigns together."""
+"""`storagelab run`."""
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Literal
 
-from storagelab import screen
-from storagelab.errors import DataRefused, PreflightError, SpecError, StoreError
-from storagelab.machine import host
-from storagelab.model.measurement import Run
-from storagelab.model.plan import Experiment, Plan, Race
-from storagelab.model.target import Preflight
-from storagelab.model.values import share_of
-from storagelab.run import loop, scheduling, stored
-from storagelab.run.engine import sweep, try_starting
-from storagelab.run.progress import LOG_FILE, RunProgress
-from storagelab.run.scheduling import Batch
-from storagelab.run.store import FILE_NAME, NothingStored, Store
-from storagelab.spec import against, matrix, named_files
-from storagelab.spec.units import parse_seconds
-from storagelab.stopping import Interruptible
-from storagelab.verbs import planning, so_far
-from storagelab.verbs.volumes import refuse_unconfirmed
-from storagelab.volumes.folders import Site, volumes_locked
-from storagelab.volumes.for_runs import PreparationAwaited
-from storagelab.volumes.for_runs import confirm as confirm_drives
-from storagelab.words.names import listed
+import typer
 
-if TYPE_CHECKING:
-    from storagelab.findings.raced import RaceState
-    from storagelab.run.cluster import Cluster
+from storagelab import verbs
+from storagelab.verbs import Given, Unused, Verb, lacks, spec_of, when
 
-# --- volumes that a person prepares -----------------------------------------------------------------------------------
-# Waits until a person has prepared volumes: asks at a terminal, and otherwise ends and is told by the next call.
-
-_YES = ("yes", "y", "done")
+app = Verb("Measure", 4)
 
 
-class Hands:
-    """The person who prepares volumes. `said` = the volumes that `--prepared` names; that counts once, for the block
-    for which the call before this one waited.
-    """
-
-    def __init__(self, experiment: Experiment, said: tuple[str, ...]) -> None:
-        self._source, self._said = experiment.source, said
-
-    def wait(self, waits: PreparationAwaited, *, made: int, blocks: int) -> None:
-        """Returns when it was done and checked. Raises PreparationAwaited with what to do if nobody can be asked; then
-        the next call goes on. `made` = the runs that this call has made since it last waited.
-        """
-        said, self._said = self._said, ()
-        if said and not made:
-            if set(said) != set(waits.names):
-                raise PreflightError(
-                    f"--prepared names {listed(list(said))}, and the next block needs {listed(waits.names)}",
-                    file=self._source,
-                    hint="name each of these, once it is prepared",
-                )  # fmt: skip
-            self._confirm(waits)
-            return
-        where = f"block {waits.block + 1} of {blocks}"
-        screen.say(f"{where}: {'; '.join(waits.asked)}")
-        if not sys.stdin.isatty():
-            raise self._ended(waits)
-        while True:
-            screen.say("Type yes when it is done. Ctrl-C ends this run, and the next one goes on here.")
-            answer = sys.stdin.readline()
-            if not answer:
-                raise self._ended(waits)
-            if answer.strip().lower() not in _YES:
-                continue
-            try:
-                self._confirm(waits)
-            except PreflightError as error:
-                screen.say(str(error))
-                continue
-            return
-
-    def _confirm(self, waits: PreparationAwaited) -> None:
-        try:
-            waits.confirm()
-        except PreflightError as error:
-            raise error.of(self._source) from error
-
-    def _ended(self, waits: PreparationAwaited) -> PreparationAwaited:
-        options = " ".join(f"--prepared {name}" for name in waits.names)
-        return waits.with_words(f"when it is done, with the same options: storagelab run {self._source} {options}")
+def _measures(given: Given) -> bool:
+    here = given["executor"] == "processes" and given["jobs"] > 1
+    return here and not all(config.simulated for config in spec_of(given)[1])
 
 
-# --- the verbs --------------------------------------------------------------------------------------------------------
+def _without_volumes(key: str) -> Callable[[Given], bool]:
+    """Whether no volume of the spec has the key."""
+    return lambda given: not any(getattr(one, key) for config in spec_of(given)[1] for one in config.volumes.values())
 
 
-class Asked(NamedTuple):
-    """How runs are to be made. `race` is None for all repetitions of all cells, `elsewhere` for this machine alone;
-    `against` is a second spec, run in turns with the first."""
-
-    again: bool = False
-    jobs: int | None = None
-    allow_commands: bool = False
-    race: Race | None = None
-    budget_s: float | None = None
-    elsewhere: Elsewhere | None = None
-    against: Path | None = None
-    despite_space: bool = False
-    as_json: bool = False
-    full: bool = False
-    may_wipe: tuple[str, ...] = ()
-    """Serial numbers of drives whose content may be destroyed."""
-    prepared: tuple[str, ...] = ()
-    """The volumes that a person says are prepared for the next block."""
+UNUSED = (
+    Unused("--jobs", _measures, "is for simulated runs, and this spec measures",
+           "Leave it out: measured runs are made one at a time."),
+    Unused("--jobs", when("scheduler"), "is for processes of this machine, and --scheduler names a cluster",
+           "Leave one of them out."),
+    Unused("--scheduler --trust-network --time-limit", when("executor", "processes"), "is an option of a cluster",
+           "Add --executor dask."),
+    Unused("--within --budget", lacks("find_best"), "is an option of a race", "Add --find-best."),
+    Unused("--prepared", _without_volumes("by_hand"), "is for volumes prepared by hand, and this spec has none"),
+    Unused("--yes-wipe", _without_volumes("devices"), "is for whole drives, and this spec has none"),
+)  # fmt: skip
 
 
-def run(spec_file: Path, results: Path, asked: Asked) -> bool:
-    """Makes the runs; returns whether none has failed."""
-    wanted = against.load(spec_file, asked.against).model_copy(update={"race": asked.race})
-    if asked.race is not None and wanted.blocks > 1:
-        raise SpecError(
-            "leaves no rounds for a race: all blocks of a level are needed to compare it", file=wanted.source,
-            key="blocks",
-            hint="Leave --find-best out.",
-        )  # fmt: skip
-    experiment = stored.as_begun(wanted, results)
-    plan, folder = matrix.expand(experiment), results / experiment.name
-    site = planning.site_of(experiment, folder, despite_space=asked.despite_space)
-    here = _Here(experiment, plan, folder, site, asked)
-    here.racing(())  # refused before anything is changed
-    if asked.elsewhere is not None and not loop.portable(plan):
-        raise PreflightError(
-            "only simulated runs can be made on a cluster", file=experiment.source, key="--executor",
-            hint="leave --executor out; to measure on several hosts, run the spec on each, "
-            "then use `storagelab gather`",
-        )  # fmt: skip
-    found = planning.look_at(experiment, plan, site, asked.allow_commands)
-    hashed = planning.with_files(experiment, plan, site)
-    runs, all_well = here._replace(experiment=hashed).make(found)
-    for changed in named_files.differences(hashed.files, planning.with_files(experiment, plan, site).files):
-        screen.say(f"{changed} while runs were made, so this campaign mixes both: make it again under a new name")
-        all_well = False
-    conclude(experiment, stored.as_run(experiment, plan, runs), runs, folder, as_json=asked.as_json, full=asked.full)
-    if asked.against is not None and len(plan.cells) == 2:
-        cells = " ".join(cell.cell_id for cell in plan.cells)
-        screen.say(f"as a gate: storagelab compare {experiment.name} {cells} --fail-if-slower 5%")
-    return all_well
-
-
-class _Here(NamedTuple):
-    """An experiment whose runs this machine makes, or sends to a cluster."""
-
-    experiment: Experiment
-    plan: Plan
-    folder: Path
-    site: Site
-    asked: Asked
-
-    def racing(self, runs: Sequence[Run]) -> stored.Racing | None:
-        """The race that follows these runs, if it is one. Raises SpecError if the experiment can't be raced."""
-        if self.experiment.race is None:
-            return None
-        return stored.Racing(self.experiment, runs, self.asked.budget_s)
-
-    def make(self, found: Preflight) -> tuple[tuple[Run, ...], bool]:
-        """Makes all runs of the experiment; returns whether none has failed. While it waits for a person, it holds
-        neither volumes nor results.
-        """
-        hands = Hands(self.experiment, self.asked.prepared)
-        while True:
-            before = self._stored_count()
-            try:
-                with self._ready(found), Store.writing(self.folder, self.experiment) as store:
-                    race = self.racing(self._stored(store, 0))  # or the store is damaged
-                    self._make_pending(store, found, race)
-                    runs = self._stored(store, self.plan.in_detail)
-                    failed = any(status == "failed" for _, status in store.attempts().values())
-                return runs, not failed
-            except PreparationAwaited as waits:
-                hands.wait(waits, made=self._stored_count() - before, blocks=len(self.plan.blocks))
-
-    def _stored_count(self) -> int:
-        with contextlib.suppress(NothingStored), Store.reading(self.folder) as store:
-            return len(store.attempts())
-        return 0
-
-    def _stored(self, store: Store, in_detail: float) -> tuple[Run, ...]:
-        return stored.of_plan(self.folder / FILE_NAME, self.plan, store.runs(in_detail=in_detail))
-
-    @contextlib.contextmanager
-    def _ready(self, found: Preflight) -> Iterator[None]:
-        """If there are runs to make, holds the volumes, and refuses a server that does not start. Nothing is stored
-        yet.
-        """
-        if not self._pending():
-            yield
-            return
-        refuse_unconfirmed(found.drives, self.asked.may_wipe)
-        with contextlib.ExitStack() as volumes:
-            with Interruptible() as stopping:
-                try:
-                    volumes.enter_context(volumes_locked(self.plan, self.site))
-                    for line in sweep(self.plan, self.site):  # what a killed run left is in the way of all that follows
-                        screen.err().print(line, soft_wrap=True)
-                    if found.drives:
-                        confirm_drives(self.plan, self.site)
-                    with planning.saying_how_far() as tell:
-                        try_starting(self.plan, self.site, tell)
-                except PreflightError as error:
-                    stopping.check()  # a server that is stopped while it starts does not come up, either
-                    raise error.of(self.experiment.source) from error
-                stopping.check()
-            yield
-
-    def _pending(self) -> bool:
-        """Whether there are runs to make. Raises StoreError if they may not be added to what is stored."""
-        attempts: dict[tuple[str, int], tuple[int, str]] = {}
-        plan = self.plan
-        with contextlib.suppress(NothingStored), Store.reading(self.folder) as store:
-            if not store.would_be_set_aside(self.experiment):
-                store.refuse_another(self.experiment)
-                attempts = store.attempts()
-                race = self.racing(self._stored(store, 0)) if self.asked.race is not None else None
-                plan = plan if race is None else race.state.plan
-        return bool(scheduling.pending(plan, attempts, again=self.asked.again))
-
-    def _make_pending(self, store: Store, found: Preflight, race: stored.Racing | None) -> None:
-        """Makes the runs that are left; for a race, as many rounds as it takes."""
-        again, elsewhere, jobs = self.asked.again, self.asked.elsewhere, self.asked.jobs or host.usable_cpus()
-        plan = self.plan if race is None else race.state.plan
-        pending = scheduling.pending(plan, store.attempts(), again=again)
-        before = len(plan.runs) - len(pending)
-        if race is not None:
-            failed_before = [planned for planned in pending if planned not in race.state.possible]
-            pending = [*failed_before, *race.state.possible]
-        at_once = loop.processes(self.plan, pending, found, jobs)
-        console = screen.err()
-        planning.tell_if_set_aside(store, console)
-        for line in sweep(self.plan, self.site):
-            console.print(line, soft_wrap=True)
-        with (
-            Interruptible() as stopping,
-            RunProgress(
-                self.plan, pending, store.durations(), console, store.folder, stopping.check, at_once=at_once,
-                at_most=race is not None,
-            ) as progress,
-        ):  # fmt: skip
-            progress.say(f"{found.server}")
-            most = "" if race is None else "at most "
-            already = f", {before} stored already" if before else ""
-            progress.say(f"{most}{len(pending)} runs to make{already}; log: {store.folder / LOG_FILE}")
-            if race is not None:
-                race.tell = partial(_tell_of_round, progress)
-            cluster = elsewhere and elsewhere.executor(plan, at_once, store.durations(), progress.say)
-            if cluster is not None:
-                progress.workers = lambda: cluster.at_once
-            if at_once < loop.processes(self.plan, pending, None, jobs):
-                progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
-            live = so_far.kept(store.folder, progress, before, stopping)
-            with live, planning.saying_what_is_stored(stopping, progress, before, most):
-                try:
-                    loop.run_all(
-                        plan, store, self.site, progress, again=again, jobs=at_once, rounds=race, elsewhere=cluster
-                    )
-                except DataRefused as error:
-                    raise DataRefused(f"{self.experiment.source}: {error}") from error
-
-
-def _tell_of_round(progress: RunProgress, state: RaceState) -> None:
-    progress.left_to_make(state.possible)
-    progress.say(race_text(state))
-
-
-def conclude(
-    experiment: Experiment,
-    expanded: Plan,
-    runs: tuple[Run, ...],
-    folder: Path,
-    *,
-    as_json: bool = False,
-    full: bool = False,
+@app.command(unused=UNUSED)
+def run(
+    spec_file: verbs.SpecArgument,
+    results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
+    again: Annotated[bool, typer.Option("--again", help="Repeat failed runs.")] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: one for each core."),
+    ] = None,
+    allow_commands: verbs.AllowCommandsOption = False,
+    against: verbs.AgainstOption = None,
+    despite_space: verbs.DespiteSpaceOption = False,
+    yes_wipe: Annotated[
+        list[str] | None,
+        typer.Option("--yes-wipe", metavar="SERIAL", help="Destroy everything on this drive of the spec; repeatable."),
+    ] = None,
+    prepared: Annotated[
+        list[str] | None,
+        typer.Option("--prepared", metavar="VOLUME", help="It is prepared by hand for the next block."),
+    ] = None,
+    find_best: Annotated[
+        bool, typer.Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
+    ] = False,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            "--within", metavar="3%", help="End the race when one is surely at most this much slower than the fastest."
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget", metavar="2h", help="Repeat the layouts still in the race until runs have taken this long."
+        ),
+    ] = None,
+    executor: Annotated[
+        Literal["processes", "dask"],
+        typer.Option("--executor", help="Who makes the runs: this machine, or for simulated runs a Dask cluster."),
+    ] = "processes",
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler",
+            metavar="tls://HOST:8786",
+            help="The cluster's scheduler; default: Dask's setting (DASK_SCHEDULER_ADDRESS), or local processes.",
+        ),
+    ] = None,
+    trust_network: Annotated[
+        bool, typer.Option("--trust-network", help="Join a cluster beyond this machine without TLS.")
+    ] = False,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--time-limit", metavar="10min", help="A run on a cluster that takes longer hangs; default: estimated."
+        ),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Print the evidence, too.")] = False,
+    as_json: verbs.JsonOption = False,
 ) -> None:
-    """Print the answer, with its evidence if `full`, or the whole export, and write the report."""
-    # Statistics and charts take as long to load as everything else, and are not needed while runs are made.
-    from storagelab.findings.analysis import analyse
-    from storagelab.report import writing
-    from storagelab.report.sections.contents import document, opened
-    from storagelab.report.text import terminal
-    from storagelab.report.writing import own_names_only
+    """Run or continue an experiment, then report what it found.
 
-    findings = analyse(experiment, expanded, runs)
-    if as_json:
-        writing.deliver(writing.render("json", experiment, expanded, runs, findings), None)
-    else:
-        told = own_names_only(findings)
-        of = document(experiment, expanded, runs, told) if full else opened(told)
-        terminal.print_document(screen.out(), of)
-    file = writing.write_report(folder, experiment, expanded, runs, findings)
-    screen.say(f"report: {file}")
-
-
-def gather(folders: Sequence[Path], results: Path, *, as_json: bool = False) -> None:
-    """Writes one campaign made of several, and its report. Raises StoreError."""
-    if len({folder.resolve() for folder in folders}) < 2:
-        raise StoreError("give the folders of two or more campaigns, each with its results\n  such as db1/my db2/my")
-    parts = [stored.read(folder.resolve().name, folder.resolve().parent, whole=True) for folder in folders]
-    whole = stored.gathered(parts)
-    plan, folder = matrix.expand(whole.experiment), results / whole.experiment.name
-    with contextlib.suppress(NothingStored), Store.reading(folder):
-        raise StoreError(f"{folder} has results already\n  choose another folder with --results")
-    with Store.writing(folder, whole.experiment) as store:
-        store.append(*whole.runs)
-    screen.say(f"{len(whole.runs)} runs of {len(parts)} campaigns are in {folder}")
-    conclude(whole.experiment, plan, whole.runs, folder, as_json=as_json)
-
-
-# --- the state of a race, in words ------------------------------------------------------------------------------------
-
-
-def race_text(state: RaceState) -> str:
-    """One line after a round."""
-    rounds = max((group.standing.rounds for group in state.groups), default=0)
-    racing = sum(len(group.standing.racing) for group in state.groups)
-    cells = sum(len(group.cells) for group in state.groups)
-    running = sum(len(group.standing.running) for group in state.groups)
-    if state.possible:
-        next_up = f"{running} run again" if running < racing else "all of them run again"
-    elif state.short:
-        next_up = "the budget has no room for another round"
-    elif running:
-        next_up = "no more rounds"
-    else:
-        next_up = "the race is decided"
-    return f"after round {rounds}, {racing} of {cells} layouts may still be the fastest; {next_up}"
-
-
-# --- the options of `storagelab run` for a cluster and for a race -----------------------------------------------------
-
-_INSTALL = 'pip install "storagelab[cluster]"'
-
-
-class Elsewhere(NamedTuple):
-    """What the user asked for. `scheduler` is None if Dask's own settings decide, or for a cluster of local processes.
-    `trusted`: whoever reaches the network of the scheduler may run programs on it.
+    The answer goes to the terminal, the HTML report into the folder of results.
     """
+    from storagelab.verbs import _running
 
-    scheduler: str | None
-    trusted: bool
-    time_limit_s: float | None
-
-    def executor(
-        self, plan: Plan, jobs: int, durations: list[tuple[str, float]], say: Callable[[str], None]
-    ) -> Cluster[Batch, loop.Report]:
-        """The cluster, not yet joined. Raises PreflightError if its address is not safe, or if Dask is not
-        installed.
-        """
-        with _dask():
-            from storagelab.run import cluster
-        reach = cluster.asked(self.scheduler, jobs, trusted=self.trusted)
-        return cluster.Cluster(
-            loop.make_elsewhere, reach, say, limit_s=loop.time_limit_s(plan, durations, self.time_limit_s)
-        )
-
-
-@contextlib.contextmanager
-def _dask() -> Iterator[None]:
-    """Wraps the loading of modules that need Dask."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.partition(".")[0] == "storagelab":
-            raise
-        raise PreflightError(
-            f"Dask is not installed (there is no {missing.name})", key="--executor", hint=_INSTALL
-        ) from None
-
-
-def asked(executor: str, scheduler: str | None, *, trusted: bool, time_limit: str | None) -> Elsewhere | None:
-    """The cluster that was asked for; None for processes of this machine. Raises SpecError."""
-    if executor == "dask":
-        hint = "Such as 90s or 10min."
-        return Elsewhere(scheduler, trusted, None if time_limit is None else _seconds(time_limit, "--time-limit", hint))
-    return None
-
-
-def race(*, find_best: bool, within: str | None, budget: str | None) -> tuple[Race | None, float | None]:
-    """The race, and the seconds that it may take. Raises SpecError."""
-    if not find_best:
-        return None, None
-    margin = 0.0 if within is None else share_of(within)
-    if margin is None or not (0 < margin < 1 or within is None):
-        raise SpecError(f"{within!r} is no margin", key="--within", hint="Write a percentage above 0, such as 3%.")
-    budget_s = None if budget is None else _seconds(budget, "--budget", "Such as 90min or 2h.")
-    return Race(within=margin), budget_s
-
-
-def _seconds(text: str, key: str, hint: str) -> float:
-    try:
-        seconds = parse_seconds(text)
-    except ValueError as error:
-        raise SpecError(str(error), key=key, hint=hint) from None
-    if seconds <= 0:
-        raise SpecError("must be above 0", key=key, hint=hint)
-    return seconds
+    raced, budget_s = _running.race(find_best=find_best, within=within, budget=budget)
+    asked = _running.Asked(
+        again, jobs, allow_commands, raced, budget_s,
+        _running.asked(executor, scheduler, trusted=trust_network, time_limit=time_limit),
+        against, despite_space, as_json, full, may_wipe=tuple(yes_wipe or ()), prepared=tuple(prepared or ()),
+    )  # fmt: skip
+    if not _running.run(spec_file, results, asked):
+        raise typer.Exit(1)

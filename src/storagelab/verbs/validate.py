@@ -2,29 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Literal
 
-from storagelab import screen
-from storagelab.machine import host
-from storagelab.report import writing
-from storagelab.stopping import Interruptible
-from storagelab.validation import making, table
-from storagelab.validation.articles import articles
+import typer
+
+from storagelab.model.engines import LARGEST_SCALE
+from storagelab.verbs import Verb
+
+app = Verb("Simulate", 2)
 
 
+@app.command()
 def validate(
-    only: Sequence[str],
-    format_: str | None,
-    write: Path | None,
-    *,
-    scale: int,
-    repetitions: int | None,
-    jobs: int | None,
-    results: Path | None,
-    experiments: Path | None,
+    format_: Annotated[
+        Literal["md", "csv", "json"] | None,
+        typer.Option("--format", help="Format of the tables; default: for the terminal."),
+    ] = None,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE", help="Also write the tables, as md, into this file.")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="ID", help="Article (A) or figure (A1) to check; default: all."),
+    ] = None,
+    scale: Annotated[
+        int,
+        typer.Option(
+            "--scale", min=1, max=LARGEST_SCALE, help="Simulate a world this many times smaller than life-size."
+        ),
+    ] = 64,
+    repetitions: Annotated[
+        int | None, typer.Option("--repetitions", min=1, help="Runs of each cell; default: as in each spec.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Processes; default: one for each core.")
+    ] = None,
+    results: Annotated[
+        Path | None, typer.Option("--results", help="Folder to keep the runs in, and to continue from.")
+    ] = None,
+    experiments: Annotated[
+        Path | None, typer.Option("--experiments", metavar="FOLDER", help="Folder of the ready-made specs.")
+    ] = None,
 ) -> None:
-    chosen = articles(only)
+    """Compare the simulator with published figures.
+
+    The table shows each figure as published and as simulated, with the error. A miss doesn't change the exit code.
+    """
+    from storagelab import screen
+    from storagelab.machine import host
+    from storagelab.report import writing
+    from storagelab.stopping import Interruptible
+    from storagelab.validation import making, table
+    from storagelab.validation.articles import articles
+
+    chosen = articles(only or ())
     asked = making.Request(experiments or _ready_made_specs(), scale, repetitions, jobs or host.usable_cpus(), results)
     before = table.existing(write) if write is not None else None
     planned = making.plan(chosen, asked)

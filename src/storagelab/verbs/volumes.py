@@ -1,23 +1,28 @@
-"""`storagelab volumes`: the drives that experiments have, and how they are given back; and the question before a run
-destroys what lies on drives.
-"""
+"""`storagelab volumes`: the drives that experiments have, and how they are given back."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Annotated
 
-from storagelab import screen
+import typer
+
 from storagelab.errors import PreflightError
-from storagelab.model.target import ClaimedDrive
+from storagelab.verbs import Verb
 
-YES_WIPE = "--yes-wipe"
+app = Verb(
+    "This machine", 3, help="List the drives that experiments use, or give them back.", invoke_without_command=True
+)
 
 
-def list_all() -> None:
+@app.callback()
+def _list(context: typer.Context) -> None:
+    """List the drives of this machine that experiments have claimed and not given back."""
+    from storagelab import screen
     from storagelab.volumes.journal import claims
 
+    if context.invoked_subcommand is not None:
+        return
     found = claims()
     for claim in found:
         screen.say(f"{claim.drive.text}\n  for the runs whose results are in {claim.results}", stdout=True)
@@ -25,39 +30,27 @@ def list_all() -> None:
         screen.say("no drive is in use by storagelab", stdout=True)
 
 
-def undo(results: Path, may_wipe: Collection[str] = ()) -> None:
-    """Puts back what can be put back: the sectors of each drive, and no partition, RAID or file system of storagelab's
-    on it. What lay on it before is gone.
+@app.command()
+def undo(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder of the experiment's results.")],
+    may_wipe: Annotated[
+        list[str] | None,
+        typer.Option("--yes-wipe", metavar="SERIAL", help="Wipe this drive, whatever it holds now. May be repeated."),
+    ] = None,
+) -> None:
+    """Give back the drives that a killed run left.
+
+    Unmounts and removes what storagelab made on them, and formats them to their old sectors. What lay on them before
+    can't be put back.
     """
+    from storagelab import screen
     from storagelab.volumes.for_runs import put_back
 
     if not results.is_dir():
-        raise PreflightError(
-            "there is no such folder", file=results, hint="name the folder of the experiment's results"
-        )
-    done = put_back(results, may_wipe)
+        hint = "name the folder of the experiment's results"
+        raise PreflightError("there is no such folder", file=results, hint=hint)
+    done = put_back(results, may_wipe or ())
     for line in done:
         screen.say(line, stdout=True)
-    if done:
-        screen.say("what lay on these drives before the experiment can't be put back", stdout=True)
-    else:
-        screen.say("no drive is left to be given back", stdout=True)
-
-
-def refuse_unconfirmed(drives: Sequence[ClaimedDrive], confirmed: Collection[str]) -> None:
-    """Asks for the serial number of each drive whose content is destroyed. Raises PreflightError unless each was given,
-    on the command line or now.
-    """
-    asked = [drive for drive in drives if drive.serial not in confirmed]
-    if asked and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise PreflightError(
-            "everything on these drives would be destroyed:" + "".join(f"\n    {drive.text}" for drive in asked),
-            hint="confirm it: " + " ".join(f"{YES_WIPE} {drive.serial}" for drive in asked),
-        )
-    for drive in asked:
-        screen.say(f"everything on this drive will be destroyed:\n  {drive.text}")
-        screen.say("to go on, type its serial number:")
-        typed = sys.stdin.readline().strip()
-        if typed != drive.serial:
-            hint = "run again, and type it; or name another drive"
-            raise PreflightError(f"{drive.serial} was not confirmed, so nothing was done", hint=hint)
+    lost = "what lay on these drives before the experiment can't be put back"
+    screen.say(lost if done else "no drive is left to be given back", stdout=True)

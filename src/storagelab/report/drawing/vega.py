@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storagelab.errors import StoragelabError
+from storagelab.model.hints import escaped
 from storagelab.report.drawing import palette
-from storagelab.spec.foreign import escaped
 from storagelab.words.numbers import bytes_
 
 Spec = dict[str, Any]

@@ -30,7 +30,7 @@ from pydantic_core import to_json as dumped
 from storagelab.findings.answer import answer
 from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.beside import Beside
-from storagelab.findings.campaigns import Campaign, Compare
+from storagelab.findings.campaigns import Campaign, Compare, Pair
 from storagelab.findings.cautions import kinds as kinds_of_caution
 from storagelab.findings.kinds import kinds
 from storagelab.findings.model import CellSummary, Estimate, Findings, Severity
@@ -118,15 +118,25 @@ def _words(findings: Findings, found: Answer) -> dict[str, Any]:
 
 def pair_json(
     findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None, paper: Paper,
-    gate: str | None = None,
+    gate: str | None = None, pairs: Sequence[Pair] = (),
 ) -> str:  # fmt: skip
-    """Two cells: every step uncut, the devices, the waiting sessions, the reasons, and the sentence."""
+    """Two cells: every step uncut, the devices, the waiting sessions, the reasons, and the sentence; with the ratio of
+    each pair, if they are one of several.
+    """
     document: dict[str, object] = {
         "experiment": findings.experiment, "provenance": findings.provenance,
         "before": {"cell_id": before, "levels": findings.cell(before).levels},
         "after": {"cell_id": after, "levels": findings.cell(after).levels},
         "ratio": ratio, "gate": gate, "sentence": paper.verdict,
     }  # fmt: skip
+    if pairs:
+        document["pairs"] = [
+            {
+                "before": one.before, "after": one.after, "levels": findings.cell(one.after).levels,
+                "ratio": one.ratio, "gate": None if one.gate is None else one.gate.text,
+            }
+            for one in pairs
+        ]  # fmt: skip
     if case is not None:
         document |= {
             "waterfall": case.parts, "devices": case.devices, "crowds": case.crowds, "reasons": reasons(case)

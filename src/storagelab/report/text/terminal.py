@@ -1,16 +1,21 @@
-"""A report on a terminal: plain lines in a pipe, colour only on a terminal.
+"""A report on a terminal, and what `doctor` and `simulate` found: plain lines in a pipe, colour only on a terminal.
 
 The answer comes last, where the eye is: a screen shows what is printed last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from storagelab.machine.doctor import Ability
+from storagelab.model.plan import Cell
+from storagelab.model.promises import Promise
+from storagelab.model.waits import NS
 from storagelab.report.document import (
     Bar,
     Code,
@@ -26,7 +31,8 @@ from storagelab.report.document import (
     Table,
 )
 from storagelab.report.text.columns import GAP, Column, blank, emit, print_paragraph, print_table
-from storagelab.words.numbers import plural
+from storagelab.report.words.secrets import masked
+from storagelab.words.numbers import count, plural, rate, seconds
 
 _ROWS = 40
 """The most rows of a table on a terminal."""
@@ -208,3 +214,67 @@ def written(table: Table) -> list[tuple[int, Heading]]:
         (place, heading) for place, heading in enumerate(table.headings)
         if not any(isinstance(row[place], Bar) for row in table.rows)
     ]  # fmt: skip
+
+
+# --- one simulated run as text ----------------------------------------------------------------------------------------
+#
+# Its time, and what its connections waited for.
+
+
+def print_outcome(console: Console, cell: Cell, outcome: Mapping[str, Any]) -> None:
+    """Print the core's outcome at life-size. A second and a row of the simulated world stand for as many as its
+    scale says.
+    """
+    scale = cell.config.target.world_scale
+    print_paragraph(console, f"{cell.cell_id}: one run on drives as its block begins, at scale {scale}", style="bold")
+    if outcome["failure"]:
+        print_paragraph(console, f"It failed: {outcome['failure']}")
+    elapsed_s = outcome["elapsed_ns"] * scale * NS
+    if "ios" in outcome and "rows" not in outcome:
+        text = f"{rate(outcome['ios_per_s'], 'requests')}, {seconds(outcome['latency']['mean_ns'] * NS)} each"
+        print_paragraph(console, f"{seconds(elapsed_s)} counted: {text}.")
+    else:
+        rows = outcome["rows"] * scale
+        print_paragraph(console, f"{seconds(elapsed_s)}, {count(rows)} rows, {outcome['connections']} connections.")
+        waits = outcome["waits"]
+        columns = [
+            Column("wait", [row["wait_type"] for row in waits], right=False),
+            Column("wait s", [seconds((row["resource_ns"] + row["signal_ns"]) * scale * NS) for row in waits]),
+            Column("signal s", [seconds(row["signal_ns"] * scale * NS) for row in waits], rank=1),
+            Column("count", [count(row["count"] * scale) for row in waits]),
+        ]
+        print_table(console, columns, indent=0)
+    print_paragraph(console, "--trace prints the scenario and the whole outcome, --every-io each I/O too.")
+
+
+# --- what the doctor found, and the promises that a server kept, on a terminal ----------------------------------------
+
+_STATES = {"no": ("no    ", "red"), "partly": ("partly", "yellow"), "yes": ("yes   ", "green")}
+_OUTCOMES = {"pass": ("pass", "green"), "fail": ("FAIL", "red"), "open": ("open", "yellow")}
+
+
+def print_abilities(console: Console, abilities: Sequence[Ability], whole: bool = False) -> None:
+    """Print a paragraph for each ability that is missing or partly there, with how to fix it; then the names of those
+    that work, or with `whole` a paragraph for each of them too; then how many there are of each, and what follows.
+    """
+    of = {state: [one for one in abilities if one.state == state] for state in _STATES}
+    for one in (*of["no"], *of["partly"], *(of["yes"] if whole else ())):
+        mark, style = _STATES[one.state]
+        console.print(Text.assemble((mark, style), "  ", (one.name, "bold")), soft_wrap=True)
+        print_paragraph(console, one.detail, first="        ")
+        print_paragraph(console, one.mend and f"to fix it: {one.mend}", first="        ")
+    if not whole:
+        print_paragraph(console, "; ".join(one.name for one in of["yes"]), first="yes     ")
+    verdict = "what needs none of those that lack can be measured" if of["no"] else "all of it can be measured"
+    print_paragraph(console, f"{len(of['yes'])} work, {len(of['partly'])} partly, {len(of['no'])} lack: {verdict}")
+
+
+def print_promises(console: Console, promises: Sequence[Promise]) -> None:
+    """Print a line for each promise, with the evidence below it, and a count at the end."""
+    for promise in promises:
+        mark, style = _OUTCOMES[promise.state]
+        console.print(Text.assemble((mark, style), "  ", (promise.name, "bold")), soft_wrap=True)
+        for line in masked(promise.detail).splitlines():
+            print_paragraph(console, line.strip(), first="      ")
+    counts = {state: sum(promise.state == state for promise in promises) for state in _OUTCOMES}
+    console.print(f"{counts['pass']} kept, {counts['fail']} broken, {counts['open']} open", highlight=False)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from storagelab.findings.basis import Basis
-from storagelab.findings.campaigns import Campaign, Compare, Gate, Matched
+from storagelab.findings.campaigns import Campaign, Compare, Gate, Matched, Pair
 from storagelab.findings.kinds.stalls import stalled_of
+from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
-from storagelab.report.document import Document, Heading, Table, paper
+from storagelab.report.document import Document, Heading, Section, Table, paper
 from storagelab.report.words.compared import PER
 from storagelab.report.words.secrets import masked
+from storagelab.spec.reading import differences
 from storagelab.stats.stalls import share_most
 from storagelab.words import numbers
-from storagelab.words.names import listed
+from storagelab.words.names import cell_entry, cell_text, listed, value_text
 
 Fact = str | bool | int | float
 _OF_THE_MOMENT = ("free_bytes", "available_bytes", "used_bytes", "load_1min")
@@ -172,13 +176,20 @@ def mark(one: Matched) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def manifest_table(
-    found: Compare, spec: Sequence[tuple[str, str, str]], runs: tuple[Sequence[Run], Sequence[Run]]
-) -> Table:
-    """Keys of the spec and facts of host and server that differ: `spec` = (key, first, second)."""
-    headings = [Heading("what differs", "text"), *(Heading(one.name, "prose") for one in (found.first, found.second))]
-    different = [*((f"spec: {name}", *values) for name, *values in spec), *environment_differences(found, runs)]
-    return Table(headings, [[_cut(text) for text in row] for row in different])
+def manifest_table(found: Compare, runs: Mapping[str, Sequence[Run]]) -> Table:
+    """Keys of the spec and facts of host and server that differ; `runs`: those of each campaign, by its name."""
+    names = found.latest, found.second.name
+    headings = [Heading("what differs", "text"), *(Heading(name, "prose") for name in names)]
+    made = environment_differences(found, (runs[names[0]], runs[names[1]]))
+    return Table(headings, [[_cut(text) for text in row] for row in (*_spec_differences(found), *made)])
+
+
+def _spec_differences(found: Compare) -> Iterator[tuple[str, str, str]]:
+    """(key, first, second) for each key in which the two specs differ."""
+    for line in differences(found.first.experiment.canonical, found.second.experiment.canonical):
+        name, _, change = line.partition(": ")
+        before, arrow, after = change.partition(" -> ")
+        yield f"spec: {name}", before if arrow else "", after if arrow else change
 
 
 def _cut(text: str) -> str:
@@ -236,7 +247,7 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
         notes += [provenance_sentence(one), *unmatched_sentences(one)]
         name = f"{one.second.name} against {first.name}"
         tables.append(matched_table(one).called(f"Matched layouts, {name}", ranks=_ranks(one)))
-        between = f"{one.history[-1][0] if one.history else first.name} and {one.second.name}"
+        between = f"{one.latest} and {one.second.name}"
         tables.append(different.called(f"What differs between {between}"))
         if not different.rows:
             notes.append(f"Nothing recorded of spec, host and server differs between {between}.")
@@ -251,3 +262,89 @@ def _ranks(found: Compare) -> dict[str, int]:
     """The times are dropped first: their ratio says nearly the same."""
     first_s, second_s = (heading.text for heading in matched_table(found).headings[-2:])
     return {first_s: 3, second_s: 3, "cells": 2, "verdict": 1}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pairs of cells of one campaign
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def with_pairs(of: Document, findings: Findings, pairs: Sequence[Pair], factor: str) -> Document:
+    """The paper of one pair, below a table of all that differ in this factor alone."""
+    headings = [Heading("layout", "prose"), Heading("cells", "text"), Heading("change (joint 95 % CI)", "text"),
+                Heading("verdict", "text")]  # fmt: skip
+    rows = []
+    for one in pairs:
+        before, after = (findings.cell(name).levels for name in (one.before, one.after))
+        rest = cell_text({name: level for name, level in before.items() if name != factor})
+        layout = f"{rest}: {value_text(before[factor])} to {value_text(after[factor])}"
+        rows.append([layout, f"{one.before}, {one.after}", numbers.signed_estimate(one.ratio), _pair_mark(one)])
+    table = Table(headings, rows).called(f"Each pair by {factor} ({of.provenance})", ranks={"cells": 1})
+    title = f"{findings.experiment}: {numbers.plural(len(pairs), 'pair')} by {factor}"
+    return replace(of, title=title, sections=[Section("pairs", "Pairs", [table]), *of.sections])
+
+
+def _pair_mark(one: Pair) -> str:
+    if one.gate is not None:
+        return {Gate.SLOWER: "too slow", Gate.NOT_SLOWER: "passes", Gate.CANT_TELL: "can't tell"}[one.gate]
+    low, high = (None, None) if one.ratio is None else (one.ratio.low, one.ratio.high)
+    if low is None or high is None:
+        return "not tested"
+    return "can't be told apart" if low <= 1 <= high else "slower" if low > 1 else "faster"
+
+
+def with_gate(
+    of: Document, campaign: Campaign, plan: Plan, pairs: Sequence[Pair], shown: Pair, margin: float
+) -> Document:
+    """The paper of the pair that is shown, opened by the gate's answer for all pairs, and a picture of their runs."""
+    result = shown.gate or Gate.NOT_SLOWER
+    many = f"{sum(one.gate is result for one in pairs)} of {len(pairs)} pairs"
+    said = gate_sentence(result, margin)
+    if len(pairs) > 1:
+        said = gate_sentence(result, margin, f", for sure, in {many}", f"the runs of {many}")
+    names = ((one.before, one.after) for one in pairs)
+    picture = dots([row for before, after in names for row in _rows(campaign, before, after)])
+    return of.opened_by(f"{said} {stalls_sentence(campaign.basis, plan, shown.after)}", picture)
+
+
+def _rows(campaign: Campaign, before: str, after: str) -> Iterator[tuple[str, Sequence[float]]]:
+    """The runs of two cells, each against the mean of the first."""
+    kept = dict(zip((cell.cell_id for cell in campaign.findings.cells), campaign.basis.kept, strict=True))
+    logs = {name: [one for one in kept[name].tolist() if math.isfinite(one)] for name in (before, after)}
+    if logs[before]:
+        mean = math.fsum(logs[before]) / len(logs[before])
+        for name, of in logs.items():
+            yield cell_entry(name, campaign.findings.cell(name).text), [math.exp(one - mean) for one in of]
+
+
+# --- A picture of runs in letters, which any program shows that shows text --------------------------------------------
+
+_WIDTH = 60
+_DOTS = "·:⁝"
+"""One run, two, three or more at one place."""
+
+
+def dots(rows: Sequence[tuple[str, Sequence[float]]]) -> tuple[str, ...]:
+    """A line for each row of ratios, and the ends of the axis, which is logarithmic. `●` is a mean. No line if there is
+    no ratio.
+    """
+    values = [value for _, ratios in rows for value in ratios]
+    if not values or min(values) <= 0:
+        return ()
+    low, high = math.log(min(values)), math.log(max(values))
+    left = max(len(name) for name, _ in rows)
+    lines = [f"{name:<{left}}  {_line(ratios, low, high)}".rstrip() for name, ratios in rows]
+    ends = f"x {numbers.significant(math.exp(low))}", f"x {numbers.significant(math.exp(high))}"
+    return (*lines, f"{'':<{left}}  {ends[0]}{ends[1]:>{_WIDTH - len(ends[0])}}")
+
+
+def _line(ratios: Sequence[float], low: float, high: float) -> str:
+    def place(log: float) -> int:
+        return round((log - low) / (high - low) * (_WIDTH - 1)) if high > low else _WIDTH // 2
+
+    logs = [math.log(ratio) for ratio in ratios]
+    at = [place(log) for log in logs]
+    letters = [(" " + _DOTS)[min(at.count(one), len(_DOTS))] for one in range(_WIDTH)]
+    if logs:
+        letters[place(math.fsum(logs) / len(logs))] = "●"
+    return "".join(letters)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from storagelab.findings.beside import Beside
 from storagelab.model.values import Estimate
 from storagelab.predicting.prediction import PRESENT, LayoutPrediction, Prediction
-from storagelab.report.document import Document, Heading, Table, paper
+from storagelab.report.document import Document, Heading, Section, Table, paper
 from storagelab.words import numbers
 from storagelab.words.names import listed
 
@@ -141,3 +142,20 @@ def beside_words(found: Beside, names: Mapping[str, str]) -> str:
         for row in found.rows
     )
     return f"Times the speed of {names[found.base]}. {'; '.join(rows)}."
+
+
+def with_beside(of: Document, found: Beside, names: Mapping[str, str], predicted: str, measured: str) -> Document:
+    """The paper, opened by what was predicted."""
+    opened = of.opened_by(beside_sentence(found, predicted, measured))
+    first = Section("beside", "Predicted beside measured", [beside_table(found, names)])
+    return replace(opened, sections=[first, *of.sections])
+
+
+def prediction_paper(
+    found: Beside, names: Mapping[str, str], prediction: Prediction, campaign: str, alone: Sequence[str]
+) -> Document:
+    notes = [f"Only in the prediction: {', '.join(alone)}."] if alone else []
+    notes += [f"Not predicted: {one.name}: {one.cant_say}." for one in prediction.layouts if one.cant_say]
+    name = f"the prediction from {prediction.capture}"
+    of = paper(f"{campaign} and {name}", "measured and predicted", "", notes, ())
+    return with_beside(of, found, names, name, campaign)

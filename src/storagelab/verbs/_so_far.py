@@ -5,7 +5,7 @@ give does not depend on this machine, and a CPU is free. It has the lowest prior
 would take CPU time, caches and the drive from the server, and a free CPU is no proof that it doesn't: so it works
 between two runs, and the next one waits, for at most a fiftieth of the campaign's time.
 
-python -m storagelab.verbs.so_far FOLDER TEXT RELOAD_S [beside]    makes the page once, in a process of its own
+python -m storagelab.verbs._so_far FOLDER TEXT RELOAD_S [beside]    makes the page once, in a process of its own
 """
 
 from __future__ import annotations

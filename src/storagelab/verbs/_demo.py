@@ -1,0 +1,106 @@
+"""`storagelab demo`: how much faster storage could gain here at most, and how fast this disk syncs."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from pathlib import Path
+
+from storagelab import experiments, screen
+from storagelab.errors import PreflightError
+from storagelab.machine import host
+from storagelab.model.config import BetweenRunsConfig
+from storagelab.model.plan import Cell, Plan
+from storagelab.report import writing
+from storagelab.report.text.columns import print_paragraph
+from storagelab.run.engine import open_target
+from storagelab.spec import matrix, reading
+from storagelab.verbs import _planning, _running
+from storagelab.volumes.folders import Site, volumes_locked
+from storagelab.words.numbers import percent, seconds, significant
+
+NAME = "demo"
+PROBE_S, SYNCS_S = 2.0, 3.0
+BUSY_MOST = 0.8
+"""The most of the CPUs' time that the load may take while its files are on the disk: more would hide the storage."""
+CONNECTIONS_MOST = 16
+_PAGE_BYTES, _FILE_BYTES = 8192, 16 * 2**20
+"""What PostgreSQL writes for a small commit, into a file of its log."""
+
+
+def demo(results: Path) -> bool:
+    """Makes the runs, or those that are left, and prints the answer and a fact about the disk that holds `results`.
+    Returns whether no run has failed.
+    """
+    file = results / f"{NAME}.toml"
+    if not file.exists():
+        results.mkdir(parents=True, exist_ok=True)
+        writing.write(file, _sized(file, results), elsewhere=" with --results")
+    well = _running.run(file, results, _running.Asked())
+    per_s, p99_s = syncs(results)
+    facts = f"This disk alone: {significant(per_s)} syncs of 8 KiB a second, 99 % of them within {seconds(p99_s)}"
+    print_paragraph(screen.out(), f"{facts}: at most about {significant(per_s, 2)} commits a second from one session.")
+    print_paragraph(screen.out(), "Your own server: storagelab init wal-volume --from-server DSN", style="bold")
+    return well
+
+
+def spec(connections: int, *, memory: bool) -> str:
+    """The ready-made experiment with so many connections. Without `memory`, the bound is the level that it has as a
+    comment.
+    """
+    text = re.sub(r"(?m)^connections = \d+", f"connections = {connections}", experiments.text_of("ceiling"))
+    return text if memory else re.sub(r"(?m)^[^#\n]*(memory|/dev/shm).*\n", "", text).replace("  # {", "  {")
+
+
+def _sized(file: Path, results: Path) -> str:
+    """The spec for this machine. Raises PreflightError if it can't run here."""
+    for memory in (True, False):
+        experiment = reading.parse(spec(1, memory=memory), str(file))
+        plan, site = matrix.expand(experiment), _planning.site_of(experiment, results / NAME)
+        try:
+            _planning.look_at(experiment, plan, site, allow_commands=False)
+            break
+        except PreflightError as error:
+            if "volumes.memory" not in (error.key or ""):
+                raise
+            screen.say(
+                f"{error.problem}; so the bound is a server on this disk that does not wait for it (fsync = off). "
+                "A container gets more memory by --shm-size=2g."
+            )
+    return spec(_connections(plan, site), memory=memory)
+
+
+def _connections(plan: Plan, site: Site) -> int:
+    """As many as keep the CPUs below the limit, by a short run with one: no more of them can need more than that many
+    times its CPU time.
+    """
+    screen.say("sizing the load with one connection ...")
+    config = plan.cells[0].config
+    load = config.workload.model_copy(update={"scale": 1, "duration_s": PROBE_S})
+    config = config.model_copy(update={"workload": load, "between_runs": BetweenRunsConfig()})
+    with volumes_locked(plan, site), open_target(config, site) as target:
+        made = target.run(Cell(cell_id="probe", levels={}, config=config), 1, 1, lambda _: None)
+    busy = made.counters["cpu"]["busy_s"] / made.elapsed_s / host.usable_cpus()
+    connections = max(1, min(CONNECTIONS_MOST, int(BUSY_MOST / busy)))
+    screen.say(f"with one connection, the CPUs are {percent(busy)} busy, so the load has {connections}")
+    return connections
+
+
+def syncs(folder: Path) -> tuple[float, float]:
+    """How many writes of 8 KiB, each followed by fdatasync, the disk of a folder takes in a second from one thread,
+    and within how many seconds 99 % of them end. They go to a file that has its size, as a server's log does.
+    """
+    took_s: list[float] = []
+    page = os.urandom(_PAGE_BYTES)
+    with tempfile.TemporaryFile(dir=folder, prefix=".storagelab-") as file:
+        file.write(bytes(_FILE_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+        over_s = time.perf_counter() + SYNCS_S
+        while (began_s := time.perf_counter()) < over_s:
+            os.pwrite(file.fileno(), page, len(took_s) * _PAGE_BYTES % _FILE_BYTES)
+            os.fdatasync(file.fileno())
+            took_s.append(time.perf_counter() - began_s)
+    return len(took_s) / sum(took_s), sorted(took_s)[int(0.99 * len(took_s))]

@@ -1,0 +1,131 @@
+"""`storagelab report`: judges what is stored anew, and writes it; or a capture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from storagelab import verbs
+from storagelab.errors import SpecError
+from storagelab.verbs import Given, Unused, Verb, when
+
+app = Verb("Read", 1)
+CAPTURE_FILE = "report.html"
+
+
+def _of_capture(*formats: str) -> Callable[[Given], bool]:
+    def is_capture(given: Given) -> bool:
+        from storagelab.capture import folder
+
+        return folder.is_capture(Path(given["name"])) and (not formats or given["format_"] in formats)
+
+    return is_capture
+
+
+_A_CAPTURE = "is not for a capture", "Leave it out: a capture has a page and Markdown (--format md)."
+_DRAWN = ("png", "svg")
+UNUSED = (
+    Unused("--results --fit --chart --embed-data --brief --sql-server-names", _of_capture(), *_A_CAPTURE),
+    Unused("--format", _of_capture(*_DRAWN), *_A_CAPTURE),
+    Unused("--chart", when("format_", "html", "md"), "is for a picture", "Add --format png or --format svg."),
+    Unused("--brief", when("format_", "md", *_DRAWN), "is for a page", "Leave out --format, or write --format html."),
+    Unused("--embed-data", when("format_", "md", *_DRAWN), "is for a page",
+           "Leave it out; storagelab export writes all raw data."),
+    Unused("--embed-data --sql-server-names", when("brief"), "is not for the brief page", "Leave it or --brief out."),
+    Unused("--sql-server-names", when("format_", *_DRAWN), "is for a page and for Markdown"),
+)  # fmt: skip
+
+
+@app.command(unused=UNUSED)
+def report(
+    name: verbs.NameArgument,
+    results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
+    format_: Annotated[
+        Literal["html", "md", "text", "png", "svg"], typer.Option("--format", help="Format of the report.")
+    ] = "html",
+    output: verbs.OutputOption = None,
+    fit: verbs.FitOption = "robust",
+    chart: Annotated[
+        str, typer.Option("--chart", metavar="CHART", help="png, svg: this chart alone, such as cells.")
+    ] = "",
+    embed_data: Annotated[bool, typer.Option("--embed-data", help="html: include raw data of any size.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="html: the answer alone, on one printed sheet.")] = False,
+    limit: Annotated[str, typer.Option(metavar="LIMIT", help='Draw a limit: "10ms", or a rate: "900/s".')] = "",
+    sql_server_names: verbs.SqlServerNamesOption = False,
+) -> None:
+    """Write the report of an experiment from its stored runs.
+
+    html writes one file; png and svg write one file for each chart, or one chart alone; md and text go to stdout. For a
+    PDF, print the page. Data for other programs: storagelab export.
+    """
+    from storagelab import screen
+    from storagelab.capture import folder
+    from storagelab.findings.analysis import analyse
+    from storagelab.report import writing
+    from storagelab.report.sections.contents import document
+    from storagelab.report.text import terminal
+    from storagelab.run import stored
+    from storagelab.run.store import FILE_NAME
+
+    if folder.is_capture(Path(name)):
+        _write_capture(Path(name), format_, output)
+        return
+    most = _limit(limit)
+    place, experiment, expanded, runs = stored.read(name, results, whole=embed_data)
+    findings = analyse(experiment, expanded, runs, fit)
+    how = writing.How(embed_data, sql_server_names, limit=most)
+    if brief:
+        writing.write_brief(output, place, runs, findings, most)
+    elif chart:
+        writing.write_chart(chart, output, place, format_, findings, runs)
+    elif format_ in _DRAWN:
+        writing.write_charts(output, place, format_, findings, runs)
+    elif format_ == "html" and output is None:
+        writing.tell(writing.write_report(place, experiment, expanded, runs, findings, how=how))
+        screen.say(f"raw data: {place / FILE_NAME}; as JSON: storagelab export {experiment.name}")
+        charts = f"storagelab report {experiment.name} --format png (or svg); one of them: --chart cells"
+        screen.say(f"charts as files: {charts}")
+    elif format_ == "text" and output is None:
+        of = document(experiment, expanded, runs, writing.own_names_only(findings), limit=most)
+        terminal.print_document(screen.out(), of)
+    else:
+        writing.deliver(writing.render(format_, experiment, expanded, runs, findings, how=how), output)
+
+
+def _write_capture(path: Path, format_: str, output: Path | None) -> None:
+    """A page into the capture's folder, or Markdown to stdout."""
+    from storagelab.capture import folder
+    from storagelab.report import writing
+    from storagelab.report.page.papers import capture_page
+    from storagelab.report.text.markdown import markdown
+    from storagelab.report.words.captured import capture_paper
+
+    captured, name = folder.read(path), path.resolve().name
+    if format_ == "md":
+        writing.deliver(markdown(capture_paper(captured, name)), output)
+    elif output is not None:
+        writing.deliver(capture_page(captured, name), output)
+    else:
+        writing.write(path / CAPTURE_FILE, capture_page(captured, name), within=path)
+        writing.tell(path / CAPTURE_FILE)
+
+
+def _limit(text: str) -> float | None:
+    """A reader's limit, in seconds or as a rate; None if there is none. Raises SpecError."""
+    from storagelab.spec.units import parse_seconds
+
+    if not text:
+        return None
+    number, per, _ = text.partition("/s")
+    try:
+        limit = float(number.replace(",", "")) if per else parse_seconds(text)
+    except ValueError:
+        limit = 0.0
+    if not 0 < limit < math.inf:
+        hint = 'A time, such as "10ms", or a rate, such as "900/s".'
+        raise SpecError(f"{text!r} is no limit", key="--limit", hint=hint)
+    return limit

@@ -1,0 +1,25 @@
+"""`storagelab schema`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from storagelab.verbs import Verb
+
+app = Verb("Read", 5)
+
+
+@app.command()
+def schema(
+    of: Annotated[
+        Literal["spec", "capture"], typer.Argument(metavar="OF", help="spec, or capture: its manifest.")
+    ] = "spec",
+) -> None:
+    """Print the JSON schema of specs, or of captures."""
+    from storagelab.capture.folder import capture_schema_text
+    from storagelab.report import writing
+    from storagelab.spec.schema import spec_schema_text
+
+    writing.deliver(spec_schema_text() if of == "spec" else capture_schema_text(), None)
