@@ -167,12 +167,6 @@ def sessions_at_work(scratch: Path) -> list[int]:
     return [pid for pid in server_processes(scratch) if b"CALL" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
-WHOM: dict[str, Callable[[Path], list[int]]] = {
-    "both": lambda scratch: [*server_processes(scratch), os.getpid()], "storagelab": lambda _: [os.getpid()],
-    "the server": server_processes, "its sessions": sessions_at_work,
-}  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("engine", "who"),
     [
@@ -204,23 +198,3 @@ def test_a_run_in_which_somebody_stood_still_is_unverified_and_says_for_how_long
     )
     assert said is not None, run.reason
     assert float(said[1]) == pytest.approx(ended_s - began_s, abs=0.3)
-
-
-def stopped_until_the_load_is_over(sessions: list[int]) -> subprocess.Popen[bytes]:
-    """Storagelab alone, and two seconds longer."""
-    at_work = f"grep -aq CALL {' '.join(f'/proc/{pid}/cmdline' for pid in sessions)} 2>/dev/null"
-    script = f"kill -STOP {os.getpid()}; while {at_work}; do sleep 0.1; done; sleep 2; kill -CONT {os.getpid()}"
-    return subprocess.Popen(["sh", "-c", script])
-
-
-def test_what_was_not_seen_once_the_load_was_over_does_not_count(scratch):
-    stopping: list[subprocess.Popen[bytes]] = []
-    run = run_of(
-        scratch, "postgres", lambda: stopping.append(stopped_until_the_load_is_over(sessions_at_work(scratch))),
-        rows_per_connection=60_000,  # on a fast machine, too, more than may go unseen
-    )  # fmt: skip
-    assert stopping[0].wait() == 0
-    said = re.search(r"got nothing for ([\d.]+) s of ([\d.]+) s, ", run.reason)
-    assert said is not None, run.reason
-    assert float(said[1]) <= float(said[2])
-    assert run.measurement.observer.blind_s <= run.measurement.elapsed_s

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from each_engine import SCHEMA, each_engine
+from each_engine import each_engine
 from real_mariadb import mariadb, needs_mariadb
 from real_servers import (
     ROWS,
@@ -19,7 +19,6 @@ from real_servers import (
     got,
     left_behind,
     measure,
-    run_in,
     run_of,
     server_folders,
     site_at,
@@ -214,21 +213,6 @@ def test_the_page_size_is_a_factor_and_a_log_that_is_not_forced_to_the_disk_is_s
     assert measured.durability.promise == "nothing is forced to the disk, half-written pages are mended"
 
 
-@needs_mariadb
-def test_random_keys_are_spread_evenly_over_the_data_files(scratch):
-    with open_target(mariadb(scratch, data_files=8, rows_per_connection=4_000), site_at(scratch)) as target:
-        run_in(target)
-        count = f"SELECT count(*) FROM {SCHEMA}.my_big_table PARTITION (p{{}})"
-        counts = [of_mariadb.ask(target.server.own, count.format(number))[0][0] for number in range(1, 9)]
-    assert sum(counts) == 16_000
-    assert max(counts) < 1.15 * 2_000
-
-
-def test_no_run_inherits_from_the_one_before(scratch):
-    config, site = small(scratch), site_at(scratch)
-    assert [measure(config, site).rows for _ in range(2)] == [ROWS, ROWS]
-
-
 @needs_root
 def test_what_is_asked_for_between_runs_is_done(scratch):
     began = time.monotonic()
@@ -367,33 +351,6 @@ def test_the_servers_reason_is_said_when_the_set_up_fails(scratch, monkeypatch, 
     with pytest.raises(RunFailed, match=f"can't set up the layout: .*{words}"):
         measure(small(scratch, engine=engine), site_at(scratch))
     assert left_behind(scratch) == []
-
-
-def teardown_fails(monkeypatch) -> None:
-    remove = Folders.remove
-
-    def remove_with_trouble(self):
-        remove(self)
-        raise RunFailed("can't remove a folder: Device or resource busy")
-
-    monkeypatch.setattr(Folders, "remove", remove_with_trouble)
-
-
-def test_what_was_measured_is_kept_when_the_teardown_fails(scratch, monkeypatch):
-    teardown_fails(monkeypatch)
-    run = run_of(small(scratch), scratch)
-    assert (run.status, run.reason) == ("unverified", "can't remove a folder: Device or resource busy")
-    assert run.measurement.rows == ROWS
-
-
-def test_the_first_reason_is_said_first_when_the_teardown_fails_as_well(scratch, meddle, monkeypatch):
-    meddle("DROP PROCEDURE storagelab_0badcafe.insert_rows")
-    teardown_fails(monkeypatch)
-    run = run_of(small(scratch), scratch)
-    assert run.status == "failed"
-    first, last = run.reason.splitlines()[0], run.reason.splitlines()[-1]
-    assert "insert_rows" in first
-    assert last == "can't remove a folder: Device or resource busy"
 
 
 def test_an_interruption_is_not_lost_when_the_teardown_fails(scratch, monkeypatch):

@@ -13,15 +13,13 @@ import psycopg
 import pytest
 from real_servers import ask, keeps_schedstat, until
 
-from storagelab.engines.postgres.sampler import LockWait, Sampler, _raw_waits, lock_wait, waiting_tasks
+from storagelab.engines.postgres.sampler import LockWait, Sampler, waiting_tasks
 from storagelab.engines.postgres.server import Server, find_binaries
-from storagelab.machine.host import usable_cpus
-from storagelab.machine.processes import Switches
 from storagelab.model.config import MeasureConfig
-from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
+from storagelab.model.measurement import WaitingTask
 from storagelab.model.waits import NO_EVENT, ON_CPU, RUNNABLE_NO_EVENT, conservation, normalise
 from storagelab.watching.pace import check_watching
-from storagelab.watching.sampler import Observation, Totals
+from storagelab.watching.sampler import Observation
 
 pytestmark = pytest.mark.slow
 
@@ -191,44 +189,6 @@ def test_no_idle_or_waiting_at_the_barrier_is_counted_as_work(stage):
     assert sampled.passes <= sampled.observer.ticks // 2
 
 
-def test_rows_are_told_while_they_come_and_add_up_at_the_end(stage):
-    loaded = stage(4)
-    sampler = loaded.sampler()
-    sampler.prepare()
-    loaded.gather(3_000)
-    sampler.baseline()
-    assert sampler.progress() == 0
-    sampler.start()
-    loaded.release()
-    told = [sampler.progress()]
-    while any(thread.is_alive() for thread in loaded.threads):
-        time.sleep(0.02)
-        told.append(sampler.progress())
-    sampled = sampler.stop()
-    assert told == sorted(told)
-    assert sampled.rows_done == 4 * 3_000
-    series = sampled.series
-    starts = (0.0, *series.at_s)
-    rates = series.columns["rows_per_s"]
-    counted = sum(rate * (end - start) for rate, start, end in zip(rates, starts, series.at_s, strict=False) if rate)
-    assert 0.95 * 12_000 < counted < 1.25 * 12_000, (
-        "the first reading is late on a busy machine, and its interval short"
-    )
-    assert series.columns["clock_s_per_s"] == pytest.approx([1.0] * len(rates), rel=0.02)
-
-
-def test_without_a_kernel_view_there_is_no_split_and_a_reason(stage):
-    sampled, elapsed_s = _watched(stage(4), 15_000, kernel_view=False)
-    raw = sampled.waits(elapsed_s, 4 * elapsed_s, 4)
-    assert raw.cpu_s is None
-    assert raw.runqueue_s is None
-    assert raw.no_split_reason
-    assert all(event.blocked == event.runnable == 0 for event in raw.events)
-    assert sum(event.unknown for event in raw.events) > 0
-    assert all(row.resource_s is None and row.signal_s is None for row in normalise(raw))
-    assert sampled.observer.session_cpu_s is None
-
-
 def test_pids_that_are_not_the_servers_own_sessions_are_not_believed(stage):
     named = stage(1)
     sampler = named.sampler(pids=[os.getpid()])
@@ -239,16 +199,6 @@ def test_pids_that_are_not_the_servers_own_sessions_are_not_believed(stage):
     sampled = sampler.stop()
     assert sampled.totals is None
     assert "PID namespace" in sampled.no_split_reason or not KERNEL
-
-
-def test_without_sampling_only_the_series_is_taken_and_it_costs_next_to_nothing(stage):
-    sampled, elapsed_s = _watched(stage(4), 4_000, measure=MeasureConfig(waits=False))
-    assert sampled.waits(elapsed_s, 4 * elapsed_s, 4) is None
-    assert sampled.events == ()
-    assert sampled.waiting_tasks == ()
-    assert sampled.observer.ticks <= elapsed_s + 2
-    assert sampled.rows_done == 16_000
-    assert "rows_per_s" in sampled.series.columns
 
 
 def test_who_waits_for_whose_extension_or_transaction_is_named(stage):
@@ -294,19 +244,6 @@ def test_a_session_that_ends_in_the_middle_leaves_what_was_seen_of_the_others(st
     assert sampled.no_split_reason
 
 
-def test_an_application_name_that_tells_no_number_is_no_error(stage):
-    odd = stage(1)
-    odd.workers[0].execute("SET application_name = 'no number here'")
-    sampler = odd.sampler()
-    sampler.prepare()
-    sampler.baseline()
-    sampler.start()
-    time.sleep(0.2)
-    sampled = sampler.stop()
-    assert sampled.error == ""
-    assert sampled.rows_done == 0
-
-
 def test_a_probe_that_breaks_ends_the_watching_and_not_the_run(stage):
     def probe() -> Mapping[str, float]:
         raise OSError("no such device")
@@ -314,14 +251,6 @@ def test_a_probe_that_breaks_ends_the_watching_and_not_the_run(stage):
     sampled, _ = _watched(stage(1), 100, probe=probe)
     assert "no such device" in sampled.error
     assert "\n" not in sampled.error
-
-
-def test_a_sampler_that_was_never_started_can_be_stopped(stage):
-    sampler = stage(1).sampler()
-    sampler.prepare()
-    sampled = sampler.stop()
-    assert sampled.events == ()
-    assert sampled.passes == 0
 
 
 @needs_kernel
@@ -374,30 +303,6 @@ def _family(postmaster: int | None) -> list[int]:
             if folder.name.isdigit() and (folder / "stat").read_text().rpartition(")")[2].split()[1] == str(postmaster):
                 children.append(int(folder.name))
     return [postmaster, *children]
-
-
-def test_the_cpus_of_a_run_are_those_that_may_be_used_and_not_all_of_the_machine():
-    seen = Observation(
-        events=(), passes=0, totals=Totals(1.0, 1.0, Switches(0, 0)), no_split_reason="", waiting_tasks=(),
-        series=TimeSeries(), observer=ObserverCost(sampler_cpu_s=0.0, session_cpu_s=None, ticks=0), rows_done=0,
-        raw_waits=_raw_waits,
-    )  # fmt: skip
-    # Affinity is a thread's own, so that a thread can be narrowed without a trace in the others.
-    found = list[int | None]()
-
-    def on_one_cpu() -> None:
-        if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-        waits = seen.waits(1.0, 1.0, 1)
-        found.append(waits.cpus if waits is not None else None)
-        found.append(usable_cpus())
-
-    thread = threading.Thread(target=on_one_cpu)
-    thread.start()
-    thread.join()
-    assert found[0] == found[1]
-    if hasattr(os, "sched_setaffinity"):
-        assert found[0] == 1
 
 
 @needs_kernel
@@ -480,8 +385,3 @@ def test_a_latch_that_no_one_can_name_is_told_by_its_kind():
 def test_sessions_outside_the_workload_and_those_at_the_barrier_are_left_out():
     locks = [_wait(99, "extend", 1000), _wait(1, "advisory")]
     assert waiting_tasks(0.0, {1: NO_EVENT}, locks, RELATIONS) == ()
-
-
-def test_a_row_of_the_lock_table_is_read_with_its_nulls():
-    row = [b"12", b"transactionid", None, None, None, b"755", b"13"]
-    assert lock_wait(row) == LockWait(12, "transactionid", None, "", "", "755", 13)

@@ -8,13 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psycopg
 import pytest
 from real_mariadb import needs_mariadb
 from real_servers import (
     ask,
     connect,
-    free_port,
     left_behind,
     postgres_processes,
     running,
@@ -59,25 +57,10 @@ def test_a_server_listens_on_no_tcp_port_and_its_socket_is_its_owners_alone(scra
     assert left_behind(scratch) == []
 
 
-def test_durability_is_on_unless_it_is_turned_off(scratch):
-    with running(scratch) as private, connect(private) as connection:
-        shown = {name: ask(connection, f"SHOW {name}") for name in ("fsync", "synchronous_commit", "full_page_writes")}
-    assert shown == {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
-
-
 def test_the_log_lies_where_it_was_asked_for(scratch, fresh_databases):
     with running(scratch) as private:
         assert Path(os.path.realpath(private.data_folder / "pg_wal")) == private.log_folder
         assert len(list(private.log_folder.glob("0000*"))) > 0
-
-
-@pytest.mark.parametrize(
-    ("asked", "shown"), [(True, "on"), ("1MB", "1MB"), (7, "7"), ("it's a \\ back", "it's a \\ back")]
-)
-def test_settings_arrive_as_they_were_asked_for(scratch, asked, shown):
-    name = {True: "wal_compression", "1MB": "work_mem", 7: "max_wal_senders"}.get(asked, "my.words")
-    with running(scratch, **{name: asked}) as private, connect(private) as connection:
-        assert ask(connection, f"SHOW {name}").replace("pglz", "on") == shown
 
 
 def test_a_long_temporary_folder_does_not_make_the_sockets_path_too_long(scratch, monkeypatch):
@@ -95,16 +78,6 @@ def test_a_volume_of_an_odd_name_is_no_trouble(scratch, fresh_databases):
     odd.mkdir(mode=0o711)
     with running(odd) as private, connect(private) as connection:
         assert ask(connection, "SELECT 1") == 1
-
-
-def test_modes_of_the_folders_above_stay_as_they_are(scratch, fresh_databases):
-    volume = scratch / "a" / "b"
-    volume.mkdir(parents=True)
-    above = [scratch, scratch / "a", volume, scratch / "tmp"]
-    before = [(place.stat().st_mode, place.stat().st_uid) for place in above]
-    with running(volume):
-        assert [(place.stat().st_mode, place.stat().st_uid) for place in above] == before
-    assert [(place.stat().st_mode, place.stat().st_uid) for place in above] == before
 
 
 @needs_root
@@ -128,14 +101,6 @@ def ask_elsewhere(private: Server, statement: str) -> object:
 
 
 # --- its end ---------------------------------------------------------------------------------------------------------
-
-
-def test_stopping_is_quick_and_may_be_done_twice(scratch):
-    with running(scratch) as private:
-        private.stop()
-        assert postgres_processes(scratch) == []
-        private.stop()
-    assert left_behind(scratch) == []
 
 
 def test_sessions_of_a_server_that_was_killed_do_not_outlive_it(scratch):
@@ -214,23 +179,6 @@ def test_a_program_that_is_killed_as_it_makes_the_database_is_said_to_be_killed(
 def test_more_memory_than_there_is_is_said_in_the_servers_words(scratch):
     reason = broken(scratch, shared_buffers="7TB", huge_pages="off")
     assert "could not map anonymous shared memory: Cannot allocate memory" in reason
-
-
-def test_a_log_is_cut_to_its_last_lines(scratch):
-    private = Server(find_binaries(None), data_folder=scratch / "s", log_folder=scratch / "l", settings={})
-    assert private.log_tail().startswith("(no log: ")
-    private.server_log.write_text("")
-    assert private.log_tail() == "(its log is empty)"
-    private.server_log.write_text("".join(f"line {number}\n" for number in range(100)))
-    assert private.log_tail(2) == "line 98\nline 99"
-
-
-def test_a_server_on_tcp_is_had_only_by_asking_the_class_itself(scratch):
-    port = free_port()
-    with running(scratch, listen_addresses="127.0.0.1", port=port) as private:
-        assert listening_sockets_of(private.pid) == [f"0100007F:{port:04X}"]
-        with psycopg.connect(private.conninfo) as connection:
-            assert ask(connection, "SHOW port") == str(port)
 
 
 def shared_memory_of(server: Server) -> tuple[set[Path], int]:

@@ -62,14 +62,6 @@ def test_waits_are_resource_and_signal_as_published():
         assert wait == pytest.approx(resource + signal, abs=1.5)
 
 
-@pytest.mark.parametrize(("elapsed", "wait", "share"), [("A6", "A11", "A15"), ("A7", "A31", "A35")])
-def test_the_times_that_were_derived_follow_from_waits_and_cpu(elapsed, wait, share):
-    cpu_s = 56e-6 * 160e6 / 64
-    derived_s = FIGURES[wait].value / FIGURES[share].value / 64 + cpu_s
-    assert FIGURES[elapsed].value == pytest.approx(derived_s, rel=0.01)
-    assert FIGURES[elapsed].derived
-
-
 def test_a_figure_takes_one_of_value_range_and_order_and_what_its_quantity_asks_for():
     with pytest.raises(ValidationError, match="one of value, between and order"):
         PublishedFigure(id="X1", what="x", quantity="elapsed_s", use="judged")
@@ -86,12 +78,6 @@ def test_a_published_wait_table_becomes_numbered_figures_that_add_up():
     assert wait.value == pytest.approx(resource.value + signal.value, abs=0.01)
     assert signal.tolerance_absolute == pytest.approx(0.01 * wait.value), "a signal time of hardly any"
     assert FIGURES["B59"].tolerance_absolute is None
-
-
-def test_the_times_of_article_b_on_disks_follow_from_its_waits():
-    for files, elapsed, wait, share in ((4, "B18", "B52", "B56"), (8, "B19", "B62", "B66"), (16, "B20", "B72", "B76")):
-        assert FIGURES[elapsed].cell["layout.data_files"] == FIGURES[wait].cell["layout.data_files"] == files
-        assert FIGURES[elapsed].value == pytest.approx(FIGURES[wait].value / FIGURES[share].value / 16 + 97, rel=0.001)
 
 
 def test_only_what_is_named_is_shown_and_a_name_that_there_is_not_is_refused():
@@ -145,10 +131,6 @@ def test_waits_are_read_off_by_their_type(quantity, value):
     assert read(wanted, [(CELLS[0], [RUN])]).values == (pytest.approx(value),)
 
 
-def test_a_wait_that_did_not_happen_is_nought():
-    assert read(figure("wait_s", wait_type="LOGBUFFER"), [(CELLS[0], [RUN])]).values == (0.0,)
-
-
 def test_the_phase_in_memory_is_read_off_by_its_own_record_and_its_absence_is_said():
     engine = {"memory_phase_rows": 250.0, "memory_phase_cpu_s": 0.5}
     run = run_of(10.0, {"SOS_SCHEDULER_YIELD": (1.0, 1.0, 100)}, counters={"engine": engine})
@@ -156,10 +138,6 @@ def test_the_phase_in_memory_is_read_off_by_its_own_record_and_its_absence_is_sa
     assert read(figure("yields_over_memory_phase"), [(CELLS[0], [run])]).values == (pytest.approx(100 * 4e-3 / 0.5),)
     with pytest.raises(Missing, match="while all of the table was in memory"):
         read(figure("yields_over_memory_phase"), [(CELLS[0], [RUN])])
-
-
-def test_the_audit_is_read_off():
-    assert read(figure("explained"), [(CELLS[0], [RUN])]).values == (pytest.approx(1.0),)
 
 
 def test_a_counter_can_be_had_per_row_and_its_absence_is_said():
