@@ -44,16 +44,6 @@ def test_piped_progress_is_one_plain_line_a_run(tmp_path):
     assert progress.done == 4
 
 
-def test_of_a_cluster_workers_and_rate_are_shown_with_the_time_left(tmp_path):
-    text = io.StringIO()
-    console = Console(file=text, width=100, highlight=False)
-    with RunProgress(PLAN, PLAN.runs, [], console, tmp_path) as progress:
-        progress.workers = lambda: 64
-        for planned in PLAN.runs[:2]:
-            progress.stored(ended(planned))
-    assert re.search(r"\] 64 workers, [\d,.]+ runs/s, [^;]+ left; ", text.getvalue())
-
-
 def test_at_80_columns_the_time_left_is_in_sight_however_long_the_names_are_and_in_the_log(tmp_path):
     """Levels with brackets are shown as they are."""
     plan = make_plan(make_experiment({"driver": [name * 20 for name in ("[bold]x[/bold] ", "[/oops] ")]}, 1))
@@ -84,14 +74,6 @@ def test_every_line_is_in_the_log_with_its_time(tmp_path):
     assert sum("rows/s" in line for line in lines) == 4
     assert all(line[:2] == "20" for line in lines)
     assert logging.getLogger("storagelab").handlers == []
-
-
-def test_the_log_goes_on_where_an_earlier_one_ended(tmp_path):
-    shown(tmp_path, terminal=False)
-    once = (tmp_path / LOG_FILE).read_text()
-    shown(tmp_path, terminal=False)
-    assert (tmp_path / LOG_FILE).read_text().startswith(once)
-    assert len((tmp_path / LOG_FILE).read_text().splitlines()) == 2 * len(once.splitlines())
 
 
 def test_failed_runs_are_counted_and_teach_no_duration(tmp_path):
@@ -143,9 +125,3 @@ def test_but_no_less_than_the_longest_block_as_its_runs_are_made_in_order(tmp_pa
     assert left(tmp_path, BLOCKS.runs[:5], at_once=2) == f"{duration(40)} left"
     assert left(tmp_path, BLOCKS.runs[:4], at_once=2, half_done=BLOCKS.runs[:1]) == f"{duration(35)} left"
     assert left(tmp_path, [], at_once=2) == f"{duration(0)} left"
-
-
-def test_a_stored_run_that_is_made_again_for_its_drives_does_not_move_the_bar(tmp_path):
-    with RunProgress(BLOCKS, BLOCKS.runs[1:], [], Console(file=io.StringIO()), tmp_path) as progress:
-        progress.work_done(BLOCKS.runs[0], 1_000_000)
-        assert not progress._shares

@@ -4,7 +4,6 @@ nothing is left, and others go on.
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 import real_mariadb
@@ -149,22 +148,6 @@ def test_a_disk_that_fills_up_fails_that_run_and_is_empty_afterwards(scratch, fu
 
 
 # --- before it -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "first", "words"),
-    [
-        ({"shared_preload_libraries": "nonsense"}, "FATAL:", 'FATAL:  could not access file "nonsense"'),
-        ({"wal_level": "minimal", "max_wal_senders": 10}, "", "WAL streaming"),
-    ],
-)
-def test_a_server_that_does_not_start_shows_its_own_words(scratch, settings, first, words):
-    run = run_of(small(scratch, settings=settings), scratch)
-    assert run.status == "failed"
-    assert run.reason.splitlines()[0].startswith(f"the server did not start: {first}")
-    assert words in run.reason
-    assert left_behind(scratch) == []
-    assert list(Path(scratch / "tmp").iterdir()) == []
 
 
 @needs_mariadb
