@@ -16,7 +16,6 @@ from builders import (
 )  # fmt: skip
 
 from storagelab.findings.analysis import TREND_WAITS_MAX, analyse
-from storagelab.findings.effects import EFFECT_ROWS_MAX
 from storagelab.findings.model import Findings
 from storagelab.spec.matrix import expand
 
@@ -228,28 +227,6 @@ def test_each_level_is_set_against_the_first_over_all_cells_and_at_each_other_le
     assert not any(effect.distinguishable for effect in files)
 
 
-def test_a_table_of_effects_too_long_to_read_is_left_out():
-    factors = {"layout.data_files": [1, 2, 4], "x": list(range(EFFECT_ROWS_MAX // 2 + 1))}
-    findings = analysed(factors, repetitions=2)
-    assert {bool(effect.at) for effect in findings.effects if effect.factor == "layout.data_files"} == {False}
-
-
-def test_effects_do_without_cells_that_were_excluded():
-    experiment, plan = make_planned(FILES_AND_LOG)
-    gone = {cell.cell_id for cell in plan.cells if cell.levels == {"layout.data_files": 8, "layout.log": "b"}}
-    plan = plan.model_copy(
-        update={
-            "cells": tuple(cell for cell in plan.cells if cell.cell_id not in gone),
-            "runs": tuple(run for run in plan.runs if run.cell_id not in gone),
-        }
-    )
-    findings = analyse(experiment, plan, make_runs(experiment, plan))
-    (log,) = (effect for effect in findings.effects if effect.factor == "layout.log" and not effect.at)
-    assert log.pairs == 20
-    for effect in findings.effects:
-        assert {effect.factor: effect.level, **effect.at} != {"layout.data_files": 8, "layout.log": "b"}
-
-
 def test_true_and_1_are_different_levels():
     findings = analysed({"x": [True, 1]}, elapsed=noisy(lambda levels: 1.5 if levels["x"] is True else 1.0))
     (effect,) = findings.effects
@@ -315,22 +292,3 @@ def test_where_waits_were_not_observed_nothing_is_said_of_them():
     findings = analysed({"layout.data_files": [1, 2]}, waits=None)
     assert (findings.wait_changes, findings.wait_trends) == ((), ())
     assert findings.cell("cell-001").available_s is None
-
-
-def test_waits_of_different_engines_are_compared_by_what_is_waited_for():
-    experiment, plan = make_planned({"target.engine": ["postgres", "mariadb"]})
-
-    def waits(levels, repetition):
-        return {"IO:WALSync": 0.4} if levels["target.engine"] == "postgres" else {"LWLock:WALWrite": 0.7}
-
-    def elapsed(levels, repetition):
-        return (10.0 if levels["target.engine"] == "postgres" else 20.0) + 0.01 * repetition
-
-    findings = analyse(experiment, plan, make_runs(experiment, plan, waits=waits, elapsed=elapsed))
-    commit = next(change for change in findings.wait_changes if change.wait_type == "commit")
-    best, worst = findings.cells
-    assert commit.best_share == pytest.approx(best.wait_shares["IO:WALSync"].value, rel=0.01)
-    assert commit.worst_share == pytest.approx(worst.wait_shares["LWLock:WALWrite"].value, rel=0.01)
-    assert set(findings.wait_names["commit"]) == {"IO:WALSync", "LWLock:WALWrite"}
-    # The cells keep the engines' own names.
-    assert {row.wait_type for row in findings.cells[0].waits} >= {"IO:WALSync"}

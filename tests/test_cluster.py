@@ -22,7 +22,7 @@ from storagelab.run.store import Store
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 import dask
-from real_cluster import Machines, Wire, certified, done_by, machines
+from real_cluster import Machines, certified, done_by, machines
 
 from storagelab.run import cluster as module
 from storagelab.run.cluster import Cluster, Reach, asked, joined
@@ -40,7 +40,7 @@ workload = { connections = 1, rows_per_connection = 10 }
 THREE_BLOCKS = ('["basic", "maximum-write"]', '["basic", "improved-write", "maximum-write"]')
 
 
-def on(cluster: Machines | Wire, work=make_elsewhere, limit_s: float = 60.0) -> tuple[Cluster, list[str]]:
+def on(cluster: Machines, work=make_elsewhere, limit_s: float = 60.0) -> tuple[Cluster, list[str]]:
     said: list[str] = []
     return Cluster(work, Reach(cluster.address, 1), said.append, limit_s=limit_s), said
 
@@ -155,16 +155,6 @@ def test_a_scheduler_that_is_restarted_loses_no_run(two, tmp_path, straight, mon
     assert results(tmp_path / "r") == straight
     assert any("is gone: waiting for it" in line for line in said)
     two.end(*two.workers)  # some may still look for the scheduler that they knew
-
-
-def test_a_client_that_is_cut_off_comes_back_and_loses_no_run(two, tmp_path, straight, monkeypatch):
-    monkeypatch.setattr(loop, "_BUDGET_S", 0.0)
-    with Wire(two) as wire:
-        executor, said = on(wire)
-        listener = make(tmp_path / "r", executor, Reacting(4, lambda: wire.cut(for_s=2.0)))
-    assert results(tmp_path / "r") == straight
-    assert sorted(listener.ended) == list(range(12))
-    assert any("is gone: waiting for it" in line for line in said)
 
 
 def test_a_task_that_takes_longer_than_the_limit_is_taken_from_its_worker(two):

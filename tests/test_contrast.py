@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from storagelab.model.values import Estimate
-from storagelab.stats import stalls
 from storagelab.stats.contrast import (
     Difference,
     at_most_slower,
@@ -171,15 +170,6 @@ def test_a_difference_within_the_margin_is_not_distinguishable():
     ratio = Estimate(value=1.02, low=1.01, high=1.03)
     assert Difference(ratio, tested=True, margin=math.log(1.01)).slower
     assert not Difference(ratio, tested=True, margin=math.log(1.03)).slower
-
-
-def test_an_odd_run_makes_its_own_cell_slower_by_no_more_than_its_calm_runs_show():
-    log_s = np.random.default_rng(24).normal(0, 0.01, (8, 5))
-    log_s[3, 1] += 1
-    fitted = stalls.fit(log_s)
-    assert fitted.calm is not fitted.every
-    found = compare_with_best(fitted, 0)[3].ratio
-    assert found.low < 1 < math.exp(0.15) < found.value < found.high
 
 
 # --- The cells that may be the fastest --------------------------------------------------------------------------------

@@ -30,22 +30,17 @@ from real_servers import (
     small,
     until,
 )  # fmt: skip
-from test_sysbench import cell as of_sysbench
-from test_sysbench import needs_sysbench
 
 from storagelab.engines.mariadb import connect as mariadb
 from storagelab.engines.mariadb import preflight as mariadb_preflight
 from storagelab.engines.postgres.capture import found
-from storagelab.engines.postgres.connect import _options, client_environment, refuse_elsewhere
 from storagelab.engines.postgres.engine import server_facts
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.loads.generator import Clients
 from storagelab.machine.rights import give_to_server
 from storagelab.model.config import Config
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.waits import normalise
 from storagelab.run.engine import open_target, sweep
-from storagelab.servers.places import tables_of
 
 SETTING = {"postgres": ("synchronous_commit", False, "off"), "mariadb": ("sort_buffer_size", 65_536, "65536")}
 """A setting that a session can have: what is asked for, and what is shown."""
@@ -88,20 +83,6 @@ def test_a_server_on_another_machine_is_not_described_by_this_one_and_says_why_i
     assert measured.environment["client"]["cpu_count"] >= 1
     assert measured.waits.cpu_s is None
     assert measured.waits.no_split_reason == f"the server's {seen} can't be seen from here"
-
-
-def test_data_files_go_to_volumes_when_the_server_runs_on_this_machine(server, scratch):
-    config = cell(server, scratch, volumes=["a", "b"], data_files=3)
-    assert checked(config, scratch).server.endswith("attached, on this machine")
-    with open_target(config, site_at(scratch)) as target:
-        assert len(list((scratch / "a").rglob("data-file-*"))) == 2
-        if server.engine == "postgres":
-            assert [name for (name,) in server.left()] == [SCHEMA, *(f"{SCHEMA}_f000{number}" for number in (1, 2, 3))]
-        else:
-            assert len(list((scratch / "a").rglob("*.ibd"))) == 2
-        measured = run_in(target)
-    assert measured.unverified == ()
-    assert left_behind(scratch) == []
 
 
 def barred(*_):
@@ -279,21 +260,6 @@ def test_a_pooler_is_refused_before_a_generator_or_a_clean_up_touches_tables_of_
         pooler.wait()
         with connect(attached) as own:
             own.execute("DROP TABLE IF EXISTS public.pgbench_accounts")
-
-
-def test_a_client_that_would_work_outside_our_schema_is_not_started(attached, scratch):
-    environment = client_environment(attached.conninfo, {}, private=False)
-    with pytest.raises(RunFailed, match=r"would work in postgres\.public, not in postgres\.storagelab_0badcafe"):
-        refuse_elsewhere(environment, small(scratch, dsn=attached.conninfo).target, SCHEMA)
-
-
-@needs_sysbench
-def test_so_is_sysbench_by_its_own_answer(attached, scratch):
-    config = of_sysbench(scratch, "postgres", dsn=attached.conninfo)
-    environment = client_environment(attached.conninfo, {}, private=False)
-    clients = Clients(environment, options=_options(environment))
-    with pytest.raises(RunFailed, match="sysbench would work in public, not in storagelab's own"):
-        tables_of(config)(config, SCHEMA, None).refuse_elsewhere(clients, SCHEMA)
 
 
 @needs_mariadb

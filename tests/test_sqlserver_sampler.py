@@ -81,37 +81,17 @@ def test_wait_types_are_joined_with_those_of_other_engines():
     assert {name: event_of(name).category for name in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("page_id", "kind"),
-    [
-        # sqlservercentral.com, script 72008: in tempdb PFS is 2:1:1, GAM 2:1:2, SGAM 2:1:3.
-        (1, PFS),
-        (2, GAM),
-        (3, SGAM),
-        # simple-talk.com, Kehayias 2012: PFS again every 8088 pages, GAM every 511232, SGAM one page after each GAM.
-        (8088, PFS),
-        (16176, PFS),
-        (511232, GAM),
-        (511233, SGAM),
-        (1022464, GAM),
-        (1022465, SGAM),
-        # Pages 6 and 7 of each interval are its differential and its minimally logged map.
-        (6, DIFF),
-        (7, ML),
-        (511238, DIFF),
-        (511239, ML),
-        # 0 is a multiple of every interval, and the header of the file.
-        (0, FILE_HEADER),
-        # blog.sqlgrease.com: 2:7:384885 was a page of sysobjvalues. SqlNexus issue 1: 5:51:3339590.
-        (384885, ROWS),
-        (3339590, ROWS),
-        (4, ROWS),
-        (8087, ROWS),
-        (8089, ROWS),
-    ],
-)
-def test_the_kind_of_a_page_follows_from_its_number(page_id, kind):
-    assert kind_of(page_id) == kind
+# sqlservercentral.com, script 72008: in tempdb PFS is 2:1:1, GAM 2:1:2, SGAM 2:1:3.
+# simple-talk.com, Kehayias 2012: PFS again every 8088 pages, GAM every 511232, SGAM one page after each GAM.
+# blog.sqlgrease.com: 2:7:384885 was a page of sysobjvalues. SqlNexus issue 1: 5:51:3339590.
+PAGES = {
+    PFS: (1, 8088, 16176), GAM: (2, 511232, 1022464), SGAM: (3, 511233, 1022465), DIFF: (6, 511238), ML: (7, 511239),
+    FILE_HEADER: (0,), ROWS: (384885, 3339590, 4, 8087, 8089),
+}  # fmt: skip
+
+
+def test_the_kind_of_a_page_follows_from_its_number():
+    assert {kind: tuple(page for page in pages if kind_of(page) == kind) for kind, pages in PAGES.items()} == PAGES
 
 
 @given(st.integers(1, 60))

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import shutil
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from simulated_specs import SMALL
 
 from storagelab import profiles
 from storagelab.errors import SpecError, StoragelabError
-from storagelab.model.measurement import Measurement, WaitingTask
+from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
 from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.spec.matrix import expand
@@ -27,10 +26,9 @@ from storagelab.validation.articles import (
     articles,
     needed,
     read_off,
-    spans,
 )
 from storagelab.validation.making import judge, missing, relative_error, summaries
-from storagelab.validation.table import Parameter, parameters
+from storagelab.validation.table import parameters
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "experiments/multiple-data-files.toml"
@@ -56,12 +54,6 @@ def test_each_figure_of_article_a_is_reproduced_by_cells_of_its_spec():
     assert len(needed(mean, ARTICLE_A.levels_of(mean), cells)[0]) == 72
 
 
-def test_waits_are_resource_and_signal_as_published():
-    for first in (11, 16, 21, 31, 36):
-        wait, resource, signal = (FIGURES[f"A{first + more}"].value for more in range(3))
-        assert wait == pytest.approx(resource + signal, abs=1.5)
-
-
 def test_a_figure_takes_one_of_value_range_and_order_and_what_its_quantity_asks_for():
     with pytest.raises(ValidationError, match="one of value, between and order"):
         PublishedFigure(id="X1", what="x", quantity="elapsed_s", use="judged")
@@ -85,11 +77,6 @@ def test_only_what_is_named_is_shown_and_a_name_that_there_is_not_is_refused():
     assert [(article.id, len(article.figures)) for article in picked] == [("A", 1), ("C", 19)]
     with pytest.raises(SpecError, match="no figure or article is named 'A99'"):
         articles(["A99"])
-
-
-def test_numbers_of_figures_are_said_shortly():
-    assert spans(["A12", "A1", "A6", "A7", "A11", "B1", "A13", "A56"]) == ["A1", "A6-A7", "A11-A13", "A56", "B1"]
-    assert spans([]) == []
 
 
 # --- what is read off runs -------------------------------------------------------------------------------------------
@@ -148,16 +135,6 @@ def test_a_counter_can_be_had_per_row_and_its_absence_is_said():
         read(figure("counter", counter="raw-io.ios_per_s"), [(CELLS[0], [run])])
 
 
-def test_sessions_on_a_pfs_page_are_the_median_of_the_samples_that_found_any():
-    def task(at_s: float, resource: str, sessions: int) -> WaitingTask:
-        return WaitingTask(at_s=at_s, wait_type="PAGELATCH_UP", resource=resource, sessions=sessions)
-
-    pfs, data = "5:1:8088, a PFS page", "5:1:9, a data page"
-    seen = (task(1, pfs, 10), task(1, pfs, 3), task(2, pfs, 14), task(3, pfs, 12), task(4, data, 60))
-    run = run_of(1.0, {}, waiting_tasks=seen)
-    assert read(figure("sessions_on_pfs_page"), [(CELLS[0], [run])]).values == (12.0,)
-
-
 def test_two_cells_are_compared_repetition_by_repetition():
     one, other = [run_of(6.0, {}), run_of(9.0, {})], [run_of(10.0, {}), run_of(10.0, {})]
     groups = [(CELLS[1], one)], [(CELLS[0], other)]
@@ -211,23 +188,6 @@ def test_a_wait_is_gone_from_the_level_on_after_which_no_table_has_it():
     assert read(wanted, layouts(share(30), share(2), share(1))).level == 2
     assert read(wanted, layouts(share(2), share(30), share(1))).level == 4
     assert read(wanted, layouts(share(2), share(1), share(30))).level == "never"
-
-
-def test_where_repetitions_do_not_agree_from_which_level_on_a_wait_is_gone_all_that_they_come_to_is_named():
-    shares = ((40, 40), (3, 9), (1, 1))
-    cells = zip(CELLS, shares, strict=True)
-    group = [(cell, [share_of_updates(share) for share in of_cell]) for cell, of_cell in cells]
-    wanted = figure("gone_from_top_95", wait_type="PAGELATCH_UP", along="layout.data_files", value=2, unit="files")
-    found = read(wanted, group)
-    assert (found.level, found.tied) == (4, (2,))
-    assert judge(ARTICLE_A, wanted, found).verdict == "within"
-    assert judge(ARTICLE_A, wanted.model_copy(update={"value": 1}), found).verdict == "outside"
-
-
-def test_steps_in_which_a_wait_shrinks_are_counted():
-    wanted = figure("falling_steps", wait_type="W", along="layout.data_files")
-    runs = [run_of(60.0, {"W": (wait, 0.0, 1)}) for wait in (9.0, 3.0, 5.0)]
-    assert read(wanted, layouts(*runs)).values == (0.5,)
 
 
 def test_a_cell_that_the_spec_does_not_have_or_has_twice_is_said():
@@ -348,17 +308,6 @@ def test_the_list_of_parameters_has_the_defaults_and_constants_of_the_core_too()
     assert all(set(one.fitted_on) <= {*FIGURES} for one in listed.values() if one.owner in ("a cache", "a link"))
 
 
-def test_a_value_that_a_fit_pushed_to_its_bound_is_marked():
-    def said(value: int, **more) -> str:
-        one = Parameter(owner="the server", name="x_ns", value=value, label="fitted", source="?", bounds=(1, 9), **more)
-        page = table.markdown(table.Validation(articles=(), simulations=(), rows=(), parameters=(one,)))
-        return page.splitlines()[-1]
-
-    assert "| A1 |" in said(5, fitted_on=("A1",))
-    assert "| A1 (at its bound) |" in said(9, fitted_on=("A1",))
-    assert "| none: a prior |" in said(9)
-
-
 def _ranges(figures) -> set[str]:
     """ "A11-A25" is fine if both ends are."""
     words_ = {word for _, each in figures for word in each.fitted_on if "-" in word}
@@ -447,20 +396,3 @@ def test_a_folder_of_specs_that_there_is_not_is_the_users_mistake(validated, tmp
     code, _, err = validated("--experiments", tmp_path / "none")
     assert code == 2
     assert "--experiments" in err
-
-
-def test_two_processes_give_the_same_figures_as_one(validated, experiments):
-    only = ("--only", "A1", "--only", "A4")
-    asked = ("--scale", 256, "--repetitions", 1, "--experiments", experiments, *only, "--format", "csv")
-    assert validated(*asked, "--jobs", 1)[1] == validated(*asked, "--jobs", 2)[1]
-
-
-def test_a_spec_that_lacks_a_cell_makes_rows_that_say_so(validated, experiments, tmp_path):
-    shutil.copytree(experiments, tmp_path / "specs")
-    spec = tmp_path / "specs" / SPEC.name
-    spec.write_text(spec.read_text().replace("8, 16, 32, 64, 128]", "16]"))
-    only = ("--only", "A1", "--only", "A6")
-    code, out, _ = validated(*SMALL_WORLD, "--repetitions", 1, "--experiments", tmp_path / "specs", *only)
-    assert code == 0
-    assert "the spec has no cell with" in out
-    assert any(line.startswith("  A6 ") and line.rstrip().endswith(("within", "outside")) for line in out.splitlines())

@@ -93,15 +93,6 @@ def test_one_run_a_cell_is_too_few_for_any_load():
         assert (findings.verdict, findings.best) == ("too-few-runs", ())
 
 
-def test_a_load_that_one_layout_alone_has_borne_has_nothing_to_compare():
-    findings = analysed(
-        {BATCH: [10, 1000], FILES: [1, 4]}, lambda levels: levels[FILES],
-        excludes=({BATCH: 10, FILES: 4},),
-    )  # fmt: skip
-    assert [load.verdict for load in findings.loads] == ["single-cell", "winner"]
-    assert findings.verdict == "by-load"
-
-
 def test_blocks_of_a_costly_load_need_no_comparison_between_blocks():
     findings = analysed({BATCH: [10, 1000], FILES: [1, 4]}, lambda levels: levels[FILES], costly=(BATCH,))
     assert [load.verdict for load in findings.loads] == ["winner", "winner"]
