@@ -191,12 +191,3 @@ def test_a_virtual_disk_is_known_by_its_kernel_name(machine, name, sign):
 def test_a_file_system_without_a_disk_of_its_own_is_virtual(filesystem):
     mount = Mount("/srv", "0:4000", filesystem, "x", ("rw",), ())
     assert disks.virtual_disk(mount, (), False)[0] is True
-
-
-def test_only_memory_is_in_memory():
-    tmpfs, ext4 = (Mount("/srv", "0:4000", filesystem, "x", (), ()) for filesystem in ("tmpfs", "ext4"))
-    assert disks.is_in_memory(tmpfs, ())
-    assert disks.is_in_memory(ext4, ("zram0",))
-    assert disks.is_in_memory(ext4, ("dm-0", "ram1"))
-    assert not disks.is_in_memory(ext4, ("sda1", "sda"))
-    assert not disks.is_in_memory(None, ())

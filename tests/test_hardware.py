@@ -6,7 +6,7 @@ import pytest
 from real_servers import site_at
 
 from storagelab.engines.simulated.scenario import hardware
-from storagelab.errors import PreflightError, SpecError
+from storagelab.errors import PreflightError
 from storagelab.run.engine import preflight
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
@@ -141,26 +141,3 @@ def test_a_drive_that_only_the_operating_system_formatted_is_as_it_was_made_and_
 def test_a_disk_is_refused_what_only_flash_has(key, value):
     with pytest.raises(PreflightError, match=rf"drives.disk.{key}: is for flash drives"):
         looked_at(('profile = "scsi-15k-300"', f'profile = "scsi-15k-300"\n{key} = {value}'))
-
-
-def test_raw_io_says_what_all_drives_have_been_through_at_once():
-    raw = """
-name = "raw"
-[target]
-engine = "raw-io"
-[drives.ssd]
-profile = "iodrive-320"
-format = "operating-system"
-driver = "2.2.3"
-sector_bytes = 512
-[volumes.a]
-drives = ["ssd"]
-[workload]
-operation = "read"
-pattern = "random"
-block = "8KiB"
-"""
-    config = expand(parse(raw, "lab/raw.toml")).cells[0].config
-    assert "history" not in hardware([config], Path("lab"))["drives"]["ssd"]
-    with pytest.raises(SpecError, match='prepared = "formatted"'):
-        expand(parse(raw.replace("driver", 'history = "new"\ndriver'), "lab/raw.toml"))

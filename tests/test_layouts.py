@@ -100,14 +100,6 @@ def test_data_files_go_round_robin_over_the_volumes_as_listed(scratch, connectio
     )
 
 
-def test_without_volumes_files_lie_where_the_server_keeps_its_own(scratch, connection):
-    layout = Tables(small(scratch, dsn="-", data_files=2), SCHEMA, None)
-    layout.create(connection)
-    assert [check.ok for check in layout.read_back(connection)] == [True] * 3
-    assert by_name(layout.read_back(connection))["place of the data files"].got == "default"
-    assert layout.drop(connection) == [f"schema {SCHEMA}"]
-
-
 # --- what is not as asked is seen ------------------------------------------------------------------------------------
 
 

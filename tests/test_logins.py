@@ -130,16 +130,6 @@ def test_files_that_a_dsn_names_and_that_never_end_are_not_waited_for(scratch):
     assert "is not a regular file" in refused(small(scratch, engine="mariadb", dsn=dsn), scratch).problem
 
 
-def test_a_database_that_there_is_not_is_refused_in_the_servers_words(server, scratch):
-    if server.engine == "postgres":
-        dsn, words = make_conninfo(server.dsn, dbname="no'where"), 'database "no\'where" does not exist'
-    else:
-        dsn, words = server.process.dsn(database="nowhere", unix_socket=""), "Unknown database 'nowhere'"
-    error = refused(cell(server, scratch, dsn=dsn), scratch)
-    assert error.key == "target.dsn"
-    assert words in error.problem
-
-
 def test_a_server_that_is_too_old_is_refused_with_its_version(server, scratch, monkeypatch):
     """No server that old is at hand, so the bound is moved."""
     name, title, oldest = {
@@ -224,13 +214,6 @@ def test_a_mariadb_that_demands_tls_is_given_it(scratch):
             error = refused(generated(scratch, dsn), scratch)
             assert error.problem.startswith(f"the load can't begin: sysbench can't log in: {words}")
             assert "certificate" in error.hint
-
-
-def test_a_server_without_tls_is_refused_where_the_dsn_asks_for_it(server, on_tcp, scratch):
-    dsn, words = f"{on_tcp}?sslmode=require", "server does not support SSL, but SSL was required"
-    if server.engine == "mariadb":
-        dsn, words = server.process.dsn(ssl="required"), "SSL"
-    assert words in refused(cell(server, scratch, dsn=dsn), scratch).problem
 
 
 # --- rights and limits -----------------------------------------------------------------------------------------------

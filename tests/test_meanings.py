@@ -150,16 +150,6 @@ def test_every_event_that_a_loading_session_can_meet_has_a_category_and_an_analo
     assert len(events_of_the_server) > 250
 
 
-def test_waits_that_loading_does_meet_are_not_left_in_other_whatever_their_type(events_of_the_server):
-    met = [
-        "IPC:BufferIo", "IPC:ProcarrayGroupUpdate", "IPC:XactGroupUpdate", "IPC:SyncRep", "IPC:CheckpointStart",
-        "IPC:CheckpointDone", "Timeout:SpinDelay", "Timeout:RegisterSyncRequest",
-    ]  # fmt: skip
-    for name in met:
-        assert name in events_of_the_server or name.startswith("Timeout")
-        assert postgres.event_of(name).category != "other", name
-
-
 def test_reads_and_writes_of_the_server_are_told_apart_by_its_own_descriptions(events_of_the_server):
     for name, description in events_of_the_server.items():
         if name.startswith("IO:") and description.startswith("Waiting for a read"):

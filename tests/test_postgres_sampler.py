@@ -100,6 +100,16 @@ class Stage:
         }  # fmt: skip
         return watcher(**arguments | changes)
 
+    def begun(self, rows: int = 0, **changes: Any) -> Sampler:
+        """A sampler that looks at the workers, which insert so many rows each once they are released."""
+        sampler = self.sampler(**changes)
+        sampler.prepare()
+        if rows:
+            self.gather(rows)
+        sampler.baseline()
+        sampler.start()
+        return sampler
+
     def gather(self, rows: int) -> None:
         self.own.execute("SELECT pg_advisory_lock(%s)", [GATE])
         for worker in self.workers:
@@ -146,11 +156,7 @@ def stage(server: Server) -> Iterator[Callable[[int], Stage]]:
 
 
 def _watched(stage: Stage, rows: int, **changes: Any) -> tuple[Observation, float]:
-    sampler = stage.sampler(**changes)
-    sampler.prepare()
-    stage.gather(rows)
-    sampler.baseline()
-    sampler.start()
+    sampler = stage.begun(rows, **changes)
     stage.release()
     elapsed_s = stage.finish()
     return sampler.stop(), elapsed_s
@@ -175,11 +181,7 @@ def test_a_load_is_explained_by_its_waits_and_its_cpu(stage):
 
 def test_no_idle_or_waiting_at_the_barrier_is_counted_as_work(stage):
     stood = stage(3)
-    sampler = stood.sampler()
-    sampler.prepare()
-    stood.gather(10)
-    sampler.baseline()
-    sampler.start()
+    sampler = stood.begun(10)
     time.sleep(0.4)
     stood.release()
     stood.finish()
@@ -191,10 +193,7 @@ def test_no_idle_or_waiting_at_the_barrier_is_counted_as_work(stage):
 
 def test_pids_that_are_not_the_servers_own_sessions_are_not_believed(stage):
     named = stage(1)
-    sampler = named.sampler(pids=[os.getpid()])
-    sampler.prepare()
-    sampler.baseline()
-    sampler.start()
+    sampler = named.begun(pids=[os.getpid()])
     time.sleep(0.1)
     sampled = sampler.stop()
     assert sampled.totals is None
@@ -229,11 +228,7 @@ def test_who_waits_for_whose_extension_or_transaction_is_named(stage):
 
 def test_a_session_that_ends_in_the_middle_leaves_what_was_seen_of_the_others(stage):
     broken = stage(3)
-    sampler = broken.sampler()
-    sampler.prepare()
-    broken.gather(20_000)
-    sampler.baseline()
-    sampler.start()
+    sampler = broken.begun(20_000)
     broken.own.execute("SELECT pg_terminate_backend(%s)", [broken.workers[0].info.backend_pid])
     broken.release()
     broken.finish()
@@ -267,11 +262,7 @@ def test_a_server_that_dies_or_freezes_neither_hangs_nor_breaks_the_sampler(
 ):
     with _started(find_binaries(str(postgres_bin_dirs[-1])), tmp_path_factory) as server:
         struck = Stage(server, 2)
-        sampler = struck.sampler()
-        sampler.prepare()
-        struck.gather(10_000_000)
-        sampler.baseline()
-        sampler.start()
+        sampler = struck.begun(10_000_000)
         struck.release()
         time.sleep(0.6)
         backends = [each.info.backend_pid for each in struck.workers]
@@ -348,17 +339,6 @@ def test_sessions_that_extend_one_file_are_one_line_with_what_the_holder_does():
     ]
 
 
-def test_extension_of_table_and_of_index_are_two_things():
-    seen = {1: "Lock:extend", 2: "Lock:extend", 3: NO_EVENT}
-    locks = [_wait(1, "extend", 1000, 3), _wait(2, "extend", 1001, 3)]
-    tasks = waiting_tasks(0.5, seen, locks, RELATIONS)
-    assert {task.resource.text for task in tasks} == {
-        "extension of my_big_table_p3 (data file 3)",
-        "extension of my_big_table_p3_pkey (data file 3)",
-    }
-    assert {task.held_by for task in tasks} == {"on CPU or waiting for one"}
-
-
 def test_rows_pages_transactions_and_unknown_relations_have_names_too():
     seen = dict.fromkeys(range(1, 6), "Lock:tuple")
     locks = [
@@ -373,13 +353,6 @@ def test_rows_pages_transactions_and_unknown_relations_have_names_too():
         ("my_big_table", ""),
         ("extension of relation 77", ""),
     }
-
-
-def test_a_latch_that_no_one_can_name_is_told_by_its_kind():
-    seen = {1: "LWLock:WALWrite", 2: "LWLock:WALWrite", 3: NO_EVENT}
-    assert _said(waiting_tasks(0.0, seen, [], RELATIONS)) == [
-        ("LWLock:WALWrite", "another session's write of the log", 2, None, "")
-    ]
 
 
 def test_sessions_outside_the_workload_and_those_at_the_barrier_are_left_out():

@@ -26,7 +26,6 @@ from storagelab.engines.postgres.server import Server, find_binaries, stop_orpha
 from storagelab.errors import RunFailed
 from storagelab.machine import temporary
 from storagelab.machine.rights import unprivileged
-from storagelab.servers.private import Refusal, StartFailed
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be given up by root only")
 
@@ -61,16 +60,6 @@ def test_the_log_lies_where_it_was_asked_for(scratch, fresh_databases):
     with running(scratch) as private:
         assert Path(os.path.realpath(private.data_folder / "pg_wal")) == private.log_folder
         assert len(list(private.log_folder.glob("0000*"))) > 0
-
-
-def test_a_long_temporary_folder_does_not_make_the_sockets_path_too_long(scratch, monkeypatch):
-    deep = scratch / "tmp" / ("x" * 80)
-    deep.mkdir(mode=0o711)
-    monkeypatch.setattr("tempfile.tempdir", str(deep))
-    with running(scratch) as private, connect(private) as connection:
-        assert ask(connection, "SELECT 1") == 1
-        place = Path(ask(connection, "SHOW unix_socket_directories"))
-    assert not place.exists()
 
 
 def test_a_volume_of_an_odd_name_is_no_trouble(scratch, fresh_databases):
@@ -151,23 +140,6 @@ def broken(scratch: Path, **settings: object) -> str:
     private.stop()
     assert left_behind(scratch) == []
     return str(caught.value)
-
-
-def test_a_server_that_is_killed_as_it_starts_is_said_to_be_killed_and_by_what(scratch, monkeypatch):
-    private = Server(find_binaries(None), data_folder=scratch / "s", log_folder=scratch / "l", settings={})
-
-    def killed() -> Refusal:
-        assert private.pid is not None
-        os.kill(private.pid, signal.SIGKILL)
-        until(private.died)
-        return Refusal("it is starting", by_server=False)
-
-    monkeypatch.setattr(private, "_refusal", killed)
-    with pytest.raises(StartFailed) as caught:
-        private.start()
-    private.stop()
-    assert str(caught.value).startswith("the server did not start: it was killed by signal 9 (SIGKILL)")
-    assert left_behind(scratch) == []
 
 
 def test_a_program_that_is_killed_as_it_makes_the_database_is_said_to_be_killed(scratch):

@@ -4,7 +4,6 @@ import io
 import logging
 import re
 
-import pytest
 from builders import make_experiment, make_measurement, make_plan, make_run
 from rich.console import Console
 from simulated_specs import planned as planned_of_small
@@ -82,13 +81,6 @@ def test_failed_runs_are_counted_and_teach_no_duration(tmp_path):
     assert "FAILED: the disk is full\n" in text
     assert "its log" not in text
     assert len(progress._finished) == 3
-
-
-def test_an_interruption_is_in_the_log(tmp_path):
-    console = Console(file=io.StringIO())
-    with pytest.raises(KeyboardInterrupt), RunProgress(PLAN, PLAN.runs, [], console, tmp_path):
-        raise KeyboardInterrupt
-    assert "stopped (KeyboardInterrupt) with 0 of 4 runs made" in (tmp_path / LOG_FILE).read_text()
 
 
 def test_the_result_line_says_what_is_unverified():

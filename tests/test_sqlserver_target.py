@@ -69,14 +69,6 @@ def test_waits_are_read_while_the_workers_are_still_connected(server):
     assert call < reads[0] < reads[1] < drop
 
 
-def test_the_whole_servers_waits_and_each_files_io_stand_beside(server):
-    counters = measure(config(layout={"data_files": 2})).counters
-    assert counters["waits of the whole server"]["LAZYWRITER_SLEEP.wait_ms"] > 0
-    assert counters[f"file {PREFIX}_data_0002"]["write_bytes"] > 0
-    assert set(counters[f"file {PREFIX}_log"]) >= {"writes", "write_bytes", "write_stall_ms"}
-    assert "Page Splits" in counters["performance counters"] or counters["performance counters"] == {}
-
-
 def test_waiting_tasks_name_the_map_and_the_data_file(server, monkeypatch):
     monkeypatch.setattr(recorded_sqlserver, "STEP_S", 0.1)
     tasks = measure(config(layout={"data_files": 3})).waiting_tasks
@@ -141,12 +133,6 @@ def test_a_file_that_grew_leaves_the_run_unverified(server):
     status, reason = _judge(measure(config()), "")
     assert status == "unverified"
     assert "files that grew" in reason
-
-
-def test_a_volume_that_is_spread_over_mount_points_is_told(server):
-    server.mount_points = {"/": "/", f"/data/a/{PREFIX}_data_0003": "elsewhere"}
-    (volume,) = [check for check in measure(config(layout={"data_files": 3})).checks if check.name == "volume a"]
-    assert volume.ok is False
 
 
 def test_sampling_that_breaks_off_does_not_cost_the_run_and_is_told(server):

@@ -135,17 +135,13 @@ def test_a_store_of_a_newer_version_is_left_alone(folder):
             pass
 
 
-def test_a_file_that_is_no_database_is_left_alone(tmp_path):
-    (tmp_path / FILE_NAME).write_text("a shopping list, long enough to be looked at\n" * 50)
-    for opened in (Store.reading(tmp_path), Store.writing(tmp_path, EXPERIMENT)):
-        with pytest.raises(StoreError, match="is not a storagelab store"), opened:
-            pass
-
-
-def test_another_programs_database_is_left_alone(tmp_path):
-    connection = raw(tmp_path)
-    connection.execute("CREATE TABLE recipes (name)")
-    connection.close()
+@pytest.mark.parametrize("database", [False, True])
+def test_a_file_that_is_no_database_or_another_programs_is_left_alone(tmp_path, database):
+    if database:
+        with contextlib.closing(raw(tmp_path)) as connection:
+            connection.execute("CREATE TABLE recipes (name)")
+    else:
+        (tmp_path / FILE_NAME).write_text("a shopping list, long enough to be looked at\n" * 50)
     for opened in (Store.reading(tmp_path), Store.writing(tmp_path, EXPERIMENT)):
         with pytest.raises(StoreError, match="is not a storagelab store"), opened:
             pass

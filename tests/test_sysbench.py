@@ -94,20 +94,6 @@ def cell(scratch: Path, engine: str, layout: dict | None = None, dsn: str | None
 @pytest.mark.slow
 @needs_sysbench
 @pytest.mark.parametrize("engine", ["postgres", pytest.param("mariadb", marks=needs_mariadb)])
-def test_a_script_with_tables_of_other_names_needs_none_that_is_spread(scratch, engine):
-    (scratch / "mine.lua").write_text(
-        "function prepare() sysbench.sql.driver():connect():query('CREATE TABLE mine (id INT PRIMARY KEY)') end\n"
-        "function thread_init() con = sysbench.sql.driver():connect() end\n"
-        "function event() con:query('SELECT count(*) FROM mine') end\n"
-    )
-    measured = measure(cell(scratch, engine, {"spread": ()}, script="mine.lua"), site_at(scratch))
-    assert measured.transactions > 0
-    assert measured.unverified == ()
-
-
-@pytest.mark.slow
-@needs_sysbench
-@pytest.mark.parametrize("engine", ["postgres", pytest.param("mariadb", marks=needs_mariadb)])
 def test_its_tables_are_spread_over_the_data_files_and_its_transactions_counted(scratch, engine):
     measured = measure(
         cell(scratch, engine, {"data_files": 2}, tables=2, warm_up_s=1.0, table_size=9000), site_at(scratch)

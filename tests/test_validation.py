@@ -206,29 +206,30 @@ def judged(wanted: PublishedFigure, *values: float, **more):
     return judge(ARTICLE_A, wanted, SimulatedFigure(values=values, **more))
 
 
-def test_errors_are_relative_and_held_against_the_tolerance():
-    wanted = figure("elapsed_s", value=200, tolerance=0.25)
-    assert judged(wanted, 240.0).error == pytest.approx(0.2)
-    assert judged(wanted, 240.0).verdict == "within"
-    assert judged(wanted, 140.0).verdict == "outside"
+ABOUT_200, A_RANGE = (
+    figure("elapsed_s", value=200, tolerance=0.25),
+    figure("elapsed_ratio", between=(1.0, 1.1), against={"layout.data_files": 1}),
+)
+NEAR_NOTHING = figure("resource_s", value=1.1, tolerance_absolute=162, wait_type="W")
 
 
-def test_a_range_has_no_error_inside_and_outside_that_to_its_nearer_end():
-    wanted = figure("elapsed_ratio", between=(1.0, 1.1), against={"layout.data_files": 1})
-    assert [relative_error(wanted, value) for value in (1.05, 1.21, 0.9)] == pytest.approx([0.0, 0.1, -0.1])
-    assert [judged(wanted, value).verdict for value in (1.05, 1.21)] == ["within", "outside"]
+@pytest.mark.parametrize(
+    ("wanted", "within", "outside"),
+    [
+        (ABOUT_200, [(240.0,)], [(140.0,)]), (NEAR_NOTHING, [(0.0,), (160.0,)], [(170.0,)]),
+        # The interval of repetitions may reach into a range.
+        (A_RANGE, [(1.05,), (0.98, 1.01, 0.99, 1.0)], [(1.21,), (0.98, 0.981, 0.979, 0.98)]),
+    ],
+)  # fmt: skip
+def test_values_are_held_against_a_tolerance_or_a_range(wanted, within, outside):
+    assert [judged(wanted, *values).verdict for values in within] == ["within"] * len(within)
+    assert [judged(wanted, *values).verdict for values in outside] == ["outside"] * len(outside)
 
 
-def test_a_range_is_met_where_the_interval_of_repetitions_reaches_into_it():
-    wanted = figure("elapsed_ratio", between=(1.0, 1.1), against={"layout.data_files": 1})
-    assert judged(wanted, 0.98, 1.01, 0.99, 1.0).verdict == "within"
-    assert judged(wanted, 0.98, 0.981, 0.979, 0.98).verdict == "outside"
-
-
-def test_a_value_near_nothing_is_held_to_a_tolerance_in_its_own_unit():
-    wanted = figure("resource_s", value=1.1, tolerance_absolute=162, wait_type="W")
-    assert [judged(wanted, value).verdict for value in (0.0, 160.0, 170.0)] == ["within", "within", "outside"]
-    assert judged(wanted, 0.0).error is None
+def test_errors_are_relative_to_the_value_or_to_the_nearer_end_of_a_range():
+    assert judged(ABOUT_200, 240.0).error == pytest.approx(0.2)
+    assert [relative_error(A_RANGE, value) for value in (1.05, 1.21, 0.9)] == pytest.approx([0.0, 0.1, -0.1])
+    assert judged(NEAR_NOTHING, 0.0).error is None
 
 
 def test_a_large_miss_comes_with_the_mechanism_that_is_suspected():
