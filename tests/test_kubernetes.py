@@ -76,6 +76,13 @@ def test_every_object_keeps_to_the_published_schema_of_its_kind(tmp_path, option
         check(one)
 
 
+def test_the_published_schemas_refuse_what_a_cluster_does_not_know(tmp_path):
+    job = next(one for one in written(tmp_path, "--class", "gp3") if one["kind"] == "Job")
+    job["spec"]["template"]["spec"]["nodeselector"] = {}
+    with pytest.raises(jsonschema.ValidationError, match="nodeselector"):
+        check(job)
+
+
 def test_a_claim_of_each_class_is_mounted_where_the_spec_has_its_volume(tmp_path):
     objects = written(tmp_path, "--class", "gp3", "--class", "io2.fast", "--size", "50Gi")
     claims = {one["metadata"]["name"]: one["spec"] for one in objects if one["kind"] == "PersistentVolumeClaim"}
