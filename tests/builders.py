@@ -10,7 +10,7 @@ import copy
 import io
 import itertools
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
@@ -180,19 +180,6 @@ def story(
     """The findings and the runs of an experiment."""
     experiment, plan, runs = make_campaign(factors, repetitions, **more)
     return analyse(experiment, plan, runs), runs
-
-
-def runs_in_order(
-    experiment: Experiment, plan: Plan, times_s: Sequence[float], lost: Collection[int]
-) -> tuple[Run, ...]:
-    """Runs without waits, with the times in `times_s` by their place in the order; those in `lost` failed."""
-    at = {(run.cell_id, run.repetition): run.sequence for run in plan.runs}
-    cells = {tuple(cell.levels.items()): cell.cell_id for cell in plan.cells}
-    return make_runs(
-        experiment, plan, waits=None,
-        elapsed=lambda levels, repetition: times_s[at[cells[tuple(levels.items())], repetition]],
-        failed=lambda planned: "lost" if planned.sequence in lost else "",
-    )  # fmt: skip
 
 
 def make_run(

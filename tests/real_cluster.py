@@ -3,13 +3,10 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
 import dask
 from real_servers import free_port, until
@@ -84,50 +81,6 @@ class Machines:
         """Whether every worker has found the scheduler."""
         logs = [self.folder / f"worker-{number}.log" for number in range(len(self.workers))]
         return all("Registered to" in log.read_text() for log in logs)
-
-
-class Wire:
-    """The network between a client and the scheduler, which a test may cut."""
-
-    def __init__(self, cluster: Machines) -> None:
-        self._there, self.port = cluster.port, free_port()
-        self.address = f"tcp://{_HOST}:{self.port}"
-        self._ends: list[socket.socket] = []
-
-    def __enter__(self) -> Self:
-        self._listening = socket.create_server((_HOST, self.port))
-        threading.Thread(target=self._connect, args=(self._listening,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for end in [self._listening, *self._ends]:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-        self._ends.clear()
-
-    def cut(self, for_s: float) -> None:
-        """Break all connections, and refuse others for a while."""
-        self.__exit__()
-        threading.Timer(for_s, self.__enter__).start()
-
-    def _connect(self, listening: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = listening.accept()
-                self._ends.append(near)
-                self._ends.append(far := socket.create_connection((_HOST, self._there)))
-                for ends in ((near, far), (far, near)):
-                    threading.Thread(target=_carry, args=ends, daemon=True).start()
-
-
-def _carry(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while content := source.recv(2**16):
-            sink.sendall(content)
-    for end in (source, sink):
-        with contextlib.suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager

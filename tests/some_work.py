@@ -19,14 +19,5 @@ def die_or_tell(task: str, tell: Callable[[tuple[str, int]], None]) -> None:
     tell_who(task, tell)
 
 
-TOLD = 50
-
-
-def tell_often(task: str, tell: Callable[[tuple[str, int]], None]) -> None:
-    """Reports many times at once."""
-    for number in range(TOLD):
-        tell((f"{task} {number}", os.getpid()))
-
-
 def refuse(task: str, tell: object) -> None:
     raise LookupError(f"there is no {task}")

@@ -1,6 +1,5 @@
 """Whole experiments: what is concluded, how surely, and what is not. All samples are fabricated."""
 
-import math
 import random
 
 import pytest
@@ -17,9 +16,7 @@ from builders import (
 )  # fmt: skip
 
 from storagelab.findings.analysis import TREND_WAITS_MAX, analyse
-from storagelab.findings.effects import EFFECT_ROWS_MAX
 from storagelab.findings.model import Findings
-from storagelab.model.waits import ON_CPU
 from storagelab.spec.matrix import expand
 
 FILES_AND_LOG = {"layout.data_files": [1, 2, 4, 8, 16], "layout.log": ["a", "b"]}
@@ -190,20 +187,6 @@ def test_simulated_blocks_are_compared_as_nothing_drifts_between_them():
     assert not any(row.across_blocks for row in findings.comparisons)
 
 
-@pytest.mark.campaign
-def test_a_drift_between_blocks_makes_no_false_verdict():
-    rng, slower, missing = random.Random(5), 0, 0
-    for _ in range(100):
-        step = math.exp(rng.gauss(0, 0.1))
-        findings = in_blocks(
-            lambda levels, _, step=step: (step if levels["layout.log"] == "b" else 1) * math.exp(rng.gauss(0, 0.03))
-        )
-        slower += any(row.distinguishable for row in findings.comparisons)
-        missing += any(row.cell_id == "c01" and not row.may_be_fastest for row in findings.comparisons)
-    assert slower <= 13
-    assert missing <= 13
-
-
 # --- Runs ------------------------------------------------------------------------------------------------------------
 
 
@@ -220,17 +203,6 @@ def test_the_latest_usable_attempt_counts_and_failed_runs_are_only_counted():
     summary = analyse(experiment, plan, runs).cell(cell.cell_id)
     assert [point.value for point in summary.elapsed_s.points] == [10.0, 12.0]
     assert (summary.runs_planned, summary.runs_ok, summary.runs_failed) == (2, 2, 2)
-
-
-def test_a_cell_is_summed_up_with_its_rate_its_waits_and_its_audit():
-    summary = analysed({"layout.data_files": [1]}, elapsed=lambda *_: 8.0).cell("cell-001")
-    assert summary.provenance == "measured"
-    assert (summary.connections, summary.data_files) == (16, 1)
-    assert summary.work_per_s.mean.value == pytest.approx(16 * 50_000 / 8)
-    assert summary.checkpoint_s.median == 0.4
-    assert summary.available_s == pytest.approx(16 * 8)
-    assert summary.explained == pytest.approx(1, abs=0.05)
-    assert sum(row.wait_s for row in summary.waits) == pytest.approx(0.99 * 16 * 8)
 
 
 def test_runs_of_a_cell_that_is_not_in_the_plan_are_not_used():
@@ -253,59 +225,6 @@ def test_each_level_is_set_against_the_first_over_all_cells_and_at_each_other_le
     files = [effect for effect in findings.effects if effect.factor == "layout.data_files"]
     assert len(files) == 4 + 2 * 4
     assert not any(effect.distinguishable for effect in files)
-
-
-def test_an_effect_leaves_1_out_of_its_interval_if_and_only_if_it_is_distinguishable():
-    findings = analysed(FILES_AND_LOG, elapsed=noisy(lambda levels: 1 + 0.01 * levels["layout.data_files"]))
-    for effect in findings.effects:
-        assert effect.distinguishable == (not effect.ratio.low <= 1 <= effect.ratio.high)
-    assert any(effect.distinguishable for effect in findings.effects)
-
-
-@pytest.mark.campaign
-def test_of_many_factors_that_change_nothing_hardly_one_has_an_effect():
-    factors = {"layout.log": ["a", "b"], "layout.data_files": [1, 2, 4], "x": [1, 2], "y": [1, 2]}
-    experiment, plan = make_planned(factors, repetitions=4)
-    rng = random.Random(6)
-    overall = at = 0
-    for _ in range(80):
-        runs = make_runs(experiment, plan, waits=None, elapsed=lambda *_: 10 * math.exp(rng.gauss(0, 0.03)))
-        effects = analyse(experiment, plan, runs).effects
-        overall += any(effect.distinguishable for effect in effects if not effect.at)
-        at += any(effect.distinguishable for effect in effects if effect.at)
-    # A true rate of 5 % exceeds these once in a thousand.
-    assert overall <= 11
-    assert at <= 11
-
-
-def test_a_table_of_effects_too_long_to_read_is_left_out():
-    factors = {"layout.data_files": [1, 2, 4], "x": list(range(EFFECT_ROWS_MAX // 2 + 1))}
-    findings = analysed(factors, repetitions=2)
-    assert {bool(effect.at) for effect in findings.effects if effect.factor == "layout.data_files"} == {False}
-
-
-def test_effects_do_without_cells_that_were_excluded():
-    experiment, plan = make_planned(FILES_AND_LOG)
-    gone = {cell.cell_id for cell in plan.cells if cell.levels == {"layout.data_files": 8, "layout.log": "b"}}
-    plan = plan.model_copy(
-        update={
-            "cells": tuple(cell for cell in plan.cells if cell.cell_id not in gone),
-            "runs": tuple(run for run in plan.runs if run.cell_id not in gone),
-        }
-    )
-    findings = analyse(experiment, plan, make_runs(experiment, plan))
-    (log,) = (effect for effect in findings.effects if effect.factor == "layout.log" and not effect.at)
-    assert log.pairs == 20
-    for effect in findings.effects:
-        assert {effect.factor: effect.level, **effect.at} != {"layout.data_files": 8, "layout.log": "b"}
-
-
-def test_levels_that_are_lists_are_levels_like_others():
-    findings = analysed(
-        {"layout.data": [["a"], ["a", "b"]]}, elapsed=noisy(lambda levels: 2 / (1 + len(levels["layout.data"])))
-    )
-    (effect,) = findings.effects
-    assert (effect.level, effect.baseline, effect.distinguishable) == (["a", "b"], ["a"], True)
 
 
 def test_true_and_1_are_different_levels():
@@ -335,22 +254,10 @@ def test_a_small_wait_for_allocation_is_not_crowded_out_by_larger_waits():
     assert len(shown) == TREND_WAITS_MAX
 
 
-def test_every_combination_of_other_factors_shows_the_same_waits_in_the_same_order():
-    findings = analysed(FILES_AND_LOG)
-    for log in ("a", "b"):
-        of_panel = [trend.wait_type for trend in findings.wait_trends if trend.at == {"layout.log": log}]
-        assert of_panel == [trend.wait_type for trend in findings.wait_trends if trend.at == {"layout.log": "a"}]
-    assert ON_CPU in {trend.wait_type for trend in findings.wait_trends}
-
-
 def test_without_data_files_as_a_factor_waits_follow_the_first_factor_of_numbers():
     findings = analysed({"layout.log": ["a", "b"], "workload.connections": [32, 8, 16]})
     assert {trend.factor for trend in findings.wait_trends} == {"workload.connections"}
     assert {trend.levels for trend in findings.wait_trends} == {(8, 16, 32)}
-
-
-def test_without_a_factor_of_numbers_there_are_no_trends():
-    assert analysed({"layout.log": ["a", "b"], "x": [True, False]}).wait_trends == ()
 
 
 def test_a_level_without_waits_has_an_unknown_share_and_not_zero():
@@ -385,28 +292,3 @@ def test_where_waits_were_not_observed_nothing_is_said_of_them():
     findings = analysed({"layout.data_files": [1, 2]}, waits=None)
     assert (findings.wait_changes, findings.wait_trends) == ((), ())
     assert findings.cell("cell-001").available_s is None
-
-
-def test_waits_of_different_engines_are_compared_by_what_is_waited_for():
-    experiment, plan = make_planned({"target.engine": ["postgres", "mariadb"]})
-
-    def waits(levels, repetition):
-        return {"IO:WALSync": 0.4} if levels["target.engine"] == "postgres" else {"LWLock:WALWrite": 0.7}
-
-    def elapsed(levels, repetition):
-        return (10.0 if levels["target.engine"] == "postgres" else 20.0) + 0.01 * repetition
-
-    findings = analyse(experiment, plan, make_runs(experiment, plan, waits=waits, elapsed=elapsed))
-    commit = next(change for change in findings.wait_changes if change.wait_type == "commit")
-    best, worst = findings.cells
-    assert commit.best_share == pytest.approx(best.wait_shares["IO:WALSync"].value, rel=0.01)
-    assert commit.worst_share == pytest.approx(worst.wait_shares["LWLock:WALWrite"].value, rel=0.01)
-    assert set(findings.wait_names["commit"]) == {"IO:WALSync", "LWLock:WALWrite"}
-    # The cells keep the engines' own names.
-    assert {row.wait_type for row in findings.cells[0].waits} >= {"IO:WALSync"}
-
-
-def test_waits_of_one_engine_keep_their_names_everywhere():
-    findings = analysed({"layout.data_files": [1, 2]})
-    assert findings.wait_names == {}
-    assert "Lock:extend" in {change.wait_type for change in findings.wait_changes}

@@ -9,7 +9,6 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.servers.attached import (
     dropping_leftovers,
-    dsn_of,
     enough_connections,
     owner_of,
     process_age_s,
@@ -25,16 +24,6 @@ def test_the_first_need_that_is_not_met_is_named_with_its_way_out():
     assert caught.value.key == "target.dsn_env"
     assert caught.value.problem == "the server has room for 13 more connections, 14 are needed"
     assert caught.value.hint == "raise max_connections, or lower workload.connections"
-
-
-def test_a_dsn_stands_in_the_spec_or_in_the_variable_that_it_names(monkeypatch):
-    monkeypatch.delenv("STORAGELAB_TESTED", raising=False)
-    with pytest.raises(PreflightError, match="STORAGELAB_TESTED is not set") as caught:
-        dsn_of(TARGET, "postgresql://host")
-    assert caught.value.hint == "for example: export STORAGELAB_TESTED=postgresql://host"
-    monkeypatch.setenv("STORAGELAB_TESTED", "service=other")
-    assert dsn_of(TARGET, "") == "service=other"
-    assert dsn_of(TargetConfig(engine="postgres", dsn="service=own"), "") == "service=own"
 
 
 def test_a_process_of_another_name_is_not_the_servers():

@@ -10,7 +10,6 @@ from builders import at_most, make_experiment, make_runs
 from bench import drawn
 from storagelab.findings import basis
 from storagelab.findings.analysis import analyse
-from storagelab.findings.basis import basis_of
 from storagelab.findings.cautions.changing import CarryOver
 from storagelab.findings.model import Findings
 from storagelab.findings.times import usable_runs
@@ -18,7 +17,6 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
 from storagelab.spec.matrix import expand
 from storagelab.stats import order
-from storagelab.stats.contrast import compare_with_best
 from storagelab.stats.fit import fit
 
 FILES = "layout.data_files"
@@ -54,20 +52,6 @@ def test_what_makes_the_next_run_a_fifth_longer_is_found_and_its_layout_named(ce
         assert np.mean([one.change for one in guilty]) == pytest.approx(0.2, abs=0.04)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("cells", [2, 3, 5, 8])
-def test_the_guilty_layout_does_not_win_in_a_balanced_order(cells):
-    rng, false = np.random.default_rng(3), 0
-    for number in range(60):
-        of = drawn.design(cells, 5, seed=number % 10)
-        log_s = left_behind(of, rng, 0.25, 0.12, 0.06)
-        fitted = drawn.fit(of, log_s)
-        best = fitted.fastest()
-        assert best is not None
-        false += any(one.distinguishable for one in compare_with_best(fitted, best, alpha=0.04).values())
-    assert false <= at_most(60, 0.05)
-
-
 def test_times_that_are_corrected_have_wider_intervals_and_nothing_left_behind():
     of = drawn.design(8, 5, balanced=False)
     log_s = left_behind(of, np.random.default_rng(4), 0.3)
@@ -78,14 +62,6 @@ def test_times_that_are_corrected_have_wider_intervals_and_nothing_left_behind()
     assert (fitted.free, plain.free) == (28 - 7, 28)
     without = fitted.without_covariates(len(found.covariates))
     assert order.carried_over([cell.levels for cell in of.plan.cells], without, of.before, [0] * 8) is None
-
-
-def test_few_layouts_in_a_balanced_order_are_told_of_but_not_corrected():
-    of = drawn.design(2, 10)
-    log_s = left_behind(of, np.random.default_rng(5), 0.3)
-    found = drawn.carried_over(of, log_s)
-    assert not found.corrected
-    assert (drawn.fit(of, log_s).cells == fit(log_s).cells).all()
 
 
 def campaign(after: float, repetitions: int = 8, **fields: object) -> tuple[Experiment, list[Run]]:
@@ -145,14 +121,3 @@ def test_the_run_before_is_the_one_that_was_made_before_also_if_it_failed():
     assert of(first) == -1
     assert of(third) == row[failed.cell_id]
     assert of(late) == row[runs[-1].cell_id]
-
-
-def test_a_layout_that_ran_in_an_order_as_listed_is_shown_and_not_judged():
-    experiment, runs = campaign(1.3, order="as-listed")
-    findings = analyse(experiment, expand(experiment), runs)
-    assert basis_of(experiment, expand(experiment), runs).in_stretches
-    assert findings.verdict == "untested"
-    assert not any(one.distinguishable for one in (*findings.comparisons, *findings.effects))
-    (caution,) = [one for one in findings.cautions if one.kind == "order"]
-    assert caution.severity == "caution"
-    assert "nothing is tested" in caution.sentence(findings)

@@ -13,7 +13,6 @@ import pytest
 from real_mariadb import needs_mariadb
 from real_servers import left_behind, make_one_run, open_folder, server_processes, site_at, small
 
-from storagelab.errors import RunFailed
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, PlannedRun
 from storagelab.servers import private
@@ -149,11 +148,6 @@ def test_a_machine_that_was_suspended_amid_a_run_is_told_of_though_all_its_clock
     assert (check.name, check.got, check.ok) == ("this machine", "suspended for 5.0 s of it", False)
 
 
-def test_no_time_at_all_is_no_measurement():
-    with pytest.raises(RunFailed, match="set back"):
-        clocks(1000.0, 1000.0).checks([loop(1000.0, 1000.0)])
-
-
 def stopped_for(seconds: float, pids: list[int]) -> subprocess.Popen[str]:
     """Returns at once; a shell does the work, as this very process may be the one stopped. It prints both moments."""
     numbers = " ".join(map(str, pids))
@@ -165,12 +159,6 @@ def stopped_for(seconds: float, pids: list[int]) -> subprocess.Popen[str]:
 
 def sessions_at_work(scratch: Path) -> list[int]:
     return [pid for pid in server_processes(scratch) if b"CALL" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-
-
-WHOM: dict[str, Callable[[Path], list[int]]] = {
-    "both": lambda scratch: [*server_processes(scratch), os.getpid()], "storagelab": lambda _: [os.getpid()],
-    "the server": server_processes, "its sessions": sessions_at_work,
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -204,23 +192,3 @@ def test_a_run_in_which_somebody_stood_still_is_unverified_and_says_for_how_long
     )
     assert said is not None, run.reason
     assert float(said[1]) == pytest.approx(ended_s - began_s, abs=0.3)
-
-
-def stopped_until_the_load_is_over(sessions: list[int]) -> subprocess.Popen[bytes]:
-    """Storagelab alone, and two seconds longer."""
-    at_work = f"grep -aq CALL {' '.join(f'/proc/{pid}/cmdline' for pid in sessions)} 2>/dev/null"
-    script = f"kill -STOP {os.getpid()}; while {at_work}; do sleep 0.1; done; sleep 2; kill -CONT {os.getpid()}"
-    return subprocess.Popen(["sh", "-c", script])
-
-
-def test_what_was_not_seen_once_the_load_was_over_does_not_count(scratch):
-    stopping: list[subprocess.Popen[bytes]] = []
-    run = run_of(
-        scratch, "postgres", lambda: stopping.append(stopped_until_the_load_is_over(sessions_at_work(scratch))),
-        rows_per_connection=60_000,  # on a fast machine, too, more than may go unseen
-    )  # fmt: skip
-    assert stopping[0].wait() == 0
-    said = re.search(r"got nothing for ([\d.]+) s of ([\d.]+) s, ", run.reason)
-    assert said is not None, run.reason
-    assert float(said[1]) <= float(said[2])
-    assert run.measurement.observer.blind_s <= run.measurement.elapsed_s

@@ -1,10 +1,8 @@
 """Work on a cluster of Dask's: whichever machine dies, hangs or fills up, nothing is lost and nothing is made twice."""
 
-import multiprocessing
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from storagelab.run.store import Store
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 import dask
-from real_cluster import Machines, Wire, certified, done_by, machines
+from real_cluster import Machines, certified, done_by, machines
 
 from storagelab.run import cluster as module
 from storagelab.run.cluster import Cluster, Reach, asked, joined
@@ -42,7 +40,7 @@ workload = { connections = 1, rows_per_connection = 10 }
 THREE_BLOCKS = ('["basic", "maximum-write"]', '["basic", "improved-write", "maximum-write"]')
 
 
-def on(cluster: Machines | Wire, work=make_elsewhere, limit_s: float = 60.0) -> tuple[Cluster, list[str]]:
+def on(cluster: Machines, work=make_elsewhere, limit_s: float = 60.0) -> tuple[Cluster, list[str]]:
     said: list[str] = []
     return Cluster(work, Reach(cluster.address, 1), said.append, limit_s=limit_s), said
 
@@ -87,13 +85,6 @@ class Reacting(Listening):
         super().stored(run)
         if len(self.ended) == self.after:
             self.then()
-
-
-def test_every_task_is_done_once(two):
-    jobs = Noting(*NAMES)
-    on(two, tell_who)[0].execute(jobs)
-    assert sorted(jobs.reported_tasks) == sorted(jobs.ended_tasks) == NAMES
-    assert len(set(jobs.pids.values())) <= 2
 
 
 def test_what_breaks_there_is_raised_here_and_says_where_it_happened(two):
@@ -164,32 +155,6 @@ def test_a_scheduler_that_is_restarted_loses_no_run(two, tmp_path, straight, mon
     assert results(tmp_path / "r") == straight
     assert any("is gone: waiting for it" in line for line in said)
     two.end(*two.workers)  # some may still look for the scheduler that they knew
-
-
-def test_a_client_that_is_cut_off_comes_back_and_loses_no_run(two, tmp_path, straight, monkeypatch):
-    monkeypatch.setattr(loop, "_BUDGET_S", 0.0)
-    with Wire(two) as wire:
-        executor, said = on(wire)
-        listener = make(tmp_path / "r", executor, Reacting(4, lambda: wire.cut(for_s=2.0)))
-    assert results(tmp_path / "r") == straight
-    assert sorted(listener.ended) == list(range(12))
-    assert any("is gone: waiting for it" in line for line in said)
-
-
-def test_a_client_that_is_killed_goes_on_with_what_is_stored(two, tmp_path, straight):
-    client = multiprocessing.get_context("spawn").Process(target=_killed_after, args=(3, tmp_path, two.address))
-    client.start()
-    client.join(timeout=90)
-    assert client.exitcode == -signal.SIGKILL
-    stored = results(tmp_path)
-    assert 3 <= len(stored) < len(straight)
-    assert sorted(make(tmp_path, on(two)[0]).ended) == sorted(straight.keys() - stored.keys())
-    assert results(tmp_path) == straight
-
-
-def _killed_after(runs: int, folder: Path, address: str) -> None:
-    executor = Cluster(make_elsewhere, Reach(address, 1), lambda _: None, limit_s=60.0)
-    make(folder, executor, Reacting(runs, lambda: os.kill(os.getpid(), signal.SIGKILL)))
 
 
 def test_a_task_that_takes_longer_than_the_limit_is_taken_from_its_worker(two):
@@ -317,14 +282,6 @@ def test_without_dask_the_message_says_what_to_install(typed, spec, tmp_path, mo
     assert code == 2
     assert "Dask is not installed" in err
     assert 'pip install "storagelab[cluster]"' in err
-
-
-def test_where_no_scheduler_answers_the_message_says_so(typed, spec, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_ANSWER_S", 1.0)
-    words = ("--executor", "dask", "--scheduler", "tcp://127.0.0.1:9")
-    code, _, err = typed("run", spec, "--results", tmp_path / "r", *words)
-    assert code == 2
-    assert "no scheduler answers at tcp://127.0.0.1:9" in err
 
 
 def test_measured_runs_are_refused_with_the_way_to_measure_on_several_hosts(typed, tmp_path):

@@ -201,28 +201,6 @@ def test_an_engine_that_leaves_something_behind_is_found_out_and_cleaned_up_afte
     assert promises.UNTOUCHED not in found
 
 
-def test_an_engine_that_leaves_a_database_behind_is_found_out_too(monkeypatch):
-    with recorded() as answers:
-        monkeypatch.setenv("LAB", answers.dsn())
-        monkeypatch.setattr(AttachedServer, "close", AttachedServer._disconnect)
-        found = broken(tried(target_of("LAB")))
-        assert "dropped database storagelab_" in found[promises.LEFT_BEHIND]
-        assert answers.server.names == {"master", "somebody"}
-
-
-def test_files_that_are_fewer_than_asked_break_their_promise(attached, scratch, monkeypatch):
-    monkeypatch.setattr(Tables, "data_files", property(lambda self: range(1, 2)))
-    read_back = Tables.read_back
-
-    def honest(self, connection):
-        checks = read_back(self, connection)
-        wanted = str(self.config.layout.data_files)
-        return [checks[0].model_copy(update={"asked": wanted, "ok": wanted == checks[0].got}), *checks[1:]]
-
-    monkeypatch.setattr(Tables, "read_back", honest)
-    assert "data files: asked 2, got 1" in broken(tried(target_of(attached.conninfo)))[promises.PLACEMENT]
-
-
 @pytest.fixture(scope="module")
 def outcome(shared_server) -> Outcome:
     """The outcome of one real run."""
@@ -232,13 +210,6 @@ def outcome(shared_server) -> Outcome:
 
 WAITS = SampledWaits(connections=4, elapsed_s=1, busy_s=4, passes=10, events=(), cpu_s=0.1, runqueue_s=0.1)
 SECRET = "in the open"
-
-
-def test_a_real_run_breaks_no_promise_by_itself(outcome):
-    assert outcome.measurement is not None
-    for promise in judged([outcome], SECRET):
-        # Samples of so short a run may be too few, on a busy machine.
-        assert promise.state == "pass" or promise.name in (promises.CONSERVATION, promises.WAITS), promise
 
 
 @pytest.mark.parametrize(

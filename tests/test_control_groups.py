@@ -8,7 +8,6 @@ from recorded_machine import RecordedMachine, stat
 
 from storagelab.errors import PreflightError
 from storagelab.machine.counts import DeviceCounters, throttle
-from storagelab.machine.host import describe_volume
 from storagelab.volumes import limits
 
 ROOT = "1 0 4000:1 / / rw - ext4 /dev/sda1 rw"
@@ -40,10 +39,6 @@ def test_the_limits_of_the_older_groups_are_those_of_the_partitions_disk(throttl
     assert throttle(["sda1"], throttled.kernel).limits == {"write_iops": 600, "read_bytes_per_s": 20_000_000}
 
 
-def test_a_volumes_description_has_its_throttle(throttled):
-    assert describe_volume("/srv", throttled.kernel)["throttle"] == {"write_iops": 600, "read_bytes_per_s": 20_000_000}
-
-
 def test_requests_are_counted_as_the_throttle_counts_them(throttled):
     with DeviceCounters({"a": Path("/srv")}, throttled.kernel) as counters:
         counted = {name: value for name, value in counters.read().items() if "throttled" in name}
@@ -62,11 +57,6 @@ def test_the_newer_groups_limits_are_read_and_the_innermost_group_with_a_limit_c
     found = throttle(["sda1"], machine.kernel)
     assert found.limits == {"write_bytes_per_s": 5_000_000, "write_iops": 250}
     assert found.counted() == {"read_bytes": 1, "write_bytes": 2, "reads": 3, "writes": 4}
-
-
-def test_another_process_has_the_limits_of_its_own_groups(throttled):
-    throttled.write("proc/77/cgroup", "7:blkio:/\n")
-    assert throttle(["sda1"], throttled.kernel, 77) is None
 
 
 def test_nothing_is_said_without_groups_or_of_several_devices_together(machine, throttled):

@@ -1,12 +1,6 @@
 """The kernel's disk counters, on this machine's real disk and on recorded ones; and volumes that share a device."""
 
-import contextlib
 import os
-import shutil
-import stat as modes
-import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,14 +13,10 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.cautions.devices import SharedDevice
 from storagelab.findings.model import Findings
 from storagelab.machine.counts import DeviceCounters, difference, parse_stat
-from storagelab.machine.disks import device_numbers_of
-from storagelab.machine.host import describe_volume
 from storagelab.model.plan import Factor, Level
 from storagelab.report.words.answer import opening
 
 MB = 2**20
-TICK_S = 0.02
-"""Of the sampler, at 50 Hz."""
 ROOT = "21 1 4000:1 / / rw,relatime - ext4 /dev/sda1 rw"
 
 
@@ -55,23 +45,6 @@ def test_eight_megabytes_written_and_synced_are_counted_on_the_real_disk(folder_
     assert change["volume.a.writes"] >= 1
     assert change["volume.a.write_time_s"] >= 0
     assert change["volume.a.flushes"] >= 0
-
-
-def test_two_volumes_on_one_disk_get_the_same_figures(folder_on_a_disk):
-    with DeviceCounters({"a": folder_on_a_disk, "b": folder_on_a_disk}) as counters:
-        figures = counters.read()
-    assert {name.removeprefix("volume.a.") for name in figures if name.startswith("volume.a.")} != set()
-    assert all(figures[name.replace(".a.", ".b.")] == value for name, value in figures.items() if ".a." in name)
-
-
-def test_closing_twice_is_allowed_and_leaves_no_file_open(folder_on_a_disk):
-    before = len(os.listdir("/proc/self/fd"))
-    counters = DeviceCounters({"a": folder_on_a_disk})
-    assert len(os.listdir("/proc/self/fd")) == before + 1
-    counters.close()
-    counters.close()
-    assert len(os.listdir("/proc/self/fd")) == before
-    assert counters.read() == {}
 
 
 def test_a_sector_is_512_bytes_and_times_are_seconds():
@@ -132,18 +105,6 @@ def test_a_sum_that_would_miss_a_drive_is_not_given(machine):
     machine.stacked("md0", "4004:0", "sda", "sdb")
     with DeviceCounters({"a": Path("/srv")}, machine.kernel) as counters:
         assert [name for name in counters.read() if "file_system" not in name] == []
-
-
-def test_a_volume_without_a_disk_has_no_figures(machine):
-    machine.mounts("22 21 0:4027 / / rw - tmpfs tmpfs rw")
-    with DeviceCounters({"a": Path("/srv")}, machine.kernel) as counters:
-        assert counters.read() == {}
-
-
-@given(st.integers(0, 2**40), st.integers(0, 2**40))
-def test_a_counter_that_grew_changed_by_as_much(before, growth):
-    key = "volume.a.reads"
-    assert difference({key: float(before)}, {key: float(before + growth)}) == {key: growth}
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**30))
@@ -208,68 +169,3 @@ def test_a_volume_whose_path_is_varied_on_one_device_makes_the_answer_doubtful()
     ]  # fmt: skip
     doubt = opening(analyse(experiment, plan, runs)).doubt
     assert "volumes a at /data/x, a at /data/y are on one device" in doubt
-
-
-@contextlib.contextmanager
-def partitions(image: Path) -> Iterator[list[Path]]:
-    """Two parts of a loop device, mounted; partx tells them to kernels that read no partition table."""
-    with image.open("wb") as file:
-        file.truncate(64 * MB)
-    with contextlib.ExitStack() as undo:
-        made = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True, check=False)
-        if made.returncode != 0:
-            pytest.skip(f"no loop device is to be had here: {made.stderr.strip()}")
-        disk = made.stdout.strip()
-        undo.callback(subprocess.run, ["losetup", "--detach", disk], check=True)
-        places = []
-        for number in (1, 2):
-            subprocess.run(["addpart", disk, str(number), str(number * 51_200 - 49_152), str(50_000)], check=True)
-            undo.callback(subprocess.run, ["delpart", disk, str(number)], check=True)
-            places.append(undo.enter_context(mounted(f"{Path(disk).name}p{number}", image.parent / f"part-{number}")))
-        yield places
-
-
-@contextlib.contextmanager
-def mounted(name: str, place: Path) -> Iterator[Path]:
-    major, minor = map(int, Path(f"/sys/class/block/{name}/dev").read_text().split(":"))
-    node = place.with_suffix(".node")  # nobody makes one in /dev where no udev runs
-    os.mknod(node, 0o600 | modes.S_IFBLK, os.makedev(major, minor))
-    subprocess.run(["mkfs.ext4", "-q", "-F", node], check=True)
-    place.mkdir()
-    subprocess.run(["mount", node, place], check=True)
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", place], check=True)
-
-
-@contextlib.contextmanager
-def throttled(path: Path) -> Iterator[int]:
-    """A process that may write to the disk below this file system only so fast."""
-    root = Path("/sys/fs/cgroup/blkio")
-    limits = "blkio.throttle.write_iops_device"
-    if not (root / limits).exists():
-        pytest.skip("needs the blkio controller of control groups (version 1)")
-    part = Path(f"/sys/dev/block/{device_numbers_of(path)}").resolve()
-    group = Path(tempfile.mkdtemp(prefix="storagelab-test-", dir=root))
-    with subprocess.Popen(["sleep", "600"]) as process:
-        try:
-            (group / limits).write_text(f"{(part.parent / 'dev').read_text().strip()} 600")
-            (group / "cgroup.procs").write_text(str(process.pid))
-            yield process.pid
-        finally:
-            process.kill()
-            process.wait()
-            group.rmdir()
-
-
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not all(map(shutil.which, ("losetup", "addpart", "mkfs.ext4"))),
-    reason="needs root and losetup",
-)
-def test_two_real_partitions_of_a_throttled_loop_device_are_on_one_device(tmp_path):
-    with partitions(tmp_path / "image") as (a, b), throttled(a) as process:
-        volumes = {name: describe_volume(path, process=process) for name, path in (("a", a), ("b", b))}
-    assert [volume["throttle"] for volume in volumes.values()] == [{"write_iops": 600}] * 2
-    assert volumes["a"]["device_numbers"] != volumes["b"]["device_numbers"]
-    assert shared(volumes) == [("a", "b")]

@@ -1,10 +1,5 @@
 """From a folder down to its disks, on this machine and on recorded other machines."""
 
-import os
-import shutil
-import subprocess
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,15 +26,6 @@ def test_a_line_of_mountinfo_is_read_with_and_without_optional_fields():
     assert (with_fields.filesystem, with_fields.source) == ("ext3", "/dev/sdb1")
     assert with_fields.all_options == ("rw", "noatime", "errors=continue")
     assert (without.filesystem, without.all_options) == ("tmpfs", ("rw", "size=64k"))
-
-
-def test_blanks_in_a_mount_point_are_unescaped():
-    (mount,) = disks.parse_mounts(r"36 35 98:0 / /srv/my\040fast\134disk rw - xfs /dev/sdb1 rw")
-    assert mount.mount_point == r"/srv/my fast\disk"
-
-
-def test_broken_lines_of_mountinfo_are_left_out():
-    assert disks.parse_mounts("nonsense\n1 2 3 - \n\n") == ()
 
 
 @given(st.text(max_size=200))
@@ -77,23 +63,6 @@ def test_read_only_is_seen_in_the_mount_and_in_its_file_system():
     texts = ("ro - xfs /dev/a rw", "rw - xfs /dev/a ro,x", "rw,errors=remount-ro - xfs /dev/a rw")
     mounts = [disks.parse_mounts(f"36 35 98:0 / /srv {text}")[0] for text in texts]
     assert [mount.read_only for mount in mounts] == [True, True, False]
-
-
-def test_this_machines_own_folder_has_a_mount_with_its_device_number(tmp_path):
-    mount = disks.mount_of(tmp_path, disks.mounts_here())
-    if mount is None:
-        pytest.skip("no /proc/self/mountinfo on this system")
-    assert os.path.ismount(mount.mount_point)
-    assert os.stat(mount.mount_point).st_dev == os.stat(tmp_path).st_dev
-
-
-def test_a_partition_leads_to_its_whole_disk(machine):
-    machine.mounts(ROOT)
-    machine.disk("sda", "4000:0")
-    machine.partition("sda", "sda1", "4000:1")
-    stack = stack_under("/srv/data", machine)
-    assert stack == ("sda1", "sda")
-    assert disks.whole_disks(stack, machine.kernel) == ("sda",)
 
 
 def test_lvm_on_an_nvme_partition_leads_to_the_drive(machine):
@@ -222,31 +191,3 @@ def test_a_virtual_disk_is_known_by_its_kernel_name(machine, name, sign):
 def test_a_file_system_without_a_disk_of_its_own_is_virtual(filesystem):
     mount = Mount("/srv", "0:4000", filesystem, "x", ("rw",), ())
     assert disks.virtual_disk(mount, (), False)[0] is True
-
-
-def test_only_memory_is_in_memory():
-    tmpfs, ext4 = (Mount("/srv", "0:4000", filesystem, "x", (), ()) for filesystem in ("tmpfs", "ext4"))
-    assert disks.is_in_memory(tmpfs, ())
-    assert disks.is_in_memory(ext4, ("zram0",))
-    assert disks.is_in_memory(ext4, ("dm-0", "ram1"))
-    assert not disks.is_in_memory(ext4, ("sda1", "sda"))
-    assert not disks.is_in_memory(None, ())
-
-
-def test_a_real_loop_device_leads_to_the_disk_of_its_real_file(tmp_path):
-    losetup = shutil.which("losetup")
-    mount = disks.mount_of(tmp_path, disks.mounts_here())
-    own = disks.device_stack(disks.block_devices_of(mount)) if mount else ()
-    if losetup is None or os.geteuid() != 0 or not own:
-        pytest.skip("needs root, losetup and a temporary folder on a disk")
-    image = tmp_path / "image"
-    with image.open("wb") as file:
-        file.truncate(2**20)
-    made = subprocess.run([losetup, "--find", "--show", image], capture_output=True, text=True, check=False)
-    if made.returncode != 0:
-        pytest.skip(f"no loop device is to be had here: {made.stderr.strip()}")
-    device = made.stdout.strip()
-    try:
-        assert disks.device_stack((Path(device).name,)) == (Path(device).name, *own)
-    finally:
-        subprocess.run([losetup, "--detach", device], check=True)

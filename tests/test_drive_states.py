@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
 from builders import make_experiment, make_measurement, make_plan, make_planned, make_run
 
 from storagelab.findings.analysis import analyse
@@ -10,7 +9,6 @@ from storagelab.findings.kinds.drive_trends import states, trends
 from storagelab.findings.model import DriveState, Estimate, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.sections.cells import MAX_DRIVES, cells_table
-from storagelab.stats import samples
 
 FILES = "layout.data_files"
 
@@ -71,19 +69,6 @@ def test_intervals_stay_within_what_a_drive_can_do_however_far_its_runs_scatter(
     assert 1.0 < written.low < written.value < written.high
     assert 0.0 < used.low < used.value < used.high < 1.0
     assert written.high - written.value > written.value - written.low, "it is skewed as its runs are"
-
-
-def test_of_runs_that_scatter_little_intervals_are_the_usual_ones():
-    written, used = interval_of([2.0, 2.02, 1.99, 2.01, 1.98], [0.5, 0.505, 0.495, 0.5, 0.5])
-    plain = samples.mean_estimate([2.0, 2.02, 1.99, 2.01, 1.98])
-    assert (written.low, written.high) == pytest.approx((plain.low, plain.high), abs=1e-3)
-    assert used.high - used.low == pytest.approx(2 * (used.value - used.low), rel=0.01)
-
-
-def test_a_drive_that_moved_nothing_in_any_run_wrote_what_it_was_given():
-    written, used = interval_of([1.0] * 5, [0.0] * 5)
-    assert (written.low, written.value, written.high) == (1.0, 1.0, 1.0)
-    assert (used.low, used.value, used.high) == (0.0, 0.0, 0.0)
 
 
 def test_a_drive_that_changes_along_the_order_is_told_from_its_first_runs_to_its_last():

@@ -5,10 +5,8 @@ from real_servers import site_at, small
 from recorded_sqlserver import recorded
 from sqlserver_specs import config, plan_of
 
-from storagelab.engines.sqlserver.engine import durability
-from storagelab.errors import PreflightError
 from storagelab.model.engines import ENGINES
-from storagelab.run.engine import engine_in, preflight, sweep
+from storagelab.run.engine import engine_in, preflight
 
 
 @pytest.fixture
@@ -27,28 +25,6 @@ def test_postgresql_and_sql_server_are_each_asked_about_their_own_cells(server, 
     assert {need.path for need in found.volumes} == {str(scratch / "a"), "/data/a", "/data/b"}
     assert [line.partition(":")[0] for line in found.durability] == ["PostgreSQL", "SQL Server"]
     assert any("do not promise the same after a crash" in note for note in found.notes)
-
-
-def test_one_engine_that_can_not_run_its_cells_refuses_the_plan(server, scratch):
-    plan = plan_of(small(scratch), config(between_runs={"drop_page_cache": True}))
-    with pytest.raises(PreflightError, match="can't drop the page cache of another machine"):
-        preflight(plan, site_at(scratch))
-
-
-def test_every_engine_of_a_plan_is_swept(server, scratch):
-    assert sweep(plan_of(small(scratch), config()), site_at(scratch)) == []
-    assert server.names == {"master", "somebody"}
-
-
-@pytest.mark.parametrize(
-    ("value", "promise"),
-    [
-        ("disabled", "each commit is on the disk, a half-written page stays corrupt"),
-        ("forced", "the last second of commits may be lost, a half-written page stays corrupt"),
-    ],
-)
-def test_delayed_durability_is_what_sql_server_promises_less_for(value, promise):
-    assert durability(config(target={"settings": {"delayed_durability": value}})).promise == promise
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -49,11 +49,6 @@ def test_a_first_cell_that_took_twice_the_guess_doubles_the_guess_of_the_others(
     assert known.seconds == pytest.approx(2 * (2 + 3.2) + 2 * (2 + 12.8))
 
 
-def test_a_tiny_first_cell_does_not_make_the_large_ones_take_days():
-    plan, (tiny, _) = by_rows(1, 1_000_000)
-    assert estimate(plan, plan.runs, [(tiny, 3.0)]).seconds < 3 + 2 * (2 + 16_000_000 / 50_000)
-
-
 @given(st.floats(0, 60), st.floats(1e-7, 1e-3))
 def test_set_up_and_seconds_per_row_are_learned_from_cells_of_two_sizes(setup_s, s_per_row):
     plan, ids = by_rows(100, 50_000, 400_000)
@@ -69,17 +64,6 @@ def test_no_time_is_learned_to_be_negative(walls):
     assert known.seconds >= sum(walls) * 0.999
 
 
-REQUESTS = """
-repetitions = 1
-target = { engine = "raw-io" }
-drives.disk = { profile = "scsi-15k-300" }
-volumes.a = { drives = ["disk"] }
-workload = { operation = "read", pattern = "random", block = "8KiB" }
-[factors]
-"workload.duration" = ["64s", "640s"]
-"""
-
-
 PGBENCH = """
 name = "transactions"
 repetitions = 3
@@ -92,13 +76,6 @@ kind = "pgbench"
 duration = "20s"
 {}
 """
-
-
-def test_raw_io_takes_as_long_as_the_time_that_it_is_told_to_last_lets_expect():
-    plan = expand(parse(REQUESTS, "requests.toml"))
-    short = plan.cells[0].cell_id
-    assert estimate(plan, plan.runs, []).seconds == pytest.approx(0.05 + 0.5)
-    assert estimate(plan, plan.runs, [(short, 0.1)]).seconds == pytest.approx(0.1 + 1.0)
 
 
 def test_a_warm_up_that_is_to_be_found_may_take_its_longest_time():
@@ -137,19 +114,6 @@ def test_only_what_is_added_to_a_set_time_is_learned_and_its_share_is_said():
     known = estimate(plan, plan.runs, [(short, 75.0)])
     assert known.seconds == pytest.approx(3 * 75 + 3 * (225 + 30))
     assert known.set_up == pytest.approx(1 - 660 / 990)
-
-
-def test_without_a_set_time_the_share_is_that_of_the_runs_made():
-    assert estimate(PLAN, PLAN.runs, []).set_up is None
-    assert estimate(PLAN, PLAN.runs, [(FIRST, 10.0)], set_up=0.4).set_up == 0.4
-
-
-def test_no_runs_take_no_time():
-    assert estimate(PLAN, [], [(FIRST, 10.0)]).seconds == 0
-
-
-def test_runs_of_cells_that_there_are_no_more_teach_nothing():
-    assert estimate(PLAN, PLAN.runs, [("gone", 1e9)]) == estimate(PLAN, PLAN.runs, [])
 
 
 @given(st.lists(st.tuples(st.sampled_from([FIRST, SECOND]), st.floats(0.01, 1e6)), min_size=1))

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError
 from storagelab.loads import fio
-from storagelab.loads.fio import Fio, Job, Place
-from storagelab.model.latency import merged
+from storagelab.loads.fio import Job, Place
 
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: apt-get install fio")
 READ = Job("read", "random", 8192, 1.0, outstanding=2)
@@ -63,32 +62,6 @@ def test_a_job_is_done_as_asked(laid_out, job):
     assert told
 
 
-@needs_fio
-@pytest.mark.slow
-def test_percentiles_of_merged_runs_are_those_of_all_their_latencies(laid_out):
-    place, io_engine = laid_out
-    every, runs = [], []
-    for number in range(3):
-        log = place.folder / f"all-{number}"
-        said = fio._report(
-            fio._run(
-                fio.find(), place,
-                [
-                    *fio._options(place, READ._replace(seconds=0.5, seed=number)), f"--ioengine={io_engine}",
-                    f"--write_lat_log={log}",
-                ],
-            )
-        )  # fmt: skip
-        runs.append(fio._outcome(said, {}, {}).latency)
-        every += [int(line.split(",")[1]) for line in Path(f"{log}_lat.1.log").read_text().splitlines()]
-    whole = merged(runs)
-    assert whole.operations == len(every)
-    every.sort()
-    for per_cent in (50, 95, 99, 99.9):
-        rank = max(1, -(-len(every) * per_cent // 100))
-        assert whole.percentile_s(per_cent) == pytest.approx(every[int(rank) - 1] / 1e9, rel=0.01)
-
-
 @pytest.mark.parametrize("said", ["fio-2.16", "nonsense", ""])
 def test_a_program_that_is_too_old_is_refused_with_the_package(tmp_path, monkeypatch, said):
     program = tmp_path / "fio"
@@ -105,21 +78,6 @@ def test_a_missing_program_is_named_with_its_package(tmp_path, monkeypatch):
         PreflightError, match="needs the program fio, and there is none on the PATH\n  install the package fio"
     ):
         fio.find()
-
-
-@needs_fio
-def test_a_file_that_cannot_be_read_is_said_in_the_words_of_fio(tmp_path):
-    (tmp_path / "file").mkdir()
-    with pytest.raises(RunFailed, match=r"fio failed: .*directory"):
-        fio.make(fio.find(), Place(tmp_path, "file", 2**20), READ._replace(seconds=0.1), "libaio")
-
-
-def test_a_program_that_is_killed_is_said_so(tmp_path):
-    program = tmp_path / "fio"
-    program.write_text("#!/bin/sh\nkill -9 $$\n")
-    program.chmod(0o755)
-    with pytest.raises(RunFailed, match="fio was ended by SIGKILL"):
-        fio.make(Fio(str(program), "3.33"), Place(tmp_path, "file", 2**20), READ, "libaio")
 
 
 def test_a_last_second_that_fio_did_not_log_is_no_standstill(tmp_path):

@@ -1,6 +1,5 @@
 """Raw I/O on real volumes: a file that is written once for a engine, runs on it, and nothing left behind."""
 
-import os
 import subprocess
 import sys
 
@@ -74,22 +73,6 @@ def test_a_drive_that_fills_while_the_file_is_written_fails_the_run_and_leaves_n
     assert not any(path.name.startswith("storagelab-") for path in scratch.iterdir())
     assert (run.status, run.measurement) == ("failed", None)
     assert "No space left on device" in run.reason
-
-
-@on_limited_volumes
-def test_a_drive_that_vanishes_in_a_run_fails_it_in_the_words_of_fio(scratch, monkeypatch):
-    whole = fio.make
-
-    def make(*given, **more):
-        (image,) = scratch.glob("storagelab-*/drive")
-        os.truncate(image, 0)  # what is below the file system is gone
-        return whole(*given, **more)
-
-    monkeypatch.setattr(engine.fio, "make", make)
-    (run,) = runs_of(scratch, on_a_drive("48MiB"))
-    assert run.status == "failed"
-    assert "fio failed: " in run.reason
-    assert "Input/output error" in run.reason
 
 
 def test_a_kill_of_storagelab_ends_fio_and_the_next_sweep_removes_the_file_and_the_logs(scratch):

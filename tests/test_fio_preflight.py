@@ -111,30 +111,6 @@ def test_a_missing_fio_is_named_with_its_package(scratch, monkeypatch):
     assert refused(scratch, SPEC).endswith("install the package fio: apt-get install fio")
 
 
-@needs_fio
-@root
-@pytest.mark.slow
-def test_a_block_smaller_than_a_sector_of_4_kb_is_refused(scratch):
-    image, place = scratch / "disk.img", scratch / "disk"
-    place.mkdir()
-    image.touch()
-    os.truncate(image, 64 * 2**20)
-    made = ["losetup", "--direct-io=on", "--sector-size", "4096", "--find", "--show", str(image)]
-    device = subprocess.run(made, capture_output=True, text=True, check=True).stdout.strip()
-    try:
-        subprocess.run(["mkfs.ext4", "-F", "-q", device], check=True)
-        subprocess.run(["mount", device, str(place)], check=True)
-        try:
-            text = SPEC.replace('path = "."', f'path = "{place}"').replace('block = "8KiB"', "block_bytes = 512")
-            said = refused(scratch, text)
-        finally:
-            subprocess.run(["umount", str(place)], check=True)
-    finally:
-        subprocess.run(["losetup", "--detach", device], check=True)
-    assert "workload.block_bytes: 512 B is no whole number of 4096 B sectors" in said
-    assert "set a multiple of 4096" in said
-
-
 @pytest.mark.parametrize("operation", ["write", "mixed"])
 def test_a_device_is_never_written(scratch, operation):
     said = refused(scratch, DEVICE.replace('"read"', f'"{operation}"'))
@@ -147,16 +123,6 @@ def test_a_device_is_named_by_its_identity(scratch, name):
     said = refused(scratch, DEVICE.replace("/dev/disk/by-id/nvme-LAB0", name))
     assert "volumes.a.device: " in said
     assert "Name the drive by its identity: ls -l /dev/disk/by-id/" in said
-
-
-def test_a_device_is_for_raw_io(scratch):
-    text = 'target = { engine = "postgres" }\nvolumes = { a = { path = ".", device = "/dev/disk/by-id/x" } }\n'
-    assert "volumes.a.device: is for raw I/O, and target.engine is postgres" in refused(scratch, text)
-
-
-@needs_fio
-def test_a_device_that_is_not_there_is_said(scratch):
-    assert "volumes.a.device: /dev/disk/by-id/nvme-LAB0 can't be read: No such file" in refused(scratch, DEVICE)
 
 
 @needs_fio

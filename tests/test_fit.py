@@ -56,16 +56,6 @@ def test_the_fit_is_that_of_a_dense_least_squares(drawn):
                 assert sums.error[0] ** 2 == pytest.approx(fitted.pooled * (pair @ covariance @ pair), rel=1e-6)
 
 
-@given(st.integers(0, 2**32 - 1), st.floats(-3, 3))
-def test_what_sets_one_block_apart_from_another_leaves_no_residual(seed, step):
-    rng, blocks = np.random.default_rng(seed), [0, 0, 0, 1, 1, 1]
-    log_s = rng.normal(1, 0.1, (6, 4))
-    one, other = (fit(log_s + np.outer(blocks, luck), blocks) for luck in (np.zeros(4), step + rng.normal(0, 1, 4)))
-    assert other.every.residuals == pytest.approx(one.every.residuals, abs=1e-9)
-    assert other.every.variance == pytest.approx(one.every.variance, rel=1e-6)
-    assert (one.free, other.free) == (12, 12)
-
-
 def test_a_block_of_one_cell_says_nothing_of_noise():
     fitted = fit(np.random.default_rng(26).normal(0, 1, (2, 5)), [0, 1])
     assert (fitted.df, np.isnan(fitted.every.variance).all()) == (0, True)

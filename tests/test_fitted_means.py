@@ -67,12 +67,6 @@ def test_the_nominally_fastest_never_shows_a_longer_mean_than_another():
         assert min(means, key=means.get) == findings.fastest
 
 
-def test_the_interval_of_the_cell_that_was_picked_as_the_fastest_reaches_further_up():
-    findings = analysed({"layout.data_files": [1, 2, 4, 8]}, elapsed=ten_seconds)
-    reach = {cell.cell_id: cell.elapsed_s.mean.high / cell.elapsed_s.mean.value for cell in findings.cells}
-    assert max(reach, key=reach.get) == findings.fastest
-
-
 def test_runs_of_a_burn_in_are_not_judged():
     experiment, plan, runs = make_campaign({"layout.data_files": [1, 4]}, repetitions=4)
     first = runs[0].model_copy(

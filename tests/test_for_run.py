@@ -177,14 +177,6 @@ def test_a_limit_that_the_kernel_keeps_coarsely_is_told_with_what_it_lets_throug
     assert [f"write_iops = {limit}:" in one for one in told] == ([] if limit == 300 else [True])
 
 
-def test_every_cloud_disk_has_a_source_and_a_disk_of_a_growing_kind_grows_up_to_its_most():
-    assert all(disk.source and disk.title for disk in limits.disks().values())
-    gp2 = limits.disks()["gp2"]
-    sizes = [gp2.limit(gib * 2**30) for gib in (1, 100, 1000, 10_000)]
-    assert [one.read_iops for one in sizes] == [100, 300, 3000, 16_000]
-    assert [one.burst is not None for one in sizes] == [True, True, False, False]
-
-
 def test_keys_of_a_limit_replace_the_figures_of_the_disk_that_it_is_like():
     found = limits.resolved(LimitConfig(like="gp3", read_iops=9), 2**30, "key")
     assert limits.rates(found) == {

@@ -1,17 +1,15 @@
 """Arrays, caches, links and raw I/O as a spec declares them: what reaches the core, and what is refused on the way."""
 
-import json
 from pathlib import Path
 
 import pytest
 from real_servers import site_at
 
-from storagelab import _sim
-from storagelab.engines.simulated.scenario import hardware, world_of
-from storagelab.errors import PreflightError, SpecError
+from storagelab.engines.simulated.scenario import hardware
+from storagelab.errors import PreflightError
 from storagelab.run.engine import preflight
 from storagelab.spec.matrix import expand
-from storagelab.spec.reading import load, parse
+from storagelab.spec.reading import parse
 
 ARRAYS = """
 name = "arrays"
@@ -87,12 +85,6 @@ def test_drives_are_declared_by_the_dozen_and_only_those_of_volumes_in_use_are_t
     assert looked_at().server == "simulated, at scale 512: 4 cores, 8 GB, 15k SCSI 300 GB"
 
 
-def test_one_of_several_drives_has_its_number():
-    content = hardware(configs(('data = ["array"]\nlog = "array"', 'data = ["one"]\nlog = "one"')), Path("lab"))
-    assert list(content["drives"]) == ["ssd-1"]
-    assert content["volumes"] == {"one": {"drives": ["ssd-1"]}}
-
-
 def test_every_key_of_a_volume_can_be_a_factor_and_nothing_of_a_cache_or_link_is_none_at_all():
     factors = """
 [factors]
@@ -149,67 +141,3 @@ def test_a_drive_that_only_the_operating_system_formatted_is_as_it_was_made_and_
 def test_a_disk_is_refused_what_only_flash_has(key, value):
     with pytest.raises(PreflightError, match=rf"drives.disk.{key}: is for flash drives"):
         looked_at(('profile = "scsi-15k-300"', f'profile = "scsi-15k-300"\n{key} = {value}'))
-
-
-def test_raw_io_says_what_all_drives_have_been_through_at_once():
-    raw = """
-name = "raw"
-[target]
-engine = "raw-io"
-[drives.ssd]
-profile = "iodrive-320"
-format = "operating-system"
-driver = "2.2.3"
-sector_bytes = 512
-[volumes.a]
-drives = ["ssd"]
-[workload]
-operation = "read"
-pattern = "random"
-block = "8KiB"
-"""
-    config = expand(parse(raw, "lab/raw.toml")).cells[0].config
-    assert "history" not in hardware([config], Path("lab"))["drives"]["ssd"]
-    with pytest.raises(SpecError, match='prepared = "formatted"'):
-        expand(parse(raw.replace("driver", 'history = "new"\ndriver'), "lab/raw.toml"))
-
-
-def test_the_article_on_sequential_inserts_has_its_22_configurations():
-    plan = expand(load(Path(__file__).parent.parent / "experiments" / "sequential-inserts.toml"))
-    assert len(plan.cells) == 22 * 5
-    assert len(plan.runs) == 550
-    unprepared = {
-        cell.levels["storage"] for cell in plan.cells if cell.config.drives["ssd"].format == "operating-system"
-    }
-    assert len(unprepared) == 3
-
-
-def test_many_files_on_disks_cost_dearly_if_they_lie_far_apart_and_disks_serve_in_order_of_arrival():
-    """Neither is enough alone: see docs/records/calibration.md."""
-    far, near = "layout.data", 'layout.data_size" = "160GB", "layout.data'
-    cost = {
-        (order, size): _elapsed_s(16, order, size) / _elapsed_s(2, order, size)
-        for order in ("fifo", "elevator")
-        for size in (far, near)
-    }
-    assert cost["fifo", far] > 1.4
-    assert max(cost["elevator", near], cost["fifo", near]) < 1.2
-    assert cost["elevator", near] < cost["elevator", far] < cost["fifo", far]
-
-
-def _elapsed_s(files: int, order: str, size: str) -> float:
-    """A run of article B on its disks, 256 times smaller; `size` is what comes before the volumes of the data."""
-    text = (Path(__file__).parent.parent / "experiments" / "random-inserts.toml").read_text()
-    for old, new in (
-        ("scale = 64", "scale = 256"),
-        ("repetitions = 5", "repetitions = 1"),
-        ('order = "fifo"', f'order = "{order}"'),
-        ('SATA RAID-10", "layout.data"', f'SATA RAID-10", "{size}"'),
-        ("[1, 2, 4, 8, 16]", f"[{files}]"),
-    ):
-        assert old in text
-        text = text.replace(old, new)
-    plan = expand(parse(text, "lab/disks.toml"))
-    content = world_of(plan.cells[0].config).scenario(plan.blocks[0], Path("lab"))
-    outcome = json.loads(_sim.Block(json.dumps(content)).run_next())
-    return outcome["elapsed_ns"] / 1e9

@@ -60,14 +60,3 @@ def test_what_is_refused_would_have_gone_off_line_and_what_passes_does_not(tmp_p
         block = SimulatedBlock(first, site_at(Path("lab")), InFile(tmp_path / str(ram_bytes)))
         assert list(block.needed([0])) == [0]
         assert bool(block.make(lambda _: None)["failure"]) is fails
-
-
-def test_an_aged_drive_needs_its_whole_map_from_the_start():
-    plain = ('format = "basic"', 'format = "operating-system"\nhistory = "{}"')
-    # 300 GB of database pages are 37.5 times 0.35 GB / 10.
-    look((plain[0], plain[1].format("new")), ("sector_bytes = 512", "sector_bytes = 512\nhost_ram_bytes = 100_000_000"))
-    with pytest.raises(PreflightError, match=r"300 GB of data on it take a map of 0\.131 GB"):
-        look(
-            (plain[0], plain[1].format("aged")),
-            ("sector_bytes = 512", "sector_bytes = 512\nhost_ram_bytes = 100_000_000"),
-        )

@@ -1,20 +1,18 @@
 """What a report says of runs that several hosts made: within each host, for hosts like these."""
 
-import json
 import random
 
 import numpy as np
 import pytest
 from builders import make_environment, make_experiment, make_plan, make_runs, on_a_terminal
 
-from bench.drawn import design, shifted
+from bench.drawn import design
 from bench.drawn_orders import fleet
 from storagelab.findings import hosts
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.machine import host
 from storagelab.model.measurement import Run, host_of
-from storagelab.report.export import as_json
 from storagelab.report.sections.contents import document
 from storagelab.report.text.markdown import markdown
 from storagelab.report.words.answer import answer_lines
@@ -75,12 +73,6 @@ def test_that_hosts_treat_layouts_differently_is_in_the_intervals_and_is_said():
     assert summary.scatter.low > 0
     assert found.fleet.p_value > 0.05
     assert "can't be told from chance" in " ".join(host_sentences(found))
-
-
-def test_a_campaign_of_one_host_says_nothing_of_hosts():
-    found, _ = campaign({"db1": 1.0})
-    assert found.fleet is None
-    assert host_sentences(found) == []
 
 
 def test_a_host_without_a_name_of_its_own_in_a_container_is_no_other_host():
@@ -150,32 +142,6 @@ def test_a_slower_host_is_no_drift_and_no_step():
     assert not [one for one in found.cautions if one.kind in ("drift", "step")]
 
 
-def test_the_export_tells_the_hosts():
-    found, runs = campaign({"db1": 1.0, "db2": 1.0, "db3": 1.0})
-    experiment = make_experiment({FILES: list(FACTOR)}, repetitions=9)
-    told = json.loads(as_json.to_json(experiment, make_plan(experiment), runs, found))["findings"]["fleet"]
-    assert [one["rounds"] for one in told["hosts"]] == [3, 3, 3]
-    assert told["hosts"][0]["fastest"] == ["cell-002"]
-
-
 def named(fitted: Fit) -> bool:
     """Whether any layout is called slower."""
     return any(one.slower for one in compare_with_best(fitted, fitted.fastest()).values())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "interaction"), [("normal", 0.0), ("normal", 0.03), ("next three runs 25, 12, 6 % longer", 0.03)]
-)
-def test_hardly_a_campaign_of_several_hosts_without_a_difference_states_one(kind, interaction):
-    """Even where each run makes those after it longer, which no order lets hit all layouts quite alike."""
-    rng = np.random.default_rng(3)
-    false = sum(named(fleet(design(3, 5, seed=seed % 20), rng, kind, 3, interaction).together) for seed in range(60))
-    assert false <= 9, "a true rate of 5 % exceeds it once in a thousand"
-
-
-@pytest.mark.slow
-def test_a_layout_that_is_ahead_on_four_hosts_is_found():
-    rng, slower = np.random.default_rng(4), np.where(np.arange(8) > 0, 0.2, 0.0)
-    found = [shifted(fleet(design(8, 3), rng, "normal", 4, 0.03).together, slower) for _ in range(20)]
-    assert sum(map(named, found)) >= 16

@@ -42,11 +42,6 @@ def test_statements_end_at_semicolons_outside_of_quotes_and_notes_and_name_their
     }
 
 
-def test_transactions_are_picked_by_their_weights():
-    assert "transactions[1] = {weight = 3," in order().text
-    assert "local total = 4" in order().text
-
-
 def test_a_failure_is_told_by_the_users_file_and_line():
     script = order()
     place = 1 + list(script.origins).index(("x.sql", 1))

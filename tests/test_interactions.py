@@ -103,19 +103,6 @@ def test_all_other_factors_are_averaged_and_named():
     assert only(findings, FILES, COMPRESSION).change is None
 
 
-@pytest.mark.campaign
-def test_experiments_in_which_nothing_depends_on_anything_seldom_say_that_something_does():
-    factors = {FILES: [1, 2, 4, 8], LOG: ["a", "b"], COMPRESSION: ["off", "on"]}
-    experiments = 60
-    wrong = 0
-    for seed in range(experiments):
-        found = findings_of(
-            factors, lambda at: 0.1 * (at[LOG] == "b"), repetitions=4, seed=seed, spread=0.02
-        ).dependences
-        wrong += any(one.differs or one.change is not None for one in found)
-    assert wrong <= 0.15 * experiments  # three pairs of factors, each with a limit of 5 %
-
-
 def test_what_was_not_run_everywhere_is_left_out_of_the_comparison():
     def without_16_on_b(run: Run) -> bool:
         return run.levels != {FILES: 16, LOG: "b"}
@@ -142,13 +129,6 @@ def test_levels_in_different_blocks_have_no_best_and_their_speed_ups_are_unteste
     assert [(one.ratio.low, one.distinguishable) for one in speed_ups] == [(None, False)] * 2
 
 
-def test_a_single_run_per_cell_says_nothing():
-    assert (
-        findings_of({FILES: [1, 8], LOG: ["a", "b"]}, lambda at: 0.5 * (at[FILES] == 8), repetitions=1).dependences
-        == ()
-    )
-
-
 def test_speed_ups_stand_at_each_level_of_the_axis_with_all_else_averaged():
     factors = {LOG: ["a", "b"], FILES: [1, 8], COMPRESSION: ["off", "on"]}
     findings = findings_of(factors, lambda at: (1.0 if at[FILES] == 1 else 0.25) * (at[LOG] == "b"))
@@ -156,12 +136,6 @@ def test_speed_ups_stand_at_each_level_of_the_axis_with_all_else_averaged():
     assert {at: ratio.value for at, ratio in of_log.items()} == pytest.approx({1: 2.0, 8: 1.25}, rel=0.02)
     assert all(ratio.low is not None and ratio.low > 1 for ratio in of_log.values())
     assert {one.factor for one in findings.speed_ups} == {LOG, COMPRESSION}
-
-
-def test_pairs_of_very_many_levels_are_left_out():
-    findings = findings_of({FILES: list(range(1, 42)), ROWS: list(range(1, 12))}, lambda at: 0.0, repetitions=2)
-    assert findings.dependences == ()
-    assert findings.speed_ups == ()
 
 
 def test_of_a_load_no_level_is_best_and_layouts_are_what_depends_on_it():

@@ -15,10 +15,6 @@ import shortcuts
 from real_servers import left_behind, postgres_processes, until
 from simulated_specs import SMALL
 
-from bench.faults.campaigns import World
-from bench.faults.found import Found
-from bench.faults.kills import kills
-from bench.faults.signals import IN_TIME_S, signals
 from storagelab.errors import StoreError
 from storagelab.model.measurement import Run
 from storagelab.run.store import Store
@@ -273,24 +269,3 @@ def test_a_server_killed_with_its_storagelab_leaves_no_session_at_work(start, sc
     os.kill(following.process.pid, signal.SIGINT)
     assert following.ended()[0] == 130
     nothing_is_left(scratch)
-
-
-@campaign
-@pytest.mark.parametrize("kind", ["simulated", "postgres"])
-def test_a_campaign_that_is_killed_at_random_moments_loses_repeats_and_leaves_nothing(scratch, kind):
-    found = Found()
-    with World(scratch, kind, own_view=False).open() as world:
-        for more in kills(world, count=3, seed=7):
-            found.add(more)
-    assert (found.kills, found.troubles) == (3, [])
-
-
-@campaign
-@pytest.mark.parametrize("kind", ["simulated", "postgres"])
-def test_a_campaign_that_is_asked_to_stop_at_random_moments_ends_soon_and_leaves_nothing(scratch, kind):
-    found = Found()
-    with World(scratch, kind, own_view=False).open() as world:
-        for more in signals(world, count=4, seed=7):
-            found.add(more)
-    assert found.troubles == []
-    assert max(found.signals_took_s) <= IN_TIME_S

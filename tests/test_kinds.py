@@ -119,14 +119,6 @@ def test_a_new_finding_is_one_file():
     assert Findings.model_validate_json(findings.model_dump_json()) == findings
 
 
-def test_the_export_leaves_out_what_is_not_found():
-    experiment, plan, runs = make_campaign({FILES: [1, 4]}, 2)
-    findings = analyse(experiment, plan, runs)
-    exported = json.loads(writing.render("json", experiment, plan, runs, findings))
-    assert exported["findings"]["found"].keys() == {"scatter"}
-    assert [cell["summary"]["found"] for cell in exported["cells"]] == [{}, {}]
-
-
 def test_a_finding_of_an_unknown_kind_is_refused():
     known = analyse(experiment := make_experiment({FILES: [1, 4]}, 2), make_plan(experiment), ()).model_dump()
     with pytest.raises(ValueError, match="no finding is of the kind earthquake"):

@@ -18,6 +18,7 @@ import jsonschema
 import pytest
 import yaml
 from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
 from shell import typed
 
 import storagelab
@@ -46,14 +47,8 @@ def published() -> tuple[Path, Any]:
         pytest.skip("Kubernetes' schemas are absent: pip install --no-deps -r requirements-alone.txt")
     folder = Path(package.origin).parent / "kubernetes-json-schema" / VERSION
     definitions = json.loads((folder / "_definitions.json").read_text())
-    whole = Resource.from_contents(definitions, default_specification=jsonschema_specification())
+    whole = Resource.from_contents(definitions, default_specification=DRAFT202012)
     return folder, Registry().with_resource("/api/_definitions.json", whole)
-
-
-def jsonschema_specification() -> Any:
-    from referencing.jsonschema import DRAFT202012
-
-    return DRAFT202012
 
 
 def check(one: dict[str, Any]) -> None:
@@ -62,10 +57,6 @@ def check(one: dict[str, Any]) -> None:
     parts = [one["kind"], *([group.partition(".")[0]] if group else []), version]
     schema = json.loads((folder / ("-".join(parts).lower() + ".json")).read_text())
     jsonschema.Draft202012Validator(schema, registry=registry).validate(one)
-
-
-def kinds(objects: list[dict[str, Any]]) -> list[str]:
-    return [one["kind"] for one in objects]
 
 
 # --- the objects -----------------------------------------------------------------------------------------------------
@@ -119,7 +110,7 @@ def test_the_pod_has_no_privileges(tmp_path):
 
 def test_each_host_of_a_fleet_has_claims_a_job_and_an_order_of_its_own(tmp_path):
     objects = written(tmp_path, "--class", "gp3", "--node", "n1", "--node", "n2")
-    assert kinds(objects).count("Job") == 2
+    assert sum(one["kind"] == "Job" for one in objects) == 2
     texts = [one["data"]["spec.toml"] for one in objects if one["kind"] == "ConfigMap"]
     assert [reading.parse(text, "x.toml").seed for text in texts] == [1, 2]
     names = [(one["kind"], one["metadata"]["name"]) for one in objects]

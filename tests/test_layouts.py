@@ -100,32 +100,7 @@ def test_data_files_go_round_robin_over_the_volumes_as_listed(scratch, connectio
     )
 
 
-def test_rows_spread_evenly_over_the_data_files(connection, make):
-    make(data_files=4)
-    connection.execute(f"INSERT INTO {SCHEMA}.my_big_table SELECT FROM generate_series(1, 4000)")
-    counts = [ask(connection, f"SELECT count(*) FROM {SCHEMA}.my_big_table_p{number}") for number in (1, 2, 3, 4)]
-    assert sum(counts) == 4000
-    assert min(counts) > 800
-
-
-def test_without_volumes_files_lie_where_the_server_keeps_its_own(scratch, connection):
-    layout = Tables(small(scratch, dsn="-", data_files=2), SCHEMA, None)
-    layout.create(connection)
-    assert [check.ok for check in layout.read_back(connection)] == [True] * 3
-    assert by_name(layout.read_back(connection))["place of the data files"].got == "default"
-    assert layout.drop(connection) == [f"schema {SCHEMA}"]
-
-
 # --- what is not as asked is seen ------------------------------------------------------------------------------------
-
-
-def test_a_data_file_that_was_moved_is_named(connection, make):
-    layout = make(data_files=3)
-    connection.execute(f"ALTER TABLE {SCHEMA}.my_big_table_p2 SET TABLESPACE pg_default")
-    checks = by_name(layout.read_back(connection))
-    assert checks["place of the data files"].ok is False
-    assert checks["place of the data files"].got == "data file 2: default"
-    assert checks["place of the indexes"].ok
 
 
 def test_an_index_that_was_moved_is_named(connection, make):
@@ -167,32 +142,7 @@ def test_the_random_table_is_the_articles(connection, make):
     assert row[2:] == ("a".ljust(111), 1, 2, 42)
 
 
-def test_sequential_keys_ascend_one_row_a_page(connection, make):
-    make(data_files=1, kind="sequential-insert")
-    connection.execute(f"INSERT INTO {SCHEMA}.my_big_table SELECT FROM generate_series(1, 50)")
-    pages = connection.execute(
-        f"SELECT (ctid::text::point)[0]::int, c1 FROM {SCHEMA}.my_big_table ORDER BY 1"
-    ).fetchall()
-    assert [page for page, _ in pages] == list(range(50))
-    assert [key for _, key in pages] == list(range(1, 51))
-
-
-def test_every_relation_is_known_by_its_data_file(connection, make):
-    layout = make(data_files=2)
-    known = dict(layout.relations(connection).values())
-    assert known == {
-        "my_big_table": None, "my_big_table_pkey": None, "my_big_table_p1": 1, "my_big_table_p1_pkey": 1,
-        "my_big_table_p2": 2, "my_big_table_p2_pkey": 2,
-    }  # fmt: skip
-
-
 # --- only what is ours is dropped ------------------------------------------------------------------------------------
-
-
-def test_dropping_says_what_was_dropped_and_drops_all_of_it(connection, make):
-    layout = make(data_files=2)
-    assert layout.drop(connection) == [f"schema {SCHEMA}", f"tablespace {SCHEMA}_f0001", f"tablespace {SCHEMA}_f0002"]
-    assert layout.drop(connection) == []
 
 
 def test_another_layouts_leftovers_are_dropped_as_well(scratch, connection, make):

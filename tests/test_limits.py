@@ -85,13 +85,6 @@ def test_a_busy_machine_withholds_no_verdict_that_a_volume_s_limit_explains(limi
     assert BusyMachine(others_share=0.3, limit=0.1, runs=4, checked=10).is_unable(findings) is unable
 
 
-def test_the_faster_end_may_be_free_of_any_limit():
-    _, case = drawn(writes=(4200, 600), limit=600, seconds=(7.1, 4.0))
-    (reason,) = reasons(case)
-    assert reason.rule == Rule.VOLUME_LIMIT
-    assert reason.share == 1.0
-
-
 @pytest.mark.parametrize(
     ("why", "given"),
     [

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 import shortcuts
-from raw_io_specs import SPEC as RAW_IO
-from raw_io_specs import needs_fio
 from real_servers import left_behind, plan_of, site_at, small, until
 from test_interruptions import SPEC, TOO_LONG, Running
 
@@ -136,15 +134,6 @@ def test_a_second_campaign_on_a_volume_is_refused_with_the_first_ones_name_and_t
     assert not (home / "results" / "other").exists()
     assert sorted((home / "a").iterdir()) == before
     assert under_way.process.poll() is None
-
-
-@needs_fio
-def test_raw_io_is_refused_on_a_volume_on_which_a_server_is_measured(under_way, home, typed):
-    (home / "raw.toml").write_text(RAW_IO.replace('path = "."', 'path = "a"'))
-    code, _, err = typed("run", "raw.toml")
-    assert code == 2
-    assert "volumes.a.path" in err
-    assert "is in use by another storagelab (experiment long, " in err
 
 
 def test_results_are_reported_while_another_campaign_uses_the_volume(home, holder, typed):

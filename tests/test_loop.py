@@ -1,6 +1,5 @@
 """Blocks of simulated runs, made side by side, interrupted and resumed: the stored results are always the same."""
 
-import json
 import multiprocessing
 import os
 import signal
@@ -96,13 +95,6 @@ def test_a_long_campaign_has_a_process_of_its_own_even_if_there_is_one_only(tmp_
     assert results(tmp_path / "long") == straight
 
 
-def test_blocks_that_are_handed_around_come_to_the_same(tmp_path):
-    make(tmp_path / "one", THREE_BLOCKS)
-    handed_around = make(tmp_path / "two", THREE_BLOCKS, jobs=2)
-    assert sorted(handed_around.began) == sorted(handed_around.ended) == list(range(12))
-    assert results(tmp_path / "two") == results(tmp_path / "one")
-
-
 def test_they_do_so_after_an_interruption_too(tmp_path):
     make(tmp_path / "one", THREE_BLOCKS)
     with pytest.raises(KeyboardInterrupt):
@@ -119,13 +111,6 @@ def test_a_campaign_that_is_interrupted_goes_on_as_if_it_had_not_been(tmp_path, 
         make(tmp_path, stop_after=made)
     assert len(results(tmp_path)) == made
     assert len(make(tmp_path).ended) == 8 - made
-    assert results(tmp_path) == straight
-
-
-def test_one_that_is_interrupted_amid_several_processes_too(tmp_path, straight):
-    with pytest.raises(KeyboardInterrupt):
-        make(tmp_path, jobs=2, stop_after=3)
-    make(tmp_path, jobs=2)
     assert results(tmp_path) == straight
 
 
@@ -162,11 +147,6 @@ def test_drives_saved_after_a_run_that_was_not_stored_are_not_used(tmp_path, str
     behind.write_bytes(ahead.read_bytes())
     make(tmp_path / "one")
     assert results(tmp_path / "one") == straight
-
-
-def test_drives_of_finished_blocks_are_not_kept(tmp_path):
-    make(tmp_path)
-    assert states(tmp_path) == []
 
 
 def test_drives_that_were_half_written_or_left_when_somebody_was_killed_are_swept(tmp_path):
@@ -227,17 +207,6 @@ def test_a_defect_of_the_simulator_fails_its_run_and_those_that_need_its_drives(
     assert [runs[number].status for number in range(8)] == ["ok", "ok", "failed", "failed"] * 2
     assert runs[2].reason == "a defect of the simulator: two and two are five"
     assert runs[3].reason.endswith("in an earlier run of its block: a defect of the simulator: two and two are five")
-
-
-@pytest.mark.parametrize("runs", [1, 2, 3])
-def test_the_next_slice_of_a_block_finds_its_drives_so_that_no_run_is_made_twice(tmp_path, monkeypatch, straight, runs):
-    made = noting(monkeypatch)
-    found = {run.sequence: run for run in in_slices(tmp_path, runs)}
-    assert made == [0, 1, 2, 3] * 2
-    assert {
-        number: run.measurement.model_copy(update={"teardown_s": None}).model_dump_json()
-        for number, run in found.items()
-    } == straight
 
 
 @pytest.mark.parametrize("runs", [1, 2, 3])
@@ -347,12 +316,3 @@ def test_ctrl_c_stops_all_processes_amid_their_runs_and_says_how_to_go_on(tmp_pa
     assert "run again to continue" in shown
     assert "Traceback" not in shown
     assert time.monotonic() - asked < 2
-
-
-def test_the_state_says_whose_it_is_and_where_it_stands(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        make(tmp_path, stop_after=3)
-    (saved,) = states(tmp_path)
-    header = json.loads(saved.read_bytes().partition(b"\n")[0])
-    assert header["runs_done"] == 3
-    assert len(header["bytes"]) == 1

@@ -1,23 +1,19 @@
 """Each run that is not stored is made, judged and appended. The target here measures nothing, so it is fast."""
 
 import math
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from statistics import median
 from typing import NamedTuple
 
 import pytest
-from builders import extension_story, make_experiment, make_measurement, make_plan, make_planned
+from builders import extension_story, make_experiment, make_measurement, make_plan
 from real_servers import site_at
-from rich.console import Console
 
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Check, Measurement
 from storagelab.model.target import Target
 from storagelab.run import loop
-from storagelab.run.loop import make_run, run_all
-from storagelab.run.progress import RunProgress
+from storagelab.run.loop import run_all
 from storagelab.run.scheduling import pending
 from storagelab.run.store import Store
 
@@ -123,25 +119,6 @@ def test_every_run_of_the_plan_is_made_once_and_in_its_order(tmp_path, run_again
     )
 
 
-def test_running_again_repeats_nothing(run_again):
-    run_again()
-    assert run_again() == []
-
-
-def test_running_again_goes_on_where_it_was_interrupted(tmp_path, target, run_again):
-    def interrupt_at_third(cell, answer=target.answer):
-        if len(target.made) == 3:
-            raise KeyboardInterrupt
-        return answer(cell)
-
-    target.answer = interrupt_at_third
-    with pytest.raises(KeyboardInterrupt):
-        run_again()
-    assert len(stored(tmp_path)) == 2
-    target.answer = lambda cell: make_measurement(cell.config, 8.0, None)
-    assert [made[:2] for made in run_again()] == [(planned.cell_id, planned.repetition) for planned in PLAN.runs[2:]]
-
-
 def test_a_stop_during_the_teardown_costs_no_run_that_was_measured(tmp_path, target, run_again):
     def stop():
         raise KeyboardInterrupt
@@ -182,12 +159,6 @@ def test_a_run_that_fails_is_stored_with_its_reason_and_the_next_go_on(tmp_path,
     assert {(run.status, run.reason, run.measurement) for run in stored(tmp_path)} == {
         ("failed", "the disk is full", None)
     }
-
-
-def test_a_set_up_that_fails_is_a_failed_run(tmp_path, target, run_again):
-    target.enter = fail("initdb failed")
-    assert run_again() == []
-    assert {(run.status, run.reason) for run in stored(tmp_path)} == {("failed", "initdb failed")}
 
 
 def test_a_run_with_something_not_as_asked_is_unverified_and_says_what(tmp_path, target, run_again):
@@ -234,15 +205,6 @@ def test_a_mistake_in_the_program_is_not_dressed_up_as_a_failed_run(tmp_path, ta
     assert stored(tmp_path) == ()
 
 
-def test_times_of_a_run_are_utc_and_its_wall_time_covers_all_of_it(tmp_path, target):
-    target.enter = target.leave = lambda: time.sleep(0.05)
-    run = make_run(PLAN.runs[0], PLAN.cell(PLAN.runs[0].cell_id), 1, lambda: target, lambda _: None)
-    assert run.started_at.endswith("+00:00")
-    assert run.started_at < run.finished_at
-    assert 0.1 <= run.wall_s < 5
-    assert 0.05 <= run.measurement.teardown_s < 5
-
-
 def test_the_listener_is_told_of_start_rows_and_outcome(run_again):
     listener = Listening()
     run_again(listener=listener)
@@ -253,27 +215,3 @@ def test_the_listener_is_told_of_start_rows_and_outcome(run_again):
         ("ok", first.cell_id, first.repetition),
     ]
     assert len(listener.told) == 18
-
-
-@pytest.mark.slow
-def test_what_lies_between_two_runs_costs_less_than_50_ms(tmp_path, target):
-    """Everything but set-up, run and teardown: planning, storing, showing, ETA; with 500 runs in all. The median
-    counts, as the machine may be busy."""
-    experiment, plan = make_planned({"layout.data_files": list(range(1, 11))}, repetitions=50)
-    measured = {
-        cell.cell_id: make_measurement(cell.config, 60.0, extension_story(cell.levels, 1)) for cell in plan.cells
-    }
-    target.answer = lambda cell: measured[cell.cell_id]
-    moments: list[tuple[float, float]] = []
-    target.enter = lambda: moments.append((time.perf_counter(), 0.0))
-    target.leave = lambda: moments.append((0.0, time.perf_counter()))
-    with (
-        (tmp_path / "shown").open("w") as shown,
-        Store.writing(tmp_path / "results", experiment) as store,
-        RunProgress(plan, plan.runs, [], Console(file=shown), store.folder) as progress,
-    ):
-        run_all(plan, store, site_at(tmp_path), progress)
-    left, entered = [end for _, end in moments if end], [start for start, _ in moments if start]
-    between_s = [start - end for end, start in zip(left, entered[1:], strict=False)]
-    assert len(between_s) == 499
-    assert median(between_s) < 0.050

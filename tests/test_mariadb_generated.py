@@ -1,6 +1,5 @@
 """The user's own tables and transactions on MariaDB: spread, run by sysbench, and gone afterwards."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from real_servers import cell_of, got, left_behind, measure, site_at
 from test_sysbench import needs_sysbench
 
 from storagelab.engines.mariadb.connect import Address, _for_client, ask
-from storagelab.engines.mariadb.loads.sql import files_of, find
+from storagelab.engines.mariadb.loads.sql import files_of
 from storagelab.errors import DataRefused, PreflightError, RunFailed
 from storagelab.model.config import Config
 from storagelab.model.loads.sql import Sql
@@ -131,15 +130,6 @@ def test_no_password_is_on_its_command_line(tmp_path):
     assert said.endswith("--user=me --database=lab")
 
 
-def test_the_dump_comes_before_the_setup(tmp_path):
-    for name in ("before.sql", "schema.sql"):
-        (tmp_path / name).write_text("SELECT 1;\n")
-    found = files_of(load(restore="before.sql", setup=("schema.sql",)), site_at(tmp_path))
-    assert found == [
-        ("restoring before.sql", tmp_path / "before.sql"), ("setup by schema.sql", tmp_path / "schema.sql"),
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
@@ -159,10 +149,3 @@ def test_a_file_that_is_no_sql_or_leads_to_another_database_is_refused(tmp_path,
 def test_words_of_a_text_are_no_statement(tmp_path):
     (tmp_path / "schema.sql").write_text("INSERT INTO notes VALUES ('\nuse the other door\n');\n")
     assert files_of(load(setup=("schema.sql",)), site_at(tmp_path))
-
-
-def test_a_missing_client_is_named_with_its_package(monkeypatch, tmp_path):
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(PreflightError, match="mariadb is not on this machine") as caught:
-        find(tmp_path)
-    assert "mariadb-client" in caught.value.hint

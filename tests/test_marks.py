@@ -16,7 +16,6 @@ from test_mariadb_generated import own as own_on_mariadb
 from test_postgres_generated import own
 from test_sysbench import needs_sysbench
 
-from storagelab.errors import RunFailed
 from storagelab.machine import temporary
 from storagelab.run import engine
 from storagelab.servers import programs
@@ -57,21 +56,6 @@ PROGRAM = "COPY (SELECT 1) TO PROGRAM '{}';"
 def test_what_a_set_up_file_detaches_ends_with_the_run(scratch, sleeps, line):
     config = with_setup(scratch, line.format(AWAY.format(sleeps)))
     assert measure(config, site_at(scratch)).transactions > 10
-    assert sleepers(sleeps) == []
-
-
-@pytest.mark.parametrize("line", [PROGRAM, "\\! {}"], ids=["by the server", "by psql"])
-def test_and_with_a_run_that_fails(scratch, sleeps, line):
-    config = with_setup(scratch, line.format(AWAY.format(sleeps)) + "\nSELECT nope;")
-    with pytest.raises(RunFailed, match="nope"):
-        measure(config, site_at(scratch))
-    assert sleepers(sleeps) == []
-
-
-def test_what_a_template_is_made_with_ends_before_the_template_is_copied(scratch, sleeps):
-    config = with_setup(scratch, PROGRAM.format(AWAY.format(sleeps)))
-    between = config.between_runs.model_copy(update={"data": "template"})
-    assert measure(config.model_copy(update={"between_runs": between}), site_at(scratch)).transactions > 10
     assert sleepers(sleeps) == []
 
 

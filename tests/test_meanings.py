@@ -10,7 +10,7 @@ from fabricated_findings import make_findings
 
 from storagelab import findings
 from storagelab.engines.mariadb import meanings as mariadb
-from storagelab.engines.mariadb.meanings import COMMIT, GATE, counts_waits, is_counted
+from storagelab.engines.mariadb.meanings import GATE, counts_waits, is_counted
 from storagelab.engines.mariadb.sampler import Sighting, waiting_tasks
 from storagelab.engines.postgres import meanings as postgres
 from storagelab.engines.postgres.server import Server, find_binaries
@@ -22,7 +22,7 @@ from storagelab.report.sections.waits import waits_of
 from storagelab.report.words.waiting import audit_sentences
 from storagelab.servers.durability import BENIGN_WAITS, KNOWN
 from storagelab.watching import wait_events as v
-from storagelab.watching.wait_events import UNKNOWN, Event, WaitEvents, io
+from storagelab.watching.wait_events import UNKNOWN, Event, WaitEvents
 
 
 def test_every_engine_with_a_server_of_its_own_judges_its_durability():
@@ -43,11 +43,6 @@ def test_a_wait_of_the_storage_is_not_benign():
 
 DOCS = Path(__file__).parent.parent / "docs"
 EVENT = re.compile(r"\b(?:IO|IPC|LWLock|Lock|BufferPin|Timeout|Client):\w+|\b(?:io|synch)/[\w/]+\w")
-
-
-def test_a_new_wait_takes_one_line():
-    meaning = WaitEvents({**postgres.LISTED, "IO:NewOf19": io(v.LOG_WRITE, "the log's new file")}, {}, str.casefold)
-    assert (meaning("IO:newof19").category, meaning("IO:NewOf19").analogue) == ("commit", "WRITELOG")
 
 
 def test_the_first_rule_that_fits_decides_on_a_wait_without_a_line():
@@ -84,10 +79,6 @@ def test_benign_waits_are_left_out_of_the_table_and_told_and_kept_uncut():
     assert f"list of {BENIGN.date}: sqlskills.com's list as in public copies of 2021, without CHKPT" in told
 
 
-def test_nothing_is_told_of_benign_waits_where_there_are_none():
-    assert not [line for line in audit_sentences(cell_waiting_for(WRITELOG=5)) if "Benign" in line]
-
-
 def test_the_list_hides_nothing_of_the_storage():
     assert BENIGN.wait_types.isdisjoint(SHOWN_ALL_THE_SAME)
     shown = {
@@ -98,29 +89,7 @@ def test_the_list_hides_nothing_of_the_storage():
     assert len(BENIGN.wait_types) == 74
 
 
-def test_the_list_hides_no_other_engines_waits():
-    assert not [name for name in BENIGN.wait_types if ":" in name or "/" in name]
-
-
 DATA_FILE = "wait/io/file/innodb/innodb_data_file"
-
-
-@pytest.mark.parametrize(
-    ("name", "category", "analogue"),
-    [
-        (DATA_FILE, "data-read", "PAGEIOLATCH_*"),
-        ("wait/synch/sxlock/innodb/index_tree_rw_lock", "page-latch", "PAGELATCH_*"),
-        ("wait/synch/rwlock/innodb/fil_space_latch", "allocation", "PAGELATCH_UP on PFS/GAM/SGAM"),
-        ("wait/synch/mutex/innodb/buf_pool_mutex", "latch", "LATCH_EX"), (COMMIT, "commit", "WRITELOG"),
-        ("wait/io/file/innodb/innodb_log_file", "commit", "WRITELOG"),
-        ("wait/synch/mutex/innodb/log_writer_mutex", "log-buffer", "LOGBUFFER"),
-        ("wait/synch/cond/sql/MYSQL_BIN_LOG::COND_done", "commit", "WRITELOG"),
-        ("wait/synch/cond/of/a/later/release", "latch", "LATCH_EX"),
-        ("wait/io/file/of/a/later/release", "other", "IO_COMPLETION"), (NO_EVENT, "other", ""),
-    ],
-)  # fmt: skip
-def test_every_instrument_has_its_class_and_the_name_a_dba_knows(name, category, analogue):
-    assert (mariadb.event_of(name).category, mariadb.event_of(name).analogue) == (category, analogue)
 
 
 @pytest.mark.parametrize("name", ["wait/io/table/sql/handler", "wait/lock/table/sql/handler", GATE, "idle"])
@@ -179,16 +148,6 @@ def test_every_event_that_a_loading_session_can_meet_has_a_category_and_an_analo
     ]
     assert lost == []
     assert len(events_of_the_server) > 250
-
-
-def test_waits_that_loading_does_meet_are_not_left_in_other_whatever_their_type(events_of_the_server):
-    met = [
-        "IPC:BufferIo", "IPC:ProcarrayGroupUpdate", "IPC:XactGroupUpdate", "IPC:SyncRep", "IPC:CheckpointStart",
-        "IPC:CheckpointDone", "Timeout:SpinDelay", "Timeout:RegisterSyncRequest",
-    ]  # fmt: skip
-    for name in met:
-        assert name in events_of_the_server or name.startswith("Timeout")
-        assert postgres.event_of(name).category != "other", name
 
 
 def test_reads_and_writes_of_the_server_are_told_apart_by_its_own_descriptions(events_of_the_server):
@@ -251,8 +210,3 @@ def test_events_of_a_later_version_fall_to_the_rule_of_their_type():
     assert postgres.event_of("LWLock:SomethingOf19").category == "latch"
     assert postgres.event_of("Lock:somethingof19").category == "lock"
     assert postgres.event_of("Wholly:New").category == "other"
-
-
-def test_no_event_means_nothing():
-    assert postgres.event_of(NO_EVENT).category == "other"
-    assert postgres.event_of(NO_EVENT).analogue == ""

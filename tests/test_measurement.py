@@ -144,11 +144,6 @@ def test_a_series_keeps_its_end_and_its_sum_in_a_hundred_points_at_most(count):
     assert set(stored.columns["gaps"]) == {None}
 
 
-def test_a_short_series_is_stored_as_it_is():
-    assert thinned(series_of(POINTS_MOST)) == series_of(POINTS_MOST)
-    assert thinned(TimeSeries()) == TimeSeries()
-
-
 def look(number: int, tasks: int = 8) -> dict[str, object]:
     return {"at_ns": number, "tasks": [{"workers": 9 - place} for place in range(tasks)]}
 

@@ -52,11 +52,6 @@ def test_two_equal_stations_have_the_rate_of_the_textbook():
     assert solve(stations, 0.0, 8).at == pytest.approx({"a": 4.0, "b": 4.0})
 
 
-def test_a_part_of_a_session_lies_between_whole_ones():
-    station = [Station("a", 1.0, (100.0,))]
-    assert solve(station, 0.1, 0.5).per_s == pytest.approx(solve(station, 0.1, 1).per_s / 2)
-
-
 def test_thousands_of_sessions_lose_no_digits():
     stations = [Station("a", 1.0, (100.0,)), Station("b", 1.0, (90.0, 180.0))]
     assert solve(stations, 1.0, 3000).per_s == pytest.approx(100.0, rel=1e-6)

@@ -1,18 +1,12 @@
 """pgbench's command, its log and its words."""
 
-import math
-import subprocess
 from pathlib import Path
 
 import pytest
-from real_servers import running
 
-from storagelab.engines.postgres.connect import client_environment
-from storagelab.engines.postgres.loads.generated import find
 from storagelab.loads import pgbench
 from storagelab.loads.own_files import Source
 from storagelab.loads.transactions import read_log
-from storagelab.model.latency import merged
 from storagelab.model.loads.pgbench import Pgbench, Script, script_of
 
 OWN = rb"""\set aid random(1, 100000)
@@ -46,11 +40,6 @@ def test_the_command_of_a_run_with_a_rate_and_a_set_number_of_transactions():
     assert "--rate 120.5 --latency-limit 250" in said
 
 
-def test_a_warm_up_that_is_to_be_found_needs_reports_of_progress():
-    assert "--progress 1" in command(Pgbench(warm_up_s="auto"))
-    assert "--progress" not in command(Pgbench(warm_up_s=5))
-
-
 def test_reports_of_progress_are_throughput_second_by_second_and_a_late_one_stands_for_all_its_seconds():
     said = "pgbench (15.14)\nprogress: 1.0 s, 120.5 tps, lat 8 ms\nprogress: 4.1 s, 60.0 tps, lat 9 ms\nprogress: 5."
     assert pgbench.per_second(said) == [120.5, 60.0, 60.0, 60.0]
@@ -70,34 +59,6 @@ def test_a_log_holds_latencies_lags_and_what_was_skipped_or_refused(tmp_path):
     assert list(read.skipped_s) == [1700000001.0]
     assert list(read.failed_s) == [1700000002.0]
     assert read.within(1700000000.4, 1700000001.0).number == 1
-
-
-@pytest.mark.slow
-def test_percentiles_of_merged_histograms_are_those_of_the_raw_logs_to_a_hundredth(scratch):
-    load, raw, histograms = Pgbench(connections=2, threads=2, transactions_per_connection=300), list[int](), []
-    with running(scratch / "attached") as server:
-        program = str(find("pgbench", None))
-        given = client_environment(server.conninfo, {}, private=True)
-        subprocess.run(pgbench.initialise(program, load, "dtgp", 0), env=given, check=True, capture_output=True)
-        for seed in (1, 2):
-            folder = scratch / f"log-{seed}"
-            folder.mkdir()
-            sources = (Source(Script("tpcb-like", 1), None),)
-            made = pgbench.command(program, load, sources, folder, 60.0, seed=seed, scale=load.scale)
-            subprocess.run(made, env=given, check=True, capture_output=True)
-            raw += [int(line.split()[2]) for file in folder.iterdir() for line in file.read_text().splitlines()]
-            histograms.append(read_log(folder).latency())
-    whole, in_order = merged(histograms), sorted(raw)
-    assert whole.operations == len(in_order) == 1200
-    for per_cent in (50, 95, 99, 99.9):
-        exact_us = in_order[math.ceil(len(in_order) * per_cent / 100) - 1]
-        assert whole.percentile_s(per_cent) * 1e6 == pytest.approx(exact_us, rel=0.01)
-    assert whole.longest_ns == in_order[-1] * 1000
-
-
-def test_an_empty_log_has_no_transactions(tmp_path):
-    (tmp_path / "transactions.12").write_text("")
-    assert read_log(tmp_path).number == 0
 
 
 @pytest.mark.parametrize(("number", "line"), [(0, 1), (1, 2), (2, 4), (3, 6), (4, 7), (5, 8)])

@@ -150,25 +150,11 @@ def test_a_rate_that_the_server_cannot_reach_is_said_with_the_lag(scratch):
     assert measured.counters["generator"]["skipped"] > 1000
 
 
-def test_a_rate_that_is_reached_is_no_doubt(scratch):
-    measured = measure(cell(scratch, rate=40, duration_s=2), site_at(scratch))
-    assert "rate" not in got(measured)
-    assert measured.transactions == pytest.approx(80, abs=45)
-
-
 def test_a_script_that_fails_is_told_by_its_line_and_the_servers_words(scratch):
     (scratch / "order.sql").write_text("SELECT 1;\n\\set aid 7\nSELECT nope\nFROM pgbench_accounts;\n")
     assert failure(cell(scratch, scripts=["order.sql"]), scratch).endswith(
         'order.sql, line 3: column "nope" does not exist'
     )
-
-
-def test_a_script_that_fails_in_its_third_transaction_is_told_too(scratch):
-    (scratch / "late.sql").write_text(
-        "INSERT INTO pgbench_history (tid) VALUES (1);\nSELECT 1 / (3 - count(*)) FROM pgbench_history;\n"
-    )
-    config = cell(scratch, scripts=["late.sql"], connections=1)
-    assert "late.sql, line 2: division by zero" in failure(config, scratch)
 
 
 def checked(config: Config, scratch: Path) -> str:
@@ -181,23 +167,6 @@ def test_a_password_in_a_script_is_refused_without_showing_it(scratch):
     with pytest.raises(PreflightError, match="line 2") as caught:
         checked(cell(scratch, scripts=["who.sql"]), scratch)
     assert "s3cret" not in str(caught.value)
-
-
-def test_a_script_that_is_not_there_is_refused(scratch):
-    with pytest.raises(PreflightError, match="No such file"):
-        checked(cell(scratch, scripts=["gone.sql"]), scratch)
-
-
-def test_an_attached_server_keeps_nothing_of_the_load(scratch):
-    with running(scratch / "attached") as server:
-        config = cell(scratch, {"data_files": 2}, target={"dsn": server.conninfo, "settings": {"work_mem": "5 MB"}})
-        with open_target(config, site_at(scratch)) as target:
-            measured = target.run(cell_of(config), 1, 1, lambda _: None)
-        found = got(measured)
-        assert found["partitions of pgbench_accounts"] == ("2", True)
-        assert measured.transactions > 10
-        with connect(server) as connection:
-            assert ask(connection, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'storagelab%'") == 0
 
 
 # --- A database of the user's own ------------------------------------------------------------------------------------

@@ -13,15 +13,13 @@ import psycopg
 import pytest
 from real_servers import ask, keeps_schedstat, until
 
-from storagelab.engines.postgres.sampler import LockWait, Sampler, _raw_waits, lock_wait, waiting_tasks
+from storagelab.engines.postgres.sampler import LockWait, Sampler, waiting_tasks
 from storagelab.engines.postgres.server import Server, find_binaries
-from storagelab.machine.host import usable_cpus
-from storagelab.machine.processes import Switches
 from storagelab.model.config import MeasureConfig
-from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
+from storagelab.model.measurement import WaitingTask
 from storagelab.model.waits import NO_EVENT, ON_CPU, RUNNABLE_NO_EVENT, conservation, normalise
 from storagelab.watching.pace import check_watching
-from storagelab.watching.sampler import Observation, Totals
+from storagelab.watching.sampler import Observation
 
 pytestmark = pytest.mark.slow
 
@@ -102,6 +100,16 @@ class Stage:
         }  # fmt: skip
         return watcher(**arguments | changes)
 
+    def begun(self, rows: int = 0, **changes: Any) -> Sampler:
+        """A sampler that looks at the workers, which insert so many rows each once they are released."""
+        sampler = self.sampler(**changes)
+        sampler.prepare()
+        if rows:
+            self.gather(rows)
+        sampler.baseline()
+        sampler.start()
+        return sampler
+
     def gather(self, rows: int) -> None:
         self.own.execute("SELECT pg_advisory_lock(%s)", [GATE])
         for worker in self.workers:
@@ -148,11 +156,7 @@ def stage(server: Server) -> Iterator[Callable[[int], Stage]]:
 
 
 def _watched(stage: Stage, rows: int, **changes: Any) -> tuple[Observation, float]:
-    sampler = stage.sampler(**changes)
-    sampler.prepare()
-    stage.gather(rows)
-    sampler.baseline()
-    sampler.start()
+    sampler = stage.begun(rows, **changes)
     stage.release()
     elapsed_s = stage.finish()
     return sampler.stop(), elapsed_s
@@ -177,11 +181,7 @@ def test_a_load_is_explained_by_its_waits_and_its_cpu(stage):
 
 def test_no_idle_or_waiting_at_the_barrier_is_counted_as_work(stage):
     stood = stage(3)
-    sampler = stood.sampler()
-    sampler.prepare()
-    stood.gather(10)
-    sampler.baseline()
-    sampler.start()
+    sampler = stood.begun(10)
     time.sleep(0.4)
     stood.release()
     stood.finish()
@@ -191,64 +191,13 @@ def test_no_idle_or_waiting_at_the_barrier_is_counted_as_work(stage):
     assert sampled.passes <= sampled.observer.ticks // 2
 
 
-def test_rows_are_told_while_they_come_and_add_up_at_the_end(stage):
-    loaded = stage(4)
-    sampler = loaded.sampler()
-    sampler.prepare()
-    loaded.gather(3_000)
-    sampler.baseline()
-    assert sampler.progress() == 0
-    sampler.start()
-    loaded.release()
-    told = [sampler.progress()]
-    while any(thread.is_alive() for thread in loaded.threads):
-        time.sleep(0.02)
-        told.append(sampler.progress())
-    sampled = sampler.stop()
-    assert told == sorted(told)
-    assert sampled.rows_done == 4 * 3_000
-    series = sampled.series
-    starts = (0.0, *series.at_s)
-    rates = series.columns["rows_per_s"]
-    counted = sum(rate * (end - start) for rate, start, end in zip(rates, starts, series.at_s, strict=False) if rate)
-    assert 0.95 * 12_000 < counted < 1.25 * 12_000, (
-        "the first reading is late on a busy machine, and its interval short"
-    )
-    assert series.columns["clock_s_per_s"] == pytest.approx([1.0] * len(rates), rel=0.02)
-
-
-def test_without_a_kernel_view_there_is_no_split_and_a_reason(stage):
-    sampled, elapsed_s = _watched(stage(4), 15_000, kernel_view=False)
-    raw = sampled.waits(elapsed_s, 4 * elapsed_s, 4)
-    assert raw.cpu_s is None
-    assert raw.runqueue_s is None
-    assert raw.no_split_reason
-    assert all(event.blocked == event.runnable == 0 for event in raw.events)
-    assert sum(event.unknown for event in raw.events) > 0
-    assert all(row.resource_s is None and row.signal_s is None for row in normalise(raw))
-    assert sampled.observer.session_cpu_s is None
-
-
 def test_pids_that_are_not_the_servers_own_sessions_are_not_believed(stage):
     named = stage(1)
-    sampler = named.sampler(pids=[os.getpid()])
-    sampler.prepare()
-    sampler.baseline()
-    sampler.start()
+    sampler = named.begun(pids=[os.getpid()])
     time.sleep(0.1)
     sampled = sampler.stop()
     assert sampled.totals is None
     assert "PID namespace" in sampled.no_split_reason or not KERNEL
-
-
-def test_without_sampling_only_the_series_is_taken_and_it_costs_next_to_nothing(stage):
-    sampled, elapsed_s = _watched(stage(4), 4_000, measure=MeasureConfig(waits=False))
-    assert sampled.waits(elapsed_s, 4 * elapsed_s, 4) is None
-    assert sampled.events == ()
-    assert sampled.waiting_tasks == ()
-    assert sampled.observer.ticks <= elapsed_s + 2
-    assert sampled.rows_done == 16_000
-    assert "rows_per_s" in sampled.series.columns
 
 
 def test_who_waits_for_whose_extension_or_transaction_is_named(stage):
@@ -279,11 +228,7 @@ def test_who_waits_for_whose_extension_or_transaction_is_named(stage):
 
 def test_a_session_that_ends_in_the_middle_leaves_what_was_seen_of_the_others(stage):
     broken = stage(3)
-    sampler = broken.sampler()
-    sampler.prepare()
-    broken.gather(20_000)
-    sampler.baseline()
-    sampler.start()
+    sampler = broken.begun(20_000)
     broken.own.execute("SELECT pg_terminate_backend(%s)", [broken.workers[0].info.backend_pid])
     broken.release()
     broken.finish()
@@ -294,19 +239,6 @@ def test_a_session_that_ends_in_the_middle_leaves_what_was_seen_of_the_others(st
     assert sampled.no_split_reason
 
 
-def test_an_application_name_that_tells_no_number_is_no_error(stage):
-    odd = stage(1)
-    odd.workers[0].execute("SET application_name = 'no number here'")
-    sampler = odd.sampler()
-    sampler.prepare()
-    sampler.baseline()
-    sampler.start()
-    time.sleep(0.2)
-    sampled = sampler.stop()
-    assert sampled.error == ""
-    assert sampled.rows_done == 0
-
-
 def test_a_probe_that_breaks_ends_the_watching_and_not_the_run(stage):
     def probe() -> Mapping[str, float]:
         raise OSError("no such device")
@@ -314,14 +246,6 @@ def test_a_probe_that_breaks_ends_the_watching_and_not_the_run(stage):
     sampled, _ = _watched(stage(1), 100, probe=probe)
     assert "no such device" in sampled.error
     assert "\n" not in sampled.error
-
-
-def test_a_sampler_that_was_never_started_can_be_stopped(stage):
-    sampler = stage(1).sampler()
-    sampler.prepare()
-    sampled = sampler.stop()
-    assert sampled.events == ()
-    assert sampled.passes == 0
 
 
 @needs_kernel
@@ -338,11 +262,7 @@ def test_a_server_that_dies_or_freezes_neither_hangs_nor_breaks_the_sampler(
 ):
     with _started(find_binaries(str(postgres_bin_dirs[-1])), tmp_path_factory) as server:
         struck = Stage(server, 2)
-        sampler = struck.sampler()
-        sampler.prepare()
-        struck.gather(10_000_000)
-        sampler.baseline()
-        sampler.start()
+        sampler = struck.begun(10_000_000)
         struck.release()
         time.sleep(0.6)
         backends = [each.info.backend_pid for each in struck.workers]
@@ -374,30 +294,6 @@ def _family(postmaster: int | None) -> list[int]:
             if folder.name.isdigit() and (folder / "stat").read_text().rpartition(")")[2].split()[1] == str(postmaster):
                 children.append(int(folder.name))
     return [postmaster, *children]
-
-
-def test_the_cpus_of_a_run_are_those_that_may_be_used_and_not_all_of_the_machine():
-    seen = Observation(
-        events=(), passes=0, totals=Totals(1.0, 1.0, Switches(0, 0)), no_split_reason="", waiting_tasks=(),
-        series=TimeSeries(), observer=ObserverCost(sampler_cpu_s=0.0, session_cpu_s=None, ticks=0), rows_done=0,
-        raw_waits=_raw_waits,
-    )  # fmt: skip
-    # Affinity is a thread's own, so that a thread can be narrowed without a trace in the others.
-    found = list[int | None]()
-
-    def on_one_cpu() -> None:
-        if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-        waits = seen.waits(1.0, 1.0, 1)
-        found.append(waits.cpus if waits is not None else None)
-        found.append(usable_cpus())
-
-    thread = threading.Thread(target=on_one_cpu)
-    thread.start()
-    thread.join()
-    assert found[0] == found[1]
-    if hasattr(os, "sched_setaffinity"):
-        assert found[0] == 1
 
 
 @needs_kernel
@@ -443,17 +339,6 @@ def test_sessions_that_extend_one_file_are_one_line_with_what_the_holder_does():
     ]
 
 
-def test_extension_of_table_and_of_index_are_two_things():
-    seen = {1: "Lock:extend", 2: "Lock:extend", 3: NO_EVENT}
-    locks = [_wait(1, "extend", 1000, 3), _wait(2, "extend", 1001, 3)]
-    tasks = waiting_tasks(0.5, seen, locks, RELATIONS)
-    assert {task.resource.text for task in tasks} == {
-        "extension of my_big_table_p3 (data file 3)",
-        "extension of my_big_table_p3_pkey (data file 3)",
-    }
-    assert {task.held_by for task in tasks} == {"on CPU or waiting for one"}
-
-
 def test_rows_pages_transactions_and_unknown_relations_have_names_too():
     seen = dict.fromkeys(range(1, 6), "Lock:tuple")
     locks = [
@@ -470,18 +355,6 @@ def test_rows_pages_transactions_and_unknown_relations_have_names_too():
     }
 
 
-def test_a_latch_that_no_one_can_name_is_told_by_its_kind():
-    seen = {1: "LWLock:WALWrite", 2: "LWLock:WALWrite", 3: NO_EVENT}
-    assert _said(waiting_tasks(0.0, seen, [], RELATIONS)) == [
-        ("LWLock:WALWrite", "another session's write of the log", 2, None, "")
-    ]
-
-
 def test_sessions_outside_the_workload_and_those_at_the_barrier_are_left_out():
     locks = [_wait(99, "extend", 1000), _wait(1, "advisory")]
     assert waiting_tasks(0.0, {1: NO_EVENT}, locks, RELATIONS) == ()
-
-
-def test_a_row_of_the_lock_table_is_read_with_its_nulls():
-    row = [b"12", b"transactionid", None, None, None, b"755", b"13"]
-    assert lock_wait(row) == LockWait(12, "transactionid", None, "", "", "755", 13)

@@ -8,13 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psycopg
 import pytest
 from real_mariadb import needs_mariadb
 from real_servers import (
     ask,
     connect,
-    free_port,
     left_behind,
     postgres_processes,
     running,
@@ -28,7 +26,6 @@ from storagelab.engines.postgres.server import Server, find_binaries, stop_orpha
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import temporary
 from storagelab.machine.rights import unprivileged
-from storagelab.servers.private import Refusal, StartFailed
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be given up by root only")
 
@@ -59,25 +56,10 @@ def test_a_server_listens_on_no_tcp_port_and_its_socket_is_its_owners_alone(scra
     assert left_behind(scratch) == []
 
 
-def test_durability_is_on_unless_it_is_turned_off(scratch):
-    with running(scratch) as private, connect(private) as connection:
-        shown = {name: ask(connection, f"SHOW {name}") for name in ("fsync", "synchronous_commit", "full_page_writes")}
-    assert shown == {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
-
-
 def test_the_log_lies_where_it_was_asked_for(scratch, fresh_databases):
     with running(scratch) as private:
         assert Path(os.path.realpath(private.data_folder / "pg_wal")) == private.log_folder
         assert len(list(private.log_folder.glob("0000*"))) > 0
-
-
-@pytest.mark.parametrize(
-    ("asked", "shown"), [(True, "on"), ("1MB", "1MB"), (7, "7"), ("it's a \\ back", "it's a \\ back")]
-)
-def test_settings_arrive_as_they_were_asked_for(scratch, asked, shown):
-    name = {True: "wal_compression", "1MB": "work_mem", 7: "max_wal_senders"}.get(asked, "my.words")
-    with running(scratch, **{name: asked}) as private, connect(private) as connection:
-        assert ask(connection, f"SHOW {name}").replace("pglz", "on") == shown
 
 
 def test_a_database_is_made_with_checksums_and_segments_as_they_were_asked_for(scratch):
@@ -92,31 +74,11 @@ def test_a_database_is_made_with_checksums_and_segments_as_they_were_asked_for(s
             server.STARTER.check(find_binaries(None), wrong)
 
 
-def test_a_long_temporary_folder_does_not_make_the_sockets_path_too_long(scratch, monkeypatch):
-    deep = scratch / "tmp" / ("x" * 80)
-    deep.mkdir(mode=0o711)
-    monkeypatch.setattr("tempfile.tempdir", str(deep))
-    with running(scratch) as private, connect(private) as connection:
-        assert ask(connection, "SELECT 1") == 1
-        place = Path(ask(connection, "SHOW unix_socket_directories"))
-    assert not place.exists()
-
-
 def test_a_volume_of_an_odd_name_is_no_trouble(scratch, fresh_databases):
     odd = scratch / 'it\'s \\ a 100 % "odd" näme'
     odd.mkdir(mode=0o711)
     with running(odd) as private, connect(private) as connection:
         assert ask(connection, "SELECT 1") == 1
-
-
-def test_modes_of_the_folders_above_stay_as_they_are(scratch, fresh_databases):
-    volume = scratch / "a" / "b"
-    volume.mkdir(parents=True)
-    above = [scratch, scratch / "a", volume, scratch / "tmp"]
-    before = [(place.stat().st_mode, place.stat().st_uid) for place in above]
-    with running(volume):
-        assert [(place.stat().st_mode, place.stat().st_uid) for place in above] == before
-    assert [(place.stat().st_mode, place.stat().st_uid) for place in above] == before
 
 
 @needs_root
@@ -140,14 +102,6 @@ def ask_elsewhere(private: Server, statement: str) -> object:
 
 
 # --- its end ---------------------------------------------------------------------------------------------------------
-
-
-def test_stopping_is_quick_and_may_be_done_twice(scratch):
-    with running(scratch) as private:
-        private.stop()
-        assert postgres_processes(scratch) == []
-        private.stop()
-    assert left_behind(scratch) == []
 
 
 def test_sessions_of_a_server_that_was_killed_do_not_outlive_it(scratch):
@@ -200,23 +154,6 @@ def broken(scratch: Path, **settings: object) -> str:
     return str(caught.value)
 
 
-def test_a_server_that_is_killed_as_it_starts_is_said_to_be_killed_and_by_what(scratch, monkeypatch):
-    private = Server(find_binaries(None), data_folder=scratch / "s", log_folder=scratch / "l", settings={})
-
-    def killed() -> Refusal:
-        assert private.pid is not None
-        os.kill(private.pid, signal.SIGKILL)
-        until(private.died)
-        return Refusal("it is starting", by_server=False)
-
-    monkeypatch.setattr(private, "_refusal", killed)
-    with pytest.raises(StartFailed) as caught:
-        private.start()
-    private.stop()
-    assert str(caught.value).startswith("the server did not start: it was killed by signal 9 (SIGKILL)")
-    assert left_behind(scratch) == []
-
-
 def test_a_program_that_is_killed_as_it_makes_the_database_is_said_to_be_killed(scratch):
     private = Server(find_binaries(None), data_folder=scratch / "s", log_folder=scratch / "l", settings={})
     with pytest.raises(RunFailed, match=r"^sh was killed by signal 11 \(SIGSEGV\)$"):
@@ -226,23 +163,6 @@ def test_a_program_that_is_killed_as_it_makes_the_database_is_said_to_be_killed(
 def test_more_memory_than_there_is_is_said_in_the_servers_words(scratch):
     reason = broken(scratch, shared_buffers="7TB", huge_pages="off")
     assert "could not map anonymous shared memory: Cannot allocate memory" in reason
-
-
-def test_a_log_is_cut_to_its_last_lines(scratch):
-    private = Server(find_binaries(None), data_folder=scratch / "s", log_folder=scratch / "l", settings={})
-    assert private.log_tail().startswith("(no log: ")
-    private.server_log.write_text("")
-    assert private.log_tail() == "(its log is empty)"
-    private.server_log.write_text("".join(f"line {number}\n" for number in range(100)))
-    assert private.log_tail(2) == "line 98\nline 99"
-
-
-def test_a_server_on_tcp_is_had_only_by_asking_the_class_itself(scratch):
-    port = free_port()
-    with running(scratch, listen_addresses="127.0.0.1", port=port) as private:
-        assert listening_sockets_of(private.pid) == [f"0100007F:{port:04X}"]
-        with psycopg.connect(private.conninfo) as connection:
-            assert ask(connection, "SHOW port") == str(port)
 
 
 def shared_memory_of(server: Server) -> tuple[set[Path], int]:

@@ -62,8 +62,3 @@ def test_a_plan_learns_it_from_runs():
     assert text.startswith("5 repetitions find differences of ")
     assert "3 % takes " in text
     assert "(computed from 20 runs that scatter by " in text
-
-
-def test_single_runs_show_no_scatter():
-    experiment, plan = make_planned({"layout.data_files": [1, 2]}, repetitions=1)
-    assert scatter_of(plan, make_runs(experiment, plan)) is None

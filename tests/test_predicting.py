@@ -156,13 +156,6 @@ def test_the_file_that_a_capture_writes_needs_figures_alone(predicted):
     assert predicted(asked.replace("# limit", "limit", 1))[PRESENT].per_s.value == 200
 
 
-def test_a_cloud_disk_has_one_limit_for_reads_and_writes(predicted):
-    found = predicted(
-        LIMITS + '[volumes.c]\nlimit = { like = "gp3" }\n[layouts.c]\nobjects = { "*" = "c" }\nlog = "c"\n'
-    )
-    assert found["c"].per_s.value == pytest.approx(3000 / 2.0, rel=0.01)  # 1.5 reads and 0.5 writes of the log
-
-
 def test_on_a_measured_drive_tables_take_the_share_that_was_measured(predicted, tmp_path):
     law = Law(5e5, 6e5, 5e5, 6e5, 1e9, 1e9, 64.0, 64.0, 8.0, 1, {"ios_per_s": 3000.0, "bytes_per_s": 1.25e8})
     drive = drive_of(law, [Result(one, 1000.0, 0.001) for one in planned(quick=True, seed=1)])

@@ -2,9 +2,6 @@
 not.
 """
 
-import json
-import os
-
 import pytest
 
 from bench import topologies
@@ -57,19 +54,3 @@ def test_random_experiments_on_random_drives_change_no_byte_outside_of_them(tmp_
     assert not [one for one in found if topologies.is_wrong(one)]
     assert sum(one["claimed"] for one in found) >= count // 2
     assert sum(one["compared_bytes"] for one in found) > count * 2**25
-
-
-@pytest.mark.campaign
-@pytest.mark.skipif("STORAGELAB_TEST_LONG" not in os.environ, reason="takes ten minutes: STORAGELAB_TEST_LONG=1")
-@pytest.mark.timeout(2400)
-def test_a_campaign_of_postgres_over_file_systems_and_raid_levels_ends_verified_and_leaves_nothing(guest, tmp_path):
-    two = [Drive(f"D{number}", 1024 * MIB, tmp_path / f"drive{number}") for number in range(2)]
-    finished = guest("measures_postgres", two, arguments=["1"], limit_s=2000)
-    assert finished.exit_code == 0, finished.output
-    assert "no mounts left" in finished.output
-    assert "no drive is in use" in finished.output
-    exported = json.loads((finished.folder / "campaign.json").read_text())
-    measured = [run["measurement"] for cell in exported["cells"] for run in cell["runs"]]
-    made = [one["environment"]["volumes"]["a"]["made"] for one in measured]
-    assert sorted(one["raid"]["level"] for one in made) == ["raid0", "raid0", "raid1", "raid1"]
-    assert [cell["summary"]["runs_ok"] for cell in exported["cells"]] == [1, 1, 1, 1]

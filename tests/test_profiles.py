@@ -52,16 +52,6 @@ def test_what_is_wrong_in_a_profile_is_named_by_its_place(tmp_path, case):
     assert said_of(case, tmp_path) == case["says"]
 
 
-def test_a_disk_has_neither_formats_nor_drivers():
-    disk = profiles.load("sata-7k2-1000", Path())
-    assert (disk.kind, dict(disk.formats), dict(disk.drivers), disk.sectors) == ("disk", {}, {}, (512,))
-
-
-def test_a_file_that_is_not_there_is_refused_in_plain_words(tmp_path):
-    with pytest.raises(PreflightError, match="No such file"):
-        profiles.load("none.toml", tmp_path)
-
-
 @pytest.mark.parametrize("width", [80, 250])
 def test_show_prints_every_figure_with_its_label_and_on_request_its_source(width):
     profile = profiles.load("iodrive-320", Path())
@@ -77,14 +67,6 @@ def test_show_prints_every_figure_with_its_label_and_on_request_its_source(width
     assert "--sources" in short.getvalue()
 
 
-def test_the_verb_lists_all_profiles():
-    listed = CliRunner().invoke(app, ["drives", "list"])
-    assert listed.exit_code == 0
-    assert all(name in listed.stdout for name in profiles.ready_made())
-    shown = CliRunner().invoke(app, ["drives", "show", "iodrive-320"])
-    assert "geometry.raw_bytes" in shown.stdout
-
-
 def test_what_a_drive_costs_is_told_where_its_profile_has_a_price(tmp_path, monkeypatch):
     price = '\n[price_usd]\nvalue = 3000.0\nlabel = "published"\nsource = "a list"\n'
     (tmp_path / "mine.toml").write_text(TEXT + price)
@@ -96,22 +78,6 @@ def test_what_a_drive_costs_is_told_where_its_profile_has_a_price(tmp_path, monk
     assert a_gb == pytest.approx(10)
     assert float(room[6]) == pytest.approx(3000 / reads_per_s, rel=0.01)
     assert "Host memory for the map of a full drive" in out
-
-
-def test_a_disk_has_room_and_requests_a_second_and_no_map():
-    out = CliRunner().invoke(app, ["drives", "show", "scsi-15k-300"], env={"COLUMNS": "150"}).output
-    assert "300 GB" in out
-    assert "the profile has no price" in out
-    assert "Host memory" not in out
-
-
-def test_a_card_of_two_drives_is_twice_its_half_and_costs_what_its_article_says():
-    half, card = (profiles.load(name, Path()) for name in ("iodrive-320", "iodrive-duo-640"))
-    assert {name: figure.value for name, figure in card.formats.items()} == {
-        name: 2 * int(figure.value) for name, figure in half.formats.items()
-    }
-    assert card.geometry.dies.value == 2 * int(half.geometry.dies.value)
-    assert card.price_usd.value == 15_500
 
 
 def test_a_ready_made_profile_is_printed_to_begin_ones_own_with_and_that_is_one(tmp_path):

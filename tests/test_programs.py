@@ -24,11 +24,6 @@ from storagelab.stopping import Interruptible
 ENVIRONMENT = programs.environment()
 
 
-def test_a_program_says_what_it_says():
-    said = programs.run(["sh", "-c", "echo out; echo trouble >&2; exit 3"], None, environment=ENVIRONMENT)
-    assert (said.returncode, said.stdout, said.stderr) == (3, "out\n", "trouble\n")
-
-
 def working_in(folder: Path) -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):

@@ -4,7 +4,6 @@ import io
 import logging
 import re
 
-import pytest
 from builders import make_experiment, make_measurement, make_plan, make_run
 from rich.console import Console
 from simulated_specs import planned as planned_of_small
@@ -44,16 +43,6 @@ def test_piped_progress_is_one_plain_line_a_run(tmp_path):
     assert progress.done == 4
 
 
-def test_of_a_cluster_workers_and_rate_are_shown_with_the_time_left(tmp_path):
-    text = io.StringIO()
-    console = Console(file=text, width=100, highlight=False)
-    with RunProgress(PLAN, PLAN.runs, [], console, tmp_path) as progress:
-        progress.workers = lambda: 64
-        for planned in PLAN.runs[:2]:
-            progress.stored(ended(planned))
-    assert re.search(r"\] 64 workers, [\d,.]+ runs/s, [^;]+ left; ", text.getvalue())
-
-
 def test_at_80_columns_the_time_left_is_in_sight_however_long_the_names_are_and_in_the_log(tmp_path):
     """Levels with brackets are shown as they are."""
     plan = make_plan(make_experiment({"driver": [name * 20 for name in ("[bold]x[/bold] ", "[/oops] ")]}, 1))
@@ -86,27 +75,12 @@ def test_every_line_is_in_the_log_with_its_time(tmp_path):
     assert logging.getLogger("storagelab").handlers == []
 
 
-def test_the_log_goes_on_where_an_earlier_one_ended(tmp_path):
-    shown(tmp_path, terminal=False)
-    once = (tmp_path / LOG_FILE).read_text()
-    shown(tmp_path, terminal=False)
-    assert (tmp_path / LOG_FILE).read_text().startswith(once)
-    assert len((tmp_path / LOG_FILE).read_text().splitlines()) == 2 * len(once.splitlines())
-
-
 def test_failed_runs_are_counted_and_teach_no_duration(tmp_path):
     text, progress = shown(tmp_path, terminal=False, reasons=("", "the disk is full\nits log ends with", "", ""))
     assert progress.failed == 1
     assert "FAILED: the disk is full\n" in text
     assert "its log" not in text
     assert len(progress._finished) == 3
-
-
-def test_an_interruption_is_in_the_log(tmp_path):
-    console = Console(file=io.StringIO())
-    with pytest.raises(KeyboardInterrupt), RunProgress(PLAN, PLAN.runs, [], console, tmp_path):
-        raise KeyboardInterrupt
-    assert "stopped (KeyboardInterrupt) with 0 of 4 runs made" in (tmp_path / LOG_FILE).read_text()
 
 
 def test_the_result_line_says_what_is_unverified():
@@ -143,9 +117,3 @@ def test_but_no_less_than_the_longest_block_as_its_runs_are_made_in_order(tmp_pa
     assert left(tmp_path, BLOCKS.runs[:5], at_once=2) == f"{duration(40)} left"
     assert left(tmp_path, BLOCKS.runs[:4], at_once=2, half_done=BLOCKS.runs[:1]) == f"{duration(35)} left"
     assert left(tmp_path, [], at_once=2) == f"{duration(0)} left"
-
-
-def test_a_stored_run_that_is_made_again_for_its_drives_does_not_move_the_bar(tmp_path):
-    with RunProgress(BLOCKS, BLOCKS.runs[1:], [], Console(file=io.StringIO()), tmp_path) as progress:
-        progress.work_done(BLOCKS.runs[0], 1_000_000)
-        assert not progress._shares

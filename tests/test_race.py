@@ -12,7 +12,7 @@ from storagelab.errors import SpecError
 from storagelab.model.plan import Experiment, Race
 from storagelab.run import loop
 from storagelab.run.store import Store
-from storagelab.run.stored import Racing, plan_of
+from storagelab.run.stored import Racing
 from storagelab.verbs import _running as verb
 from storagelab.verbs._running import race as asked
 
@@ -74,26 +74,6 @@ def test_it_comes_to_the_same_after_an_interruption(tmp_path, straight, made):
     assert len(results(tmp_path)) == made
     make(tmp_path)
     assert results(tmp_path) == straight
-
-
-def test_drives_are_taken_up_between_rounds_and_no_run_is_made_twice(tmp_path, monkeypatch):
-    from storagelab.engines.simulated.engine import SimulatedBlock
-
-    made = []
-    make_one = SimulatedBlock.make
-    monkeypatch.setattr(
-        SimulatedBlock, "make", lambda block, progress: made.append(block._position) or make_one(block, progress)
-    )
-    make(tmp_path)
-    assert len(made) == len(results(tmp_path))
-
-
-def test_the_plan_of_a_stored_race_is_what_was_run(tmp_path, straight):
-    make(tmp_path)
-    with Store.reading(tmp_path) as store:
-        assert store.experiment().race == Race()
-        plan = plan_of(store.experiment(), store.runs())
-    assert {(run.cell_id, run.repetition) for run in plan.runs} == set(straight)
 
 
 def test_a_race_on_a_real_server_is_run_and_told_and_never_mixed_with_all_repetitions(typed, home, monkeypatch):

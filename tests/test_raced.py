@@ -102,14 +102,6 @@ def test_the_first_round_is_made_however_small_the_budget():
     assert len(runs) == len(SLOW)
 
 
-def test_what_is_left_at_most_is_all_rounds_of_those_still_running():
-    of, runs = raced(experiment())
-    begun = Racing(experiment(), runs[:20])  # after the third round two go on
-    assert len(begun.state.possible) == 2
-    assert len(Racing(experiment(), []).state.possible) == 30
-    assert not of.state.possible
-
-
 def test_blocks_of_a_real_server_race_one_after_the_other():
     spec = make_experiment({"layout.log": ["a", "b"], FILES: [1, 2, 4, 8]}, race=Race(), costly=("layout.log",))
     of, runs = raced(spec)
@@ -124,20 +116,6 @@ def test_each_load_has_a_race_of_its_own():
     of, _ = raced(spec)
     assert [len(group.cells) for group in of.state.groups] == [6, 6]
     assert all(len(group.standing.left) == 4 for group in of.state.groups)
-
-
-def test_layouts_without_a_rival_are_repeated_as_the_spec_says():
-    spec = make_experiment({"workload.connections": [4, 16]}, repetitions=3, race=Race())
-    spec = spec.model_copy(update={"base": {**spec.base, "layout": {"data": ["a"], "log": "a", "data_files": 1}}})
-    planned = Racing(spec, []).state
-    assert len(planned.possible) == 6
-
-
-def test_a_failed_run_counts_as_made():
-    spec = experiment()
-    of = Racing(spec, [])
-    runs = [made(of, planned, reason="the disk was full") for planned in of.state.plan.runs]
-    assert {run.repetition for run in Racing(spec, runs).state.possible} == {2, 3, 4, 5}
 
 
 def test_measured_layouts_in_the_same_order_in_every_round_can_not_be_raced():
@@ -177,22 +155,6 @@ def test_findings_are_those_of_the_race():
     assert "2 layouts may still be the fastest" in told
 
 
-def test_a_race_without_a_difference_states_none():
-    spec = make_experiment({FILES: [1, 2, 4, 8]}, race=Race())
-    of = Racing(spec, [])
-    runs: list[Run] = []
-    while of.state.possible:
-        for planned in of.state.plan.runs[len(runs) :]:
-            cell = of.state.plan.cell(planned.cell_id)
-            time_s = 10 + random.Random(planned.seed).gauss(0, 0.2)
-            runs.append(make_run(planned, cell, make_measurement(cell.config, time_s, None, None)))
-            of.note_finished(runs[-1])
-        of.further()
-    findings = analyse(spec, of.state.plan, runs)
-    assert findings.verdict == "indistinguishable"
-    assert not any(effect.distinguishable for effect in findings.effects)
-
-
 def test_a_race_tells_what_runs_leave_behind_and_is_not_corrected_for_it():
     spec = make_experiment({FILES: list(SLOW)}, race=Race())
     of = Racing(spec, [])
@@ -210,11 +172,6 @@ def test_a_race_tells_what_runs_leave_behind_and_is_not_corrected_for_it():
     assert (told.levels, told.corrected) == ({FILES: 1}, False)
     assert told.change == pytest.approx(0.2, abs=0.05)
     assert findings.verdict == "indistinguishable"
-
-
-def test_an_experiment_that_is_no_race_says_nothing_of_one():
-    spec = make_experiment({FILES: [1, 2]})
-    assert RaceSummary.sentences(analyse(spec, plan_of(spec, []), [])) == []
 
 
 def test_a_round_is_told_in_a_line():

@@ -1,11 +1,7 @@
 """Raw I/O on simulated drives: from a spec to requests a second, without a database."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-from storagelab import cli
 from storagelab.findings.analysis import analyse
 from storagelab.report.charts import drawn_charts
 from storagelab.report.sections.contents import opened
@@ -98,28 +94,3 @@ def test_cells_are_compared_by_requests_and_the_report_has_nothing_of_rows(made)
     head = next(line for line in table.splitlines() if line.startswith("| cell |")).split("|")[1:-1]
     assert "| MB/s | mean ms | p50 ms |" in table
     assert len({*head}) == len(head)
-
-
-def test_the_core_refuses_in_the_words_of_the_spec(tmp_path, monkeypatch, capfd):
-    spec = tmp_path / "raw.toml"
-    spec.write_text(
-        SPEC.replace('["8KiB", "64KiB"]', "[8192, 1000]").replace('"workload.block"', '"workload.block_bytes"')
-    )
-    monkeypatch.setattr(sys, "argv", ["storagelab", "plan", str(spec), "--results", str(tmp_path / "results")])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 2
-    assert "workload.block_bytes: 1000: must be whole sectors of 512 bytes" in " ".join(capfd.readouterr().err.split())
-
-
-@pytest.mark.parametrize(
-    ("name", "cells", "blocks"),
-    [
-        ("raw-io-flash-against-disks", 16, 1), ("multiple-data-files", 72, 9), ("random-inserts", 95, 19),
-        ("sequential-inserts", 110, 22),
-    ],
-)  # fmt: skip
-def test_the_articles_storage_is_a_matrix_with_a_block_for_each_configuration(name, cells, blocks):
-    file = Path(__file__).parent.parent / "experiments" / f"{name}.toml"
-    plan = expand(parse(file.read_text(), str(file)))
-    assert (len(plan.cells), len({run.block for run in plan.runs})) == (cells, blocks)

@@ -1,7 +1,5 @@
 """One spec of raw I/O on simulated drives and on a real volume: one report, and no verdict between the two."""
 
-from pathlib import Path
-
 import pytest
 from raw_io_specs import needs_fio, parsed, runs_of
 
@@ -9,7 +7,6 @@ from storagelab.findings.analysis import analyse
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.writing import render
 from storagelab.spec.matrix import expand
-from storagelab.spec.reading import parse
 
 SPEC = """
 name = "raw"
@@ -49,11 +46,3 @@ def test_simulated_and_measured_cells_stand_in_one_report_and_are_never_compared
     assert "| provenance |" in table
     assert "are not tested against each other: an error of the model would look like a difference" in table
     assert "measured and simulated" in render("html", experiment, plan, runs, findings)
-
-
-def test_the_fourth_articles_tables_are_one_spec_for_the_array_and_your_own_volume():
-    file = Path(__file__).parent.parent / "experiments" / "raw-io-on-your-drives.toml"
-    plan = expand(parse(file.read_text(), str(file)))
-    kinds = [cell.config.kind.provenance for cell in plan.cells]
-    assert (kinds.count("measured"), kinds.count("simulated"), len(plan.blocks)) == (8, 8, 2)
-    assert {cell.config.workload.outstanding for cell in plan.cells} == {2}

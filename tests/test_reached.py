@@ -7,7 +7,7 @@ from raw_io_specs import needs_fio
 from real_mariadb import needs_mariadb
 from real_servers import measure, site_at, small
 
-from storagelab.errors import PreflightError, SpecError
+from storagelab.errors import SpecError
 from storagelab.findings.kinds.reached import Reached, find_in_cell
 from storagelab.loads import fio
 from storagelab.model.config import Config, MeasureConfig
@@ -52,11 +52,6 @@ def test_a_file_system_of_its_own_counts_before_the_whole_disk():
     assert one.share == pytest.approx(0.1)
 
 
-def test_without_raw_io_nothing_is_said():
-    assert reached([Measurement(provenance="measured", elapsed_s=1, rows=1)]) == []
-    assert Reached.sentences(make_findings({FILES: [1, 4]}, {1: 2.0, 4: 1.0}, verdict="winner")) == []
-
-
 @pytest.mark.parametrize(
     ("did", "said"),
     [
@@ -75,17 +70,6 @@ def test_the_answer_says_whether_the_drive_was_the_limit(did, said):
     told = found.model_copy(update={"cells": cells, "fastest": found.cells[-1].cell_id})
     assert said in [line.text for line in answer_lines(told)]
     assert "which a drive may answer late without being busy" in Reached.sentences(told)[0]
-
-
-def test_the_name_of_an_engine_begins_a_sentence_with_a_capital():
-    one = Reached(
-        volume="a", engine="simulated", operation="write", unit="bytes", did_per_s=41e6, takes_per_s=180e6, share=0.2
-    )
-    found = make_findings({FILES: [1, 4]}, {1: 2.0, 4: 1.0}, verdict="winner")
-    cells = tuple(cell.model_copy(update={"found": {"reached": (one,)}}) for cell in found.cells)
-    told = found.model_copy(update={"cells": cells, "fastest": found.cells[-1].cell_id})
-    assert Reached.line(told).startswith("Simulated server wrote ")
-    assert " what the volumes take. Simulated server used of that: " in Reached.sentences(told)[0]
 
 
 @needs_fio
@@ -133,10 +117,3 @@ def test_where_it_cannot_be_measured_the_key_is_named(tmp_path, target, volumes,
     with pytest.raises(SpecError) as caught:
         expand(parse(text, str(tmp_path / "x.toml")))
     assert caught.value.key == key
-
-
-def test_a_missing_fio_is_said_before_anything_runs(tmp_path, monkeypatch):
-    text = SPEC.format(target="", volumes='volumes = { a = { path = "." } }', measure='raw = "after"')
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PreflightError, match=r"measure\.raw: raw I/O on real drives needs the program fio"):
-        fio.check_beside(expand(parse(text, str(tmp_path / "x.toml"))), site_at(tmp_path))

@@ -19,8 +19,6 @@ from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 
 BASE = SMALL.split("[factors]")[0].replace("repetitions = 2", "repetitions = 4").replace("cell-by-cell", "randomised")
-MANY = (("connections = 8", "connections = 64"), ("cores = 4", "cores = 24"), ("500_000", "400_000"))
-LONG = (('memory = "4GB"', 'memory = "2GB"'), ("scale = 256", "scale = 64"), ("500_000", "2_000_000"))
 DISK = 'log = "a"\n[drives.disk]\nprofile = "sata-7k2-1000"\n[volumes.slow]\ndrives = ["disk"]\n[workload]'
 
 
@@ -46,14 +44,6 @@ def test_with_more_cores_the_cpu_was_the_limit(tmp_path):
     assert reason.share == pytest.approx(1, abs=0.05)
 
 
-@pytest.mark.slow
-def test_with_a_shared_latch_of_allocation_pages_latches_are_the_reason(tmp_path):
-    (reason,) = reasons(case_of(tmp_path, '"server.pfs_latch" = ["update", "shared"]', *MANY))
-    assert reason.rule == Rule.LATCHES
-    assert "PAGELATCH_UP" in reason.types
-    assert reason.crowd.wait_type in reason.types
-
-
 def test_with_the_log_on_a_disk_the_log_is_the_reason(tmp_path):
     case = case_of(tmp_path, '"layout.log" = ["a", "slow"]', ("[workload]", f'[layout]\ndata = ["a"]\n{DISK}'))
     (reason,) = reasons(case)
@@ -63,22 +53,6 @@ def test_with_the_log_on_a_disk_the_log_is_the_reason(tmp_path):
     assert text.startswith("slow against a: 54 % more time")
     assert "Waits for the log (WRITELOG) take" in text
     assert "Against that: queueing for a CPU -" in text
-
-
-@pytest.mark.slow
-def test_with_another_driver_the_device_takes_longer(tmp_path):
-    case = case_of(tmp_path, '"drives.ssd.driver" = ["1.2.7", "2.2.3"]', *LONG, ('driver = "2.2.3"\n', ""))
-    (reason,) = reasons(case)
-    assert reason.rule == Rule.DEVICE_LATENCY
-    assert reason.device.figure.quantity == "read_latency_s"
-    assert reason.device.after < reason.device.before
-
-
-@pytest.mark.slow
-def test_with_less_memory_the_device_has_a_queue(tmp_path):
-    (reason,) = reasons(case_of(tmp_path, '"server.memory" = ["16GB", "2GB"]', ('memory = "4GB"\n', ""), *LONG[1:]))
-    assert reason.rule == Rule.DEVICE_QUEUE
-    assert reason.device.after > reason.device.before
 
 
 def test_where_nothing_differs_no_rule_speaks(tmp_path):

@@ -1,6 +1,5 @@
 """Volumes on a server's own machine, as its operator describes them; real servers play the remote machine."""
 
-import shlex
 import subprocess
 import tempfile
 from pathlib import Path
@@ -10,10 +9,7 @@ import real_mariadb
 from real_mariadb import needs_mariadb
 from real_servers import ROWS, left_behind, measure, plan_of, running, site_at, small
 
-from storagelab.engines import mariadb
-from storagelab.engines.mariadb import engine
-from storagelab.engines.postgres.engine import Postgres, opened
-from storagelab.engines.postgres.preflight import _brace
+from storagelab.engines.postgres.engine import opened
 from storagelab.errors import PreflightError
 from storagelab.machine.rights import make_folder, unprivileged
 from storagelab.model.config import Config
@@ -79,16 +75,6 @@ def test_postgresql_asks_its_operator_for_the_folders_and_measures_in_them(scrat
     assert left_behind(scratch) == []
 
 
-def test_a_server_that_does_not_tell_of_its_drives_leaves_the_run_unverified(scratch, monkeypatch):
-    monkeypatch.setattr(Postgres, "mounts", lambda self, connection: [])
-    with running(scratch / "server") as server, tempfile.TemporaryDirectory(prefix="slab-far-", dir="/tmp") as name:
-        Path(name).chmod(0o755)
-        make_folder(Path(name) / "storagelab-data-file-0001")
-        measured = measure(elsewhere(small(scratch, dsn=server.conninfo), name, data_files=1), site_at(scratch))
-    check = checks_of(measured)["volume far"]
-    assert (check.ok, check.got) == (None, "the server does not report its drive")
-
-
 def test_what_a_killed_run_left_in_an_operators_folders_is_swept(scratch):
     with running(scratch / "server") as server, tempfile.TemporaryDirectory(prefix="slab-far-", dir="/tmp") as name:
         Path(name).chmod(0o755)
@@ -117,22 +103,6 @@ def test_mariadb_makes_its_folder_itself_and_leaves_it_empty(scratch, far):
         assert server.said("SHOW DATABASES LIKE 'storagelab%'") == []
 
 
-@needs_mariadb
-def test_a_folder_that_mariadb_can_not_write_fails_the_run_in_its_words(scratch):
-    with real_mariadb.running(scratch / "server") as server:
-        config = elsewhere(small(scratch, engine="mariadb", dsn=server.socket_dsn), "/proc/nowhere")
-        with pytest.raises(Exception, match="can't set up the layout: Can't create table"):
-            measure(config, site_at(scratch))
-        assert server.said("SHOW DATABASES LIKE 'storagelab%'") == []
-
-
-def test_what_mariadb_tells_of_its_drives_is_believed(monkeypatch):
-    monkeypatch.setattr(engine.db, "ask", lambda *_: [("/", "/dev/vda1"), ("/data", "/dev/nvme0n1")])
-    config = elsewhere(Config.model_validate({"target": {"engine": "mariadb", "dsn": "-"}}), "/data/fast")
-    (check,) = places.checks(config, engine.MariaDB.mounts(None, None), mariadb.__name__)
-    assert (check.ok, check.got) == (True, "/dev/nvme0n1, mounted at /data")
-
-
 @pytest.mark.parametrize(
     ("path", "point"), [("/data/fast", "/data"), ("/database", "/"), ("/data", "/data"), ("D:/lab", None)]
 )
@@ -140,12 +110,3 @@ def test_a_folder_is_on_the_mount_with_the_longest_path_above_it(path, point):
     found = places.mount_of(path, [Mount("/", "sda"), Mount("/data", "sdb"), Mount("/data", "sdc")])
     assert (found.point if found else None) == point
     assert found is None or found.device != "sdb"  # hidden under the later one
-
-
-def test_one_folder_and_many_are_written_as_a_shell_takes_them():
-    assert _brace(3, 3) == "storagelab-data-file-0003"
-    words = subprocess.run(
-        ["bash", "-c", f"echo {shlex.quote('/da ta')}/{_brace(9, 11)}"],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    assert words.strip() == " ".join(f"/da ta/storagelab-data-file-{n:04d}" for n in (9, 10, 11))

@@ -4,7 +4,6 @@ killed run left is dropped.
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import time
@@ -31,23 +30,17 @@ from real_servers import (
     small,
     until,
 )  # fmt: skip
-from test_sysbench import cell as of_sysbench
-from test_sysbench import needs_sysbench
 
 from storagelab.engines.mariadb import connect as mariadb
 from storagelab.engines.mariadb import preflight as mariadb_preflight
 from storagelab.engines.postgres.capture import found
-from storagelab.engines.postgres.connect import _options, client_environment, refuse_elsewhere
-from storagelab.engines.postgres.engine import opened, server_facts
-from storagelab.engines.postgres.server import Server
+from storagelab.engines.postgres.engine import server_facts
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.loads.generator import Clients
 from storagelab.machine.rights import give_to_server
 from storagelab.model.config import Config
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.waits import normalise
 from storagelab.run.engine import open_target, sweep
-from storagelab.servers.places import tables_of
 
 SETTING = {"postgres": ("synchronous_commit", False, "off"), "mariadb": ("sort_buffer_size", 65_536, "65536")}
 """A setting that a session can have: what is asked for, and what is shown."""
@@ -90,44 +83,6 @@ def test_a_server_on_another_machine_is_not_described_by_this_one_and_says_why_i
     assert measured.environment["client"]["cpu_count"] >= 1
     assert measured.waits.cpu_s is None
     assert measured.waits.no_split_reason == f"the server's {seen} can't be seen from here"
-
-
-def test_data_files_go_to_volumes_when_the_server_runs_on_this_machine(server, scratch):
-    config = cell(server, scratch, volumes=["a", "b"], data_files=3)
-    assert checked(config, scratch).server.endswith("attached, on this machine")
-    with open_target(config, site_at(scratch)) as target:
-        assert len(list((scratch / "a").rglob("data-file-*"))) == 2
-        if server.engine == "postgres":
-            assert [name for (name,) in server.left()] == [SCHEMA, *(f"{SCHEMA}_f000{number}" for number in (1, 2, 3))]
-        else:
-            assert len(list((scratch / "a").rglob("*.ibd"))) == 2
-        measured = run_in(target)
-    assert measured.unverified == ()
-    assert left_behind(scratch) == []
-
-
-def test_a_server_in_another_pid_namespace_has_no_resource_and_signal_and_says_why(scratch, monkeypatch):
-    command = Server._command
-    elsewhere = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--pid", "--fork", "--kill-child")
-    monkeypatch.setattr(Server, "_command", lambda self: [*elsewhere, *command(self)])
-    with running(scratch / "elsewhere") as server:
-        config = small(scratch, dsn=server.conninfo)
-        assert checked(config, scratch).server.endswith("(nothing tells): no resource/signal split")
-        measured = measure(config, site_at(scratch))
-        assert measured.rows == ROWS
-        rows = [row for row in normalise(measured.waits) if row.wait_type != "ON_CPU"]
-        assert rows
-        assert {(row.resource_s, row.signal_s) for row in rows} == {(None, None)}
-        assert measured.waits.no_split_reason == "the server's processes can't be seen from here"
-        on_volumes = small(scratch, dsn=server.conninfo, volumes=["a"])
-        assert str(refused(on_volumes, scratch)).startswith(
-            "volumes.a.path: the server does not run on this machine, so storagelab can't make "
-            "data folders on its volumes"
-        )
-        # Its own signal, as `unshare` would kill it, and it would leave its shared memory.
-        (child,) = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-        os.kill(int(child), signal.SIGINT)
-        assert until(server.died, 20)
 
 
 def barred(*_):
@@ -175,30 +130,6 @@ def test_a_server_that_times_no_waits_is_refused_with_the_operators_step(scratch
 
 
 # --- what the server sets for a login --------------------------------------------------------------------------------
-
-
-def test_a_roles_defaults_hinder_no_set_up_and_are_the_loads_own(scratch, attached):
-    sets = {
-        "default_transaction_isolation": "serializable", "default_transaction_read_only": "on", "datestyle": "SQL, DMY",
-        "statement_timeout": "1ms", "search_path": "nowhere", "client_encoding": "SQL_ASCII", "lock_timeout": "1ms",
-        "app.token": "hush", "idle_session_timeout": "1s", "transaction_timeout": "1s",
-    }  # fmt: skip
-    rights = ("CREATE ROLE kept LOGIN", "GRANT CREATE ON DATABASE postgres TO kept", "GRANT pg_checkpoint TO kept")
-    with connect(attached) as own:
-        for statement in (*rights, *(f"ALTER ROLE kept SET {name} = '{text}'" for name, text in sets.items())):
-            own.execute(statement)
-        config = small(scratch, dsn=psycopg.conninfo.make_conninfo(attached.conninfo, user="kept"))
-        (kept,) = [note for note in checked(config, scratch).notes if "the load keeps" in note]
-        assert "app.token" in kept
-        assert "hush" not in kept
-        with opened(config, site_at(scratch)) as target, target.server.reach.connect_worker() as worker:
-            assert ask(worker, "SHOW transaction_isolation") == "serializable"
-            assert ask(target.server.own, "SHOW transaction_isolation") == "read committed"
-            assert ask(target.server.own, "SHOW transaction_timeout") == "0"
-            assert target.server.reach.for_set_up["transaction_timeout"] == "0"
-            assert ask(worker, "SHOW idle_session_timeout") == "0"
-        own.execute("DROP OWNED BY kept")
-        own.execute("DROP ROLE kept")
 
 
 ODD = (
@@ -331,21 +262,6 @@ def test_a_pooler_is_refused_before_a_generator_or_a_clean_up_touches_tables_of_
             own.execute("DROP TABLE IF EXISTS public.pgbench_accounts")
 
 
-def test_a_client_that_would_work_outside_our_schema_is_not_started(attached, scratch):
-    environment = client_environment(attached.conninfo, {}, private=False)
-    with pytest.raises(RunFailed, match=r"would work in postgres\.public, not in postgres\.storagelab_0badcafe"):
-        refuse_elsewhere(environment, small(scratch, dsn=attached.conninfo).target, SCHEMA)
-
-
-@needs_sysbench
-def test_so_is_sysbench_by_its_own_answer(attached, scratch):
-    config = of_sysbench(scratch, "postgres", dsn=attached.conninfo)
-    environment = client_environment(attached.conninfo, {}, private=False)
-    clients = Clients(environment, options=_options(environment))
-    with pytest.raises(RunFailed, match="sysbench would work in public, not in storagelab's own"):
-        tables_of(config)(config, SCHEMA, None).refuse_elsewhere(clients, SCHEMA)
-
-
 @needs_mariadb
 def test_a_server_that_leads_clients_to_a_schema_with_tables_of_the_same_names_is_refused(scratch):
     with real_mariadb.running(scratch / "led") as server:
@@ -418,24 +334,6 @@ def test_what_a_killed_run_left_on_the_server_is_swept_and_said_and_nothing_else
 
 LONG = {"rows_per_connection": 30_000, "volumes": ["a"]}
 END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
-
-
-@pytest.mark.parametrize("which", ["query LIKE 'CALL %' LIMIT 1", "application_name LIKE 'storagelab%'"])
-def test_when_connections_are_ended_what_was_made_is_dropped_and_the_next_run_is_well(attached, scratch, during, which):
-    config = small(scratch, dsn=attached.conninfo, **LONG)
-
-    def end(_) -> None:
-        with connect(attached) as connection:
-            connection.execute(END + which)
-
-    during(end)
-    run = run_of(config, scratch)
-    assert run.status == "failed"
-    if "LIMIT" in which:
-        words = "a connection failed: FATAL:  terminating connection due to administrator command"
-        assert run.reason.splitlines()[0] == words
-    assert left_behind(scratch) == []
-    assert run_of(config, scratch).status == "ok"
 
 
 def test_a_crash_of_the_server_fails_that_run_and_the_next_one_is_well(scratch, during):

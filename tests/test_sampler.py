@@ -110,9 +110,3 @@ def test_a_look_that_never_ends_is_given_up_and_what_it_uses_left_to_it():
     free.set()
     watch.end(10)
     assert not watch.stuck
-
-
-def test_one_that_was_never_started_ends_at_once():
-    watch = Watch(pace(), Looks(lambda: None, lambda: None, lambda: None), str)
-    watch.end(10)
-    assert watch.error == ""

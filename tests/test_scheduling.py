@@ -43,24 +43,11 @@ def test_processes_end_at_about_the_same_time_if_no_block_is_too_long_for_that(b
     assert took_s <= 1.02 * at_best_s + 1, "and a run that began last"
 
 
-def test_article_a_takes_two_processes_half_the_time_whichever_of_its_blocks_are_dear():
-    assert scheduled([40] * 9, 2)[0] <= 1.005 * 180
-    for dear in (lambda block: 1 + block / 8, lambda block: 2 - block / 8):
-        took_s, _ = scheduled([40] * 9, 2, dear)
-        assert took_s <= 1.01 * sum(40 * dear(block) for block in range(9)) / 2
-
-
 @pytest.mark.parametrize("processes", [1, 2, 5])
 def test_every_run_is_dealt_out_once_and_those_of_a_block_in_their_order(processes):
     _, batches = scheduled([7, 30, 1, 12], processes)
     for number, runs in enumerate([7, 30, 1, 12]):
         assert [at for batch in batches if batch.number == number for at in batch.wanted] == list(range(runs))
-
-
-def test_blocks_are_handed_around_rarely():
-    """Loading the drives costs time: here at most 80 times in 360 runs."""
-    assert len(scheduled([40] * 9, 2)[1]) <= 80
-    assert len(scheduled([40] * 2, 2)[1]) == 2, "and not at all if each has a process"
 
 
 def test_a_process_that_dies_after_its_last_report_takes_no_runs_with_it():

@@ -4,20 +4,16 @@ nothing is left, and others go on.
 
 import os
 import signal
-import threading
-from pathlib import Path
 
 import pytest
 import real_mariadb
 from each_engine import SCHEMA, each_engine
 from real_mariadb import needs_mariadb
 from real_servers import (
-    ROWS,
     ask,
     cell_of,
     connect,
     left_behind,
-    measure,
     mounted,
     needs_root,
     plan_of,
@@ -31,10 +27,9 @@ from real_servers import (
 from storagelab.engines.mariadb import connect as mariadb
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import temporary
-from storagelab.run.engine import open_target, preflight, sweep, try_starting
+from storagelab.run.engine import open_target, sweep, try_starting
 
 LONG = {"rows_per_connection": 200_000, "rows_per_transaction": 1_000}
-needs_another_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 
 
 def worker_of(server) -> int:
@@ -91,43 +86,6 @@ def test_a_session_that_is_lost_is_told_by_the_server(scratch, during, engine, h
     if engine == "mariadb":
         assert "killed" in run.reason or "Lost connection" in run.reason
     assert left_behind(scratch) == []
-
-
-def test_a_timeout_for_a_lock_fails_the_run_in_the_servers_words(attached, scratch, during):
-    others = []
-
-    def lock_all(_):
-        others.append(connect(attached))
-        others[0].execute("BEGIN")
-        others[0].execute(f"LOCK TABLE {SCHEMA}.my_big_table IN SHARE MODE")
-        # It has to be let go again before the table can be dropped; by then the run has failed.
-        threading.Timer(3.0, others[0].close).start()
-
-    during(lock_all)
-    config = small(
-        scratch, dsn=attached.conninfo, rows_per_connection=500_000, rows_per_transaction=10,
-        settings={"lock_timeout": "300ms"},
-    )  # fmt: skip
-    with pytest.raises(RunFailed, match=r"a connection failed: ERROR: +canceling statement due to lock timeout"):
-        measure(config, site_at(scratch))
-    assert measure(small(scratch, dsn=attached.conninfo), site_at(scratch)).rows == ROWS
-
-
-@needs_mariadb
-def test_a_timeout_for_a_lock_fails_a_run_on_mariadb_in_the_servers_words(scratch, during):
-    """Another session holds the gap that every insert needs."""
-    others = []
-
-    def lock_all(target):
-        others.append(target.server.reach.connect())
-        mariadb.ask(others[0], "START TRANSACTION")
-        mariadb.ask(others[0], f"SELECT count(*) FROM {SCHEMA}.my_big_table WHERE c4 = 1 FOR UPDATE")
-
-    during(lock_all)
-    load = {"rows_per_connection": 100_000, "rows_per_transaction": 1, "settings": {"innodb_lock_wait_timeout": 1}}
-    with pytest.raises(RunFailed, match="a connection failed: Lock wait timeout exceeded"):
-        measure(real_mariadb.mariadb(scratch, **load), site_at(scratch))
-    others[0].close()
 
 
 DEADLOCKS = {
@@ -192,33 +150,6 @@ def test_a_disk_that_fills_up_fails_that_run_and_is_empty_afterwards(scratch, fu
 # --- before it -------------------------------------------------------------------------------------------------------
 
 
-@needs_root
-def test_a_disk_too_full_to_set_up_fails_the_run_and_is_empty_afterwards(scratch, fresh_databases):
-    with mounted(scratch / "a", "-o", "size=8m") as drive:
-        os.chmod(drive, 0o755)
-        run = run_of(small(scratch), scratch)
-        assert run.status == "failed"
-        assert "initdb failed" in run.reason
-        assert "No space left on device" in run.reason
-        assert os.listdir(drive) == []
-
-
-@pytest.mark.parametrize(
-    ("settings", "first", "words"),
-    [
-        ({"shared_preload_libraries": "nonsense"}, "FATAL:", 'FATAL:  could not access file "nonsense"'),
-        ({"wal_level": "minimal", "max_wal_senders": 10}, "", "WAL streaming"),
-    ],
-)
-def test_a_server_that_does_not_start_shows_its_own_words(scratch, settings, first, words):
-    run = run_of(small(scratch, settings=settings), scratch)
-    assert run.status == "failed"
-    assert run.reason.splitlines()[0].startswith(f"the server did not start: {first}")
-    assert words in run.reason
-    assert left_behind(scratch) == []
-    assert list(Path(scratch / "tmp").iterdir()) == []
-
-
 @needs_mariadb
 def test_a_server_that_does_not_start_is_found_out_before_anything_is_stored(scratch):
     config = real_mariadb.mariadb(scratch, settings={"innodb_data_file_path": "ibdata1:nonsense"})
@@ -243,31 +174,3 @@ def test_after_kill_9_the_next_run_stops_the_server_that_was_left(scratch):
     assert removed == [f"stopped the server left running in {folder}", f"removed {folder}, left behind by a killed run"]
     own = temporary.path("socket").parent  # of this process, which lives: nobody else's to sweep
     assert [place for place in left_behind(scratch) if place != str(own)] == []
-
-
-@needs_mariadb
-def test_a_folder_that_the_server_can_not_write_fails_the_set_up_in_its_words(scratch):
-    with real_mariadb.running(scratch / "s") as server:
-        target = open_target(real_mariadb.mariadb(scratch, dsn=server.socket_dsn, volumes=["a"]), site_at(scratch))
-        make = target.system.layout.make_folders
-
-        def made_for_another(owner=None):
-            make((0, 0))
-            for folder in target.system.folders["a"].glob("data-file-*"):
-                os.chown(folder, 12345, 12345)
-                folder.chmod(0o500)
-
-        target.system.layout.make_folders = made_for_another
-        with pytest.raises(RunFailed, match=r"can't set up the layout: .*(denied|[Cc]an't create)"):
-            target.__enter__()
-    assert left_behind(scratch) == []
-
-
-@needs_another_user
-@each_engine
-def test_a_volume_that_is_not_writable_is_refused_by_key(scratch, engine):
-    config = small(scratch, engine=engine)
-    (scratch / "a").chmod(0o500)
-    with pytest.raises(PreflightError, match="is not writable") as caught:
-        preflight(plan_of(config), site_at(scratch))
-    assert caught.value.key == "volumes.a.path"

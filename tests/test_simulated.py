@@ -8,10 +8,8 @@ import pytest
 from real_servers import site_at
 from simulated_specs import ONE_BLOCK, planned, run_once, small
 
-from storagelab import _sim
-from storagelab.engines.simulated.measurement import _data_file, _resource
 from storagelab.findings.analysis import analyse
-from storagelab.model.measurement import Page, Resource, Run
+from storagelab.model.measurement import Run
 from storagelab.model.waits import conservation
 from storagelab.report.export.as_json import to_json
 from storagelab.report.words.answer import headline
@@ -59,28 +57,6 @@ def test_its_environment_is_the_simulated_servers_and_not_this_machines(run):
     assert "host" not in environment
 
 
-def test_its_counters_hold_how_long_and_how_often_workers_in_the_background_waited(run):
-    background = run.measurement.counters["background"]
-    waits = [name.removesuffix("_count") for name in background if name.endswith("_count")]
-    assert "CHECKPOINT_QUEUE" in waits
-    assert all(background[f"{wait}_s"] >= 0 and background[f"{wait}_count"] >= 0 for wait in waits)
-    assert sum(background[f"{wait}_count"] for wait in waits) > 0
-    assert len(background) == 2 * len(waits) + 1, "and their CPU time"
-
-
-def test_its_counters_hold_write_amplification_and_utilisation(run):
-    drive = run.measurement.counters["drive ssd"]
-    assert drive["write_amplification"] >= 1.0
-    assert 0.0 < drive["utilisation"] < 1.0
-
-
-def test_a_page_is_decoded():
-    assert _resource("PFS 5:1:1520544") == Resource(kind="a PFS page", page=Page(5, 1, 1520544))
-    assert _resource("index level 1 no. 87") == Resource(kind="index level 1", name="no. 87")
-    assert _resource("log") == Resource(kind="log")
-    assert [_data_file(Page(5, file, 17)) for file in (1, 3, 4)] == [1, 2, 3]
-
-
 def test_a_switch_and_a_cost_of_the_spec_reach_the_engine(tmp_path, run):
     slow = ("cores = 4", "cores = 4\ncosts = { row_cpu_ns = 110_000 }")
     shared = ("cores = 4", 'cores = 4\npfs_latch = "shared"')
@@ -125,25 +101,6 @@ def test_a_report_of_simulated_runs_says_so_and_holds_together(tmp_path):
     assert any(run.measurement.waiting_tasks for run in runs)
 
 
-def test_what_a_drive_is_makes_blocks_and_what_lies_on_it_does_not():
-    plan = planned(("[factors]", '[factors]\n"server.cores" = [4, 8]'))
-    assert len({run.block for run in plan.runs}) == 4
-    for block in range(4):
-        inside = [plan.cell(run.cell_id) for run in plan.runs if run.block == block]
-        assert len({(cell.config.server.cores, cell.config.drives["ssd"].format) for cell in inside}) == 1
-
-
-def test_cell_by_cell_all_repetitions_of_a_layout_come_before_the_next():
-    plan = planned(ONE_BLOCK)
-    assert [(run.cell_id, run.repetition) for run in plan.runs] == [("c01", 1), ("c01", 2), ("c02", 1), ("c02", 2)]
-
-
-def test_memory_can_be_a_factor_with_its_unit():
-    plan = planned(("[factors]", '[factors]\n"server.memory" = ["2GB", "4GB"]'))
-    assert {cell.config.server.memory_bytes for cell in plan.cells} == {2 * 2**30, 4 * 2**30}
-    assert {cell.levels["server.memory"] for cell in plan.cells} == {"2GB", "4GB"}
-
-
 @pytest.mark.parametrize("file", sorted(Path("experiments").glob("*.toml")), ids=lambda file: file.stem)
 def test_every_ready_made_spec_that_is_simulated_passes_its_checks(file):
     from storagelab.spec.reading import load
@@ -152,13 +109,6 @@ def test_every_ready_made_spec_that_is_simulated_passes_its_checks(file):
     plan = expand(experiment)
     if all(cell.config.simulated for cell in plan.cells):
         assert preflight(plan, site_at(file.parent)).server.startswith("simulated")
-
-
-def test_a_scenario_that_is_none_is_refused_with_its_place():
-    with pytest.raises(_sim.Refused) as caught:
-        _sim.Block("{}")
-    assert caught.value.place == "scenario"
-    assert "scale" in caught.value.what
 
 
 def test_what_progress_raises_breaks_the_run_off(tmp_path):

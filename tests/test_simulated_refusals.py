@@ -62,14 +62,6 @@ def test_the_core_takes_worlds_as_small_as_specs_may_ask_for_and_no_smaller(tmp_
         _sim.check(json.dumps({**content, "scale": LARGEST_SCALE + 1}))
 
 
-def test_files_that_would_be_too_small_on_their_drive_are_refused(refused, tmp_path):
-    small = PROFILE.replace("value = 300_000_000_000", "value = 12_000_000_000")
-    (tmp_path / "mine.toml").write_text(small)
-    changes = [("scale = 256", "scale = 1000"), ("[1, 4]", "[1, 128]"), ("500_000", "1_000_000"), ('"4GB"', '"16GB"')]
-    said = refused(('"iodrive-320"', '"mine.toml"'), *changes)
-    assert "layout.data_files: 128 files leave each less than 4 extents at scale 1000: fewer files" in said
-
-
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -97,12 +89,6 @@ def test_a_world_too_big_for_this_machine_says_how_much_it_needs_and_a_scale_tha
     said = refused(("scale = 256", "scale = 1"))
     assert "target.scale: a world of scale 1 takes about 0.7 GiB of memory, and 0.3 GiB are free here" in said
     assert said.endswith("Set scale = 8, which takes about 0.14 GiB.")
-
-
-def test_where_no_scale_is_small_enough_the_way_out_is_another(refused, monkeypatch):
-    monkeypatch.setattr(preflight, "_free_memory_bytes", lambda: 50_000_000)
-    said = refused(("scale = 256", "scale = 100"))
-    assert said.endswith("simulate fewer rows, a smaller drive or a server with less memory.")
 
 
 def test_no_more_blocks_are_made_side_by_side_than_memory_holds(monkeypatch, tmp_path):

@@ -189,11 +189,6 @@ def test_direct_io_and_more_data_than_memory_leave_nothing_to_warn_of():
     assert said(PGBENCH, 1, 8, cached=False) == said(PGBENCH, 0.5, 1) == ""
 
 
-def test_sysbenchs_tables_are_counted_by_their_rows():
-    text = said(Sysbench(tables=2, table_size=1_000_000), 1, 8)
-    assert "the data of sysbench in 2 tables of 1,000,000 rows takes about 572 MiB, 0.56 of shared_buffers" in text
-
-
 @pytest.mark.parametrize(
     "load", [Sysbench(script="mine.lua"), Sql.model_validate({"transactions": ({"file": "x.sql"},)})]
 )
@@ -201,10 +196,6 @@ def test_of_what_the_users_own_files_make_nothing_is_claimed(load):
     text = said(load, 1, 8)
     assert "is not known before a run" in text
     assert "shared_buffers (1 GiB)" in text
-
-
-def test_many_times_the_buffers_are_written_as_a_number():
-    assert ", 130 times shared_buffers and " in said(Pgbench(scale=1000), 0.128, 64)
 
 
 def test_a_page_cache_that_is_dropped_before_each_run_holds_nothing_at_first():

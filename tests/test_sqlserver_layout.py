@@ -59,19 +59,6 @@ def test_data_files_are_of_equal_length_that_holds_all_rows_from_the_start():
         assert files * made.data_file_mb * 2**20 >= 3_000_000 * 160 / 0.69
 
 
-def test_a_row_of_the_sequential_table_takes_a_page():
-    made = layout(workload={"kind": "sequential-insert", "rows_per_connection": 1000})
-    assert made.data_file_mb * 2**20 >= 3000 * 8192
-    assert "char(8000)" in made.create_table()
-    assert "bigint IDENTITY" in made.create_table()
-
-
-def test_lengths_can_be_asked_for():
-    made = layout(target={"settings": {"data_file_mb": 4096, "log_file_mb": 512}})
-    assert "SIZE = 4096MB" in made.create_database()
-    assert "SIZE = 512MB, FILEGROWTH = 256MB" in made.create_database()
-
-
 def test_a_log_that_is_never_truncated_is_as_long_as_all_of_the_run_needs():
     rows = {"rows_per_connection": 10**8}
     simple, full = layout(workload=rows), layout(workload=rows, target={"settings": {"recovery": "full"}})
@@ -101,17 +88,6 @@ def test_no_value_that_was_not_looked_at_becomes_part_of_a_statement(name, value
     with pytest.raises(PreflightError) as refused:
         _ = [made.create_database(), *made.alter_database(), made.create_table()]
     assert refused.value.key == f"target.settings.{name}"
-
-
-def test_options_of_the_table_are_those_of_its_index():
-    made = layout(target={"settings": {"data_compression": "page", "optimize_for_sequential_key": True}})
-    assert "WITH (DATA_COMPRESSION = PAGE, OPTIMIZE_FOR_SEQUENTIAL_KEY = ON)" in made.create_table()
-
-
-def test_space_is_counted_where_it_is_taken():
-    made = layout(layout={"data": ["a"], "data_files": 3, "log": "b"}, workload={"rows_per_connection": 10**6})
-    assert made.bytes_on("a") == (3 * made.data_file_mb + 8) * 2**20
-    assert made.bytes_on("b") == made.log_file_mb * 2**20
 
 
 def test_a_database_of_that_name_that_is_not_ours_stops_everything_and_stays(monkeypatch):

@@ -31,8 +31,7 @@ from storagelab.engines.sqlserver.sampler import (
     task_of,
     waits_between,
 )  # fmt: skip
-from storagelab.model.waits import CountedWaits, conservation, normalise
-from storagelab.watching.counters import difference
+from storagelab.model.waits import CountedWaits, normalise
 
 COUNTS = st.dictionaries(
     st.sampled_from(["WRITELOG", "PAGELATCH_UP", "SOS_SCHEDULER_YIELD", "LCK_M_IS"]),
@@ -66,22 +65,6 @@ def test_the_start_gate_is_left_out_of_a_runs_waits_and_other_locks_are_not():
     assert server_waits_group(waits) == {"LCK_M_IX.waits": 1.0, "LCK_M_IX.wait_ms": 5.0, "LCK_M_IX.signal_ms": 0.0}
 
 
-def test_a_published_run_adds_up():
-    """A load of 100,000 commits took 418 s and waited 410 s of them for WRITELOG (a Confio article, copied at
-    e-com-net.com/article/5120077.htm): with the CPU's 8 s that explains all of it."""
-    rows = counted_waits({"WRITELOG": WaitCount(100_000, 410_000, 2_000)})
-    raw = CountedWaits(connections=1, elapsed_s=418, busy_s=418, rows=rows, cpu_s=8)
-    assert conservation(raw).explained == 1.0
-    write_log, cpu = normalise(raw)
-    assert (write_log.wait_type, write_log.wait_s, write_log.signal_s, write_log.wait_count) == (
-        "WRITELOG",
-        410,
-        2,
-        100_000,
-    )
-    assert (cpu.wait_type, cpu.is_wait, write_log.category, write_log.method) == ("ON_CPU", False, "commit", "counter")
-
-
 def test_a_yield_is_all_signal_and_stands_among_the_waits():
     (row,) = counted_waits({"SOS_SCHEDULER_YIELD": WaitCount(40, 200, 200)})
     (stat,) = normalise(CountedWaits(connections=1, elapsed_s=1, busy_s=1, rows=(row,)))
@@ -98,43 +81,17 @@ def test_wait_types_are_joined_with_those_of_other_engines():
     assert {name: event_of(name).category for name in expected} == expected
 
 
-def test_counters_that_stood_still_are_left_out_of_a_difference():
-    before = {"file a": {"reads": 1.0, "writes": 5.0}, "file b": {"reads": 1.0}}
-    after = {"file a": {"reads": 1.0, "writes": 9.0}, "file b": {"reads": 1.0}, "file c": {"reads": 2.0}}
-    assert difference(before, after) == {"file a": {"writes": 4.0}, "file c": {"reads": 2.0}}
+# sqlservercentral.com, script 72008: in tempdb PFS is 2:1:1, GAM 2:1:2, SGAM 2:1:3.
+# simple-talk.com, Kehayias 2012: PFS again every 8088 pages, GAM every 511232, SGAM one page after each GAM.
+# blog.sqlgrease.com: 2:7:384885 was a page of sysobjvalues. SqlNexus issue 1: 5:51:3339590.
+PAGES = {
+    PFS: (1, 8088, 16176), GAM: (2, 511232, 1022464), SGAM: (3, 511233, 1022465), DIFF: (6, 511238), ML: (7, 511239),
+    FILE_HEADER: (0,), ROWS: (384885, 3339590, 4, 8087, 8089),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("page_id", "kind"),
-    [
-        # sqlservercentral.com, script 72008: in tempdb PFS is 2:1:1, GAM 2:1:2, SGAM 2:1:3.
-        (1, PFS),
-        (2, GAM),
-        (3, SGAM),
-        # simple-talk.com, Kehayias 2012: PFS again every 8088 pages, GAM every 511232, SGAM one page after each GAM.
-        (8088, PFS),
-        (16176, PFS),
-        (511232, GAM),
-        (511233, SGAM),
-        (1022464, GAM),
-        (1022465, SGAM),
-        # Pages 6 and 7 of each interval are its differential and its minimally logged map.
-        (6, DIFF),
-        (7, ML),
-        (511238, DIFF),
-        (511239, ML),
-        # 0 is a multiple of every interval, and the header of the file.
-        (0, FILE_HEADER),
-        # blog.sqlgrease.com: 2:7:384885 was a page of sysobjvalues. SqlNexus issue 1: 5:51:3339590.
-        (384885, ROWS),
-        (3339590, ROWS),
-        (4, ROWS),
-        (8087, ROWS),
-        (8089, ROWS),
-    ],
-)
-def test_the_kind_of_a_page_follows_from_its_number(page_id, kind):
-    assert kind_of(page_id) == kind
+def test_the_kind_of_a_page_follows_from_its_number():
+    assert {kind: tuple(page for page in pages if kind_of(page) == kind) for kind, pages in PAGES.items()} == PAGES
 
 
 @given(st.integers(1, 60))
@@ -142,21 +99,6 @@ def test_every_interval_begins_with_its_maps(interval):
     start = interval * GAM_INTERVAL_PAGES
     assert [kind_of(start + offset) for offset in (0, 1, 6, 7)] == [GAM, SGAM, DIFF, ML]
     assert kind_of(interval * PFS_INTERVAL_PAGES) == PFS
-
-
-@given(st.integers(0, 516_855_551))
-def test_few_pages_are_maps_and_no_page_is_two(page_id):
-    """Below lcm(8088, 511232) no page is both PFS and GAM: 3.85 TiB into one file."""
-    is_pfs = page_id == 1 or (page_id > 0 and page_id % PFS_INTERVAL_PAGES == 0)
-    is_gam = page_id == 2 or (page_id > 0 and page_id % GAM_INTERVAL_PAGES == 0)
-    assert not (is_pfs and is_gam)
-    assert (kind_of(page_id) == PFS) == is_pfs
-    assert (kind_of(page_id) == GAM) == is_gam
-
-
-def test_the_widely_copied_precedence_mistake_is_not_made():
-    """`page - 1 % 8088 = 0` finds page 1 only."""
-    assert [page for page in range(1, 3 * 8088) if kind_of(page) == PFS] == [1, 8088, 16176]
 
 
 @pytest.mark.parametrize(
@@ -194,12 +136,6 @@ FILES = {1: 0, 2: 0, 3: 1, 4: 2}
 
 def decoded(*tasks: Task, pages=None):
     return Decoder(DATABASE, FILES, pages or {}).waiting_tasks(Moment(1.5, tasks))
-
-
-def test_a_row_of_the_view_becomes_a_task():
-    """github.com/microsoft/SqlNexus issue 1: session 35, PAGELATCH_EX, 62906 ms, 5:51:3339590."""
-    task = task_of((35, "PAGELATCH_EX", 62906, "5:51:3339590", None))
-    assert task == Task(35, "PAGELATCH_EX", 62906, "5:51:3339590", None)
 
 
 def test_a_holder_that_the_server_can_not_name_or_that_is_the_waiter_is_none():

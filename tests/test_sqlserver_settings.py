@@ -2,9 +2,6 @@ import pytest
 
 from storagelab.engines.sqlserver.meanings import (
     ServerState,
-    database_options,
-    text_of,
-    trace_flags_of,
 )
 from storagelab.engines.sqlserver.meanings import (
     check_settings as check,
@@ -68,14 +65,3 @@ def test_options_of_a_later_version_are_refused_on_an_earlier_one():
 def test_a_server_that_does_not_tell_of_file_initialisation_can_not_promise_it():
     error = refused({"instant_file_initialization": True}, state=STATE._replace(file_initialisation=None))
     assert "not reported by this server" in str(error)
-
-
-def test_a_database_does_not_depend_on_the_servers_model_database():
-    assert database_options({}) == {"recovery": "SIMPLE", "page_verify": "CHECKSUM", "delayed_durability": "DISABLED"}
-    assert database_options({"recovery": "Full", "query_store": True})["recovery"] == "FULL"
-    assert database_options({"query_store": True})["query_store"] == "ON"
-
-
-def test_values_are_written_as_the_server_shows_them():
-    assert [text_of(value) for value in (True, False, "bulk_logged", 60)] == ["ON", "OFF", "BULK_LOGGED", "60"]
-    assert trace_flags_of("3226, 1118 1118") == (1118, 3226)

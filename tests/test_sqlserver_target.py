@@ -12,7 +12,6 @@ from tds_server import ServerError
 from tsql_parser import SQL_SERVER_2016, TsqlParser, needs_parser
 
 from storagelab import cli
-from storagelab.engines.sqlserver.sampler import rows_in
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
@@ -70,14 +69,6 @@ def test_waits_are_read_while_the_workers_are_still_connected(server):
     assert call < reads[0] < reads[1] < drop
 
 
-def test_the_whole_servers_waits_and_each_files_io_stand_beside(server):
-    counters = measure(config(layout={"data_files": 2})).counters
-    assert counters["waits of the whole server"]["LAZYWRITER_SLEEP.wait_ms"] > 0
-    assert counters[f"file {PREFIX}_data_0002"]["write_bytes"] > 0
-    assert set(counters[f"file {PREFIX}_log"]) >= {"writes", "write_bytes", "write_stall_ms"}
-    assert "Page Splits" in counters["performance counters"] or counters["performance counters"] == {}
-
-
 def test_waiting_tasks_name_the_map_and_the_data_file(server, monkeypatch):
     monkeypatch.setattr(recorded_sqlserver, "STEP_S", 0.1)
     tasks = measure(config(layout={"data_files": 3})).waiting_tasks
@@ -98,25 +89,10 @@ def test_2016_decodes_pages_by_arithmetic_and_is_asked_for_nothing_newer(monkeyp
     assert all("tree" not in task.resource.kind for task in measured.waiting_tasks)
 
 
-def test_without_waits_nothing_is_sampled_and_the_run_is_measured(server):
-    measured = measure(config(measure={"waits": False}))
-    assert (measured.waits, measured.waiting_tasks) == (None, ())
-    assert measured.series.columns["rows_per_s"]
-
-
 def test_a_mixed_workload_says_what_it_read(server):
     measured = measure(config(workload={"kind": "mixed", "read_fraction": 0.5}))
     assert measured.counters["workload"] == {"reads": 1500.0}
     assert {check.name: check.ok for check in measured.checks}["point reads"]
-
-
-def test_progress_is_told_in_rows(server):
-    told: list[int] = []
-    measure(config(workload={"connections": 2, "rows_per_connection": 4000}), told.append)
-    assert told == sorted(told)
-    assert all(0 <= rows <= 8000 for rows in told)
-    assert rows_in((300).to_bytes(8, "big") + b"\0" * 120) == 300
-    assert rows_in(None) == rows_in(b"") == 0
 
 
 def test_the_environment_tells_version_and_what_the_operator_has_set_and_no_password(server):
@@ -157,18 +133,6 @@ def test_a_file_that_grew_leaves_the_run_unverified(server):
     status, reason = _judge(measure(config()), "")
     assert status == "unverified"
     assert "files that grew" in reason
-
-
-def test_a_mount_point_in_another_systems_way_of_writing_tells_nothing(server):
-    server.mount_points = {"/": "C:\\"}
-    checks = {check.name: check for check in measure(config()).checks}
-    assert checks["volume a"].ok is None
-
-
-def test_a_volume_that_is_spread_over_mount_points_is_told(server):
-    server.mount_points = {"/": "/", f"/data/a/{PREFIX}_data_0003": "elsewhere"}
-    (volume,) = [check for check in measure(config(layout={"data_files": 3})).checks if check.name == "volume a"]
-    assert volume.ok is False
 
 
 def test_sampling_that_breaks_off_does_not_cost_the_run_and_is_told(server):

@@ -36,19 +36,6 @@ def test_a_run_that_took_half_as_long_again_is_found_and_no_other():
     assert outlier.deviation > stalls.OUTLIER_DEVIATION
 
 
-def test_outliers_are_not_looked_for_in_too_few_runs():
-    log_s = np.zeros((4, 3))
-    log_s[0, 0] = 5
-    assert stalls.outliers(log_s) == []
-
-
-def test_a_missing_run_is_no_outlier():
-    rng = np.random.default_rng(42)
-    log_s = drawn_noise(5, 6, rng)
-    log_s[2, 2], log_s[1, 4] = np.nan, log_s[1, 4] + 1
-    assert [(outlier.cell, outlier.round) for outlier in stalls.outliers(log_s)] == [(1, 4)]
-
-
 def test_a_lone_odd_run_of_a_steady_cell_is_rare_and_those_of_a_noisy_cell_are_not():
     rng = np.random.default_rng(45)
     log_s = drawn_noise(8, 5, rng)
@@ -83,14 +70,6 @@ def test_a_rare_odd_run_counts_in_its_own_cell_and_changes_nothing_that_is_said_
         assert getattr(fitted.every, name)[others] == pytest.approx(getattr(without.every, name)[others])
     assert fitted.cells[2] == pytest.approx(without.cells[2] + math.log(1.5) / 5, abs=0.02)
     assert fitted.every.own[2] > 10 * without.every.own[2]
-
-
-def test_where_many_runs_are_odd_none_is_rare():
-    rng = np.random.default_rng(46)
-    log_s = drawn_noise(8, 5, rng) / 10
-    log_s[:, 2] += np.where(np.arange(8) % 2, math.log(1.5), 0)
-    log_s[:, 4] += np.where(np.arange(8) % 2, 0, math.log(1.5))
-    assert not any(run.rare for run in stalls.outliers(log_s))
 
 
 @pytest.mark.parametrize("runs", [1, 5, 10, 60])

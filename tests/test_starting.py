@@ -54,22 +54,9 @@ def test_settings_that_no_server_starts_with_are_refused_with_its_own_words(scra
     assert str(next(iter(settings.values()))) in caught.value.hint
 
 
-def test_each_kind_of_server_is_tried_once(scratch, started):
-    other = small(scratch, settings={"shared_buffers": "32MB"})
-    try_starting(scratch, small(scratch), small(scratch, data_files=2), other, other)
-    assert len(started) == 2
-
-
 def test_of_many_kinds_that_differ_in_numbers_those_with_the_least_and_the_most_are_tried(scratch, started):
     try_starting(scratch, *(small(scratch, connections=number) for number in (4, 6, 1, 9, 2, 8, 3, 5, 7, 10)))
     assert [server.settings["max_connections"] for server in started] == [9, 18]
-
-
-def test_the_last_of_many_kinds_is_refused_if_it_does_not_start(scratch):
-    reserved = {"superuser_reserved_connections": 16}
-    many = [small(scratch, connections=number, settings=reserved) for number in range(20, 6, -1)]
-    with pytest.raises(PreflightError, match="superuser_reserved_connections"):
-        try_starting(scratch, *many)
 
 
 def test_an_attached_server_is_never_tried(scratch, started):
@@ -106,11 +93,6 @@ def test_numbers_in_different_units_and_words_are_not_ordered():
     assert [one["shared_buffers"] for one in chosen(*mixed)] == ["512MB", "1GB", "64MB", "16GB"]
     words = [{"wal_compression": text} for text in ("off", "on", "lz4")]
     assert chosen(*words) == words
-
-
-def test_what_two_numbers_take_together_counts_as_well():
-    grid = [{"a": str(a), "b": str(b)} for a in (1, 2, 3) for b in (7, 8, 9)]
-    assert chosen(*grid) == [{"a": "1", "b": "7"}, {"a": "3", "b": "9"}]
 
 
 @given(

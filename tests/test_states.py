@@ -11,7 +11,6 @@ from simulated_specs import ONE_BLOCK, SMALL, planned
 from storagelab import profiles
 from storagelab.model.measurement import Run
 from storagelab.run import loop, scheduling
-from storagelab.run.engine import open_block
 from storagelab.run.scheduling import InFile, InMemory
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
@@ -60,16 +59,6 @@ def test_a_state_that_somebody_else_put_there_is_read_only_if_it_is_a_small_file
     state.path.write_bytes(zlib.compress(bytes(2**24), level=1))
     assert state.path.stat().st_size < 2**18
     assert state.read() == b""
-
-
-def test_a_state_with_lengths_that_no_drive_has_counts_as_lost(tmp_path):
-    plan = expand(parse(SMALL.replace(*ONE_BLOCK), str(tmp_path / "small.toml")))
-    (block,) = plan.blocks.values()
-    for lengths in ("[1e400]", "[-5, 5]", "[" * 5000, "7"):
-        state = InMemory()
-        state.write([f'{{"identity": "x", "runs_done": 1, "defect": "", "bytes": {lengths}}}\n'.encode()])
-        with open_block(block, site_at(tmp_path), state) as opened:
-            assert opened.needed([0]) == range(1)
 
 
 def made(work: loop.Batch) -> list[str]:

@@ -143,10 +143,3 @@ ON_HOSTS_THAT_DO_NOT_COUNT = Shape(
 @settings(max_examples=8)
 def test_whatever_is_stored_when_a_campaign_stops_can_be_judged_and_told(shape):
     holds(shape)
-
-
-@pytest.mark.campaign
-@given(shapes(most_runs=200))
-@settings(max_examples=100)
-def test_whatever_is_stored_of_larger_campaigns_can_be_judged_and_told(shape):
-    holds(shape)

@@ -57,19 +57,6 @@ def test_a_signal_that_python_drops_amid_a_callback_comes_again():
         finalise_something_deaf()
 
 
-def test_what_else_python_drops_is_still_reported(monkeypatch):
-    heard = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda what: heard.append(what.exc_type))
-
-    class Broken:
-        def __del__(self) -> None:
-            raise OSError
-
-    with Interruptible():
-        Broken()
-    assert heard == [OSError]
-
-
 def test_a_second_signal_asks_for_patience_and_breaks_nothing_off(capfd):
     with Interruptible():
         with pytest.raises(KeyboardInterrupt):
@@ -77,14 +64,6 @@ def test_a_second_signal_asks_for_patience_and_breaks_nothing_off(capfd):
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGTERM)
     assert capfd.readouterr().err.count("what was started ends") == 2
-
-
-def test_all_is_as_before_in_the_end():
-    handlers, hook = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)], sys.unraisablehook
-    with Interruptible():
-        pass
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)] == handlers
-    assert sys.unraisablehook is hook
 
 
 def breaking(error: Exception):

@@ -156,11 +156,6 @@ def test_of_very_many_runs_a_report_reads_the_series_of_the_first_repetitions_an
     assert all(run["measurement"]["series"]["at_s"] for cell in exported["cells"] for run in cell["runs"])
 
 
-def test_runs_share_what_they_have_in_common(store):
-    first, *others = stored.read("files", store.parent.parent).runs
-    assert all(run.measurement.environment is first.measurement.environment for run in others)
-
-
 def test_plan_tells_of_a_store_that_run_would_refuse(typed, store):
     sound = store.read_bytes()
 
@@ -220,14 +215,3 @@ def test_a_campaign_that_an_earlier_version_began_goes_on_and_is_read_in_its_own
         begun = stored.as_begun(experiment, home / "results")
         pending = scheduling.pending(matrix.expand(begun), opened.attempts())
     assert pending == list(earlier.runs[7:])
-
-
-def test_a_campaign_of_another_spec_or_none_decides_nothing_about_the_order(home):
-    (home / "files.toml").write_text(SPEC)
-    experiment = reading.load(home / "files.toml")
-    assert stored.as_begun(experiment, home / "results").balanced
-    with Store.writing(
-        home / "results" / "files", experiment.model_copy(update={"balanced": False, "sha256": "a" * 64})
-    ):
-        pass
-    assert stored.as_begun(experiment, home / "results").balanced

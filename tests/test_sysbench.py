@@ -9,7 +9,7 @@ import pytest
 from real_mariadb import needs_mariadb, running
 from real_servers import got, left_behind, measure, site_at
 
-from storagelab.errors import PreflightError, RunFailed, SpecError
+from storagelab.errors import RunFailed, SpecError
 from storagelab.loads import sysbench
 from storagelab.loads.transactions import joined
 from storagelab.model.config import Config
@@ -61,16 +61,6 @@ def test_a_report_counts_from_its_last_checkpoint_on():
     assert (latency.least_ns, latency.longest_ns, latency.total_ns) == (1_220_000, 10_210_000, 32_200_000)
 
 
-def test_its_seconds_stand_beside_the_intervals_that_end_with_them():
-    series = sysbench.read_report(REPORT, 1.0, joined([])).series([100.0, 101.02, 102.0])
-    assert series == {"transactions_per_s": (41.0, None), "latency_p99_s": (1.03201, None)}
-
-
-def test_the_warm_up_ends_with_a_checkpoint_of_its_report():
-    assert sysbench.counts(Sysbench(warm_up_s=2)) == b"Checkpoint report:"
-    assert sysbench.counts(Sysbench()) == b"Threads started!"
-
-
 def test_a_failure_is_told_in_sysbenchs_words_with_the_users_file():
     said = "Threads started!\nFATAL: `thread_run' function failed: ./storagelab-script.lua:3: SQL error, errno = 0\n"
     assert sysbench.words(said, "mine.lua") == "`thread_run' function failed: mine.lua:3: SQL error, errno = 0"
@@ -79,14 +69,6 @@ def test_a_failure_is_told_in_sysbenchs_words_with_the_users_file():
         "'INSERT INTO sbtest1 VALUES"
     )
     assert sysbench.words(full, "") == "mysql_drv_query() returned error 1114 (The table 'sbtest1' is full)"
-
-
-def test_a_missing_sysbench_is_named_with_its_package(monkeypatch):
-    sysbench.find.cache_clear()
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(PreflightError, match="not on this machine") as caught:
-        sysbench.find()
-    assert "package sysbench" in caught.value.hint
 
 
 @needs_sysbench
@@ -107,20 +89,6 @@ def cell(scratch: Path, engine: str, layout: dict | None = None, dsn: str | None
         "target": {"engine": engine, **({"dsn": dsn} if dsn else {})}, "volumes": volumes, "layout": layout or {},
         "workload": {"kind": "sysbench", "connections": 2, "duration_s": 2.0, "table_size": 300, **load},
     })  # fmt: skip
-
-
-@pytest.mark.slow
-@needs_sysbench
-@pytest.mark.parametrize("engine", ["postgres", pytest.param("mariadb", marks=needs_mariadb)])
-def test_a_script_with_tables_of_other_names_needs_none_that_is_spread(scratch, engine):
-    (scratch / "mine.lua").write_text(
-        "function prepare() sysbench.sql.driver():connect():query('CREATE TABLE mine (id INT PRIMARY KEY)') end\n"
-        "function thread_init() con = sysbench.sql.driver():connect() end\n"
-        "function event() con:query('SELECT count(*) FROM mine') end\n"
-    )
-    measured = measure(cell(scratch, engine, {"spread": ()}, script="mine.lua"), site_at(scratch))
-    assert measured.transactions > 0
-    assert measured.unverified == ()
 
 
 @pytest.mark.slow
@@ -162,24 +130,10 @@ def test_options_that_are_not_the_script_s_are_refused(option, said):
         expand(parse(f"{SPEC}options = {{ {option} }}\n", "x.toml"))
 
 
-def test_options_of_a_script_are_factors():
-    plan = expand(parse(f'{SPEC}[factors]\n"workload.options.point_selects" = [1, 10]\n', "x.toml"))
-    commands = [sysbench.initialise([], cell.config.workload) for cell in plan.cells]
-    assert ["--point_selects=1" in commands[0], "--point_selects=10" in commands[1]] == [True, True]
-
-
 @pytest.mark.parametrize(("named", "told"), [("", []), ("tables = 2\n", ["--tables=2"])])
 def test_a_script_of_ones_own_is_told_of_tables_if_the_spec_names_them(named, told):
     (cell,) = expand(parse(f"{SPEC}script = 'mine.lua'\n{named}options = {{ cows = 7 }}\n", "x.toml")).cells
     assert sysbench.on_tables([], cell.config.workload)[1:] == [*told, "--cows=7"]
-
-
-@pytest.mark.slow
-@needs_sysbench
-def test_a_table_that_is_not_there_cannot_be_spread(scratch):
-    with pytest.raises(RunFailed, match="there is no table orders to be spread"):
-        measure(cell(scratch, "postgres", {"data_files": 2, "spread": ["orders"]}), site_at(scratch))
-    assert left_behind(scratch) == []
 
 
 @pytest.mark.slow

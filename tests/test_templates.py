@@ -169,12 +169,6 @@ def test_a_copy_has_the_same_files_links_and_rights(folder, tmp_path):
     assert str(content_of(copy)) == "102,400 bytes in 2 files"
 
 
-def test_a_copy_can_be_changed_and_leaves_its_original_alone(folder, tmp_path):
-    copy_folder(folder, tmp_path / "copy")
-    (tmp_path / "copy" / "base" / "1").write_bytes(b"changed")
-    assert (folder / "base" / "1").stat().st_size == 102_400
-
-
 def test_files_that_the_file_system_shares_are_counted(folder, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(fcntl, "ioctl", lambda *what: asked.append(what[1]))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from storagelab.loads.transactions import Transactions, in_turns, joined
+from storagelab.loads.transactions import Transactions, in_turns
 
 
 def drawn(number: int = 5000, seconds: float = 10.0) -> Transactions:
@@ -47,11 +47,6 @@ def test_latency_and_throughput_come_from_the_stretches_in_which_nothing_looked(
     assert (turns.watched_s, turns.watched_transactions, turns.watched_latency.least_ns) == (2.0, 6, 2_000_000)
 
 
-def test_a_run_that_was_watched_throughout_counts_as_a_whole():
-    found = drawn()
-    assert in_turns(found, [], 1.7e9, 1.7e9 + 10) == (found.latency(), None)
-
-
 def test_a_latency_begins_when_the_load_was_let_go():
     found = Transactions(
         np.array([10.0, 10.5]), np.array([3e6, 2e5]), np.array([1e6, 0.0]), np.empty(0), np.empty(0)
@@ -68,13 +63,3 @@ def test_the_series_adds_up_to_the_run():
     assert sum(series["transactions_per_s"]) == found.number
     first = found.within(edges[0], edges[1])
     assert series["latency_p99_s"][0] == pytest.approx(np.percentile(first.latency_us, 99) / 1e6)
-
-
-def test_a_second_with_few_transactions_has_no_p99():
-    found = drawn(number=50, seconds=1.0)
-    assert found.series([1.7e9, 1.7e9 + 1])["latency_p99_s"] == (None,)
-
-
-def test_no_logs_make_no_transactions():
-    assert joined([]).number == 0
-    assert joined([]).latency() is None

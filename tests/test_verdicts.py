@@ -3,9 +3,7 @@
 import math
 
 import numpy as np
-import pytest
 from builders import (
-    at_most,
     make_campaign,
     make_experiment,
     make_plan,
@@ -25,7 +23,6 @@ from storagelab.report.words.answer import opening
 from storagelab.report.words.ladder import verdict_of
 from storagelab.report.words.sentences import sentences
 from storagelab.spec.matrix import expand
-from storagelab.stats import contrast
 from storagelab.stats.fit import fit
 
 FILES, LOG, BATCH, CONNECTIONS = (
@@ -77,13 +74,6 @@ def test_cells_are_held_against_cells_of_the_same_load_only():
     ]
 
 
-def test_several_factors_of_the_load_make_a_load_of_each_combination():
-    findings = analysed({CONNECTIONS: [1, 16], FILES: [1, 4], BATCH: [10, 1000]})
-    assert [load.load for load in findings.loads] == [
-        {CONNECTIONS: connections, BATCH: batch} for connections in (1, 16) for batch in (10, 1000)
-    ]
-
-
 def test_the_ends_are_those_of_the_load_under_which_layouts_are_furthest_apart():
     findings = analysed(
         {BATCH: [10, 1000], FILES: [1, 4]},
@@ -103,15 +93,6 @@ def test_one_run_a_cell_is_too_few_for_any_load():
         assert (findings.verdict, findings.best) == ("too-few-runs", ())
 
 
-def test_a_load_that_one_layout_alone_has_borne_has_nothing_to_compare():
-    findings = analysed(
-        {BATCH: [10, 1000], FILES: [1, 4]}, lambda levels: levels[FILES],
-        excludes=({BATCH: 10, FILES: 4},),
-    )  # fmt: skip
-    assert [load.verdict for load in findings.loads] == ["single-cell", "winner"]
-    assert findings.verdict == "by-load"
-
-
 def test_blocks_of_a_costly_load_need_no_comparison_between_blocks():
     findings = analysed({BATCH: [10, 1000], FILES: [1, 4]}, lambda levels: levels[FILES], costly=(BATCH,))
     assert [load.verdict for load in findings.loads] == ["winner", "winner"]
@@ -125,29 +106,6 @@ def test_blocks_of_layouts_are_not_told_apart_under_any_load():
     assert [row.across_blocks for row in findings.comparisons] == [True, True]
 
 
-@pytest.mark.slow
-def test_of_experiments_of_many_loads_without_a_difference_one_in_twenty_at_most_names_a_loser():
-    """The error holds over all loads together, not for each: 6 loads of 4 layouts, 400 times."""
-    experiment, plan = make_planned({BATCH: [1, 2, 3, 4, 5, 6], FILES: [1, 2, 4, 8]})
-    rng, wrong = np.random.default_rng(11), 0
-    for _ in range(400):
-        fitted = fit(np.log(10) + rng.normal(0, 0.02, (24, 5)) + rng.normal(0, 0.05, 5))
-        judged = verdicts.judge(experiment.factors, plan, fitted, [0] * 24)
-        wrong += any(row.distinguishable for row in judged.comparisons)
-    assert wrong <= at_most(400, 0.05)
-
-
-def test_a_layout_that_is_a_tenth_slower_under_one_load_alone_is_found_there_and_nowhere_else():
-    experiment, plan = make_planned({BATCH: [1, 2, 3, 4, 5, 6], FILES: [1, 2, 4, 8]})
-    rng = np.random.default_rng(12)
-    for _ in range(20):
-        log_s = np.log(10) + rng.normal(0, 0.01, (24, 5))
-        log_s[2] += 0.1
-        judged = verdicts.judge(experiment.factors, plan, fit(log_s), [0] * 24)
-        assert not {plan.cells[2].cell_id} & {*judged.best}
-        assert judged.loads[0].verdict == "best-set"
-
-
 # --- What was not tested ---------------------------------------------------------------------------------------------
 
 
@@ -155,17 +113,6 @@ def verdict_on(log_s) -> JudgedByLoad:
     """The verdict on as many numbers of data files as there are rows."""
     experiment, plan = make_planned({FILES: list(range(1, len(log_s) + 1))}, repetitions=len(log_s[0]))
     return verdicts.judge(experiment.factors, plan, fit(log_s), [0] * len(log_s))
-
-
-def test_equal_layouts_without_a_round_in_common_are_compared_by_those_that_ran_in_both_and_seldom_make_a_winner():
-    rng, winners = np.random.default_rng(70), 0
-    for _ in range(50):
-        log_s = rng.normal(0, 0.03, (5, 5)) + np.array([0, 0, 0.3, 0.3, 0.3])[:, None]
-        log_s[0, 3:] = log_s[1, :3] = np.nan
-        judged = verdict_on(log_s)
-        assert judged.not_compared == ()
-        winners += judged.verdict == "winner"
-    assert winners <= 8, "a true rate of 5 % exceeds it once in 500 times"
 
 
 def test_while_a_layout_has_no_run_nothing_is_the_winner():
@@ -200,14 +147,6 @@ def test_an_a_a_experiment_that_drifts_cell_by_cell_names_no_loser_and_gives_no_
     tips = [str(row["tip"]) for row in effects.CHARTS[0].rows(findings, runs).rows]
     assert len(tips) == 3
     assert all(tip.endswith("(not tested: run at another time)") for tip in tips)
-
-
-def test_the_effects_of_single_runs_are_not_called_tied_but_not_tested():
-    findings = analysed({FILES: [1, 2], LOG: ["a", "b"]}, lambda levels: 10.0 if levels[FILES] == 2 else 1.0, 1)
-    shown = effects.CHARTS[0].rows(findings, ()).rows
-    assert [row["judged"] for row in shown] == [effects.UNTESTED] * 2
-    assert all(str(row["tip"]).endswith("(not tested: too few runs)") for row in shown)
-    assert {row["judged"] for row in effects.CHARTS[1].rows(findings, ()).rows} == {"not tested"}
 
 
 def test_simulated_runs_cell_by_cell_are_judged_and_the_answer_says_what_their_order_does():
@@ -245,22 +184,6 @@ def test_layouts_that_are_not_compared_are_named_in_the_evidence_and_in_their_ro
 
 
 # --- At most so much slower, and the same within a margin ------------------------------------------------------------
-
-DRAWN = 400
-ALLOWED = 0.05 + 2 * math.sqrt(0.05 * 0.95 / DRAWN)
-"""5 %, and two standard errors of so many experiments."""
-
-
-@pytest.mark.slow
-def test_layouts_just_outside_of_the_margin_are_called_the_same_in_at_most_5_of_100_experiments():
-    rng = np.random.default_rng(18)
-    outside = np.array([0.0, math.log(1.0301), 0.0, 0.0])
-    called = 0
-    for _ in range(DRAWN):
-        fitted = fit(outside[:, None] + rng.normal(0, 0.01, (4, 5)))
-        bounds = contrast.at_most_slower(fitted, range(4), range(4))
-        called += max(bounds.values()) <= 1.03
-    assert called / DRAWN <= ALLOWED
 
 
 def test_equal_steady_layouts_are_called_the_same_within_the_margin_of_the_spec():

@@ -42,12 +42,6 @@ def test_resource_and_signal_are_apart_and_join_by_type():
     assert joined.change.value < -2
 
 
-def test_the_way_back_is_the_same_with_the_other_sign():
-    there, back = why.between(FINDINGS, "cell-001", "cell-005"), why.between(FINDINGS, "cell-005", "cell-001")
-    for step in there.steps:
-        assert back.step(step.thing.name, step.thing.part).change.value == pytest.approx(-step.change.value)
-
-
 def test_two_cells_differ_only_if_they_were_tested():
     assert not why.between(FINDINGS, "cell-001", "cell-007").differs
     assert why.between(FINDINGS, "cell-001", "cell-007", ratio=FASTER).differs
@@ -74,13 +68,6 @@ def test_a_factor_that_does_nothing_has_no_leg():
     assert why.legs(FINDINGS, "no such factor") == ()
 
 
-def test_names_go_from_the_slowest_level_to_the_fastest():
-    slow = {"a": 10.0, "b": 14.0, "c": 12.0}
-    findings = findings_of({LOG: list("abc")}, lambda levels, n: slow[levels[LOG]] * (1 + 0.001 * n))
-    (leg,) = why.legs(findings, LOG)
-    assert (leg.baseline, leg.level) == ("b", "a")
-
-
 def test_more_rows_are_a_step_of_their_own():
     rows = "workload.rows_per_connection"
     findings = findings_of({rows: [50_000, 100_000]}, lambda levels, n: levels[rows] / 5000 * (1 + 0.001 * n))
@@ -101,12 +88,6 @@ def test_runs_of_separate_stretches_of_time_have_no_intervals_and_differ_for_no_
     found = why.between(findings, "cell-001", "cell-002", ratio=FASTER)
     assert not found.differs
     assert all(step.change.low is None for step in found.steps)
-
-
-def test_one_run_each_gives_steps_without_intervals():
-    found = why.between(findings_of({FILES: [1, 4]}, repetitions=1), "cell-001", "cell-002")
-    assert all(step.change.low is None and not step.sure for step in found.steps)
-    assert found.change.low is None
 
 
 def test_of_equal_cells_a_step_is_sure_in_at_most_one_of_twenty_waterfalls():

@@ -10,15 +10,14 @@ import os
 import re
 import signal
 import struct
-import subprocess
 import sys
 import threading
-import traceback
 from pathlib import Path
 from time import sleep
 
 from guest_scripts.commands import storagelab
 from guest_scripts.kills import killed_at
+from guest_scripts.trials import expect, failed_of, sh
 
 from bench.guest import user_mode
 from storagelab.errors import StoragelabError
@@ -34,16 +33,8 @@ NODES = [os.path.realpath(device) for device in IDS]
 ONE, TWO = (drives.look(device, "key") for device in IDS[:2])
 
 
-def sh(*words: str, given: str | None = None) -> str:
-    return subprocess.run(words, check=True, capture_output=True, text=True, input=given).stdout
-
-
 def of(*devices: str, **keys: object) -> VolumeConfig:
     return VolumeConfig.model_validate({"path": str(PLACE), "devices": devices, **keys})
-
-
-def expect(words: str, text: str) -> None:
-    assert words in text, f"expected {words!r} in {text!r}"
 
 
 def refusal(device: str) -> str:
@@ -306,22 +297,4 @@ def runs_a_spec() -> None:
 
 if __name__ == "__main__":
     PLACE.mkdir()
-    failed = 0
-    for name in sys.argv[1:] or [
-        "survives_kills",
-        "tells_its_own_from_what_others_made",
-        "waits_for_what_a_kill_left",
-        "forgets_partitions_that_somebody_looks_at",
-        "waits_for_udev",
-        "refuses_drives_in_use",
-        "runs_a_spec",
-    ]:
-        try:
-            globals()[name]()
-            print("done:", name)
-        except Exception as problem:  # noqa: BLE001 - the others are still tried
-            traceback.print_exc()
-            if isinstance(problem, subprocess.CalledProcessError):
-                print(problem.stderr)
-            failed += 1
-    sys.exit(failed)
+    sys.exit(failed_of(globals()))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import subprocess
 import sys
-import traceback
 from pathlib import Path
 
 from guest_scripts.kills import killed_at
+from guest_scripts.trials import expect, failed_of, sh
 
 from storagelab.errors import RunFailed, StoragelabError
 from storagelab.model.config import VolumeConfig
@@ -20,10 +19,6 @@ from storagelab.volumes.journal import Journal, claims
 
 RESULTS, PLACE = Path("/mnt/results"), Path("/mnt/place")
 ID = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_"
-
-
-def sh(*words: str) -> str:
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
 def of(*serials: str, **keys: object) -> VolumeConfig:
@@ -46,10 +41,6 @@ def folder() -> Path:
             place.mkdir(parents=True)
             return place
     raise AssertionError
-
-
-def expect(words: str, text: str) -> None:
-    assert words in text, f"expected {words!r} in {text!r}"
 
 
 def makes_each_kind() -> None:
@@ -94,7 +85,7 @@ def refuses() -> None:
     expect("another program holds it", refusal(of("TWO", wipe="TWO")))
     os.close(held)
     sh("wipefs", "--all", two)
-    subprocess.run(["sfdisk", "-q", two], input="label: gpt\nsize=10MiB\n", text=True, check=True)
+    sh("sfdisk", "-q", two, given="label: gpt\nsize=10MiB\n")
     sh("udevadm", "settle")
     expect("a partition table", refusal(of("TWO")))
     expect("is a partition of", refusal(of("TWO-part1", wipe="TWO")))
@@ -211,13 +202,4 @@ def loses_a_drive() -> None:
 
 if __name__ == "__main__":
     PLACE.mkdir()
-    wanted = sys.argv[1:] or ["makes_each_kind", "refuses", "survives_kills", "refuses_swapped_names", "loses_a_drive"]
-    failed = 0
-    for name in wanted:
-        try:
-            globals()[name]()
-            print("done:", name)
-        except Exception:  # noqa: BLE001 - the others are still tried
-            traceback.print_exc()
-            failed += 1
-    sys.exit(failed)
+    sys.exit(failed_of(globals()))

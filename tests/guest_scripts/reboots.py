@@ -5,12 +5,12 @@ block.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 from guest_scripts.commands import begun, storagelab
+from guest_scripts.trials import expect, sh
 
 from storagelab.run.stored import read
 
@@ -37,14 +37,6 @@ warm_up = "0s"
 "volumes.a.variables.cache" = ["on", "off"]
 """
 RUN = ("run", "hand.toml", "--results", str(RESULTS / "campaigns"))
-
-
-def sh(*words: str) -> None:
-    subprocess.run(words, check=True, capture_output=True)
-
-
-def expect(words: str, text: str) -> None:
-    assert words in text, f"expected {words!r} in {text!r}"
 
 
 def runs_stored() -> int:
