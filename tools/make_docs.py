@@ -348,7 +348,7 @@ def destroyed() -> str:
 def _command(called: str) -> Any:
     found: Any = typer.main.get_command(cli.app)
     for verb in called.split():
-        found = found.commands[verb]
+        found = found.get_command(None, verb)
     return found
 
 
