@@ -94,6 +94,13 @@ def seconds_like(value_s: float, all_s: Sequence[float]) -> str:
     return f"{_number(value_s * factor, decimals_for([min(all_s) * factor], None))} {unit}"
 
 
+def seconds_moved(before_s: float, after_s: float) -> str:
+    """Two times in the unit of the larger, such as "5.10 -> 0.04 ms"."""
+    factor, unit = _second_unit(max(before_s, after_s))
+    decimals = decimals_for([before_s * factor, after_s * factor], None)
+    return f"{_number(before_s * factor, decimals)} -> {_number(after_s * factor, decimals)} {unit}"
+
+
 def seconds_number(value_s: float | None, decimals: int) -> str:
     """Bare seconds for a table column whose heading names the unit. A value too small for the column is "<0.01", not
     0.

@@ -318,8 +318,7 @@ def _at_limit(limit: Limit) -> str:
 def _step(cause: Cause) -> str:
     if cause.limit is not None:
         return _at_limit(cause.limit)
-    decimals = numbers.decimals_for([cause.from_s, cause.to_s], None)
-    moved = f"{cause.wait} {cause.from_s:,.{decimals}f} -> {cause.to_s:,.{decimals}f} s"
+    moved = f"{cause.wait} {numbers.seconds_moved(cause.from_s, cause.to_s)}"
     if len(cause.before) > 1 or len(cause.after) > 1 or isinstance(cause.after[0], str):
         return moved
     return f"{value_text(cause.before[0])} -> {value_text(cause.after[0])}, {moved}"
