@@ -45,8 +45,8 @@ _LONGEST = 90
 _SAID_BY = {"missing-runs": "not-finished", "single-repetition": "too-few-runs"}
 """Cautions that a fact says already."""
 _REASONS = {
-    "fewest-files": "fewest files", "most-capacity": "most capacity", "fewest-drives": "fewest drives",
-    "baseline": "listed first", "fastest": "fastest",
+    "lowest-price": "lowest price", "fewest-files": "fewest files", "most-capacity": "most capacity",
+    "fewest-drives": "fewest drives", "baseline": "listed first", "fastest": "fastest",
 }  # fmt: skip
 
 About = Literal["use", "basis", "why", "caution", "next"]
