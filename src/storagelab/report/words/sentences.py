@@ -25,7 +25,7 @@ from storagelab.findings.times import Disagreement, disagreement
 from storagelab.report.words import compared
 from storagelab.report.words.answer import in_full
 from storagelab.report.words.caution_texts import found_sentences
-from storagelab.report.words.compared import change_text, effect_change
+from storagelab.report.words.compared import change_text, effect_change, moves_throughput
 from storagelab.report.words.hosts import host_sentences
 from storagelab.report.words.ladder import in_blocks
 from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
@@ -257,10 +257,10 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
 
 
 def _effect_text(findings: Findings, name: str, effect: Effect) -> str:
-    level = level_alone(name, effect.level)
+    level, change = level_alone(name, effect.level), effect_change(findings, effect)
     if effect.tested and not effect.distinguishable:
-        return f"{level} can't be told apart from it, {change_text(findings, effect.ratio)}"
-    return f"{level} took {effect_change(findings, effect)}"
+        return f"{level} can't be told apart from it, {change}"
+    return f"{level} {'did' if moves_throughput(findings, effect) else 'took'} {change}"
 
 
 # --- what the best level depends on, and which effects change ---------------------------------------------------------
@@ -276,7 +276,7 @@ def what_if_sentences(findings: Findings) -> list[str]:
     for found in findings.dependences:
         if found.differs and not _is_the_verdict(findings, found):
             sized.append((_size(found.cost.ratio) if found.cost else 0.0, _depends(findings, found)))
-        if found.change is not None:
+        if found.change is not None and not moves_throughput(findings, found):
             sized.append((_size(found.change.difference), _changes(findings, found, found.change)))
     sized.sort(key=lambda item: -item[0])
     sentences = [sentence for _, sentence in sized[: SENTENCES_MAX - len(past)]]
