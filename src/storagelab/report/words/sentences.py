@@ -140,8 +140,8 @@ def _on_a_load(findings: Findings, load: LoadVerdict) -> str:
     left = {name: value for name, value in best.levels.items() if name not in load.load}
     name = cell_name(best.cell_id, left, best.labels)
     which = "Fastest" if load.verdict == "winner" else "Nominally fastest"
-    slower = [one for one in _slower_cells(findings) if one.cell_id in load.cells]
-    lead = f"; against the slowest: {_takes(findings, slower[-1])}" if slower else ""
+    slower = [one for one in _slower_cells(findings) if one.cell_id == load.worst]
+    lead = f"; against the slowest: {_takes(findings, slower[0])}" if slower else ""
     under = listed([phrase(factor, [value]) for factor, value in load.load.items()])
     return f"{which} with {under}: {name}, {compared.judged_text(findings, best)}{lead}."
 
