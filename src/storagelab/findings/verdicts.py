@@ -20,8 +20,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from storagelab.findings.model import Comparison, Estimate, Judged, JudgedByLoad, LoadVerdict, Verdict
 from storagelab.model.plan import Cell, Factor, Plan
 from storagelab.model.values import JsonValue

@@ -210,10 +210,16 @@ def slower_text(findings: Findings, choice: Choice) -> str:
     return f"{_at_most_slower(findings, choice)}{more}"
 
 
+def unbounded_text(findings: Findings) -> str:
+    if RaceSummary.of(findings):
+        return "by how much slower than the fastest, a race does not tell"
+    return "not shown to take less than twice the time of the fastest (95 %)"
+
+
 def _at_most_slower(findings: Findings, choice: Choice) -> str:
     most, margin = choice.at_most_slower, findings.indifferent
     if most is None:
-        return "how much slower than the fastest is not known"
+        return unbounded_text(findings)
     each = "each " if len(choice.meant) > max(1, len(choice.loads)) else ""
     slower = f"{each}{numbers.at_most_slower(most)} than the fastest (95 %)"
     if margin is None:

@@ -23,7 +23,7 @@ from storagelab.findings.model import (
 )
 from storagelab.findings.times import Disagreement, disagreement
 from storagelab.report.words import compared
-from storagelab.report.words.answer import in_full
+from storagelab.report.words.answer import in_full, unbounded_text
 from storagelab.report.words.caution_texts import found_sentences
 from storagelab.report.words.compared import change_text, effect_change, moves_throughput
 from storagelab.report.words.hosts import host_sentences
@@ -172,7 +172,7 @@ def _what_may_hide(findings: Findings) -> list[str]:
     more = f"More {'repetitions' if findings.fleet is None else 'hosts'} narrow this."
     known = [(bound, cell_id) for cell_id, bound in bounds if bound is not None]
     if len(known) < len(bounds):
-        return [f"Layouts that are not told apart need not be equal: how much slower they may be is not known. {more}"]
+        return [f"Layouts that are not told apart need not be equal: {unbounded_text(findings)}. {more}"]
     bound, cell_id = max(known)
     return [
         f"Layouts that are not told apart need not be equal: {findings.cell(cell_id).name} is {at_most_slower(bound)} "
