@@ -6,6 +6,7 @@ from test_verdicts import BATCH, CONNECTIONS, FILES, LOG, analysed, small_batche
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
+from storagelab.report.charts.effects import CHARTS
 from storagelab.report.words.answer import headline
 from storagelab.report.words.ladder import verdict_of
 from storagelab.report.words.sentences import sentences
@@ -57,7 +58,7 @@ def test_of_several_layouts_without_a_name_in_common_one_is_named():
     )
     used = ("Under both loads use log on b with 1 data file: ", "Under both loads use log on a with 4 data files: ")
     assert headline(findings).startswith(used)
-    assert "2 more layouts may be the fastest, outside of this pattern." in sentences(findings)
+    assert "; 1 more layout may be the fastest." in headline(findings)
 
 
 def test_of_many_different_verdicts_the_answer_gives_three_and_the_evidence_the_rest():
@@ -69,6 +70,13 @@ def test_of_many_different_verdicts_the_answer_gives_three_and_the_evidence_the_
     assert headline(findings).endswith("4 more groups of loads have other layouts, in the report.")
     assert sum(line.startswith("With ") for line in said) == 4
     assert sum(line.startswith("Fastest with ") for line in said) == 5
+
+
+def test_what_more_connections_do_is_throughput_and_no_gain_of_time():
+    findings = analysed({CONNECTIONS: [1, 16]})
+    (effect,) = [line for line in sentences(findings) if line.startswith("Compared with ")]
+    assert " times the rows/s (joint 95 % CI " in effect
+    assert [chart.rows(findings, ()).rows for chart in CHARTS] == [[], []]
 
 
 def test_loads_alone_have_no_fastest():

@@ -13,6 +13,7 @@ from storagelab.findings.cautions.durability_off import DurabilityOff
 from storagelab.findings.cautions.odd_runs import OddRun
 from storagelab.findings.cautions.short_runs import ShortRuns
 from storagelab.model.target import VolumeNeed
+from storagelab.report.document import Ladder, Mark, Rung
 from storagelab.report.sections.contents import document, opened
 from storagelab.report.sections.waits import wait_parts
 from storagelab.report.text.plan import PlanFacts, print_plan
@@ -183,13 +184,20 @@ SCREENS = {
     "a long plan": lambda: planned_as(*planned({FILES: list(range(1, 51))})),
     "a plan that is all stored": lambda: planned_as(*planned({FILES: [1, 4]}, runs_stored=10)),
     "space and time that can't be told": lambda: planned_as(
-        *planned(
-            {FILES: [1, 4]},
-            volumes=(volume("a", "", None, None),), estimate_s=None, estimate_basis=""
-        ),
+        *planned({FILES: [1, 4]}, volumes=(volume("a", "", None, None),), estimate_s=None, estimate_basis="")
     ),
     "a warning": lambda: planned_as(*planned({FILES: [1, 4]}, warnings=("Volumes a and b are one device.",))),
 }  # fmt: skip
+
+
+def test_layouts_that_share_a_row_stand_where_their_first_would_and_have_their_verdicts():
+    said = ["may be fastest"] * 10 + ["not fastest", "slower, at least 2 %", "not fastest", "slower, at least 5 %"]
+    marks = [Mark("may-be-fastest" if text.startswith("may") else "slower", text) for text in said]
+    rungs = tuple(Rung((str(at),), None, f"{at} s", mark, recommended=at == 8) for at, mark in enumerate(marks))
+    assert [(rung.name[0], rung.verdict.text) for rung in Ladder("", "", 2, rungs, 9).shown()][4:] == [
+        ("4", said[4]), ("4 more, to 9 s", said[5]), ("8", said[8]),
+        ("3 more, to 12 s", "not fastest or slower"), ("13", said[13]),
+    ]  # fmt: skip
 
 
 def screens() -> str:

@@ -6,6 +6,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Experiment, price_of
 from storagelab.report.charts import trade_off, wide_specs
+from storagelab.report.words.answer import headline
 from storagelab.run.stored import judged_as_in
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import differences, parse
@@ -49,6 +50,15 @@ def test_each_load_has_its_own_edge():
     for panel in data.panels:
         rows = [row for row in data.rows if row["panel"] == panel]
         assert [row["edge"] for row in rows] == [True, True, False, True]
+
+
+def test_of_layouts_that_may_be_the_fastest_the_lowest_price_is_the_default_if_each_has_one(monkeypatch):
+    monkeypatch.setattr("test_trade_off.SECONDS", dict.fromkeys(SECONDS, 80.0))
+    findings = story({"a": 40, "b": 30, "c": 20, "d": 30}, **{"layout.log": ["b", "c", "d"]})
+    assert "Default: log on c (lowest price)." in headline(findings)
+    unpriced = [cell.model_copy(update={"price_per_month": None}) for cell in findings.cells[-1:]]
+    partly = findings.model_copy(update={"cells": (*findings.cells[:-1], *unpriced)})
+    assert "price" not in headline(partly)
 
 
 def test_layouts_of_one_price_or_of_unknown_capacity_have_no_chart():

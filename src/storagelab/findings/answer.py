@@ -183,7 +183,7 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
     """The first of the layouts by the preferences, and then by the order of levels; judged by the first load's cells.
 
     A level that an effect shows as slower is no default. Of those that remain, only layouts within the margin of the
-    fastest of them are cheaper without a loss.
+    fastest of them are cheaper without a loss. Prices count if each of the layouts has one.
     """
     among = [loads[0].cells[layout] for layout in tied]
     slow = _slower_levels(findings)
@@ -193,7 +193,8 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
     )
     left = [cell for cell in left if _speed(findings, cell) <= most]
     decided: list[Preference] = []
-    for preference in findings.prefer:
+    priced = all(cell.price_per_month is not None for cell in among)
+    for preference in findings.prefer if priced else [one for one in findings.prefer if one != "lowest-price"]:
         worth = _WORTH[preference]
         best = min(worth(findings, cell) for cell in left)
         kept = [cell for cell in left if worth(findings, cell) == best]
@@ -244,6 +245,7 @@ def _speed(findings: Findings, cell: CellSummary) -> float:
 
 
 _WORTH: dict[Preference, Callable[[Findings, CellSummary], float]] = {
+    "lowest-price": lambda _, cell: cell.price_per_month or 0.0,
     "fewest-files": lambda _, cell: cell.data_files,
     "most-capacity": lambda _, cell: -(cell.capacity_bytes or 0.0),
     "fewest-drives": lambda _, cell: cell.drives or 0,

@@ -178,7 +178,9 @@ class Judged(Frozen):
     )
     tied: tuple[str, ...] = Field(description="the same without the first")
     fastest: str | None = Field(None, description="the cell of the smallest time, verdict or not")
-    worst: str | None = Field(None, description="the cell of the largest time, verdict or not")
+    worst: str | None = Field(
+        None, description="the last of the ladder: the slowest of those that are surely not the fastest, if any"
+    )
     not_compared: tuple[str, ...] = Field(
         (), description="cells that have too few runs for a test: neither fast nor slower; they rule out a winner"
     )

@@ -20,8 +20,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from storagelab.findings.model import Comparison, Estimate, Judged, JudgedByLoad, LoadVerdict, Verdict
 from storagelab.model.plan import Cell, Factor, Plan
 from storagelab.model.values import JsonValue
@@ -110,13 +108,13 @@ def judge(
     if len(loads) == 1:
         return JudgedByLoad(**loads[0].model_dump(include={*Judged.model_fields}), comparisons=rows)
     verdict = _of_all([load.verdict for load in loads], testable=_testable(fitted, blocks))
-    fastest, worst = _ends(samples, [cells for _, cells in groups])
+    fastest, worst = _ends(samples, loads)
     return JudgedByLoad(
         verdict=verdict,
         best=tuple(cell_id for load in loads for cell_id in load.best) if verdict == "by-load" else (),
         tied=tuple(cell_id for load in loads for cell_id in load.tied),
-        fastest=samples.cell_id(fastest),
-        worst=samples.cell_id(worst),
+        fastest=fastest,
+        worst=worst,
         comparisons=rows,
         not_compared=tuple(cell_id for load in loads for cell_id in load.not_compared),
         loads=loads,
@@ -147,19 +145,20 @@ def loads_of(factors: Sequence[Factor], cells: Sequence[Cell]) -> Iterator[tuple
     yield from found.values()
 
 
-def _ends(samples: _Samples, loads: Sequence[Sequence[int]]) -> tuple[int | None, int | None]:
+def _ends(samples: _Samples, loads: Sequence[LoadVerdict]) -> tuple[str | None, str | None]:
     """The fastest and the slowest cell of the load under which layouts differ most; with one layout, those over all
     loads.
     """
-    if all(len(cells) == 1 for cells in loads):
-        loads = [[cell for cells in loads for cell in cells]]
-    ends = [(samples.judging.fastest(cells), _worst_of(samples.fitted, cells)) for cells in loads]
-    times = samples.fitted.cells
+    times = {cell.cell_id: float(time) for cell, time in zip(samples.plan.cells, samples.fitted.cells, strict=True)}
+    ends = [(load.fastest, load.worst) for load in loads]
+    if all(len(load.cells) == 1 for load in loads):
+        timed = sorted((one for one, _ in ends if one is not None), key=lambda one: times[one])
+        ends = [(timed[0] if timed else None, timed[-1] if len(timed) > 1 else None)]
 
-    def apart(pair: tuple[int | None, int | None]) -> float:
+    def apart(pair: tuple[str | None, str | None]) -> float:
         fastest, worst = pair
         known = (fastest is not None) + (worst is not None)
-        return known - 2.0 if fastest is None or worst is None else float(times[worst] - times[fastest])
+        return known - 2.0 if fastest is None or worst is None else times[worst] - times[fastest]
 
     return max(ends, key=apart)
 
@@ -173,8 +172,9 @@ def _judge(
     samples: _Samples, load: dict[str, JsonValue], cells: Sequence[int]
 ) -> tuple[LoadVerdict, tuple[Comparison, ...]]:
     """The verdict over `cells`, all under one load, and the comparisons that it rests on."""
-    fastest, worst = samples.judging.fastest(cells), _worst_of(samples.fitted, cells)
+    fastest = samples.judging.fastest(cells)
     rows = _comparisons(samples, fastest, cells)
+    last = max(rows, key=lambda row: (not row.may_be_fastest, row.ratio.value), default=None)  # of the ladder
     ids = tuple(samples.plan.cells[cell].cell_id for cell in cells)
     best = () if fastest is None else (samples.plan.cells[fastest].cell_id,)
     judged = {row.cell_id for row in rows if row.tested or row.across_blocks}
@@ -182,7 +182,7 @@ def _judge(
     verdict = _verdict(samples.fitted, cells, rows, complete=not left)
     found = LoadVerdict(
         load=load, cells=ids, verdict=verdict, best=(), tied=(), fastest=samples.cell_id(fastest),
-        worst=samples.cell_id(worst),
+        worst=None if last is None else last.cell_id,
     )  # fmt: skip
     if verdict in ("too-few-runs", "untested", "single-cell"):
         return found.model_copy(update={"best": best if verdict == "single-cell" else ()}), rows
@@ -244,11 +244,6 @@ def _comparisons(samples: _Samples, best: int | None, cells: Sequence[int]) -> t
 
 def _in_order(rows: Iterable[Comparison]) -> tuple[Comparison, ...]:
     return tuple(sorted(rows, key=lambda row: (row.ratio.value, row.cell_id)))
-
-
-def _worst_of(fitted: Fit, cells: Sequence[int]) -> int | None:
-    there = [cell for cell in cells if not np.isnan(fitted.cells[cell])]
-    return max(there, key=lambda cell: float(fitted.cells[cell])) if len(there) > 1 else None
 
 
 def _verdict(fitted: Fit, cells: Sequence[int], rows: Sequence[Comparison], *, complete: bool) -> Verdict:

@@ -41,8 +41,8 @@ class Factor(Frozen):
 
 
 Order = Literal["randomised", "as-listed", "cell-by-cell"]
-Preference = Literal["fewest-files", "most-capacity", "fewest-drives", "baseline", "fastest"]
-PREFERENCES: tuple[Preference, ...] = ("fewest-files", "most-capacity", "fewest-drives", "baseline")
+Preference = Literal["lowest-price", "fewest-files", "most-capacity", "fewest-drives", "baseline", "fastest"]
+PREFERENCES: tuple[Preference, ...] = ("lowest-price", "fewest-files", "most-capacity", "fewest-drives", "baseline")
 """Which of the layouts without a proven difference is the cheapest, unless the spec says otherwise."""
 
 
@@ -95,7 +95,7 @@ class Experiment(Described):
     prefer: tuple[Preference, ...] = PREFERENCES
     """Which layout to pick by default if several have no proven difference. The first word decides; if several
     layouts remain, the next word; finally the order of the levels. `baseline` means the levels that are listed
-    first.
+    first; `lowest-price` counts if each of the layouts has a price.
     """
     indifferent: Annotated[str | None, LeftOut("no margin")] = None
     """The difference in time that does not matter to you, such as `"3%"`. Reports then say which layouts take the

@@ -218,9 +218,10 @@ def _folded(rungs: Sequence[Rung], most: int) -> Iterator[Rung]:
     rest = list(rungs[len(front) :])
     shown = min(TIED_MOST, max(1, most - 2)) if rest else min(TIED_MOST, most - 1)
     if len(front) > shown + 1:
-        kept = front[:shown]
-        kept += [rung for rung in front[shown:] if rung.recommended][:1]
-        front = [*kept, _together([rung for rung in front if rung not in kept])]
+        picked = [rung for rung in front[shown:] if rung.recommended][:1]
+        left = [rung for rung in front[shown:] if rung not in picked]
+        others = [_together(left), *picked]
+        front = [*front[:shown], *(others if front[shown] is left[0] else reversed(others))]
     yield from front
     room = max(2, most - len(front))
     if len(rest) <= room:
@@ -234,8 +235,8 @@ def _together(rungs: Sequence[Rung]) -> Rung:
     """A row for several layouts of one verdict, or of several."""
     if len(rungs) == 1:
         return rungs[0]
-    kinds = {(rung.verdict.kind, rung.verdict.text.partition(",")[0]) for rung in rungs}
-    verdict = Mark(*kinds.pop()) if len(kinds) == 1 else Mark("not-judged", "")
+    kinds = {rung.verdict.text.partition(",")[0]: rung.verdict.kind for rung in rungs}
+    verdict = Mark("not-judged" if len(kinds) > 1 else rungs[0].verdict.kind, " or ".join(filter(None, kinds)))
     last = next((rung.figure for rung in reversed(rungs) if rung.figure), "")
     return Rung((f"{len(rungs)} more{last and f', to {last}'}",), None, "", verdict, hidden=len(rungs))
 

@@ -25,7 +25,7 @@ from storagelab.report.drawing.layers import (
 )
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
-from storagelab.report.words.compared import effect_change
+from storagelab.report.words.compared import effect_change, moves_throughput
 from storagelab.words import numbers
 from storagelab.words.names import factor_text, level_alone, level_text, phrase, value_text
 
@@ -64,9 +64,14 @@ def largest(findings: Findings, effects: Iterable[Effect]) -> str:
     )
 
 
+def of_choices(findings: Findings, effects: Iterable[Effect], *, at: bool) -> list[Effect]:
+    """Without those of conditions, where rates are compared; `at`: at levels of other factors."""
+    return [one for one in effects if bool(one.at) is at and not moves_throughput(findings, one)]
+
+
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     """One row per level against its factor's baseline, over all cells: its change in per cent."""
-    overall = [effect for effect in findings.effects if not effect.at]
+    overall = of_choices(findings, findings.effects, at=False)
     left = len(overall) - MAX_EFFECTS
     rows: list[Row] = [
         {
@@ -118,12 +123,12 @@ _EFFECTS = Chart(
     title="What each factor does",
     rows=_rows,
     draw=_draw,
-    finding=lambda _data, findings: largest(findings, (effect for effect in findings.effects if not effect.at)),
+    finding=lambda _data, findings: largest(findings, of_choices(findings, findings.effects, at=False)),
     marks=lambda _data, _findings: (
         "Each level against the first of its factor, all else the same. Points left of the dashed line are faster; an "
         "interval that crosses it leaves the direction open."
     ),
-    table=lambda _data, findings: effect_table(effect for effect in findings.effects if not effect.at),
+    table=lambda _data, findings: effect_table(of_choices(findings, findings.effects, at=False)),
     is_headed=False,
 )
 
@@ -137,13 +142,14 @@ def _speed_ups(findings: Findings, _runs: Sequence[Run]) -> Figure:
     """
     places = arrange(findings)
     size: dict[str, float] = {}
-    for effect in findings.speed_ups:
+    effects = of_choices(findings, findings.speed_ups, at=True)
+    for effect in effects:
         panel = _panel(effect)
         size[panel] = max(size.get(panel, 0.0), abs(math.log(effect.ratio.value)))
     panels = sorted(size, key=lambda panel: -size[panel])
     shown, left = panels[:MAX_PANELS], len(panels) - MAX_PANELS
     return Figure(
-        rows=[_speed_up(one, places) for panel in shown for one in findings.speed_ups if _panel(one) == panel],
+        rows=[_speed_up(one, places) for panel in shown for one in effects if _panel(one) == panel],
         arrangement=Arrangement(x=places.x, lines=(), panels=()),
         x_levels=places.x_levels(findings.cells),
         panels=shown,
@@ -181,7 +187,7 @@ _SPEED_UPS = Chart(
     "Speed-up of each level against the first",
     _speed_ups,
     draw=lambda data, sheet: means_with_intervals(data, sheet, "times as fast", axis_of(data, "", 1.0), at=1.0),
-    finding=lambda _data, findings: largest(findings, findings.speed_ups),
+    finding=lambda _data, findings: largest(findings, of_choices(findings, findings.speed_ups, at=True)),
     marks=_marks,
     table=lambda data, _findings: table_of(data, {
         "what": Heading("comparison", "prose"), "mean": Heading("times as fast"), **ENDS,

@@ -11,7 +11,7 @@ from storagelab.findings.model import Caution, Dependence, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import page_charts
-from storagelab.report.charts.effects import effect_table
+from storagelab.report.charts.effects import effect_table, of_choices
 from storagelab.report.document import (
     MOST,
     Document,
@@ -154,7 +154,7 @@ def _averaged(found: Dependence) -> str:
 
 
 def _effects_at_levels(findings: Findings) -> Iterator[Table]:
-    at = [effect for effect in findings.effects if effect.at]
+    at = of_choices(findings, findings.effects, at=True)
     if at:
         rest = f", the first {MAX_EFFECT_ROWS} of {numbers.count(len(at))}" if len(at) > MAX_EFFECT_ROWS else ""
         caption = f"Each level against the first, at single levels of the other factors ({findings.provenance}){rest}"

@@ -45,8 +45,8 @@ _LONGEST = 90
 _SAID_BY = {"missing-runs": "not-finished", "single-repetition": "too-few-runs"}
 """Cautions that a fact says already."""
 _REASONS = {
-    "fewest-files": "fewest files", "most-capacity": "most capacity", "fewest-drives": "fewest drives",
-    "baseline": "listed first", "fastest": "fastest",
+    "lowest-price": "lowest price", "fewest-files": "fewest files", "most-capacity": "most capacity",
+    "fewest-drives": "fewest drives", "baseline": "listed first", "fastest": "fastest",
 }  # fmt: skip
 
 About = Literal["use", "basis", "why", "caution", "next"]
@@ -198,15 +198,28 @@ def pattern_text(findings: Findings, choice: Choice) -> str:
     levels = {good.factor: names.levels(good.factor, good.levels, full=True) for good in choice.pattern.needed}
     groups = ([text for name, text in levels.items() if is_counted(name) is counted] for counted in (False, True))
     text = " with ".join(" and ".join(group) for group in groups if group)
-    few = len(choice.meant) // max(1, len(choice.loads))
+    few = len(choice.tied if choice.at_most_slower is None else choice.meant) // max(1, len(choice.loads))
     return text if len(text) <= _LONGEST else f"one of the {few} {noun(findings.layout_factors, 2)} below"
 
 
 def slower_text(findings: Findings, choice: Choice) -> str:
-    """How much more time than the fastest the layouts of a choice take at most."""
+    """How much more time than the fastest the layouts of a choice take at most, and how many others may be it."""
+    left = (len(choice.tied) - len(choice.meant)) // max(1, len(choice.loads))
+    counted = choice.at_most_slower is None and pattern_text(findings, choice).endswith("below")
+    more = f"; {left} more {noun(findings.layout_factors, left)} may be the fastest" if left and not counted else ""
+    return f"{_at_most_slower(findings, choice)}{more}"
+
+
+def unbounded_text(findings: Findings) -> str:
+    if RaceSummary.of(findings):
+        return "by how much slower than the fastest, a race does not tell"
+    return "not shown to take less than twice the time of the fastest (95 %)"
+
+
+def _at_most_slower(findings: Findings, choice: Choice) -> str:
     most, margin = choice.at_most_slower, findings.indifferent
     if most is None:
-        return "how much slower than the fastest is not known"
+        return unbounded_text(findings)
     each = "each " if len(choice.meant) > max(1, len(choice.loads)) else ""
     slower = f"{each}{numbers.at_most_slower(most)} than the fastest (95 %)"
     if margin is None:
@@ -265,8 +278,6 @@ def _figures(findings: Findings, choice: Choice, several: bool) -> Iterator[str]
     start = f"With {_loads(findings, choice)}: " if several else ""
     if free := _makes_no_difference(findings, choice):
         yield f"{start}{free}"
-    if more := len(choice.tied) - len(choice.meant):
-        yield f"{start}{plural(more, 'more layout')} may be the fastest, outside of this pattern."
     if choice.pick is not None and (kept := _kept(choice.pick)):
         yield f"{start}{kept}"
 

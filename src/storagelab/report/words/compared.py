@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from storagelab.findings.model import CellSummary, Compared, Comparison, Effect, Estimate, Findings, Sample
+from storagelab.findings.model import CellSummary, Compared, Comparison, Dependence, Effect, Estimate, Findings, Sample
 from storagelab.findings.times import judged_by
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
@@ -153,7 +153,18 @@ def untested_text(findings: Findings, found: Comparison | Effect) -> str:
     return f"{numbers.change(found.ratio.value, per=per(findings))} (not tested: {why})"
 
 
+def moves_throughput(findings: Findings, effect: Effect | Dependence) -> bool:
+    """Whether it is of a condition, and rates are compared: more connections do more work a second, and 1 over that
+    is the time of none of them.
+    """
+    return by_rate(findings) and all(one.name != effect.factor for one in findings.layout_factors)
+
+
 def effect_change(findings: Findings, effect: Effect) -> str:
+    if moves_throughput(findings, effect):
+        rate = effect.ratio.inverse
+        interval = numbers.ends_in_brackets(rate, numbers.significant, "joint 95 % CI ") or " (not tested)"
+        return f"{numbers.significant(rate.value)} times the {rate_unit(findings)}{interval}"
     return change_text(findings, effect.ratio) if effect.tested else untested_text(findings, effect)
 
 

@@ -23,9 +23,9 @@ from storagelab.findings.model import (
 )
 from storagelab.findings.times import Disagreement, disagreement
 from storagelab.report.words import compared
-from storagelab.report.words.answer import in_full
+from storagelab.report.words.answer import in_full, unbounded_text
 from storagelab.report.words.caution_texts import found_sentences
-from storagelab.report.words.compared import change_text, effect_change
+from storagelab.report.words.compared import change_text, effect_change, moves_throughput
 from storagelab.report.words.hosts import host_sentences
 from storagelab.report.words.ladder import in_blocks
 from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
@@ -140,8 +140,8 @@ def _on_a_load(findings: Findings, load: LoadVerdict) -> str:
     left = {name: value for name, value in best.levels.items() if name not in load.load}
     name = cell_name(best.cell_id, left, best.labels)
     which = "Fastest" if load.verdict == "winner" else "Nominally fastest"
-    slower = [one for one in _slower_cells(findings) if one.cell_id in load.cells]
-    lead = f"; against the slowest: {_takes(findings, slower[-1])}" if slower else ""
+    slower = [one for one in _slower_cells(findings) if one.cell_id == load.worst]
+    lead = f"; against the slowest: {_takes(findings, slower[0])}" if slower else ""
     under = listed([phrase(factor, [value]) for factor, value in load.load.items()])
     return f"{which} with {under}: {name}, {compared.judged_text(findings, best)}{lead}."
 
@@ -172,7 +172,7 @@ def _what_may_hide(findings: Findings) -> list[str]:
     more = f"More {'repetitions' if findings.fleet is None else 'hosts'} narrow this."
     known = [(bound, cell_id) for cell_id, bound in bounds if bound is not None]
     if len(known) < len(bounds):
-        return [f"Layouts that are not told apart need not be equal: how much slower they may be is not known. {more}"]
+        return [f"Layouts that are not told apart need not be equal: {unbounded_text(findings)}. {more}"]
     bound, cell_id = max(known)
     return [
         f"Layouts that are not told apart need not be equal: {findings.cell(cell_id).name} is {at_most_slower(bound)} "
@@ -257,10 +257,10 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
 
 
 def _effect_text(findings: Findings, name: str, effect: Effect) -> str:
-    level = level_alone(name, effect.level)
+    level, change = level_alone(name, effect.level), effect_change(findings, effect)
     if effect.tested and not effect.distinguishable:
-        return f"{level} can't be told apart from it, {change_text(findings, effect.ratio)}"
-    return f"{level} took {effect_change(findings, effect)}"
+        return f"{level} can't be told apart from it, {change}"
+    return f"{level} {'did' if moves_throughput(findings, effect) else 'took'} {change}"
 
 
 # --- what the best level depends on, and which effects change ---------------------------------------------------------
@@ -276,7 +276,7 @@ def what_if_sentences(findings: Findings) -> list[str]:
     for found in findings.dependences:
         if found.differs and not _is_the_verdict(findings, found):
             sized.append((_size(found.cost.ratio) if found.cost else 0.0, _depends(findings, found)))
-        if found.change is not None:
+        if found.change is not None and not moves_throughput(findings, found):
             sized.append((_size(found.change.difference), _changes(findings, found, found.change)))
     sized.sort(key=lambda item: -item[0])
     sentences = [sentence for _, sentence in sized[: SENTENCES_MAX - len(past)]]
