@@ -69,7 +69,11 @@ def test_two_cells_and_two_campaigns_in_every_format(stored, campaigns, tmp_path
     assert out.startswith("# before and after compared\n")
     code, out, _ = stored("compare", "before", campaigns / "after", "--format", "html")
     assert code == 0
-    page = (tmp_path / "comparison.html").read_text()
+    assert stored("compare", "before", "c1", "c2", "--format", "html")[0] == 0
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "comparison-before-and-after.html", "comparison-before-c01-against-c02.html"
+    }  # fmt: skip
+    page = (tmp_path / "comparison-before-and-after.html").read_text()
     assert "<h1>before and after compared</h1>" in page
     assert "http" not in page.replace("http-equiv", "")
 

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from builders import story
 from raw_io_specs import SPEC, needs_fio, parsed, runs_of
 from real_mariadb import needs_mariadb
 from simulated_specs import ONE_BLOCK, run_once
@@ -165,3 +166,11 @@ def test_a_long_simulated_run_takes_less_than_thirty_kilobytes_and_says_what_was
     assert said["series_points_taken"] > said["series_points_stored"] == len(measured.series.at_s)
     assert said["waiting_looks_stored"] >= len({task.at_s for task in measured.waiting_tasks})
     assert len(run.model_dump_json()) < 30_000
+
+
+def test_the_table_of_cells_marks_what_to_take_and_a_single_cell_has_no_column_without_an_entry():
+    findings, runs = story({"layout.data_files": [1, 4]}, repetitions=3)
+    assert [kind.endswith(" recommended") for kind in cells_table(findings, runs).table.row_kinds] == [True, False]
+    found = cells_table(*story({"layout.data_files": [1]}, repetitions=2))
+    assert "verdict" not in [heading.text for heading in found.table.headings]
+    assert None not in found.keys[0]

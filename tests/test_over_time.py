@@ -148,3 +148,13 @@ def test_a_short_series_stays_as_it_is():
         (2.0, None),
         (3.0, 7.0),
     ]
+
+
+def test_the_recommended_cell_is_drawn_and_extremes_are_said_to_be_of_the_median_runs(monkeypatch):
+    findings, runs = story({FILES: [1, 2, 4, 8, 16, 32]})
+    left_out = (
+        {cell.cell_id for cell in findings.cells} - {cell.cell_id for cell in arrange.chosen_cells(findings)}
+    ).pop()
+    monkeypatch.setattr(arrange, "recommended", lambda _findings: frozenset({left_out}))
+    assert left_out in [cell.cell_id for cell in arrange.chosen_cells(findings)]
+    assert "Of the median runs, lowest: " in ROWS.of(findings, runs).caption

@@ -273,7 +273,7 @@ class _Here(NamedTuple):
                 progress.workers = lambda: cluster.at_once
             if at_once < loop.processes(self.plan, pending, None, jobs):
                 progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
-            live = so_far.kept(store.folder, progress, before, stopping)
+            live = so_far.kept(store.folder, progress, before)
             with live, planning.saying_what_is_stored(stopping, progress, before, most):
                 try:
                     loop.run_all(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from storagelab.run import stored
 
 app = Verb("Read", 3)
-HTML_FILE = "comparison.html"
 _WAYS = (
     "two campaigns: compare BEFORE AFTER; a new one and those before it: compare --history OLD... NEW; two cells of "
     "one: compare NAME CELL CELL; all pairs of cells that differ in one factor: compare NAME --by FACTOR; a campaign "
@@ -153,7 +153,8 @@ class _Asked:
 
             return html.page_of(of) if pair is None else papers.beside_page(of, *pair)
 
-        writing.deliver_paper(of, as_json, self.format_, self.output, HTML_FILE, page)
+        compared = re.sub(r"[^\w.=]+", "-", of.title.removesuffix(" compared"))[:200]  # of a name's 255 bytes
+        writing.deliver_paper(of, as_json, self.format_, self.output, f"comparison-{compared}.html", page)
 
 
 def _cells(asked: _Asked, name: str, *named: str) -> Gate:

@@ -285,7 +285,8 @@ def _table(data: Figure, _findings: Findings, unit: str) -> Table:
 
 def _finding(data: Figure, _findings: Findings) -> str:
     """Where the median runs are lowest and highest."""
-    return extremes(replace(data, rows=[row for row in data.rows if row["median"]]), by="value")
+    said = extremes(replace(data, rows=[row for row in data.rows if row["median"]]), by="value")
+    return said.replace("Lowest:", "Of the median runs, lowest:", 1).replace("Highest:", "highest:", 1)
 
 
 def _chart(quantity: Quantity) -> Chart:

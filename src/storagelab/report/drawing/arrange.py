@@ -147,8 +147,8 @@ def notable_cells(findings: Findings, limit: int) -> list[CellSummary]:
 
 
 def chosen_cells(findings: Findings) -> list[CellSummary]:
-    """The cells to look at first: the axis's first, best and last level beside the fastest cell, and the slowest
-    cell; all cells if there are few.
+    """The cells to look at first: the axis's first, best and last level beside the fastest cell, the slowest cell
+    and a recommended one; all cells if there are few.
     """
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
     fastest, slowest = ends(findings)
@@ -163,7 +163,8 @@ def chosen_cells(findings: Findings) -> list[CellSummary]:
     beside.sort(key=lambda cell: order.get(value_text(cell.levels[x.name]), 0))
     wanted = {beside[0].cell_id, fastest, beside[-1].cell_id}
     chosen = [cell for cell in beside if cell.cell_id in wanted]
-    return chosen + [cell for cell in cells if cell.cell_id == slowest and cell.cell_id not in wanted]
+    pick = min(recommended(findings) - wanted, default=None) if not recommended(findings) & wanted else None
+    return chosen + [cell for cell in cells if cell.cell_id in {slowest, pick} - wanted]
 
 
 def short_names(cells: Sequence[CellSummary]) -> list[str]:

@@ -13,7 +13,7 @@ from storagelab.findings.times import FIGURES, latency_of
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Factor
 from storagelab.report.document import Bar, Content, Heading, Link, Part, Table
-from storagelab.report.drawing.arrange import notable_cells
+from storagelab.report.drawing.arrange import notable_cells, recommended
 from storagelab.report.sections.waits import cell_anchor, cells_with_parts, top_wait
 from storagelab.report.words import compared
 from storagelab.report.words.answer import Names
@@ -69,6 +69,9 @@ def cells_table(findings: Findings, runs: Sequence[Run]) -> CellsTable:
     """Every cell as a row: its levels, its mean and interval, its verdict, and related figures."""
     cells = in_order(findings, findings.cells)[:MAX_ROWS]
     columns = list(_columns(findings, cells, runs))
+    if len(cells) == 1:
+        columns = [column for column in columns if column.of(cells[0])[0] is not None]
+    picks = recommended(findings)
     caption = f"Every cell, the fastest first ({findings.provenance or 'nothing measured yet'})"
     if len(findings.cells) > MAX_ROWS:
         caption += f", the first {numbers.count(MAX_ROWS)} of {numbers.count(len(findings.cells))}"
@@ -78,7 +81,7 @@ def cells_table(findings: Findings, runs: Sequence[Run]) -> CellsTable:
         [[content for _, content in row] for row in entries],
         caption,
         {column.heading.text: column.rank for column in columns if column.rank},
-        [verdict_of(findings, cell.cell_id).kind for cell in cells],
+        [verdict_of(findings, cell.cell_id).kind + " recommended" * (cell.cell_id in picks) for cell in cells],
         name="cells-table",
     )
     return CellsTable(cells, table, [[key for key, _ in row] for row in entries])
