@@ -157,4 +157,4 @@ def test_the_recommended_cell_is_drawn_and_extremes_are_said_to_be_of_the_median
     ).pop()
     monkeypatch.setattr(arrange, "recommended", lambda _findings: frozenset({left_out}))
     assert left_out in [cell.cell_id for cell in arrange.chosen_cells(findings)]
-    assert "Of the median runs, lowest: " in ROWS.of(findings, runs).caption
+    assert "Median runs only. Lowest: " in ROWS.of(findings, runs).caption

@@ -286,7 +286,7 @@ def _table(data: Figure, _findings: Findings, unit: str) -> Table:
 def _finding(data: Figure, _findings: Findings) -> str:
     """Where the median runs are lowest and highest."""
     said = extremes(replace(data, rows=[row for row in data.rows if row["median"]]), by="value")
-    return said.replace("Lowest:", "Of the median runs, lowest:", 1).replace("Highest:", "highest:", 1)
+    return said and f"Median runs only. {said}"
 
 
 def _chart(quantity: Quantity) -> Chart:
