@@ -23,7 +23,7 @@ from storagelab.model.promises import Outcome, judged
 from storagelab.model.waits import SampledWaits
 from storagelab.run import contract
 from storagelab.run import contract as suite
-from storagelab.run.contract import engine_of, target_of, verify
+from storagelab.run.contract import _engine_of, target_of, verify
 from storagelab.run.engine import engine_in
 from storagelab.servers.redact import HIDDEN
 from storagelab.servers.server import AttachedServer
@@ -304,7 +304,7 @@ def test_a_target_that_is_none_is_refused_and_not_shown(typed, wrong):
 def test_whatever_is_given_as_a_target_is_an_engine_or_refused(text):
     refused = False
     try:
-        engine = engine_of(text)
+        engine = _engine_of(text)
     except SpecError:
         refused = True
     assert refused or engine in ("postgres", "sqlserver", "mariadb")

@@ -91,13 +91,13 @@ def test_a_layout_in_memory_is_a_bound_and_not_to_be_used():
     (row,) = findings.comparisons
     assert found.gain == row.ratio  # the one record of comparison
     told = opening(findings)
-    assert told.use[0].startswith("No faster volume can gain more with this load: log on b 1.50")
-    assert not any("Use" in line.text for line in told.lines)
+    assert told.head[0].startswith("No faster volume can gain more with this load: log on b 1.50")
+    assert not any("Use" in text for text in told.head)
     assert not recommended(findings, answer(findings))
 
 
 def test_if_memory_gains_little_storage_is_not_what_limits_the_load():
-    assert opening(bounded(1.02)).use[0].startswith("Storage is not what limits this load: log on b 1.02")
+    assert opening(bounded(1.02)).head[0].startswith("Storage is not what limits this load: log on b 1.02")
 
 
 def test_busy_cpus_leave_a_bound_conclusive_as_they_are_what_remains_in_memory():

@@ -26,6 +26,7 @@ ABOUT_THIS_MACHINE = {
     "on one device": "volumes", "few reads reach the drive": "scale|table_size|volumes|limits",
     "this measures memory": "scale|table_size", "how much data your files make": "your own tables",
     "runs may count before the redo log is full": "MariaDB", "the trace has": "your own",
+    "too short": "Its runs are short", "data is prepared": "made once",
 }  # fmt: skip
 """What `plan` can't know before a user says more, and the words by which a spec asks for that."""
 

@@ -79,9 +79,9 @@ def test_no_source_file_is_longer_than_a_reader_can_hold():
 OPENING = re.compile(r"\.read_text\(|\.read_bytes\(|(?<![\w.])(?<!def )open\(|\.open\((?:\"r|encoding)")
 MAY_OPEN = re.compile(
     r"machine/|volumes/|experiments/|screen|spec/given_files|run/(?:cluster|scheduling|store_file)|"
-    r"report/drawing/vega|validation/|"
+    r"report/(?:drawing/vega|page/)|validation/|"
     r"capture/tracing|profiles/__init__|predicting/prediction|drives/fitting|"
-    r"verbs/(?:so_far|validate)|"
+    r"verbs/(?:_so_far|validate)|"
     r"capture/folder|servers/(?:attached|private|programs|templates)|loads/(?:fio|own_files)|"
     r"engines/(?:fio/sender|postgres/server)"
 )

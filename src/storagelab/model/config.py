@@ -330,9 +330,7 @@ class LayoutConfig(Described):
     indexes: Annotated[str | None, LeftOut("beside their tables")] = None
     """Loads of a generator on PostgreSQL: the volume that holds all indexes."""
     temp: Annotated[str | None, LeftOut("where the server has them")] = None
-    """Loads of a generator: the volume that holds temporary tables and files. A MariaDB that already runs keeps its
-    own.
-    """
+    """Loads of a generator: the volume of temporary tables and files. A MariaDB that already runs keeps its own."""
     objects: dict[str, str] = Field(default_factory=dict)
     """Loads of a generator, and SQL Server's one table: single tables, indexes and partitions on volumes of their own,
     each a name or a pattern (`"public.orders"`, `"orders_*"`) with its volume. A name with a dot begins with the

@@ -39,8 +39,7 @@ def _any_workload() -> type[BaseModel]:
     for member in KINDS.values():
         for name, field in member.model_fields.items():
             # A key that several kinds have takes the values of the first of these kinds; raw I/O, which comes last,
-            # takes the fewest.
-            # The same field, whose key may be missing.
+            # takes the fewest. The key may be missing.
             optional = copy(field)
             optional.default, optional.default_factory = None, None
             fields.setdefault(name, (field.annotation, optional))
@@ -61,9 +60,7 @@ JUDGEMENT = ("prefer", "indifferent", "labels")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Words
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Words ------------------------------------------------------------------------------------------------------------
 
 
 def dotted(parts: Sequence[str | int]) -> str:
@@ -121,9 +118,7 @@ def _bounds(schema: Schema, step: int) -> str:
     return " and".join(texts)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Paths
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Paths ------------------------------------------------------------------------------------------------------------
 
 
 _DEFINED: Schema = {}
@@ -232,9 +227,7 @@ def put(tables: Tables, sets: Mapping[str, object]) -> dict[str, Any]:
     return result
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What is wrong with the content of a spec
-# ---------------------------------------------------------------------------------------------------------------------
+# --- What is wrong with the content of a spec -------------------------------------------------------------------------
 
 
 Kind = Literal["unknown", "wrong", "missing"]
@@ -376,9 +369,7 @@ def _way_out(problem: Problem, schema: Schema) -> str:
     return ""
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Keys that can be written with a unit
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Keys that can be written with a unit -----------------------------------------------------------------------------
 
 
 class Spelled(NamedTuple):
@@ -480,9 +471,7 @@ def _units_read(table: Tables, place: str, errors: list[SpecError]) -> dict[str,
     return result
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Keys and values as TOML: one line for each key, by its full name
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Keys and values as TOML: one line for each key, by its full name -------------------------------------------------
 
 
 def leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
