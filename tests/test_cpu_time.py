@@ -25,12 +25,23 @@ def test_the_cpu_time_of_the_server_s_children_is_the_server_s():
     assert spent["server_s"] > 0.35 - tick_s
 
 
-def test_what_neither_server_nor_storagelab_used_is_the_others():
+def test_the_cpu_time_of_a_load_s_program_is_the_load_s_and_stays_so_when_the_program_has_ended():
+    with subprocess.Popen(["sleep", "60"]) as server:
+        before = read_cpu_time(server.pid)
+        program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SPIN!r}], input=b'')"
+        subprocess.run([sys.executable, "-c", program], check=True)
+        spent = cpu_time_between(before, read_cpu_time(server.pid))
+        server.kill()
+    assert 0.39 < spent["load_s"] < 1.5, "the spinning, and the start of two interpreters"
+    assert spent["others_s"] <= spent["busy_s"] - spent["load_s"] + 0.01, "a tick of the kernel"
+
+
+def test_what_neither_server_nor_load_nor_storagelab_used_is_the_others():
     spent = cpu_time_between(
-        {"busy_s": 1.0, "server_s": 0.5, "storagelab_s": 0.1, "kernel_s": 0.1, "idle_s": 5.0},
-        {"busy_s": 4.0, "server_s": 2.0, "storagelab_s": 0.2, "kernel_s": 0.5, "idle_s": 6.0},
+        {"busy_s": 1.0, "server_s": 0.5, "load_s": 0.0, "storagelab_s": 0.1, "kernel_s": 0.1, "idle_s": 5.0},
+        {"busy_s": 4.0, "server_s": 2.0, "load_s": 0.3, "storagelab_s": 0.2, "kernel_s": 0.5, "idle_s": 6.0},
     )
-    assert spent["others_s"] == pytest.approx(3.0 - 1.5 - 0.1 - 0.4)
+    assert spent["others_s"] == pytest.approx(3.0 - 1.5 - 0.3 - 0.1 - 0.4)
 
 
 def test_the_kernel_s_threads_are_told_by_their_flag_and_not_by_their_parent(tmp_path):

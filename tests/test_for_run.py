@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import mean
 
 import pytest
 from hypothesis import given
@@ -128,13 +129,14 @@ def test_a_limit_holds_and_credits_let_a_volume_exceed_it_until_they_are_used_up
     made = run.measurement.environment["volumes"]["a"]["made"]
     empty_s = made["burst"]["empty_after_s"][0]
     assert 2.4 < empty_s < 5
-    # Between warm-up and counting the load pauses, and the bucket fills again a little.
-    counted_s = 0.5 if warm_up_s else empty_s
-    assert run.measurement.counters[RAW_IO]["ios_per_s"] == pytest.approx(400 + 400 * counted_s / 6, rel=0.12)
+    # Between warm-up and counting the load pauses for up to 2 s on a busy machine, and the bucket fills again.
+    fills_s = (0, 2) if warm_up_s else (empty_s, empty_s)
+    least, most = (400 + 400 * seconds / 6 for seconds in fills_s)
+    assert 0.88 * least < run.measurement.counters[RAW_IO]["ios_per_s"] < 1.12 * most
     experiment = parsed(scratch, spec)
     findings = analyse(experiment, expand(experiment), [run])
     told = [one.after_s for one in findings.cautions if one.kind == "burst-credits"]
-    assert told == [pytest.approx(counted_s, abs=0.6)] * (len(told) if warm_up_s else 1)
+    assert told == [pytest.approx(mean(fills_s), abs=1.2 if warm_up_s else 0.6)] * (len(told) if warm_up_s else 1)
     assert run.measurement.environment["volumes"]["a"]["throttle"]["read_iops"] in (400, 800)
     assert left_of(scratch) == []
 

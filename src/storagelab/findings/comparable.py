@@ -31,9 +31,20 @@ def others_share(run: Measurement) -> float | None:
     A load average would not do: it can't separate others from the server under test. The share is of the time in the
     same counters, because they are read over a little more than the run.
     """
+    return _cpu_share(run, "others_s", "steal_s")
+
+
+def steal_share(run: Measurement) -> float:
+    """The hypervisor's part of it; 0 where that is not known."""
+    return _cpu_share(run, "steal_s") or 0.0
+
+
+def _cpu_share(run: Measurement, *names: str) -> float | None:
     spent = run.counters.get("cpu", {})
-    all_s = sum(spent.get(name, 0.0) for name in ("busy_s", "idle_s", "iowait_s", "steal_s"))
-    return (spent["others_s"] + spent.get("steal_s", 0.0)) / all_s if "others_s" in spent and all_s > 0 else None
+    of_names, all_s = (
+        sum(spent.get(name, 0.0) for name in part) for part in (names, ("busy_s", "idle_s", "iowait_s", "steal_s"))
+    )
+    return of_names / all_s if "others_s" in spent and all_s > 0 else None
 
 
 def held_share(run: Measurement) -> float | None:

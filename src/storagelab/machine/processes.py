@@ -181,8 +181,9 @@ _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"
 
 def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str, float]:
     """Cumulative CPU seconds: `busy_s`, `idle_s`, `iowait_s`, `steal_s` of the whole machine, `kernel_s` of interrupts
-    and the kernel's threads, `storagelab_s` of this process, and `server_s` of `server_parent_pid` and its living
-    children. Empty if /proc does not give them.
+    and the kernel's threads, `storagelab_s` of this process, `server_s` of `server_parent_pid` and all that descend
+    from it, and `load_s` of what else descends from this process: the load's program. Empty if /proc does not give
+    them.
     """
     try:
         first = (proc / "stat").read_text(encoding="utf-8").split("\n", maxsplit=1)[0].split()
@@ -191,17 +192,26 @@ def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str
         return {}
     seconds = {name + "_s": machine.get(name, 0.0) for name in ("idle", "iowait", "steal")}
     seconds |= {"busy_s": sum(machine.get(name, 0.0) for name in _BUSY), "storagelab_s": time.process_time()}
-    ticks = {"kernel_s": 0} | ({} if server_parent_pid is None else {"server_s": 0})
-    for folder in proc.glob("[0-9]*"):
-        if fields := stat_fields(folder):
-            spent = int(fields[11]) + int(fields[12])
-            if int(fields[6]) & _KERNEL_THREAD:
-                ticks["kernel_s"] += spent
-            elif server_parent_pid in (int(folder.name), int(fields[1])):
-                ticks["server_s"] += spent
+    tasks = {int(folder.name): fields for folder in proc.glob("[0-9]*") if (fields := stat_fields(folder))}
+    ticks = {"kernel_s": 0, "load_s": 0} | ({} if server_parent_pid is None else {"server_s": 0})
+    for pid, fields in tasks.items():
+        own, of_ended_children = (sum(map(int, pair)) for pair in (fields[11:13], fields[13:15]))
+        if int(fields[6]) & _KERNEL_THREAD:
+            ticks["kernel_s"] += own
+        elif (whose := _whose(pid, tasks, server_parent_pid)) is not None:
+            ticks[whose] += of_ended_children + (own if pid != os.getpid() or whose == "server_s" else 0)
     seconds |= {name: of_processes / _TICKS_PER_S for name, of_processes in ticks.items()}
     seconds["kernel_s"] += machine.get("irq", 0.0) + machine.get("softirq", 0.0)
     return seconds
+
+
+def _whose(pid: int, tasks: dict[int, list[str]], server_parent_pid: int | None) -> str | None:
+    """To whom a process belongs by its ancestors, as the name of a counter; None for others."""
+    while pid in tasks:
+        if pid in (server_parent_pid, os.getpid()):
+            return "server_s" if pid == server_parent_pid else "load_s"
+        pid = int(tasks[pid][1])
+    return None
 
 
 def run_queue(proc: Path = _PROC) -> int:
@@ -211,14 +221,18 @@ def run_queue(proc: Path = _PROC) -> int:
 
 
 def cpu_time_between(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """CPU seconds between two readings, with `others_s`: busy, but neither the server's nor storagelab's, nor the
-    kernel's, whose threads and interrupts do the load's own I/O.
+    """CPU seconds between two readings, with `others_s`: busy, but for none of the server, the load, storagelab and the
+    kernel, whose threads and interrupts do the load's own I/O.
     """
     spent = {name: max(0.0, after[name] - before[name]) for name in after if name in before}
     if "server_s" in spent:
-        own = spent["server_s"] + spent["storagelab_s"] + spent.get("kernel_s", 0.0)
-        spent["others_s"] = max(0.0, spent["busy_s"] - own)
+        spent["others_s"] = others_s(spent)
     return spent
+
+
+def others_s(spent: dict[str, float]) -> float:
+    own = (spent.get(f"{who}_s", 0.0) for who in ("server", "load", "storagelab", "kernel"))
+    return max(0.0, spent["busy_s"] - sum(own))
 
 
 # --- tasks and waits in /proc -----------------------------------------------------------------------------------------

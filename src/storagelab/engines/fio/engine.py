@@ -18,6 +18,7 @@ from storagelab.loads.traces import read
 from storagelab.machine import host
 from storagelab.machine.counts import DeviceCounters
 from storagelab.machine.doctor import Ability, ability
+from storagelab.machine.processes import others_s
 from storagelab.model.config import Config
 from storagelab.model.measurement import LOAD, RAW_IO, RAW_IO_AT_DRIVE, Check, Measurement, TimeSeries
 from storagelab.model.plan import Cell, Plan, PlannedBlock, PlannedRun
@@ -187,9 +188,8 @@ class _RawTarget:
             machine.end()
             counters = machine.counted(with_checkpoint=False)
         at_drive, cpu = _at_drive(counters.get("volumes", {}), self._volume, outcome), counters.get("cpu", {})
-        if "busy_s" in cpu:  # fio's CPU time belongs to the load; what is neither fio's nor storagelab's, to others
-            others_s = cpu["busy_s"] - cpu.get("storagelab_s", 0.0) - cpu.get("kernel_s", 0.0) - outcome.cpu_s
-            cpu = {**cpu, "server_s": outcome.cpu_s, "others_s": max(0.0, others_s)}
+        if "busy_s" in cpu:
+            cpu = {**cpu, "others_s": others_s(cpu)}
         return Measurement(
             provenance="measured",
             elapsed_s=outcome.elapsed_s,
