@@ -115,14 +115,14 @@ def remote(run: Run) -> Run:
     return with_waits(run, cpu_s=None, runqueue_s=None, no_split_reason="the server is on another host")
 
 
-def disturbed(share: float, every: int = 1):
-    """`share` of the 8 CPUs' time went to others, in every n-th run."""
+def disturbed(share: float, every: int = 1, by: str = "others_s", only_of=lambda run: True):
+    """`share` of the 8 CPUs' time went to others, or to the hypervisor, in every n-th run that `only_of` picks."""
 
     def spent(run: Run) -> Run:
         window_s = 8 * (run.measurement.elapsed_s + 2)  # the counters are read before the start and after the end
-        taken = share * window_s if run.sequence % every == 0 else 0.0
-        idle = {"idle_s": 0.75 * (window_s - taken), "iowait_s": 0.25 * (window_s - taken)}
-        cpu = {"busy_s": taken, "others_s": taken, "steal_s": 0.0, **idle}
+        taken = share * window_s if run.sequence % every == 0 and only_of(run) else 0.0
+        cpu = {"busy_s": 0.0, "idle_s": window_s - taken, "iowait_s": 0.0, "others_s": 0.0, "steal_s": 0.0, by: taken}
+        cpu["busy_s"] = cpu["others_s"]
         return with_measurement(run, counters={**run.measurement.counters, "cpu": cpu})
 
     return each(spent)
@@ -232,6 +232,10 @@ SITUATIONS = {
     "others take all of the machine": lambda: cautions_of(change=disturbed(1.0)),
     "others take 5 %": lambda: cautions_of(change=disturbed(0.05)),
     "others take half in one run of twelve": lambda: cautions_of(change=disturbed(0.5, every=12)),
+    "the hypervisor takes 30 %": lambda: cautions_of(change=disturbed(0.3, by="steal_s")),
+    "the hypervisor takes 30 % of one layout's runs": lambda: cautions_of(
+        change=disturbed(0.3, by="steal_s", only_of=with_two_files)
+    ),
     "CPUs are busy all the time": lambda: cautions_of(environment=environment(host={"cpu_count": 1})),
     "a virtual disk": lambda: on(a=VIRTIO),
     "a disk that may be virtual": lambda: on(a={"path": "./volumes/a", "device": "sda", "virtual": None}),
