@@ -202,7 +202,8 @@ def filled(name: str, text: str, engine: str, found: RunningServer, variable: st
         changes: _Changes = {("target", "dsn_env"): variable}
         target = ""
     else:
-        programs = "" if found.bin_dir is None else f"bin_dir = {value_text(str(found.bin_dir))}\n"
+        unseen = "# This user can't see the server's programs. Set bin_dir to them, or the version in `plan` runs.\n"
+        programs = unseen if found.bin_dir is None else f"bin_dir = {value_text(str(found.bin_dir))}\n"
         changes = {("target", "settings"): None}
         target = programs + _settings(found, spec["target"].get("settings", {}))
     paths, notes = _places(spec, found)

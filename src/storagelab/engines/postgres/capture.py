@@ -33,7 +33,7 @@ from storagelab.machine.disks import read_text
 from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Scalar
-from storagelab.servers.attached import RunningServer, key_of, pid_in, reasons, volume_name
+from storagelab.servers.attached import RunningServer, key_of, reasons, volume_name
 
 _CARRIED = (
     "^(Write-Ahead Log / (Settings|Checkpoints)|Resource Usage|Vacuuming|Autovacuum|Lock Management"
@@ -80,7 +80,7 @@ def found(target: TargetConfig) -> RunningServer:
             "SELECT spcname, oid, pg_tablespace_location(oid) FROM pg_tablespace"
             " WHERE pg_tablespace_location(oid) <> '' AND NOT starts_with(spcname, 'storagelab_') ORDER BY spcname"
         ).fetchall()
-        data = data_folder(connection)
+        data, programs = data_folder(connection), _programs(connection.info.backend_pid)
     places = {} if data is None else {"data": data, "log": Path(os.path.realpath(data / "pg_wal"))}
     for name, oid, location in spaces:
         plain = volume_name(name)
@@ -90,7 +90,7 @@ def found(target: TargetConfig) -> RunningServer:
     return RunningServer(
         title=f"PostgreSQL {facts.version}", places=places, here=facts.on_this_machine, data_bytes=data_bytes,
         settings={"data_checksums": checksums, "wal_segment_size": segment, **chosen},
-        bin_dir=_programs(data) if facts.on_this_machine else None,
+        bin_dir=programs if facts.on_this_machine else None,
         asked=frozenset({name for name, _, _, carried in rows if carried} | {*MADE_WITH}),
         left_out=reasons(_REASONS, [name for name, _, yes, carried in rows if yes and not carried]),
         sessions=sessions, working=working, checkpoint_s=checkpoint_s,
@@ -101,11 +101,14 @@ def _scalar(text: str) -> Scalar:
     return int(text) if text.isdecimal() else {"on": True, "off": False}.get(text, text)
 
 
-def _programs(data: Path | None) -> Path | None:
-    """The folder of the server's programs, by the process that its data folder names."""
-    pid = "" if data is None else pid_in(data / "postmaster.pid")
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{int(pid)}/exe").readlink().parent if pid.isdigit() else None
+def _programs(session_pid: int) -> Path | None:
+    """The folder of the server's programs, by the parent of a session's process. Its `exe` can be read by its own user
+    and root, its command line by everybody.
+    """
+    with contextlib.suppress(OSError, IndexError):
+        server = Path("/proc") / stat_fields(Path(f"/proc/{session_pid}"))[1]
+        named = Path(read_text(server / "cmdline").partition("\0")[0])
+        return named.parent if named.is_absolute() else (server / "exe").readlink().parent
     return None
 
 
