@@ -49,6 +49,15 @@ def refused(tmp_path, monkeypatch, capfd):
     return type_
 
 
+@pytest.mark.parametrize("drive", ["nvme4-980-pro-1tb", "nvme3-970-evo-plus-1tb"])
+def test_a_drive_of_today_in_a_spec_of_2008_names_the_recipe_that_has_both(refused, drive):
+    assert "storagelab init todays-drives" in refused(("iodrive-320", drive), ONE_BLOCK)
+
+
+def test_a_wrong_format_of_the_drive_of_2008_names_no_other_recipe(refused):
+    assert "todays-drives" not in refused(('format = "basic"', 'format = "fast"'), ONE_BLOCK)
+
+
 @pytest.mark.parametrize("case", json.loads(golden("refused-worlds", "json").read_text("utf-8")))
 def test_what_cannot_be_is_named_with_what_is_allowed(refused, case):
     assert refused(*case["changes"]) == case["says"]

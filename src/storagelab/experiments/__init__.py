@@ -19,10 +19,9 @@ SCHEMA_LINE = "#:schema "
 
 
 MEASURED = {
-    "Your own server": [
-        "ceiling", "quickstart", "a-a", "your-own", "mounted-drives", "quickstart-engines", "sysbench-engines"],
-    "Files, volumes and settings": [
-        "files-and-log-place", "wal-volume", "index-volume", "hot-table", "io-method", "mariadb-durability"],
+    "Servers: files, volumes and settings": [
+        "ceiling", "quickstart", "a-a", "your-own", "mounted-drives", "wal-volume", "index-volume", "hot-table",
+        "files-and-log-place", "io-method", "mariadb-durability", "quickstart-engines", "sysbench-engines"],
     "Drives and file systems": [
         "raw-io-on-your-drives", "replay", "file-systems", "cloud-disks", "raid-levels", "three-drives",
         "drive-formats", "encryption", "zfs-by-your-own-commands"],
