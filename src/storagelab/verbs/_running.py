@@ -20,7 +20,7 @@ from storagelab.run import loop, scheduling, stored
 from storagelab.run.engine import sweep, try_starting
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store
-from storagelab.spec import against, matrix, named_files
+from storagelab.spec import against, given_files, matrix
 from storagelab.spec.units import parse_seconds
 from storagelab.stopping import Interruptible
 from storagelab.verbs import _planning as planning
@@ -155,7 +155,7 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     found = planning.look_at(experiment, plan, site, asked.allow_commands)
     hashed = planning.with_files(experiment, plan, site)
     runs, all_well = here._replace(experiment=hashed).make(found)
-    for changed in named_files.differences(hashed.files, planning.with_files(experiment, plan, site).files):
+    for changed in given_files.differences(hashed.files, planning.with_files(experiment, plan, site).files):
         screen.say(f"{changed} while runs were made, so this campaign mixes both: make it again under a new name")
         all_well = False
     conclude(experiment, stored.as_run(experiment, plan, runs), runs, folder, as_json=asked.as_json, full=asked.full)
