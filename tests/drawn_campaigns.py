@@ -15,10 +15,20 @@ from builders import KNOWN_EVENTS, make_environment, make_run, make_waiting_task
 from hypothesis import strategies as st
 
 from storagelab.model.config import Config
-from storagelab.model.latency import Latency, latency_of
 from storagelab.model.loads.base import DatabaseLoad, GeneratedLoad
 from storagelab.model.loads.raw_io import RawIo
-from storagelab.model.measurement import BEHIND_RATE, RAW_IO, SETTLED, Check, Measurement, ObserverCost, Run, TimeSeries
+from storagelab.model.measurement import (
+    BEHIND_RATE,
+    RAW_IO,
+    SETTLED,
+    Check,
+    Latency,
+    Measurement,
+    ObserverCost,
+    Run,
+    TimeSeries,
+    latency_of,
+)
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun, Race
 from storagelab.model.waits import CountedWait, CountedWaits, RawWaits
 from storagelab.run.stored import Racing, as_run
