@@ -126,7 +126,7 @@ else:
     ServerName = Literal[*(name for name, engine in ENGINES.items() if engine.provenance == "measured")]
 
 
-# --- what survives a crash: each engine judges that from the settings with which it runs -------------------------------
+# --- what survives a crash: each engine judges that from the settings with which it runs ------------------------------
 
 Commits = Literal[
     "each commit is on the disk", "the last second of commits may be lost", "nothing is forced to the disk"

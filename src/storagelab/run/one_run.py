@@ -14,8 +14,7 @@ from storagelab.machine import host
 from storagelab.machine.counts import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.measurement import LOAD, Check, Measurement
-from storagelab.model.plan import Cell
-from storagelab.model.prepared import RESTORED
+from storagelab.model.plan import RESTORED, Cell
 from storagelab.model.target import Progress
 from storagelab.model.waits import SampledWaits
 from storagelab.servers.durability import judged
