@@ -25,7 +25,7 @@ from storagelab.run import contract
 from storagelab.run import contract as suite
 from storagelab.run.contract import _engine_of, target_of, verify
 from storagelab.run.engine import engine_in
-from storagelab.servers.redact import HIDDEN
+from storagelab.servers.attached import HIDDEN
 from storagelab.servers.server import AttachedServer
 
 ROWS = 400

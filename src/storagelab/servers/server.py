@@ -16,9 +16,9 @@ from storagelab.errors import RunFailed
 from storagelab.machine.processes import until
 from storagelab.model.objects import TEMPORARY
 from storagelab.model.plan import wants_template
+from storagelab.servers.attached import hidden
 from storagelab.servers.interfaces import C, Reach, System
 from storagelab.servers.private import PrivateServer
-from storagelab.servers.redact import hidden
 from storagelab.servers.templates import Restoration, Template
 
 _RECOVERY_S = 20.0
