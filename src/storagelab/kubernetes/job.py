@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storagelab.errors import SpecError
-from storagelab.machine.host import NAME_VARIABLE
-from storagelab.machine.kubernetes import Names
+from storagelab.machine.host import NAME_VARIABLE, Names
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment
 from storagelab.spec import given_files, keys, matrix, reading
