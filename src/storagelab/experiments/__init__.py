@@ -8,8 +8,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from storagelab.errors import SpecError
-from storagelab.model.hints import choices
+from storagelab.errors import SpecError, choices
 
 FOLDER = Path(__file__).parent
 SCHEMA = FOLDER / "spec.schema.json"

@@ -12,8 +12,7 @@ from pydantic import Field
 from storagelab.capture import folder
 from storagelab.capture.folder import ALL_TABLES, Capture, CapturedObject, Manifest
 from storagelab.drives.measured import MeasuredDrive
-from storagelab.errors import PreflightError, SpecError
-from storagelab.model.hints import choices
+from storagelab.errors import PreflightError, SpecError, choices
 from storagelab.model.limits import LimitConfig
 from storagelab.model.objects import TEMPORARY, Object, Placement
 from storagelab.model.values import Described, LeftOut

@@ -8,9 +8,8 @@ from typing import Any
 
 from pydantic import JsonValue as AnyJson
 
-from storagelab.errors import SpecError, noting, refuse
+from storagelab.errors import SpecError, choices, nearest, noting, refuse, shown
 from storagelab.model.config import PRICE
-from storagelab.model.hints import choices, nearest, shown
 from storagelab.model.plan import Factor, Level, as_key
 from storagelab.model.values import JsonValue
 from storagelab.spec import keys

@@ -22,8 +22,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from typing import TypeVar
 
-from storagelab.errors import SpecError
-from storagelab.model.hints import shown
+from storagelab.errors import SpecError, shown
 from storagelab.model.plan import FEW_RACED, Cell, Experiment, Factor, Level, Plan, PlannedRun
 from storagelab.model.values import JsonValue
 from storagelab.spec.factors import same

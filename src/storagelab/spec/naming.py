@@ -17,8 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from storagelab.errors import SpecError
-from storagelab.model.hints import shown
+from storagelab.errors import SpecError, shown
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from storagelab.errors import SpecError, noting, refuse
+from storagelab.errors import SpecError, choices, nearest, noting, refuse, shown
 from storagelab.model.config import PRICE
 from storagelab.model.engines import engine_of
-from storagelab.model.hints import choices, nearest, shown
 from storagelab.model.plan import Experiment, Factor
 from storagelab.model.values import JsonValue, share_of
 from storagelab.spec import given_files, keys

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from storagelab.errors import SpecError, refuse
+from storagelab.errors import SpecError, choices, refuse, shown
 from storagelab.model.config import DRIVE_KEYS, LAYERS, MADE_KEYS, OPERATING_SYSTEM, PRICE, Config, VolumeConfig
-from storagelab.model.hints import choices, shown
 from storagelab.model.loads.base import Rule, broken
 from storagelab.model.workload import KINDS
 from storagelab.spec.keys import Problem, Tables, Written, checked, error_for, validated, without_unit

@@ -57,7 +57,7 @@ def simulate(
 
 def _cell(plan: Plan, cell_id: str | None) -> Cell:
     """The cell called `cell_id`; the first one for None."""
-    from storagelab.model.hints import choices
+    from storagelab.errors import choices
 
     cells = {cell.cell_id: cell for cell in plan.cells}
     chosen = plan.cells[0] if cell_id is None else cells.get(cell_id)

@@ -20,10 +20,9 @@ from typing import NamedTuple, Self
 
 from pydantic import Field
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError, RunFailed, choices, shown
 from storagelab.machine.counts import V1_LIMITS, V2_LIMITS, Throttle, control_groups, limits_of
 from storagelab.machine.disks import HERE, Kernel, mounts_here, node_of, read_text
-from storagelab.model.hints import choices, shown
 from storagelab.model.limits import COARSE_BELOW, LIMITS, SLICE_S, BurstConfig, LimitConfig, effective
 from storagelab.model.values import Frozen
 
