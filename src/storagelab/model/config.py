@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, create_model
 
 from storagelab.model.engines import ENGINES, LARGEST_SCALE, ON_PATHS, Engine, EngineName
-from storagelab.model.layers.base import files as layer_files
+from storagelab.model.layers import files as layer_files
 from storagelab.model.limits import LimitConfig
 from storagelab.model.loads.base import DatabaseLoad, GeneratedLoad, of_class
 from storagelab.model.loads.inserts import InsertLoad, RandomInsert

@@ -17,7 +17,7 @@ from storagelab.machine import disks
 from storagelab.machine.disks import HERE, Kernel, read_text
 from storagelab.machine.processes import until
 from storagelab.model.config import LAYERS, VolumeConfig
-from storagelab.model.layers.base import Layer, Top
+from storagelab.model.layers import Layer, Top
 from storagelab.model.measurement import Check
 from storagelab.volumes import programs
 from storagelab.volumes.file_systems import compared, unmount
@@ -155,4 +155,4 @@ _TOOLS = SimpleNamespace(
     said=said, node=disks.node_of, text=read_text, made_of=made_of, take_apart=take_apart, take_down=take_down,
     holding=_that_hold, patiently=partial(patiently, within_s=_BUSY_S), until=until, size=bytes_,
 )  # fmt: skip
-"""`model.layers.base.Tools`."""
+"""`model.layers.Tools`."""

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from storagelab.model.layers.base import Layer, LayerKeys, Tools, Top
+from storagelab.model.layers import Layer, LayerKeys, Tools, Top
 from storagelab.model.loads.base import Rule
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from uuid import UUID
 from pydantic import Field
 
 from storagelab.errors import RunFailed
-from storagelab.model.layers.base import Layer, LayerKeys, Pairs, Tools, Top
+from storagelab.model.layers import Layer, LayerKeys, Pairs, Tools, Top
 from storagelab.model.loads.base import Rule
 from storagelab.model.values import LeftOut
 
