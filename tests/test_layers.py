@@ -6,7 +6,7 @@ import pytest
 
 from storagelab.errors import PreflightError
 from storagelab.machine.disks import Kernel
-from storagelab.model.config import VolumeConfig
+from storagelab.model.volume import VolumeConfig
 from storagelab.volumes import layers
 
 

@@ -29,7 +29,7 @@ from bench.guest import user_mode
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.disks import mounts_here, node_of, read_text
 from storagelab.machine.processes import until
-from storagelab.model.config import VolumeConfig
+from storagelab.model.volume import VolumeConfig
 from storagelab.volumes import drives, layers
 from storagelab.volumes import volume as volumes
 from storagelab.volumes.file_systems import sector_bytes

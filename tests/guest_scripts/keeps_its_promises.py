@@ -22,7 +22,7 @@ from guest_scripts.trials import expect, failed_of, sh
 from bench.guest import user_mode
 from storagelab.errors import StoragelabError
 from storagelab.machine.processes import until
-from storagelab.model.config import VolumeConfig
+from storagelab.model.volume import VolumeConfig
 from storagelab.volumes import drives, file_systems, layers, preparing, programs
 from storagelab.volumes import volume as volumes
 from storagelab.volumes.journal import claims

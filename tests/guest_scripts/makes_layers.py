@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from bench.guest import user_mode
-from storagelab.model.config import VolumeConfig
+from storagelab.model.volume import VolumeConfig
 from storagelab.volumes import file_systems, layers
 
 DRIVES = sorted(Path(link).resolve().name for link in glob.glob(user_mode.DRIVES))

@@ -13,9 +13,9 @@ from storagelab.capture import folder
 from storagelab.capture.folder import ALL_TABLES, Capture, CapturedObject, Manifest
 from storagelab.drives.measured import MeasuredDrive
 from storagelab.errors import PreflightError, SpecError, choices
-from storagelab.model.limits import LimitConfig
 from storagelab.model.objects import TEMPORARY, Object, Placement
 from storagelab.model.values import Described, LeftOut
+from storagelab.model.volume import LimitConfig
 from storagelab.predicting import model, prediction
 from storagelab.predicting.capability import LimitedVolume, MeasuredVolume, Volume, tightest
 from storagelab.predicting.demands import MUCH_MORE, Demands, bytes_of_server, demands_of

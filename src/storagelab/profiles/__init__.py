@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from storagelab import _sim
 from storagelab.errors import PreflightError, choices
-from storagelab.model.config import OPERATING_SYSTEM
 from storagelab.model.values import Frozen, Scalar
+from storagelab.model.volume import OPERATING_SYSTEM
 from storagelab.spec import given_files
 from storagelab.spec.keys import dotted
 

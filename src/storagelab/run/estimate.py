@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from storagelab.model.config import Config
-from storagelab.model.limits import effective
 from storagelab.model.plan import Plan, PlannedRun, one_of_each_template, template_name, wants_template
 from storagelab.model.values import Frozen
+from storagelab.model.volume import effective
 
 _COPIED_PER_S = 1_500_000
 """How many rows of a template are copied in a second, measured on two slow cores: 1.5 million of pgbench's, 460 MB."""

@@ -18,10 +18,11 @@ from typing import NamedTuple, Self
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import doctor, host, temporary
 from storagelab.machine.disks import nearest_existing, size_bytes
-from storagelab.model.config import Config, VolumeConfig
+from storagelab.model.config import Config
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.plan import wants_template
 from storagelab.model.target import VolumeNeed
+from storagelab.model.volume import VolumeConfig
 from storagelab.servers import templates
 from storagelab.servers.places import tables_of
 from storagelab.servers.templates import BytesOn

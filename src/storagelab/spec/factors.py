@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import JsonValue as AnyJson
 
 from storagelab.errors import SpecError, choices, nearest, noting, refuse, shown
-from storagelab.model.config import PRICE
 from storagelab.model.plan import Factor, Level, as_key
 from storagelab.model.values import JsonValue
+from storagelab.model.volume import PRICE
 from storagelab.spec import keys
 
 _WHOLE_EXPERIMENT = "holds for the whole experiment, so it can't differ between cells"

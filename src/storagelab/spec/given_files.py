@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from storagelab.errors import PreflightError
-from storagelab.model.config import BY_HAND, Config
+from storagelab.model.config import Config
+from storagelab.model.volume import BY_HAND
 
 MOST_BYTES = 2**20
 """Of a file that people write."""

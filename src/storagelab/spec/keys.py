@@ -16,9 +16,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError, create_model
 
 from storagelab.errors import SpecError, choices, cut, nearest, refuse, shown
-from storagelab.model.config import Config
+from storagelab.model.config import KINDS, Config
 from storagelab.model.values import Frozen
-from storagelab.model.workload import KINDS
 from storagelab.spec.units import parse_bytes, parse_seconds, parse_warm_up
 
 Schema = dict[str, Any]

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from storagelab.errors import SpecError, choices, nearest, noting, refuse, shown
-from storagelab.model.config import PRICE
 from storagelab.model.engines import engine_of
 from storagelab.model.plan import Experiment, Factor
 from storagelab.model.values import JsonValue, share_of
+from storagelab.model.volume import PRICE
 from storagelab.spec import given_files, keys
 from storagelab.spec.factors import is_price, read_excludes, read_factors, with_labels
 from storagelab.spec.foreign import refuse_foreign, refuse_long_keys

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from storagelab.errors import SpecError, choices, refuse, shown
-from storagelab.model.config import DRIVE_KEYS, LAYERS, MADE_KEYS, OPERATING_SYSTEM, PRICE, Config, VolumeConfig
+from storagelab.model.config import KINDS, Config
 from storagelab.model.loads.base import Rule, broken
-from storagelab.model.workload import KINDS
+from storagelab.model.volume import DRIVE_KEYS, LAYERS, MADE_KEYS, OPERATING_SYSTEM, PRICE, VolumeConfig
 from storagelab.spec.keys import Problem, Tables, Written, checked, error_for, validated, without_unit
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -9,8 +9,8 @@ import copy
 import json
 from typing import Any
 
-from storagelab.model.config import PRICE
 from storagelab.model.plan import Experiment
+from storagelab.model.volume import PRICE
 from storagelab.spec import keys
 
 Schema = dict[str, Any]

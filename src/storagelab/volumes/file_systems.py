@@ -15,8 +15,8 @@ from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import HERE, Kernel, describe_queue, integer_in, mount_of, mounts_here, node_of, read_text
 from storagelab.machine.host import free_bytes
 from storagelab.machine.processes import JUST_STOPPED_S
-from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
+from storagelab.model.volume import VolumeConfig
 from storagelab.volumes.programs import patiently, said
 
 DEFAULT = "ext4"

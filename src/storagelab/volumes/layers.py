@@ -16,9 +16,9 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import disks
 from storagelab.machine.disks import HERE, Kernel, read_text
 from storagelab.machine.processes import until
-from storagelab.model.config import LAYERS, VolumeConfig
 from storagelab.model.layers import Layer, Top
 from storagelab.model.measurement import Check
+from storagelab.model.volume import LAYERS, VolumeConfig
 from storagelab.volumes import programs
 from storagelab.volumes.file_systems import compared, unmount
 from storagelab.volumes.programs import patiently, said

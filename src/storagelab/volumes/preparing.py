@@ -17,8 +17,8 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import node_of, read_text, size_bytes
 from storagelab.machine.processes import holders_text, until
-from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
+from storagelab.model.volume import VolumeConfig
 from storagelab.volumes import drives, layers, programs, refusals
 from storagelab.volumes.drives import Drive, partitions_of
 from storagelab.volumes.file_systems import compared, sector_bytes, set_queue

@@ -16,9 +16,8 @@ from uuid import UUID, uuid4
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.disks import block_devices_of, disk_of, mount_of, mounts_here, size_bytes
-from storagelab.model.config import PRICE, VolumeConfig
-from storagelab.model.limits import LimitConfig, effective
 from storagelab.model.measurement import Check
+from storagelab.model.volume import PRICE, LimitConfig, VolumeConfig, effective
 from storagelab.volumes import file_systems, layers, limits, preparing, programs
 from storagelab.volumes.drives import Drive, uuids_on
 from storagelab.volumes.journal import Journal

@@ -14,7 +14,7 @@ from storagelab.model.layers import Layer, LayerKeys, Tools, Top
 from storagelab.model.loads.base import Rule
 
 if TYPE_CHECKING:
-    from storagelab.model.config import VolumeConfig
+    from storagelab.model.volume import VolumeConfig
 
 
 class Keys(LayerKeys):

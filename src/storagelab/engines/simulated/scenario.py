@@ -13,13 +13,14 @@ from storagelab import _sim, profiles
 from storagelab.engines.simulated.measurement import device_counters, measurement
 from storagelab.errors import PreflightError
 from storagelab.loads.traces import late_figures, read, replay_figures
-from storagelab.model.config import OPERATING_SYSTEM, Config, DriveConfig, ServerConfig, VolumeConfig
+from storagelab.model.config import Config, ServerConfig
 from storagelab.model.loads.base import of_class
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.loads.replay import Replay
 from storagelab.model.measurement import RAW_IO, Measurement, TimeSeries, latency_of_table
 from storagelab.model.plan import Cell, PlannedBlock
+from storagelab.model.volume import OPERATING_SYSTEM, DriveConfig, VolumeConfig
 from storagelab.model.waits import NS
 from storagelab.profiles import FlashProfile, Profile, Shelf
 

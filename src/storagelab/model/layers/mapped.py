@@ -16,7 +16,7 @@ from storagelab.model.loads.base import Rule
 from storagelab.model.values import LeftOut
 
 if TYPE_CHECKING:
-    from storagelab.model.config import VolumeConfig
+    from storagelab.model.volume import VolumeConfig
 
 
 _RULES = tuple(
