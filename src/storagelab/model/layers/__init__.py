@@ -3,7 +3,7 @@
 A kind of layer is one file in this folder: the class `Keys`, its keys and the rules between them, and the function
 `layers`, which gives the layers that a volume's keys ask for. A `Layer` holds its words, what it needs of the machine,
 and how it is made, read back and undone. No file here runs anything by itself: who makes a volume hands in `Tools`
-(`storagelab.volumes.layers`).
+(`storagelab.volumes.file_systems`).
 """
 
 from __future__ import annotations
