@@ -21,7 +21,7 @@ from storagelab.predicting.capability import LimitedVolume, MeasuredVolume, Volu
 from storagelab.predicting.demands import MUCH_MORE, Demands, bytes_of_server, demands_of
 from storagelab.predicting.model import Layout, present
 from storagelab.predicting.prediction import PRESENT, Prediction
-from storagelab.spec import given_files, keys
+from storagelab.spec import given_files, keys, units
 from storagelab.volumes import limits
 from storagelab.words import numbers
 
@@ -229,7 +229,7 @@ def load(file: Path) -> VolumesFile:
     except (OSError, ValueError) as error:
         raise SpecError(f"can't be read: {getattr(error, 'strerror', error)}", file=file, hint=_HINT) from None
     try:
-        asked = keys.checked(VolumesFile, keys.with_unit_read(tables))
+        asked = keys.checked(VolumesFile, units.with_unit_read(tables))
     except SpecError as error:
         raise SpecError(error.problem, file=file, key=error.key, hint=error.hint) from None
     for name, one in asked.volumes.items():

@@ -19,7 +19,7 @@ from storagelab.model.engines import engine_of
 from storagelab.model.plan import Experiment, Factor
 from storagelab.model.values import JsonValue, share_of
 from storagelab.model.volume import PRICE
-from storagelab.spec import given_files, keys
+from storagelab.spec import given_files, keys, units
 from storagelab.spec.factors import is_price, read_excludes, read_factors, with_labels
 from storagelab.spec.foreign import refuse_foreign, refuse_long_keys
 
@@ -190,7 +190,7 @@ def _base(raw: keys.Tables) -> dict[str, Any]:
     """The tables that define a cell, with known keys and valid types. A factor may supply keys that are still
     missing.
     """
-    base = keys.with_unit_read({name: raw[name] for name in keys.TABLES if name in raw})
+    base = units.with_unit_read({name: raw[name] for name in keys.TABLES if name in raw})
     refuse([
         keys.error_for(problem, keys.Written, base)
         for problem in keys.problems(keys.Written, base) if problem.kind != "missing"

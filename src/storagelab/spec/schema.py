@@ -11,7 +11,7 @@ from typing import Any
 
 from storagelab.model.plan import Experiment
 from storagelab.model.volume import PRICE
-from storagelab.spec import keys
+from storagelab.spec import keys, units
 
 Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -22,7 +22,7 @@ def spec_schema() -> Schema:
     whole, header = (copy.deepcopy(keys.schema_of(model)) for model in (keys.Written, Experiment))
     parts: Schema = {**header.get("$defs", {}), **whole.pop("$defs")}
     tables: Schema = whole["properties"]
-    for spelled in keys.WITH_UNIT:
+    for spelled in units.WITH_UNIT:
         _add_spelling(spelled, tables, parts)
     value = {"description": "A list of values of the key that this path names, or of labelled levels."}
     prices = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
@@ -59,7 +59,7 @@ def spec_schema_text() -> str:
     return json.dumps(spec_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
-def _add_spelling(spelled: keys.Spelled, tables: Schema, parts: Schema) -> None:
+def _add_spelling(spelled: units.Spelled, tables: Schema, parts: Schema) -> None:
     """Adds the key whose value has a unit beside the plain one."""
     *above, last = spelled.path.split(".")
     for place in _at(tables, above, parts):
