@@ -257,9 +257,9 @@ def problems(model: type[BaseModel], tables: Tables) -> list[Problem]:
     try:
         validated(model, tables)
     except ValidationError as error:
-        found = dict.fromkeys(_place(one["type"], one["loc"], tables) for one in error.errors(include_url=False))
-        named = [Problem(kind, parts, _value_at(tables, parts)) for kind, parts in found]
-        return sorted(named, key=lambda problem: _KINDS.index(problem.kind))
+        found = [_problem(one["type"], one["loc"], tables) for one in error.errors(include_url=False)]
+        named = {(problem.kind, problem.parts): problem for problem in found}
+        return sorted(named.values(), key=lambda problem: _KINDS.index(problem.kind))
     return []
 
 
@@ -268,33 +268,19 @@ def validated(model: type[M], tables: Tables) -> M:
     return model.model_validate_json(json.dumps(tables, ensure_ascii=False), strict=True)
 
 
-def _place(kind: str, place: Parts, tables: Tables) -> tuple[Kind, Parts]:
-    """The kind and the place of a problem that pydantic found. If a key takes several types, pydantic appends the
-    name of each type that it tried to the place, and it names the kind of a load; this removes both.
+def _problem(kind: str, place: Parts, tables: Tables) -> Problem:
+    """A problem that pydantic found. If a key takes several types, pydantic appends the name of each type that it tried
+    to the place, and it names the kind of a load; this removes both.
     """
     if place[:1] == ("workload",) and place[1:2] and place[1] in KINDS:
         place = ("workload", *place[2:])
-    if kind == "missing":
-        return "missing", place
-    if kind == "extra_forbidden":
-        return "unknown", place
-    inside: object = tables
-    for depth, part in enumerate(place):
-        try:
-            inside = inside[part]  # type: ignore[index]
-        except (LookupError, TypeError):
-            return "wrong", place[:depth]
-    return "wrong", place
-
-
-def _value_at(tables: Tables, parts: Parts) -> object:
     inside: Any = tables
-    for part in parts:
+    for depth, part in enumerate(place):
         try:
             inside = inside[part]
         except (LookupError, TypeError):
-            return None
-    return inside
+            return Problem("missing", place, None) if kind == "missing" else Problem("wrong", place[:depth], inside)
+    return Problem("unknown" if kind == "extra_forbidden" else "wrong", place, inside)
 
 
 def error_for(problem: Problem, model: type[BaseModel], tables: Tables, key: str | None = None) -> SpecError:
@@ -340,17 +326,12 @@ def _missing_key(parts: Parts, schema: Schema) -> SpecError:
     return SpecError(f"is missing; it must be {expected(schema)}", key=dotted(parts), hint=hint)
 
 
-def _takes_numbers(schema: Schema) -> bool:
-    schema = _plain(schema)
-    values = [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else [])]
-    return schema.get("type") in ("integer", "number") or any(isinstance(one, int) for one in values)
-
-
 def _way_out(problem: Problem, schema: Schema) -> str:
     last, value = problem.parts[-1], problem.value
-    if isinstance(value, str) and value.strip().replace("_", "").isdecimal() and _takes_numbers(schema):
+    words = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    takes_numbers = schema.get("type") in ("integer", "number") or any(isinstance(one, int) for one in words)
+    if takes_numbers and isinstance(value, str) and value.strip().replace("_", "").isdecimal():
         return f"Write it without quotes: {last} = {value.strip()}."
-    words = schema.get("enum") or [schema["const"]] if "const" in schema or "enum" in schema else []
     if isinstance(value, int) and str(value) in words:
         return f'Put it in quotes: {last} = "{value}".'
     if value == "zfs" and last == "filesystem":

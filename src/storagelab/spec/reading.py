@@ -282,15 +282,17 @@ def _values(old: Any, new: Any, parts: keys.Parts) -> Iterator[tuple[keys.Parts,
         one, other = (value if isinstance(value, Mapping) else {} for value in (old, new))
         for name in dict.fromkeys([*one, *other]):
             yield from _values(one.get(name, _NOT_SET), other.get(name, _NOT_SET), (*parts, name))
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and _are_tables([*old, *new]):
+    elif (
+        isinstance(old, list)
+        and isinstance(new, list)
+        and old
+        and len(old) == len(new)
+        and (all(isinstance(one, Mapping) for one in (*old, *new)))
+    ):
         for position, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from _values(before, after, (*parts, position))
     else:
         yield parts, old, new
-
-
-def _are_tables(values: list[object]) -> bool:
-    return bool(values) and all(isinstance(value, Mapping) for value in values)
 
 
 def _written(value: object) -> str:
