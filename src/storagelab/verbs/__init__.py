@@ -101,6 +101,17 @@ def spec_of(given: Given) -> tuple[str, list[Config]]:
     return experiment.order, [cell.config for cell in matrix.expand(experiment).cells]
 
 
+def amount(parse: Callable[[str], float], text: str, key: str, hint: str, least: float = 0) -> float:
+    """What an option's text with a unit means. Raises SpecError unless it is above 0, and at least the `least`."""
+    try:
+        found = parse(text)
+    except ValueError as error:
+        raise SpecError(str(error), key=key, hint=hint) from None
+    if found <= 0 or found < least:
+        raise SpecError(f"must be at least {least:g}" if least else "must be above 0", key=key, hint=hint)
+    return found
+
+
 # --- a verb -----------------------------------------------------------------------------------------------------------
 
 

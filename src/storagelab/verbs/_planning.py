@@ -24,11 +24,9 @@ from storagelab.volumes.folders import Site
 from storagelab.words.numbers import duration
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.live import Live
 
     from storagelab.run.progress import RunProgress
-    from storagelab.run.store import Store
     from storagelab.stopping import Interruptible
 
 _SILENT_S = 1.0
@@ -115,14 +113,6 @@ class _Shown:
 
 
 # --- while runs are made ---------------------------------------------------------------------------------------------
-
-
-def tell_if_set_aside(store: Store, console: Console) -> None:
-    if store.set_aside is not None:
-        console.print(
-            f"the spec has changed, and no run of the old one succeeded: its runs are kept in {store.set_aside}",
-            soft_wrap=True,
-        )
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from storagelab.spec.units import parse_seconds
 from storagelab.stopping import Interruptible
 from storagelab.verbs import _planning as planning
 from storagelab.verbs import _so_far as so_far
+from storagelab.verbs import amount
 from storagelab.volumes.folders import Site, volumes_locked
 from storagelab.volumes.for_runs import PreparationAwaited
 from storagelab.volumes.for_runs import confirm as confirm_drives
@@ -252,7 +253,9 @@ class _Here(NamedTuple):
             pending = [*failed_before, *race.state.possible]
         at_once = loop.processes(self.plan, pending, found, jobs)
         console = screen.err()
-        planning.tell_if_set_aside(store, console)
+        if store.set_aside is not None:
+            why = "the spec has changed, and no run of the old one succeeded"
+            console.print(f"{why}: its runs are kept in {store.set_aside}", soft_wrap=True)
         for line in sweep(self.plan, self.site):
             console.print(line, soft_wrap=True)
         with (
@@ -342,7 +345,8 @@ def race_text(state: RaceState) -> str:
 def asked(executor: str, scheduler: str | None, *, trusted: bool, time_limit: str | None) -> loop.Elsewhere | None:
     """The cluster that was asked for; None for processes of this machine. Raises SpecError."""
     if executor == "dask":
-        limit_s = None if time_limit is None else _seconds(time_limit, "--time-limit", "Such as 90s or 10min.")
+        hint = "Such as 90s or 10min."
+        limit_s = None if time_limit is None else amount(parse_seconds, time_limit, "--time-limit", hint)
         return loop.Elsewhere(scheduler, trusted, limit_s)
     return None
 
@@ -354,15 +358,5 @@ def race(*, find_best: bool, within: str | None, budget: str | None) -> tuple[Ra
     margin = 0.0 if within is None else share_of(within)
     if margin is None or not (0 < margin < 1 or within is None):
         raise SpecError(f"{within!r} is no margin", key="--within", hint="Write a percentage above 0, such as 3%.")
-    budget_s = None if budget is None else _seconds(budget, "--budget", "Such as 90min or 2h.")
+    budget_s = None if budget is None else amount(parse_seconds, budget, "--budget", "Such as 90min or 2h.")
     return Race(within=margin), budget_s
-
-
-def _seconds(text: str, key: str, hint: str) -> float:
-    try:
-        seconds = parse_seconds(text)
-    except ValueError as error:
-        raise SpecError(str(error), key=key, hint=hint) from None
-    if seconds <= 0:
-        raise SpecError("must be above 0", key=key, hint=hint)
-    return seconds

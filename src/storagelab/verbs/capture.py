@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from storagelab.errors import SpecError
-from storagelab.verbs import Unused, Verb, when
+from storagelab.verbs import Unused, Verb, amount, when
 
 app = Verb("Predict", 1)
 _TOLD_EVERY_S = 30.0
@@ -55,8 +55,9 @@ def capture(
     from storagelab.report.words.captured import capture_paper
     from storagelab.run import contract
     from storagelab.run.engine import engine_in
+    from storagelab.spec.units import parse_seconds
 
-    seconds = _seconds(length)
+    seconds = amount(parse_seconds, length, "--for", "For example: --for 10min.", least=1)
     if not folder.is_free(output):
         raise SpecError(
             "is there already", file=output, hint="Choose another folder, or remove it: nothing is overwritten."
@@ -85,18 +86,6 @@ def capture(
         f"capture: {output}\nto see who does what, where and when: storagelab report {output}\n"
         f"to predict other volumes, fill in {volumes}: storagelab predict {output} --volumes {volumes}"
     )
-
-
-def _seconds(length: str) -> float:
-    from storagelab.spec.units import parse_seconds
-
-    try:
-        seconds = parse_seconds(length)
-    except ValueError as error:
-        raise SpecError(str(error), key="--for", hint="For example: --for 10min.") from error
-    if seconds < 1:
-        raise SpecError("is less than a second", key="--for", hint="For example: --for 10min.")
-    return seconds
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from storagelab.errors import PreflightError
-from storagelab.verbs import Unused, Verb, when
+from storagelab.verbs import Unused, Verb, amount, when
 
 if TYPE_CHECKING:
     from storagelab.run.measuring import Effort, KeptResults, MeasuredVolume
@@ -94,13 +94,15 @@ def fit(
     from storagelab.drives.measured import as_toml
     from storagelab.machine.descriptors import write_whole
     from storagelab.run import measuring
+    from storagelab.spec.units import parse_bytes
     from storagelab.stopping import Interruptible
     from storagelab.verbs._planning import saying_how_far
     from storagelab.words.numbers import count, duration, percent
 
     effort = measuring.QUICK if quick else measuring.FULL
     if size is not None:
-        effort = effort._replace(file_bytes=_size(size))
+        wanted = int(amount(parse_bytes, size, "--size", "--size 16GiB"))
+        effort = effort._replace(file_bytes=wanted // 2**20 * 2**20)
     file = _free_file(name)
     with Interruptible(), _volume(volume, spec) as found:
         measuring.check(found.folder, effort.file_bytes)
@@ -144,15 +146,6 @@ def fit(
         )
     if not measured.complete:
         screen.say("Not all points were measured in time: what is missing lies outside of what is known.", stdout=True)
-
-
-def _size(text: str) -> int:
-    from storagelab.spec.units import parse_bytes
-
-    try:
-        return parse_bytes(text) // 2**20 * 2**20
-    except ValueError as error:
-        raise PreflightError(str(error), key="--size", hint="--size 16GiB") from None
 
 
 def _free_file(name: str) -> Path:
