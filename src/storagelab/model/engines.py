@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from storagelab.model.values import Frozen
-
 Provenance = Literal["measured", "simulated"]
 Provenances = Literal["measured", "simulated", "measured and simulated"]
 """The name for a whole experiment of both: raw I/O may run on simulated and on real drives."""
@@ -124,54 +122,3 @@ if TYPE_CHECKING:
 else:
     EngineName = Literal[*ENGINES]
     ServerName = Literal[*(name for name, engine in ENGINES.items() if engine.provenance == "measured")]
-
-
-# --- what survives a crash: each engine judges that from the settings with which it runs ------------------------------
-
-Commits = Literal[
-    "each commit is on the disk", "the last second of commits may be lost", "nothing is forced to the disk"
-]
-Loss = Literal[
-    "everything",
-    "last commits",
-    "last second of commits",
-    "commits not in the log",
-    "commits not in the binary log",
-    "pages not in the log",
-    "pages not written twice",
-]
-"""What a setting gives up for speed."""
-_OF_COMMITS = {"last commits", "last second of commits", "commits not in the log", "commits not in the binary log"}
-
-
-class Deciding(Frozen):
-    """A setting that decides what survives, with the server's value."""
-
-    name: str
-    value: str
-    loses: Loss | None = None
-
-
-class Durability(Frozen):
-    """What one server promises. `whole_pages`: the server can repair a page whose write was interrupted."""
-
-    engine: str
-    settings: tuple[Deciding, ...]
-    whole_pages: bool
-
-    @property
-    def commits(self) -> Commits:
-        losses = {setting.loses for setting in self.settings}
-        if "everything" in losses:
-            return "nothing is forced to the disk"
-        return "the last second of commits may be lost" if losses & _OF_COMMITS else "each commit is on the disk"
-
-    @property
-    def promise(self) -> str:
-        pages = "half-written pages are mended" if self.whole_pages else "a half-written page stays corrupt"
-        return f"{self.commits}, {pages}"
-
-    @property
-    def text(self) -> str:
-        because = ", ".join(f"{setting.name} = {setting.value}" for setting in self.settings)
-        return f"{self.engine}: {self.promise} ({because})"

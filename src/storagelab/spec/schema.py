@@ -25,8 +25,8 @@ def spec_schema() -> Schema:
     for spelled in units.WITH_UNIT:
         *above, last = spelled.path.split(".")
         for place in _at(tables, above, parts):  # the key whose value has a unit stands beside the plain one
-            if (plain := place.get(last + spelled.ending)) is not None:
-                description = plain.get("description", "")
+            if (written := place.get(last + spelled.ending)) is not None:
+                description = written.get("description", "")
                 place[last] = {"type": "string", "description": description, "examples": [spelled.example]}
     value = {"description": "A list of values of the key that this path names, or of labelled levels."}
     prices = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
