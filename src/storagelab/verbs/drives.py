@@ -14,6 +14,7 @@ from storagelab.errors import PreflightError
 from storagelab.verbs import Unused, Verb, amount, when
 
 if TYPE_CHECKING:
+    from storagelab.drives.measured import MeasuredDrive
     from storagelab.run.measuring import Effort, KeptResults, MeasuredVolume
 
 app = Verb(
@@ -97,7 +98,6 @@ def fit(
     from storagelab.spec.units import parse_bytes
     from storagelab.stopping import Interruptible
     from storagelab.verbs._planning import saying_how_far
-    from storagelab.words.numbers import count, duration, percent
 
     effort = measuring.QUICK if quick else measuring.FULL
     if size is not None:
@@ -120,32 +120,28 @@ def fit(
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, [as_toml(drive, usable_bytes=usable, sector_bytes=sector).encode()])
     kept.file.unlink(missing_ok=True)
-    measured = drive.measured
-    held_out = sum(point.held_out for point in measured.points)
-    error = drive.median_error
-    screen.say(f"{file}: {len(measured.points)} points, {held_out} of them held out of the fit.", stdout=True)
+    for line in _fitted(file, drive):
+        screen.say(line, stdout=True)
+
+
+def _fitted(file: Path, drive: MeasuredDrive) -> Iterator[str]:
+    """What the fit found, a line each."""
+    from storagelab.words.numbers import count, duration, percent
+
+    points, error = drive.measured.points, drive.median_error
+    yield f"{file}: {len(points)} points, {sum(point.held_out for point in points)} of them held out of the fit."
     if error is not None:
-        screen.say(
-            f"At the points held out, the fit is off by {percent(error)} (median), 19 of 20 by at most "
-            f"{percent(drive.relative_error)}.",
-            stdout=True,
-        )
-    for one in measured.sustained:
+        worst = f"19 of 20 by at most {percent(drive.relative_error)}"
+        yield f"At the points held out, the fit is off by {percent(error)} (median), {worst}."
+    for one in drive.measured.sustained:
         if one.fell_after_s is not None:
-            what = f"{'sequential' if one.sequential else 'random'} {one.operation}s"
-            screen.say(
-                f"Burst: {what} fell from {count(one.burst_per_s)} to {count(one.sustained_per_s)} a second after "
-                f"{duration(one.fell_after_s)}.",
-                stdout=True,
-            )
-    if measured.identity.virtual:
-        screen.say(
-            "The drive is virtual: the figures are those of its host, with its caches and its "
-            "other guests, on this day.",
-            stdout=True,
-        )
-    if not measured.complete:
-        screen.say("Not all points were measured in time: what is missing lies outside of what is known.", stdout=True)
+            what = f"{'sequential' if one.sequential else 'random'} {one.operation}s fell from"
+            per_s = f"{count(one.burst_per_s)} to {count(one.sustained_per_s)} a second"
+            yield f"Burst: {what} {per_s} after {duration(one.fell_after_s)}."
+    if drive.measured.identity.virtual:
+        yield "The drive is virtual: the figures are those of its host, with its caches and other guests, on this day."
+    if not drive.measured.complete:
+        yield "Not all points were measured in time: what is missing lies outside of what is known."
 
 
 def _free_file(name: str) -> Path:
