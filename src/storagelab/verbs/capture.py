@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from storagelab.errors import SpecError
 from storagelab.verbs import Unused, Verb, amount, when
@@ -24,22 +24,16 @@ VOLUMES_FILE = "volumes.toml"
 
 @app.command(unused=(Unused("--requests", when("no_trace"), "needs the trace", "Leave --no-trace out."),))
 def capture(
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="DSN of the running server, or a variable that holds it.")
-    ],
-    length: Annotated[str, typer.Option("--for", metavar="10min", help="How long to watch.")] = "10min",
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("capture"),
+    target: Annotated[str, Argument(metavar="TARGET", help="DSN of the running server, or a variable that holds it.")],
+    length: Annotated[str, Option("--for", metavar="10min", help="How long to watch.")] = "10min",
+    output: Annotated[Path, Option("--output", "-o", help="Folder to write.")] = Path("capture"),
     requests: Annotated[
-        bool, typer.Option("--requests", help="Keep each request, too: a log that fio plays back. Needs root.")
+        bool, Option("--requests", help="Keep each request, too: a log that fio plays back. Needs root.")
     ] = False,
-    no_trace: Annotated[
-        bool, typer.Option("--no-trace", help="Use the server's own counters only, even as root.")
-    ] = False,
+    no_trace: Annotated[bool, Option("--no-trace", help="Use the server's own counters only, even as root.")] = False,
     measure_cost: Annotated[
         int,
-        typer.Option(
-            "--measure-cost", metavar="TURNS", min=0, help="First measure what capturing costs, in pairs of turns."
-        ),
+        Option("--measure-cost", metavar="TURNS", min=0, help="First measure what capturing costs, in pairs of turns."),
     ] = 0,
 ) -> None:
     """Watch what a running server reads and writes, by object.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from storagelab.errors import PreflightError
 from storagelab.verbs import Unused, Verb, amount, when
@@ -50,9 +50,9 @@ def list_() -> None:
     unused=(Unused("--sources", when("toml"), "is for the tables", "Leave it out: the file names each source."),)
 )
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile, or its file.")],
-    sources: Annotated[bool, typer.Option("--sources", help="Print where each figure comes from, too.")] = False,
-    toml: Annotated[bool, typer.Option("--toml", help="Print the TOML file itself, as a start for your own.")] = False,
+    name: Annotated[str, Argument(metavar="NAME", help="Name of the profile, or its file.")],
+    sources: Annotated[bool, Option("--sources", help="Print where each figure comes from, too.")] = False,
+    toml: Annotated[bool, Option("--toml", help="Print the TOML file itself, as a start for your own.")] = False,
 ) -> None:
     """Show what a drive can do, and its profile.
 
@@ -75,15 +75,15 @@ def show(
 
 @app.command()
 def fit(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile; in specs and in lists.")],
+    name: Annotated[str, Argument(metavar="NAME", help="Name of the profile; in specs and in lists.")],
     volume: Annotated[
-        str, typer.Option("--volume", metavar="PATH", help="Folder on the drive; with --spec, a volume of that spec.")
+        str, Option("--volume", metavar="PATH", help="Folder on the drive; with --spec, a volume of that spec.")
     ],
     spec: Annotated[
-        Path | None, typer.Option("--spec", help="Spec that declares the volume, which is made with its limits.")
+        Path | None, Option("--spec", help="Spec that declares the volume, which is made with its limits.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Measure about two minutes, at fewer points.")] = False,
-    size: Annotated[str | None, typer.Option("--size", help="Size of the file to measure with, such as 16GiB.")] = None,
+    quick: Annotated[bool, Option("--quick", help="Measure about two minutes, at fewer points.")] = False,
+    size: Annotated[str | None, Option("--size", help="Size of the file to measure with, such as 16GiB.")] = None,
 ) -> None:
     """Measure a drive with fio in up to 15 minutes, and fit a profile to it.
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from storagelab import verbs
 from storagelab.errors import StoreError
@@ -37,12 +37,12 @@ def plan(
     spec_file: verbs.SpecArgument,
     results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
     against: verbs.AgainstOption = None,
-    all_: Annotated[bool, typer.Option("--all", help="Add reasons, ways out, each cell and each run.")] = False,
+    all_: Annotated[bool, Option("--all", help="Add reasons, ways out, each cell and each run.")] = False,
     allow_commands: verbs.AllowCommandsOption = False,
     despite_space: verbs.DespiteSpaceOption = False,
     pilot: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--pilot",
             metavar="NAME",
             help="Say how small a difference can be found, judging by this experiment's runs.",
