@@ -159,7 +159,8 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     for changed in given_files.differences(hashed.files, planning.with_files(experiment, plan, site).files):
         screen.say(f"{changed} while runs were made, so this campaign mixes both: make it again under a new name")
         all_well = False
-    conclude(experiment, stored.as_run(experiment, plan, runs), runs, folder, as_json=asked.as_json, full=asked.full)
+    made = stored.Results(folder, experiment, stored.as_run(experiment, plan, runs), runs)
+    conclude(made, as_json=asked.as_json, full=asked.full)
     if asked.against is not None:
         screen.say(f"as a gate: storagelab compare {experiment.name} --by {against.FACTOR} --fail-if-slower 5%")
     return all_well
@@ -291,15 +292,7 @@ def _tell_of_round(progress: RunProgress, state: RaceState) -> None:
     progress.say(race_text(state))
 
 
-def conclude(
-    experiment: Experiment,
-    expanded: Plan,
-    runs: tuple[Run, ...],
-    folder: Path,
-    *,
-    as_json: bool = False,
-    full: bool = False,
-) -> None:
+def conclude(of: stored.Results, *, as_json: bool = False, full: bool = False) -> None:
     """Print the answer, with its evidence if `full`, or the whole export, and write the report."""
     # Statistics and charts take as long to load as everything else, and are not needed while runs are made.
     from storagelab.findings.analysis import analyse
@@ -308,15 +301,14 @@ def conclude(
     from storagelab.report.text import terminal
     from storagelab.report.writing import own_names_only
 
-    findings = analyse(experiment, expanded, runs)
+    campaign = of.experiment, of.plan, of.runs
+    findings = analyse(*campaign)
     if as_json:
-        writing.deliver(writing.render("json", experiment, expanded, runs, findings), None)
+        writing.deliver(writing.render("json", *campaign, findings), None)
     else:
         told = own_names_only(findings)
-        of = document(experiment, expanded, runs, told) if full else opened(told)
-        terminal.print_document(screen.out(), of)
-    file = writing.write_report(folder, experiment, expanded, runs, findings)
-    screen.say(f"report: {file}")
+        terminal.print_document(screen.out(), document(*campaign, told) if full else opened(told))
+    screen.say(f"report: {writing.write_report(*of, findings)}")
 
 
 # --- the state of a race, in words ------------------------------------------------------------------------------------

@@ -43,4 +43,4 @@ def gather(
     with Store.writing(folder, whole.experiment) as store:
         store.append(*whole.runs)
     screen.say(f"{len(whole.runs)} runs of {len(parts)} campaigns are in {folder}")
-    conclude(whole.experiment, plan, whole.runs, folder, as_json=as_json)
+    conclude(stored.Results(folder, whole.experiment, plan, whole.runs), as_json=as_json)
