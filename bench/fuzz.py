@@ -25,7 +25,7 @@ from bench.figures import Figure
 from bench.listening import Quiet
 from bench.mutations import fresh_copy, wrong_spec, wrong_store
 from storagelab import cli, screen
-from storagelab.model.hints import escaped
+from storagelab.errors import escaped
 from storagelab.run import loop
 from storagelab.run.store import FILE_NAME, Store
 from storagelab.spec import matrix, reading

@@ -29,9 +29,8 @@ from storagelab.findings.basis import basis_of, ratio_of
 from storagelab.findings.campaigns import Campaign as Compared
 from storagelab.findings.campaigns import compare
 from storagelab.findings.model import Estimate
-from storagelab.model.config import VolumeConfig
-from storagelab.model.limits import SLICE_S, LimitConfig
 from storagelab.model.measurement import Run
+from storagelab.model.volume import SLICE_S, LimitConfig, VolumeConfig
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.campaigns import environment_differences
 from storagelab.run import stored

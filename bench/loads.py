@@ -10,10 +10,11 @@ from pathlib import Path
 import psycopg
 
 from storagelab.engines.postgres.engine import opened
-from storagelab.model.config import Config, MeasureConfig, TargetConfig, VolumeConfig
+from storagelab.model.config import Config, MeasureConfig, TargetConfig
 from storagelab.model.loads.inserts import RandomInsert
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
+from storagelab.model.volume import VolumeConfig
 from storagelab.run.engine import open_target
 from storagelab.volumes.folders import Site
 

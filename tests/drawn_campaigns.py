@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from builders import KNOWN_EVENTS, make_environment, make_run, make_waiting_tasks, make_waits
 from hypothesis import strategies as st
 
+from storagelab.model import measurement
 from storagelab.model.config import Config
-from storagelab.model.latency import Latency, latency_of
 from storagelab.model.loads.base import DatabaseLoad, GeneratedLoad
 from storagelab.model.loads.raw_io import RawIo
-from storagelab.model.measurement import BEHIND_RATE, RAW_IO, SETTLED, Check, Measurement, ObserverCost, Run, TimeSeries
+from storagelab.model.measurement import Check, Latency, Measurement, ObserverCost, Run, TimeSeries
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun, Race
 from storagelab.model.waits import CountedWait, CountedWaits, RawWaits
 from storagelab.run.stored import Racing, as_run
@@ -226,7 +226,7 @@ class _Noise:
         counters = self._counters(config, elapsed_s)
         if isinstance(work, RawIo):
             rate = fields["requests"] / elapsed_s
-            counters[RAW_IO] = {"ios_per_s": rate, "bytes_per_s": work.block_bytes * rate}
+            counters[measurement.RAW_IO] = {"ios_per_s": rate, "bytes_per_s": work.block_bytes * rate}
         environment = self._environment(config, planned)
         connections = work.connections if isinstance(work, DatabaseLoad) else 0
         return Measurement.model_validate(
@@ -256,7 +256,7 @@ class _Noise:
             (max(1, round(middle_ns * math.exp(rng.gauss(0, 1)))), rng.choice((1, 50, 10**6)))
             for _ in range(rng.randint(1, 5))
         ]
-        return latency_of(drawn)
+        return measurement.latency_of(drawn)
 
     def _waits(self, config: Config, connections: int, elapsed_s: float) -> RawWaits | None:
         rng = self._rng
@@ -319,7 +319,7 @@ class _Noise:
 
     def _checks(self, failing: bool) -> Sequence[Check]:
         name = (
-            self._rng.choice((SETTLED, BEHIND_RATE, "watching", "layout.data_files"))
+            self._rng.choice((measurement.SETTLED, measurement.BEHIND_RATE, "watching", "layout.data_files"))
             if failing
             else "layout.data_files"
         )

@@ -10,8 +10,7 @@ from builders import make_campaign, make_experiment, make_plan, make_run, story,
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
-from storagelab.model.latency import latency_of
-from storagelab.model.measurement import Measurement, TimeSeries
+from storagelab.model.measurement import Measurement, TimeSeries, latency_of
 from storagelab.report import charts as charts_folder
 from storagelab.report import writing
 from storagelab.report.charts import cells, charts, drawn_charts, page_charts, waits, wide_specs

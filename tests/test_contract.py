@@ -17,15 +17,16 @@ from storagelab.engines.postgres.connect import client_environment
 from storagelab.engines.postgres.loads.inserts import Tables
 from storagelab.errors import PreflightError, SpecError
 from storagelab.model import promises
-from storagelab.model.config import TargetConfig, VolumeConfig
+from storagelab.model.config import TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.promises import Outcome, judged
+from storagelab.model.volume import VolumeConfig
 from storagelab.model.waits import SampledWaits
 from storagelab.run import contract
 from storagelab.run import contract as suite
 from storagelab.run.contract import _engine_of, target_of, verify
 from storagelab.run.engine import engine_in
-from storagelab.servers.redact import HIDDEN
+from storagelab.servers.attached import HIDDEN
 from storagelab.servers.server import AttachedServer
 
 ROWS = 400

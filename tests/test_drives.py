@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.processes import until
-from storagelab.model.config import VolumeConfig
 from storagelab.model.target import ClaimedDrive
+from storagelab.model.volume import VolumeConfig
 from storagelab.verbs._running import refuse_unconfirmed
 from storagelab.volumes import drives, file_systems, journal, preparing, programs, refusals
 from storagelab.volumes.drives import Drive

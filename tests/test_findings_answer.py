@@ -10,8 +10,7 @@ from builders import make_experiment, make_plan, make_run, make_waits
 from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer
 from storagelab.findings.why import between
-from storagelab.model.latency import latency_of
-from storagelab.model.measurement import Measurement
+from storagelab.model.measurement import Measurement, latency_of
 from storagelab.report.words.answer import answer_lines
 
 CONNECTIONS, SECONDS = 8, 60.0

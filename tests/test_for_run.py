@@ -16,9 +16,8 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.findings.analysis import analyse
 from storagelab.machine.disks import HERE
 from storagelab.machine.processes import lives, until
-from storagelab.model.config import VolumeConfig
-from storagelab.model.limits import BurstConfig, LimitConfig, effective
 from storagelab.model.measurement import RAW_IO
+from storagelab.model.volume import BurstConfig, LimitConfig, VolumeConfig, effective
 from storagelab.run.engine import preflight, sweep
 from storagelab.spec.matrix import expand
 from storagelab.volumes import file_systems, limits, programs

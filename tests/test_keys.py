@@ -4,8 +4,9 @@ import pytest
 from pydantic import BaseModel
 
 from storagelab import profiles
-from storagelab.model.config import CacheConfig, LinkConfig, ServerConfig
+from storagelab.model.config import ServerConfig
 from storagelab.model.values import LeftOut, LeftToCore
+from storagelab.model.volume import CacheConfig, LinkConfig
 from storagelab.profiles import constants, default_of
 
 

@@ -25,8 +25,8 @@ import storagelab
 from storagelab.errors import SpecError
 from storagelab.kubernetes.held_up import held_up
 from storagelab.kubernetes.job import documents, on_claims
-from storagelab.machine import doctor, host, kubernetes
-from storagelab.machine.kubernetes import Names, asked_of
+from storagelab.machine import doctor, host
+from storagelab.machine.host import Names, asked_of
 from storagelab.spec import matrix, reading
 
 QUICKSTART = Path(storagelab.__file__).parent / "experiments" / "quickstart.toml"
@@ -252,7 +252,7 @@ def pod(monkeypatch, tmp_path) -> Path:
 
 
 def test_a_manifest_has_class_provisioner_and_parameters_but_no_secret(server, pod):
-    claim = kubernetes.describe_claim(pod / "storagelab-x", lambda path: asked_of(server, path, "t", None))
+    claim = host.describe_claim(pod / "storagelab-x", lambda path: asked_of(server, path, "t", None))
     assert claim["class"] == "gp3"
     assert claim["provisioner"] == claim["driver"] == "ebs.csi.aws.com"
     assert claim["capacity"] == "20Gi"
@@ -261,7 +261,7 @@ def test_a_manifest_has_class_provisioner_and_parameters_but_no_secret(server, p
 
 
 def test_what_the_service_account_may_not_read_is_said(server, pod):
-    found = kubernetes.describe_pod(lambda path: asked_of(server, path, "t", None))
+    found = host.describe_pod(lambda path: asked_of(server, path, "t", None))
     assert (found["node"], found["memory_limit_bytes"]) == ("n1", 8589934592)
     assert found["unknown"] == ["zone, region and kind of machine: the service account may not read nodes"]
 

@@ -8,7 +8,7 @@ from scipy import stats as scipy_stats
 
 from storagelab.findings import times
 from storagelab.findings.model import CellSummary, Estimate, Sample
-from storagelab.model.latency import Latency, latency_of
+from storagelab.model.measurement import Latency, latency_of
 
 
 def histogram(values) -> Latency:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from storagelab.model.latency import Latency, latency_of, merged, middle_of_bin
+from storagelab.model.measurement import Latency, latency_of, merged, middle_of_bin
 
 LATENCIES = st.lists(st.integers(1, 10**12), min_size=1, max_size=300)
 

@@ -6,8 +6,8 @@ import pytest
 
 from storagelab.errors import PreflightError
 from storagelab.machine.disks import Kernel
-from storagelab.model.config import VolumeConfig
-from storagelab.volumes import layers
+from storagelab.model.volume import VolumeConfig
+from storagelab.volumes import file_systems
 
 
 @pytest.mark.timeout(900)
@@ -41,7 +41,7 @@ def test_each_layer_is_made_as_asked_read_back_and_leaves_nothing(quick_guest):
 def test_a_kernel_without_the_driver_is_named_before_anything_is_touched(tmp_path):
     kernel = Kernel(tmp_path, tmp_path)
     with pytest.raises(PreflightError, match="this kernel can't make a RAID 5: it lacks the driver no_such_driver"):
-        layers.check_driver(("no_such_driver",), "a RAID 5", "volumes.a.raid_level", kernel)
+        file_systems.check_driver(("no_such_driver",), "a RAID 5", "volumes.a.raid_level", kernel)
 
 
 def test_plan_says_what_the_layers_are():
@@ -49,7 +49,7 @@ def test_plan_says_what_the_layers_are():
         path="/mnt", devices=("/dev/disk/by-id/a", "/dev/disk/by-id/b", "/dev/disk/by-id/c"), raid_level="raid5",
         raid_chunk_size_bytes=65536, encryption="luks2", encryption_flags=("no-read-workqueue",),
     )  # fmt: skip
-    assert list(layers.steps(volume)) == [
+    assert list(file_systems.layer_steps(volume)) == [
         "mdadm: a RAID 5 of 3 drives, chunks of 64 KiB; wait until its drives are synchronized",
         "cryptsetup: LUKS2 with a random key that is kept nowhere, no-read-workqueue",
     ]

@@ -20,7 +20,8 @@ from storagelab.engines.postgres.loads.inserts import Tables
 from storagelab.engines.postgres.preflight import check
 from storagelab.errors import PreflightError
 from storagelab.machine.rights import make_folder
-from storagelab.model.config import TargetConfig, VolumeConfig
+from storagelab.model.config import TargetConfig
+from storagelab.model.volume import VolumeConfig
 from storagelab.servers.attached import OWNERSHIP
 from storagelab.servers.places import tables_of
 from storagelab.volumes.folders import Folders

@@ -15,7 +15,8 @@ from real_servers import left_behind, plan_of, site_at, small, until
 from test_interruptions import SPEC, TOO_LONG, Running
 
 from storagelab.errors import PreflightError
-from storagelab.model.config import Config, VolumeConfig
+from storagelab.model.config import Config
+from storagelab.model.volume import VolumeConfig
 from storagelab.volumes.folders import volumes_locked
 
 HOLDS = """

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from shell import typed
 
-from storagelab.spec import matrix, named_files, reading
+from storagelab.spec import given_files, matrix, reading
 
 REPLAY = """
 target = { engine = "raw-io" }
@@ -44,8 +44,8 @@ def test_a_trace_that_changed_between_two_runs_is_refused_and_plan_says_so_befor
 
 
 def test_a_campaign_of_a_version_that_kept_no_hashes_goes_on(tmp_path):
-    assert named_files.differences({}, {"workload.trace: t": "1"}) == []
-    assert named_files.differences({"workload.trace: t": "1"}, {"workload.trace: t": "1"}) == []
+    assert given_files.differences({}, {"workload.trace: t": "1"}) == []
+    assert given_files.differences({"workload.trace: t": "1"}, {"workload.trace: t": "1"}) == []
 
 
 def test_hosts_whose_files_differ_are_not_gathered_into_one_campaign(tmp_path):
@@ -67,7 +67,7 @@ def named_in(folder: Path, workload: str, *, volume: str = "") -> dict[str, Path
         f'[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n{volume}\n[layout]\ndata = '
         f'["a"]\n[workload]\n{workload}\n'
     )
-    return named_files.named((cell.config for cell in matrix.expand(reading.load(spec)).cells), folder)
+    return given_files.named((cell.config for cell in matrix.expand(reading.load(spec)).cells), folder)
 
 
 def files(folder: Path, *names: str, content: str = "x") -> None:
@@ -91,9 +91,9 @@ def test_every_key_that_takes_a_file_is_known(tmp_path, workload, expected):
     files(tmp_path, "own/order.sql", "own/order.lua")
     found = named_in(tmp_path, workload)
     assert set(found) == expected
-    before = named_files.hashes(found)
+    before = given_files.hashes(found)
     files(tmp_path, "own/order.sql", "own/order.lua", content="y")
-    assert len(named_files.differences(before, named_files.hashes(found))) == len(expected)
+    assert len(given_files.differences(before, given_files.hashes(found))) == len(expected)
 
 
 def test_what_a_volumes_command_calls_is_hashed_with_its_neighbours_but_no_folder_that_it_mounts(tmp_path):
@@ -101,9 +101,9 @@ def test_what_a_volumes_command_calls_is_hashed_with_its_neighbours_but_no_folde
     commands = 'prepare = "sh ./zfs/prepare.sh mounted && echo it\'s"\ncheck = "sh check.sh; uname"'
     found = named_in(tmp_path, 'kind = "random-insert"', volume=commands)
     assert set(found) == {"volumes.a.prepare: zfs", "volumes.a.check: check.sh"}
-    before = named_files.hashes(found)
+    before = given_files.hashes(found)
     files(tmp_path, "zfs/common.sh", content="y")
-    assert named_files.differences(before, named_files.hashes(found)) == ["volumes.a.prepare: zfs: its content changed"]
+    assert given_files.differences(before, given_files.hashes(found)) == ["volumes.a.prepare: zfs: its content changed"]
 
 
 def test_so_is_a_script_above_the_specs_folder_but_no_program_of_the_system(tmp_path):
@@ -133,4 +133,4 @@ def test_neighbours_of_equal_names_in_two_folders_are_two_files(tmp_path):
 
 def test_nothing_is_read_of_what_never_ends(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    assert named_files.hashes({"workload.trace: pipe": tmp_path / "pipe"})
+    assert given_files.hashes({"workload.trace: pipe": tmp_path / "pipe"})

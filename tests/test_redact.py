@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from storagelab.model.config import TargetConfig
 from storagelab.model.target import Preflight
-from storagelab.servers.redact import HIDDEN, hidden
+from storagelab.servers.attached import HIDDEN, hidden
 from storagelab.verbs import _planning as planning
 from storagelab.verbs import _running as run
 

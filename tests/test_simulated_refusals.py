@@ -49,6 +49,12 @@ def refused(tmp_path, monkeypatch, capfd):
     return type_
 
 
+def test_a_drive_of_today_in_a_spec_of_2008_names_the_recipe_that_has_both(refused):
+    for drive in ("nvme4-980-pro-1tb", "nvme3-970-evo-plus-1tb"):
+        assert "storagelab init todays-drives" in refused(("iodrive-320", drive), ONE_BLOCK)
+    assert "todays-drives" not in refused(('format = "basic"', 'format = "fast"'), ONE_BLOCK)
+
+
 @pytest.mark.parametrize("case", json.loads(golden("refused-worlds", "json").read_text("utf-8")))
 def test_what_cannot_be_is_named_with_what_is_allowed(refused, case):
     assert refused(*case["changes"]) == case["says"]

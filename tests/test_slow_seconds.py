@@ -9,8 +9,7 @@ from builders import make_experiment, make_plan, make_run
 from storagelab.findings.analysis import analyse
 from storagelab.findings.kinds.slow_seconds import SlowSeconds
 from storagelab.findings.model import Findings
-from storagelab.model.latency import latency_of
-from storagelab.model.measurement import Measurement, Resource, TimeSeries, WaitingTask
+from storagelab.model.measurement import Measurement, Resource, TimeSeries, WaitingTask, latency_of
 
 SECONDS = 100
 

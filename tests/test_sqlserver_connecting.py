@@ -18,7 +18,7 @@ from storagelab.engines.sqlserver.connect import Session, address_of, connect, p
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.run.engine import try_starting
-from storagelab.servers.redact import HIDDEN
+from storagelab.servers.attached import HIDDEN
 
 VARIABLE = "STORAGELAB_TESTED"
 

@@ -12,7 +12,7 @@ from real_servers import cell_of, got, left_behind, mounted, needs_root, plan_of
 from storagelab.errors import RunFailed
 from storagelab.machine import descriptors
 from storagelab.model.config import Config
-from storagelab.model.prepared import distinct, name_of
+from storagelab.model.plan import one_of_each_template, template_name
 from storagelab.run.engine import open_target, remove_templates, sweep
 from storagelab.servers import templates
 from storagelab.servers.templates import Template, folders_of, notes, with_kept
@@ -53,7 +53,7 @@ def kept(config, scratch, text="data") -> Template:
     [{"connections": 9}, {"duration_s": 9.0}, {"rate": 5.0}, {"scripts": ["select-only"]}, {"warm_up_s": "auto"}],
 )
 def test_cells_that_only_use_their_data_differently_share_a_template(scratch, load):
-    assert name_of(cell(scratch, **load)) == name_of(cell(scratch))
+    assert template_name(cell(scratch, **load)) == template_name(cell(scratch))
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_cells_that_only_use_their_data_differently_share_a_template(scratch, lo
      {"settings": {"wal_level": "logical"}}],
 )  # fmt: skip
 def test_cells_with_other_data_layout_or_settings_have_their_own(scratch, other):
-    assert name_of(cell(scratch, **other)) != name_of(cell(scratch))
+    assert template_name(cell(scratch, **other)) != template_name(cell(scratch))
 
 
 def test_plan_says_how_often_data_is_prepared_and_counts_the_room_for_it(scratch):
     cells = [cell(scratch), cell(scratch, connections=5), cell(scratch, layout={"data_files": 2})]
-    assert len(distinct(cells)) == 2
+    assert len(one_of_each_template(cells)) == 2
     assert notes(cells)[0].startswith("data is prepared 2 times, once for each layout")
     both = with_kept(cells, site_at(scratch), lambda *_: 100, lambda *_: 7)
     assert both(cells[0], "a") == 107, "beside the other template; the first run of each is its own template at first"
@@ -120,7 +120,7 @@ def test_a_template_whose_making_was_cut_short_is_made_again(scratch):
     config = cell(scratch)
     template = kept(config, scratch)
     for folder in folders_of(site_at(scratch), site_at(scratch).volume_paths(config)).paths[:1]:
-        (folder / name_of(config)).rename(folder / f"{name_of(config)}.unfinished")
+        (folder / template_name(config)).rename(folder / f"{template_name(config)}.unfinished")
     assert not template.exists
     template.keep()
     assert template.exists

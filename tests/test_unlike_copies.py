@@ -4,7 +4,7 @@ from builders import make_environment, make_planned, make_run, make_runs
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.cautions.unlike_hosts import UnlikeCopies
-from storagelab.model.prepared import RESTORED
+from storagelab.model.plan import RESTORED
 from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.caution_texts import caution_sentence
 

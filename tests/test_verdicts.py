@@ -16,8 +16,8 @@ from storagelab.findings import verdicts
 from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer
 from storagelab.findings.model import Findings, JudgedByLoad
-from storagelab.model.config import DriveConfig
 from storagelab.model.values import JsonValue
+from storagelab.model.volume import DriveConfig
 from storagelab.report.charts import effects
 from storagelab.report.words.answer import opening
 from storagelab.report.words.ladder import verdict_of

@@ -7,10 +7,9 @@ from storagelab.engines.mariadb.loads import inserts as mariadb
 from storagelab.engines.postgres.loads import inserts as postgres
 from storagelab.engines.simulated import scenario
 from storagelab.engines.sqlserver import layout as sqlserver
-from storagelab.model.config import Config
+from storagelab.model.config import KINDS, Config
 from storagelab.model.engines import ENGINES
 from storagelab.model.loads.inserts import InsertLoad, Mixed, RandomInsert, SequentialInsert
-from storagelab.model.workload import KINDS
 
 LOADS = (RandomInsert(), SequentialInsert(), Mixed(read_fraction=0.5))
 KEYS = [(load, name) for load in LOADS for name in type(load).model_fields if name != "kind"]

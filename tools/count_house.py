@@ -34,11 +34,11 @@ _LOAD_CLASS = r"(?:\w*InsertLoad|GeneratedLoad|DatabaseLoad|Pgbench|Sysbench|Sql
 QUESTIONS = {
     "isinstance of a load": (
         re.compile(rf"isinstance\([\w.]*\b{_LOAD}\b|isinstance\([^()]*\b{_LOAD_CLASS}\b"),
-        ("model/loads/", "model/workload.py"),
+        ("model/loads/", "model/config.py"),
     ),
     "kind of a load compared": (
         re.compile(rf"\b{_LOAD}\.kind\s*(?:==|!=|in\b|not in\b)|\bkind (?:==|!=) \"(?:raw-io|mixed|[a-z]+-insert)"),
-        ("model/loads/", "model/workload.py"),
+        ("model/loads/", "model/config.py"),
     ),
     "self.server is None": (re.compile(r"self\._?server is (?:not )?None"), ("servers/server.py",)),
     "target.attached": (re.compile(r"\btarget\.attached\b"), ("servers/server.py", "spec/", "model/")),

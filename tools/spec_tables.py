@@ -14,6 +14,7 @@ from storagelab.model.plan import Experiment
 from storagelab.model.values import LeftOut, LeftToCore
 from storagelab.profiles import default_of
 from storagelab.spec import keys
+from storagelab.spec.units import WITH_UNIT
 
 _BEYOND_SAYING = 2**53
 """Bounds too large to matter; the tables leave them out."""
@@ -85,7 +86,7 @@ def _table_of(model: type[BaseModel], fields: Iterable[Field], place: str) -> st
     rows = []
     for name, field in fields:
         pattern = f"{place}.{name}".replace(".NAME.", ".*.")
-        spelled = next((one for one in keys.WITH_UNIT if one.path + one.ending == pattern), None)
+        spelled = next((one for one in WITH_UNIT if one.path + one.ending == pattern), None)
         takes = _takes(properties[name], keys.schema_of(model))
         if spelled:
             what = "a size" if spelled.unit == "bytes" else "a time"

@@ -29,8 +29,8 @@ from bench.guest import user_mode
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.disks import mounts_here, node_of, read_text
 from storagelab.machine.processes import until
-from storagelab.model.config import VolumeConfig
-from storagelab.volumes import drives, layers
+from storagelab.model.volume import VolumeConfig
+from storagelab.volumes import drives, file_systems
 from storagelab.volumes import volume as volumes
 from storagelab.volumes.file_systems import sector_bytes
 from storagelab.volumes.journal import REGISTRY
@@ -110,12 +110,12 @@ def raid_member(device: str) -> None:
         "--raid-devices=1",
         device,
     )
-    file_system(f"/dev/{layers.made_of(Path(device).name)}")
+    file_system(f"/dev/{file_systems.made_of(Path(device).name)}")
 
 
 def idle_raid_member(device: str) -> None:
     raid_member(device)
-    said("mdadm", "--stop", f"/dev/{layers.made_of(Path(device).name)}")
+    said("mdadm", "--stop", f"/dev/{file_systems.made_of(Path(device).name)}")
 
 
 def physical_volume(device: str) -> None:
@@ -162,7 +162,7 @@ def emptied() -> None:
     for letter in LINKS:
         device = node(letter)
         for name in (*drives.partitions_of(Path(device).name), Path(device).name):
-            layers.take_apart(name)
+            file_systems.take_apart(name)
         opened = os.open(device, os.O_RDWR)
         try:
             fcntl.ioctl(opened, BLKDISCARD, struct.pack("QQ", 0, os.lseek(opened, 0, os.SEEK_END)))
@@ -293,7 +293,7 @@ def topology(seed: int) -> dict[str, Any]:
     taken = {event["device"] for event in events if event["event"] == "claimed"}
     claimed = {letter for letter in own if LINKS[letter] in taken}
     changed = {letter: differing(before[letter], content_of(letter)) for letter in LINKS if letter not in claimed}
-    left = [f"{letter}: {held}" for letter in claimed for held in layers.holders(Path(node(letter)).name)]
+    left = [f"{letter}: {held}" for letter in claimed for held in file_systems.holders(Path(node(letter)).name)]
     left += [mount.mount_point for mount in mounts_here() if mount.mount_point.startswith(str(PLACE))]
     for letter in claimed:
         now = drives.describe(LINKS[letter], Path(node(letter)).name)

@@ -17,6 +17,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 import typer.main
+from typer import Option
 from typer.core import TyperGroup
 
 from storagelab import screen, verbs
@@ -86,7 +87,7 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def _version(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    version: Annotated[bool, Option("--version", help="Print the version and exit.", is_eager=True)] = False,
 ) -> None:
     if version:
         _say_version()

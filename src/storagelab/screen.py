@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from storagelab.model.hints import escaped
+from storagelab.errors import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console

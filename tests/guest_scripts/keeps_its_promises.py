@@ -22,8 +22,8 @@ from guest_scripts.trials import expect, failed_of, sh
 from bench.guest import user_mode
 from storagelab.errors import StoragelabError
 from storagelab.machine.processes import until
-from storagelab.model.config import VolumeConfig
-from storagelab.volumes import drives, file_systems, layers, preparing, programs
+from storagelab.model.volume import VolumeConfig
+from storagelab.volumes import drives, file_systems, preparing, programs
 from storagelab.volumes import volume as volumes
 from storagelab.volumes.journal import claims
 
@@ -264,7 +264,7 @@ def refusal_with_root_on(node: str) -> str:
 
 
 def blank(node: str) -> None:
-    layers.take_down(Path(node).name)
+    file_systems.take_down(Path(node).name)
     sh("wipefs", "--all", "--force", node)
     sh("blkdiscard", "--force", node)
     sh("udevadm", "settle")

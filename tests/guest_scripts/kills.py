@@ -6,7 +6,7 @@ import itertools
 import os
 from pathlib import Path
 
-from storagelab.model.config import VolumeConfig
+from storagelab.model.volume import VolumeConfig
 from storagelab.volumes import drives, volume
 from storagelab.volumes.journal import Journal
 

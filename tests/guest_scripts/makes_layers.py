@@ -15,8 +15,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from bench.guest import user_mode
-from storagelab.model.config import VolumeConfig
-from storagelab.volumes import file_systems, layers
+from storagelab.model.volume import VolumeConfig
+from storagelab.volumes import file_systems
 
 DRIVES = sorted(Path(link).resolve().name for link in glob.glob(user_mode.DRIVES))
 WANTED = [
@@ -43,7 +43,7 @@ def said(*words: str) -> str:
 
 def left(devices: list[str]) -> list[str]:
     """What is still there of layers."""
-    found = [f"{device} is a part of {held}" for device in devices for held in layers.holders(device)]
+    found = [f"{device} is a part of {held}" for device in devices for held in file_systems.holders(device)]
     found += [mount.mount_point for mount in file_systems.mounts_here() if mount.mount_point.startswith("/mnt/")]
     return found + glob.glob("/etc/lvm/backup/*") + glob.glob("/etc/lvm/archive/*")
 
@@ -54,9 +54,9 @@ def signatures(devices: list[str]) -> list[str]:
     ]
 
 
-def make(undo: contextlib.ExitStack, volume: VolumeConfig, devices: list[str]) -> layers.Stack:
-    layers.check(volume, "volumes.a")
-    stack = undo.enter_context(layers.stacked("a", volume, devices, [uuid4() for _ in devices]))
+def make(undo: contextlib.ExitStack, volume: VolumeConfig, devices: list[str]) -> file_systems.Stack:
+    file_systems.check_layers(volume, "volumes.a")
+    stack = undo.enter_context(file_systems.stacked("a", volume, devices, [uuid4() for _ in devices]))
     filesystem = volume.filesystem or "ext4"
     file_systems.make(f"/dev/{stack.device}", filesystem, None)
     place = Path("/mnt") / secrets.token_hex(4)
@@ -86,7 +86,7 @@ for keys in WANTED:
     with contextlib.ExitStack() as undo:
         stack = make(undo, volume, devices)
         told = {
-            "keys": keys, "steps": list(layers.steps(volume)), "facts": stack.facts,
+            "keys": keys, "steps": list(file_systems.layer_steps(volume)), "facts": stack.facts,
             "refused": [check.name for check in stack.read_back() if not check.ok],
             "checked": [f"{check.name}: {check.got}" for check in stack.read_back()],
             "reads_take_s": reads_s(stack.device),
@@ -104,7 +104,7 @@ for keys in WANTED:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     found = left(devices)
     for device in devices:
-        layers.take_down(device)
+        file_systems.take_down(device)
         said("wipefs", "--all", f"/dev/{device}")
     said("udevadm", "settle")
     print(json.dumps({"killed": code, "found": len(found), "left": left(devices)}))

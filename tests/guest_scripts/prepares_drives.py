@@ -12,7 +12,7 @@ from guest_scripts.kills import killed_at
 from guest_scripts.trials import expect, failed_of, sh
 
 from storagelab.errors import RunFailed, StoragelabError
-from storagelab.model.config import VolumeConfig
+from storagelab.model.volume import VolumeConfig
 from storagelab.volumes import drives, preparing
 from storagelab.volumes import volume as volumes
 from storagelab.volumes.journal import Journal, claims

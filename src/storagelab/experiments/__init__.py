@@ -8,8 +8,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from storagelab.errors import SpecError
-from storagelab.model.hints import choices
+from storagelab.errors import SpecError, choices
 
 FOLDER = Path(__file__).parent
 SCHEMA = FOLDER / "spec.schema.json"
@@ -19,10 +18,9 @@ SCHEMA_LINE = "#:schema "
 
 
 MEASURED = {
-    "Your own server": [
-        "ceiling", "quickstart", "a-a", "your-own", "mounted-drives", "quickstart-engines", "sysbench-engines"],
-    "Files, volumes and settings": [
-        "files-and-log-place", "wal-volume", "index-volume", "hot-table", "io-method", "mariadb-durability"],
+    "Servers: files, volumes and settings": [
+        "ceiling", "quickstart", "a-a", "your-own", "mounted-drives", "wal-volume", "index-volume", "hot-table",
+        "files-and-log-place", "io-method", "mariadb-durability", "quickstart-engines", "sysbench-engines"],
     "Drives and file systems": [
         "raw-io-on-your-drives", "replay", "file-systems", "cloud-disks", "raid-levels", "three-drives",
         "drive-formats", "encryption", "zfs-by-your-own-commands"],

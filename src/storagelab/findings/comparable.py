@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from storagelab.findings.times import measured
-from storagelab.model.limits import SLICE_S
 from storagelab.model.measurement import AWAKE, CLOCK, CYCLES, Measurement, Run, held_back
+from storagelab.model.volume import SLICE_S
 
 # --- odd runs whose cause is the machine's ----------------------------------------------------------------------------
 # An odd run without a cause in its record that lies outside its layout may be what its layout does now and then, so it

@@ -21,8 +21,8 @@ from storagelab.findings.basis import table_in, volumes_of
 from storagelab.findings.model import CellSummary, Estimate, Findings
 from storagelab.findings.time_breakdown import Bound, LimitedRate
 from storagelab.findings.times import time_s
-from storagelab.model.limits import effective
 from storagelab.model.measurement import Measurement
+from storagelab.model.volume import effective
 from storagelab.stats.points import ALPHA
 from storagelab.stats.samples import change, estimate, leaves_out_zero, mean
 

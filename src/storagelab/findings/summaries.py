@@ -22,8 +22,7 @@ from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByL
 from storagelab.findings.time_breakdown import Bound, Spent, in_classes
 from storagelab.findings.times import figure_s, figures_of_cell, judged_by, latency_of, measured
 from storagelab.model.config import Config
-from storagelab.model.latency import Latency, merged
-from storagelab.model.measurement import RAW_IO, Measurement, Run, host_of
+from storagelab.model.measurement import RAW_IO, Latency, Measurement, Run, host_of, merged
 from storagelab.model.plan import Cell, Factor, Plan, price_of
 from storagelab.model.values import Frozen
 from storagelab.model.waits import Conservation, RawWaits, WaitStat, conservation, mean_of_runs, normalise

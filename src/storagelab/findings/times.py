@@ -12,9 +12,8 @@ import numpy as np
 
 from storagelab.findings.model import CellSummary, Compared, Estimate, Sample
 from storagelab.model.engines import Provenances
-from storagelab.model.latency import BIN_ERROR, Latency, merged
 from storagelab.model.loads.base import Unit
-from storagelab.model.measurement import Measurement, Run
+from storagelab.model.measurement import BIN_ERROR, Latency, Measurement, Run, merged
 from storagelab.model.plan import Plan
 from storagelab.stats.fit import Matrix
 from storagelab.stats.points import ALPHA, CONFIDENCE, t_point

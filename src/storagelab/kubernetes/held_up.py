@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from storagelab.kubernetes.job import CAMPAIGN
-from storagelab.machine.kubernetes import table_at
+from storagelab.machine.host import table_at
 
 Found = Mapping[str, Any]
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storagelab.errors import SpecError
-from storagelab.machine.host import NAME_VARIABLE
-from storagelab.machine.kubernetes import Names
+from storagelab.machine.host import NAME_VARIABLE, Names
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment
-from storagelab.spec import given_files, keys, matrix, named_files, reading
+from storagelab.spec import given_files, keys, matrix, reading
 from storagelab.spec.keys import leaves, line
 
 # --- the spec on claims -----------------------------------------------------------------------------------------------
@@ -141,7 +140,7 @@ def _files(experiment: Experiment, configs: Iterable[Config]) -> dict[str, str]:
     """The text of each file that a key of the spec names, by its path below the spec's folder. Raises SpecError."""
     folder = Path(experiment.source).resolve().parent
     found = dict[str, str]()
-    for name, path in named_files.named(configs, folder).items():
+    for name, path in given_files.named(configs, folder).items():
         key, _, text = name.partition(": ")
         if not path.is_relative_to(folder):
             hint = "Put it beside the spec, in the same folder or below."

@@ -24,8 +24,7 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import host, temporary
 from storagelab.machine.rights import end_with_parent
 from storagelab.model.config import Config
-from storagelab.model.latency import Latency, latency_of, merged
-from storagelab.model.measurement import RAW_IO_BESIDE
+from storagelab.model.measurement import RAW_IO_BESIDE, Latency, latency_of, merged
 from storagelab.model.plan import Plan
 from storagelab.servers.programs import environment, run
 from storagelab.volumes.folders import Site

@@ -22,10 +22,10 @@ from storagelab.loads.generator import FATAL, Clients, Program
 from storagelab.loads.own_files import Source, commands
 from storagelab.loads.transactions import Transactions, in_lua, read_log
 from storagelab.machine.descriptors import read_file
-from storagelab.model.latency import Latency, latency_of
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.sql import Sql
 from storagelab.model.loads.sysbench import Sysbench
+from storagelab.model.measurement import Latency, latency_of
 from storagelab.servers.programs import version_output
 
 OWN_SCRIPT = "storagelab-script.lua"

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storagelab.machine.descriptors import read_file
-from storagelab.model.latency import Latency, latency_of
-from storagelab.model.measurement import Turns
+from storagelab.model.measurement import Latency, Turns, latency_of
 
 Numbers = NDArray[np.float64]
 _US, _NS_PER_US = 1e-6, 1000

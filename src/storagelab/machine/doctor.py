@@ -22,7 +22,7 @@ from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.machine.counts import DeviceCounters, control_groups, read_group
 from storagelab.machine.disks import HERE, Kernel, mounts_here, nearest_existing, read_text
-from storagelab.machine.kubernetes import describe_claim
+from storagelab.machine.host import describe_claim
 from storagelab.machine.processes import TaskView, until
 from storagelab.model.values import Frozen
 

@@ -19,9 +19,8 @@ from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, shown
 from storagelab.model.config import Config
-from storagelab.model.hints import shown
 from storagelab.model.plan import Plan
 from storagelab.model.values import Frozen, Scalar
 

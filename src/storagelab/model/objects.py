@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
-from storagelab.model.hints import shown
+from storagelab.errors import shown
 
 KEY = "layout.objects"
 INDEXES, TABLES, TEMPORARY = "indexes", "tables", "temp"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -226,3 +228,28 @@ class Plan(Frozen):
             number: PlannedBlock(tuple(block), {planned.cell_id: cells[planned.cell_id] for planned in block})
             for number, block in runs.items()
         }
+
+
+# --- data that is prepared once and copied for each run: which cells share it -----------------------------------------
+
+RESTORED = "restored from a template, "
+"""What the state of a run's data begins with, before how it was copied."""
+
+
+def wants_template(config: Config) -> bool:
+    return config.between_runs.data == "template"
+
+
+def template_name(config: Config) -> str:
+    """A name that is the same for cells that begin with the same data in the same places, on servers with the same
+    settings.
+    """
+    load = config.workload.model_dump(mode="json", exclude=set(config.workload.of_runs))
+    target, layout = config.target.model_dump(mode="json"), config.layout.model_dump(mode="json")
+    volumes = {name: volume.path for name, volume in config.volumes.items()}
+    return hashlib.sha256(json.dumps([target, layout, volumes, load], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def one_of_each_template(configs: Iterable[Config]) -> list[Config]:
+    """One cell for each template that these cells need."""
+    return list({template_name(config): config for config in configs if wants_template(config)}.values())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from storagelab.drives.measured import MeasuredDrive, OutsideMeasured
-from storagelab.model.limits import LIMITS, SLICE_S, effective
+from storagelab.model.volume import LIMITS, SLICE_S, effective
 from storagelab.predicting.demands import Amount, LogUse
 from storagelab.predicting.network import Station
 

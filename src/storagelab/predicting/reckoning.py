@@ -12,17 +12,16 @@ from pydantic import Field
 from storagelab.capture import folder
 from storagelab.capture.folder import ALL_TABLES, Capture, CapturedObject, Manifest
 from storagelab.drives.measured import MeasuredDrive
-from storagelab.errors import PreflightError, SpecError
-from storagelab.model.hints import choices
-from storagelab.model.limits import LimitConfig
+from storagelab.errors import PreflightError, SpecError, choices
 from storagelab.model.objects import TEMPORARY, Object, Placement
 from storagelab.model.values import Described, LeftOut
+from storagelab.model.volume import LimitConfig
 from storagelab.predicting import model, prediction
 from storagelab.predicting.capability import LimitedVolume, MeasuredVolume, Volume, tightest
 from storagelab.predicting.demands import MUCH_MORE, Demands, bytes_of_server, demands_of
 from storagelab.predicting.model import Layout, present
 from storagelab.predicting.prediction import PRESENT, Prediction
-from storagelab.spec import given_files, keys
+from storagelab.spec import given_files, keys, units
 from storagelab.volumes import limits
 from storagelab.words import numbers
 
@@ -230,7 +229,7 @@ def load(file: Path) -> VolumesFile:
     except (OSError, ValueError) as error:
         raise SpecError(f"can't be read: {getattr(error, 'strerror', error)}", file=file, hint=_HINT) from None
     try:
-        asked = keys.checked(VolumesFile, keys.with_unit_read(tables))
+        asked = keys.checked(VolumesFile, units.with_unit_read(tables))
     except SpecError as error:
         raise SpecError(error.problem, file=file, key=error.key, hint=error.hint) from None
     for name, one in asked.volumes.items():

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from storagelab import _sim
-from storagelab.errors import PreflightError
-from storagelab.model.config import OPERATING_SYSTEM
-from storagelab.model.hints import choices
+from storagelab.errors import PreflightError, choices
 from storagelab.model.values import Frozen, Scalar
+from storagelab.model.volume import OPERATING_SYSTEM
 from storagelab.spec import given_files
 from storagelab.spec.keys import dotted
 

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from storagelab import screen
-from storagelab.errors import StoragelabError
+from storagelab.errors import StoragelabError, escaped
 from storagelab.findings.model import Findings, WaitChange, WaitTrend
 from storagelab.machine.descriptors import descriptor_of, write_whole
-from storagelab.model.hints import escaped
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.waits import WaitStat

@@ -14,11 +14,12 @@ from urllib.parse import unquote, urlsplit
 
 from storagelab.errors import PreflightError, RunFailed, SpecError, StoragelabError
 from storagelab.model import promises as p
-from storagelab.model.config import Config, TargetConfig, VolumeConfig
+from storagelab.model.config import Config, TargetConfig
 from storagelab.model.engines import ENGINES, engine_of
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
 from storagelab.model.promises import Outcome, Promise
 from storagelab.model.values import JsonValue, Scalar
+from storagelab.model.volume import VolumeConfig
 from storagelab.run.engine import engine_in, open_target, preflight, sweep
 from storagelab.servers.attached import Decoys
 from storagelab.stopping import uninterrupted

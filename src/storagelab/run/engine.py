@@ -19,8 +19,7 @@ from storagelab.machine.rights import privileged_settings, refuse_privileged
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.durability import Durability
 from storagelab.model.engines import KINDS_OF_ENGINE
-from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
-from storagelab.model.prepared import distinct
+from storagelab.model.plan import Plan, PlannedBlock, PlannedRun, one_of_each_template
 from storagelab.model.target import Block, Preflight, State, Target, Tell, reporting_to
 from storagelab.model.values import Scalar
 from storagelab.servers import places, templates
@@ -132,7 +131,7 @@ def remove_templates(plan: Plan, site: Site) -> None:
     """Remove the prepared data that was kept for the runs of a campaign. Raises RunFailed or PreflightError if some
     could not be removed.
     """
-    kept = distinct(cell.config for cell in plan.cells)
+    kept = one_of_each_template(cell.config for cell in plan.cells)
     for sharing in by_server(config for config in kept if config.target.attached):
         engine_of(sharing[0]).drop_leftovers(sharing[0], site)
     for volumes in {tuple(sorted(site.volume_paths(one).items())) for one in kept}:

@@ -8,11 +8,10 @@ from statistics import fmean, linear_regression, median_low
 from types import MappingProxyType
 from typing import NamedTuple
 
-from storagelab.model import prepared
 from storagelab.model.config import Config
-from storagelab.model.limits import effective
-from storagelab.model.plan import Plan, PlannedRun
+from storagelab.model.plan import Plan, PlannedRun, one_of_each_template, template_name, wants_template
 from storagelab.model.values import Frozen
+from storagelab.model.volume import effective
 
 _COPIED_PER_S = 1_500_000
 """How many rows of a template are copied in a second, measured on two slow cores: 1.5 million of pgbench's, 460 MB."""
@@ -44,7 +43,7 @@ def estimate(
     durations = list(finished)
     seconds_of = learned(plan, durations)
     known = {cell.cell_id: cell.config for cell in plan.cells}
-    templates = prepared.distinct(known[run.cell_id] for run in runs)
+    templates = one_of_each_template(known[run.cell_id] for run in runs)
     making = _making(known, durations)
     least = {cell_id: one_s + known[cell_id].kind.setup_s for cell_id, one_s in least_s.items()}
     seconds = sum(max(seconds_of(run), least.get(run.cell_id, 0.0)) for run in runs)
@@ -109,7 +108,7 @@ def _making(configs: Mapping[str, Config], finished: Iterable[tuple[str, float]]
         config = configs.get(cell_id)
         if config is None:
             continue
-        name = prepared.name_of(config) if prepared.wanted(config) else ""
+        name = template_name(config) if wants_template(config) else ""
         (first if name and name not in made else others).append((cell_id, wall_s))
         made.add(name)
     others = _made_once(configs, first, others)
@@ -133,11 +132,11 @@ def _made_once(
     """
     usual = {cell_id: median_low(walls) for cell_id, walls in _by_cell(others).items()}
     making_s = {
-        prepared.name_of(configs[cell_id]): wall_s - usual[cell_id] for cell_id, wall_s in first if cell_id in usual
+        template_name(configs[cell_id]): wall_s - usual[cell_id] for cell_id, wall_s in first if cell_id in usual
     }
 
     def made_again(cell_id: str, wall_s: float) -> bool:
-        took_s = making_s.get(prepared.name_of(configs[cell_id]), 0.0)
+        took_s = making_s.get(template_name(configs[cell_id]), 0.0)
         return took_s > _PLAIN * usual[cell_id] and wall_s - usual[cell_id] > took_s / 2
 
     return [one for one in others if not made_again(*one)]
@@ -170,7 +169,7 @@ def _guess(config: Config) -> float:
         return kind.setup_s + work_s
     if config.workload.longest_s is not None:
         work_s = _set_s(config)
-    data_s = config.workload.rows_made / _COPIED_PER_S if prepared.wanted(config) else _making_s(config)
+    data_s = config.workload.rows_made / _COPIED_PER_S if wants_template(config) else _making_s(config)
     return kind.setup_s + data_s + work_s
 
 

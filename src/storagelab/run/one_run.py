@@ -14,13 +14,12 @@ from storagelab.machine import host
 from storagelab.machine.counts import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.measurement import LOAD, Check, Measurement
-from storagelab.model.plan import Cell
-from storagelab.model.prepared import RESTORED
+from storagelab.model.plan import RESTORED, Cell
 from storagelab.model.target import Progress
 from storagelab.model.waits import SampledWaits
+from storagelab.servers.attached import hidden
 from storagelab.servers.durability import judged
 from storagelab.servers.interfaces import C, Sessions, System, Work, prepare_machine
-from storagelab.servers.redact import hidden
 from storagelab.servers.server import Server, server_of
 from storagelab.servers.space import SpaceWatch
 from storagelab.stopping import uninterrupted

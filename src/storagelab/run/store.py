@@ -25,7 +25,7 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
 from storagelab.run import store_file
 from storagelab.run.store_file import RUN_COLUMNS, Shared, damaged, experiment_of_today, read_run, reason_of
-from storagelab.spec import foreign, named_files, reading
+from storagelab.spec import foreign, given_files, reading
 from storagelab.version import __version__
 
 FILE_NAME = "experiment.sqlite"
@@ -213,12 +213,12 @@ class Store:
         ((usable,),) = self._rows("SELECT count(*) FROM run WHERE status <> 'failed'")
         stored = self.experiment()
         same = (stored.sha256, stored.race) == (experiment.sha256, experiment.race)
-        return usable == 0 and not (same and not named_files.differences(stored.files, experiment.files))
+        return usable == 0 and not (same and not given_files.differences(stored.files, experiment.files))
 
     def refuse_another(self, experiment: Experiment) -> None:
         """Raises StoreError if runs of this experiment may not be added to those that are stored."""
         stored = self.experiment()
-        if stored.sha256 != experiment.sha256 or named_files.differences(stored.files, experiment.files):
+        if stored.sha256 != experiment.sha256 or given_files.differences(stored.files, experiment.files):
             raise StoreChanged(self._file, stored, experiment)
         if stored.race == experiment.race:
             return
@@ -309,7 +309,7 @@ def _checked(experiment: Experiment) -> Experiment:
 def differences(one: Experiment, other: Experiment) -> list[str]:
     """What differs between two specs and the files that they name, in words."""
     changes = reading.differences(one.canonical, other.canonical)
-    return [*changes, *named_files.differences(one.files, other.files)]
+    return [*changes, *given_files.differences(one.files, other.files)]
 
 
 class NothingStored(StoreError):

@@ -23,10 +23,9 @@ from pydantic import ValidationError
 
 from storagelab.errors import StoreError
 from storagelab.machine import processes
-from storagelab.model.config import Config
+from storagelab.model.config import KINDS, Config
 from storagelab.model.measurement import NO_TIME, Measurement, Run
 from storagelab.model.values import MOST
-from storagelab.model.workload import KINDS
 from storagelab.servers.durability import judged
 
 SCHEMA_VERSION = 3

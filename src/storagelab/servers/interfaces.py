@@ -17,9 +17,8 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import host
 from storagelab.machine.processes import until
 from storagelab.model.config import BetweenRunsConfig, Config
-from storagelab.model.latency import Latency
 from storagelab.model.loads.inserts import InsertLoad
-from storagelab.model.measurement import Check, TimeSeries, Turns
+from storagelab.model.measurement import Check, Latency, TimeSeries, Turns
 from storagelab.servers import places
 from storagelab.servers.private import Settings
 from storagelab.servers.starting import Starter

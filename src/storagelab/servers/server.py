@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Generic
 
 from storagelab.errors import RunFailed
 from storagelab.machine.processes import until
-from storagelab.model import prepared
 from storagelab.model.objects import TEMPORARY
+from storagelab.model.plan import wants_template
+from storagelab.servers.attached import hidden
 from storagelab.servers.interfaces import C, Reach, System
 from storagelab.servers.private import PrivateServer
-from storagelab.servers.redact import hidden
 from storagelab.servers.templates import Restoration, Template
 
 _RECOVERY_S = 20.0
@@ -212,4 +212,4 @@ def server_of(system: System[C]) -> Server[C]:
     """The server that the cell asks for."""
     if system.config.target.attached:
         return AttachedServer(system)
-    return FromTemplate(system) if prepared.wanted(system.config) else Private(system)
+    return FromTemplate(system) if wants_template(system.config) else Private(system)

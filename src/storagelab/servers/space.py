@@ -18,10 +18,11 @@ from typing import NamedTuple, Self
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import doctor, host, temporary
 from storagelab.machine.disks import nearest_existing, size_bytes
-from storagelab.model import prepared
-from storagelab.model.config import Config, VolumeConfig
+from storagelab.model.config import Config
 from storagelab.model.loads.base import GeneratedLoad
+from storagelab.model.plan import wants_template
 from storagelab.model.target import VolumeNeed
+from storagelab.model.volume import VolumeConfig
 from storagelab.servers import templates
 from storagelab.servers.places import tables_of
 from storagelab.servers.templates import BytesOn
@@ -143,7 +144,7 @@ def _lacking(
         path = volumes[0][1]
         free = host.free_bytes(path) + leftover_bytes.get(device, 0)
         less = "make the load's tables smaller" if config.generated else f"lower {size_key}"
-        if prepared.wanted(config):
+        if wants_template(config):
             less = 'set between_runs.data = "rebuild", which keeps no templates'
         if wanted > free:
             yield PreflightError(
@@ -408,5 +409,5 @@ def _free_text(folder: Path) -> str:
 
 def _way_out(config: Config) -> str:
     less = config.workload.less_data
-    fewer = ', set between_runs.data = "rebuild", which keeps no template' if prepared.wanted(config) else ""
+    fewer = ', set between_runs.data = "rebuild", which keeps no template' if wants_template(config) else ""
     return f"free some, name a larger volume, or {less}{fewer}"

@@ -21,7 +21,7 @@ from storagelab.errors import RunFailed
 from storagelab.machine import descriptors, doctor, host
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.model.prepared import distinct, name_of, wanted
+from storagelab.model.plan import one_of_each_template, template_name, wants_template
 from storagelab.servers.places import check_same
 from storagelab.volumes.folders import Folders, Site
 
@@ -129,7 +129,7 @@ def folders_of(site: Site, volumes: Mapping[str, Path]) -> Folders:
 
 def notes(configs: Iterable[Config]) -> list[str]:
     """What `plan` says about the templates of these cells."""
-    kept = distinct(configs)
+    kept = one_of_each_template(configs)
     times = "once" if len(kept) == 1 else f"{len(kept)} times, once for each layout, data and settings"
     how = "; ".join(sorted({_BY_SERVER if one.target.attached else _BY_US for one in kept}))
     return [NOTE.format(times=times, how=how)] if kept else []
@@ -142,12 +142,12 @@ BytesOn = Callable[[Config, str], int]
 def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_bytes_on: BytesOn) -> BytesOn:
     """The disk space that a run takes on a volume, and all templates beside it. The run that makes a template is its
     own template until it is moved aside; every other begins as a copy."""
-    kept = [(one, site.volume_paths(one)) for one in distinct(configs)]
+    kept = [(one, site.volume_paths(one)) for one in one_of_each_template(configs)]
 
     def both(config: Config, volume: str) -> int:
         path = site.volume_paths(config).get(volume)
         beside = sum(kept_bytes_on(one, volume) for one, paths in kept if paths.get(volume) == path)
-        if not wanted(config):
+        if not wants_template(config):
             return bytes_on(config, volume) + beside
         own = kept_bytes_on(config, volume)
         return beside + max(own, bytes_on(config, volume) - own)
@@ -173,7 +173,7 @@ class Template:
     def __init__(self, config: Config, site: Site) -> None:
         volumes = site.volume_paths(config)
         self._runs, self._kept = Folders(site, volumes), folders_of(site, volumes)
-        self._name = name_of(config)
+        self._name = template_name(config)
         self._places = {self._runs[name]: self._kept[name] / self._name for name in volumes}
         """A run's folder -> the folder that keeps its content; two volumes may share a path."""
 

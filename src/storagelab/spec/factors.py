@@ -8,12 +8,11 @@ from typing import Any
 
 from pydantic import JsonValue as AnyJson
 
-from storagelab.errors import SpecError, noting, refuse
-from storagelab.model.config import PRICE
-from storagelab.model.hints import choices, nearest, shown
+from storagelab.errors import SpecError, choices, nearest, noting, refuse, shown
 from storagelab.model.plan import Factor, Level, as_key
 from storagelab.model.values import JsonValue
-from storagelab.spec import keys
+from storagelab.model.volume import PRICE
+from storagelab.spec import keys, units
 
 _WHOLE_EXPERIMENT = "holds for the whole experiment, so it can't differ between cells"
 _CANNOT_VARY = dict.fromkeys(keys.HEADER, _WHOLE_EXPERIMENT) | {
@@ -252,7 +251,7 @@ def _check_path(path: str, place: keys.Parts, base: keys.Tables) -> None:
     if path.partition(".")[0] in _CANNOT_VARY:
         _refuse_what_cannot_vary(path, place)
     try:
-        parts = keys.split_path(keys.without_unit(path))
+        parts = keys.split_path(units.without_unit(path))
     except LookupError as error:
         near = nearest(path, known)
         inside = [one for one in known if one.startswith(f"{path}.")]
@@ -273,7 +272,7 @@ def _check_path(path: str, place: keys.Parts, base: keys.Tables) -> None:
 def _checked_sets(path: str, value: object, place: keys.Parts, base: keys.Tables) -> dict[str, AnyJson]:
     """What a level sets. Each value is checked by itself, even if the spec still lacks other keys."""
     try:
-        path, value = keys.value_with_unit(path, value)
+        path, value = units.value_with_unit(path, value)
     except ValueError as error:
         raise SpecError(str(error), key=keys.dotted(place)) from None
     parts = keys.split_path(path)

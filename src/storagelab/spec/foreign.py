@@ -8,8 +8,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from storagelab.errors import SpecError
-from storagelab.model.hints import code_point_of_odd
+from storagelab.errors import SpecError, code_point_of_odd
 from storagelab.spec.keys import Parts, Tables, dotted
 
 MOST_ENTRIES = 1024

@@ -1,4 +1,5 @@
-"""Opens files that others wrote: specs, profiles, captures, predictions, traces, scripts and dumps.
+"""Opens files that others wrote: specs, profiles, captures, predictions, traces, scripts and dumps; and finds those
+that a spec names.
 
 A device may never end, and a FIFO may have no writer, so only regular files are read. A lint (`tests/test_tidy.py`)
 refuses any other way to open such a file.
@@ -8,15 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
+import re
+import shlex
 import stat
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from storagelab.errors import PreflightError
+from storagelab.model.config import Config
+from storagelab.model.volume import BY_HAND
 
 MOST_BYTES = 2**20
 """Of a file that people write."""
@@ -72,3 +78,106 @@ def begin_of(path: Path, most_bytes: int, key: str) -> bytes:
         raise PreflightError(
             f"{path} can't be read: {error.strerror}", key=key, hint="check its name and rights"
         ) from error
+
+
+# --- the files that a spec names, and their content's hash: two campaigns are one only if both are the same ---------
+
+_CHUNK_BYTES = 2**20
+_INCLUDED = re.compile(
+    rb"^\s*(?:\\(?:i|ir|include|include_relative|\.)|source)\s+'?([^\s';]+)|\\copy\s[^\n]*\sfrom\s+'([^'\n]+)'|"
+    rb"\binfile\s+'([^'\n]+)'",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What a file of SQL makes its client read, as psql and mariadb know it."""
+
+
+def named(configs: Iterable[Config], folder: Path) -> dict[str, Path]:
+    """`{"workload.trace: requests.iolog": path}` of every file or folder that exists and is named by a key that takes
+    files. Relative paths start at `folder`, that of the spec.
+    """
+    found = dict[str, Path]()
+    for config in configs:
+        for key, text in _texts(config):
+            path = (folder / Path(text).expanduser()).resolve()
+            if path.is_file() or path.is_dir():
+                found[f"{key}: {text}"] = path
+            if key == "workload.setup":
+                found |= {f"{key}: {os.path.relpath(one, folder)}": one for one in _included(path, folder, {path})}
+            if path.suffix == ".lua":  # a script may require its neighbours
+                beside = Path(text).parent
+                found |= {f"{key}: {beside / one.name}": one for one in path.parent.glob("*.lua") if one != path}
+        for name, volume in config.volumes.items():
+            for key, command in (("prepare", volume.prepare), ("check", volume.check)):
+                if command is not None and command != BY_HAND:
+                    found |= _called(f"volumes.{name}.{key}", command, folder.resolve())
+    return found
+
+
+def _included(path: Path, folder: Path, known: set[Path]) -> set[Path]:
+    """The files that a file of SQL includes or loads, and those that these include. Names start beside it, or at
+    `folder`.
+    """
+    text = begin_of(path, MOST_BYTES, "workload.setup") if path.is_file() else b""
+    names = [os.fsdecode(b"".join(found)) for found in _INCLUDED.findall(text)]
+    new = {(above / name).resolve() for name in names for above in (path.parent, folder)} - known
+    new = {one for one in new if one.is_file()}
+    return new.union(*(_included(one, folder, known | new) for one in new))
+
+
+def _texts(config: Config) -> Iterator[tuple[str, str]]:
+    yield from config.workload.own_files
+    for name, drive in config.drives.items():
+        if drive.profile.endswith(".toml") or "/" in drive.profile:
+            yield f"drives.{name}.profile", drive.profile
+
+
+def _called(key: str, command: str, folder: Path) -> Iterator[tuple[str, Path]]:
+    """The files that a command names below the spec's folder, or from there. Of a file in a folder of its own below it,
+    the whole folder: a script may call its neighbours. A folder that it names is left out: it may be where the volume
+    is mounted.
+    """
+    try:
+        words = shlex.split(command, comments=True)
+    except ValueError:  # the shell may read it all the same
+        words = command.split()
+    for word in words:
+        name = word.rstrip(";&|)")
+        if not name or len(name) > 4096 or "\0" in name:
+            continue
+        path = (folder / name).resolve()
+        inside = path.is_relative_to(folder)
+        if path.is_file() and (inside or not Path(name).is_absolute()):
+            whole = path.parent if inside and path.parent != folder else path
+            yield f"{key}: {os.path.relpath(whole, folder)}", whole
+
+
+def hashes(files: Mapping[str, Path]) -> dict[str, str]:
+    """The SHA-256 of each file; of a folder, of the names and contents of its files. Raises OSError."""
+    return {name: _of_folder(path) if path.is_dir() else _of_file(path) for name, path in sorted(files.items())}
+
+
+def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """A line for each file whose content differs. An earlier version, which kept no hashes, differs in nothing."""
+    if not old or not new:
+        return []
+    return [
+        f"{name}: its content changed" for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)
+    ]
+
+
+def _of_folder(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            digest.update(f"{path.relative_to(folder).as_posix()}\0{_of_file(path)}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _of_file(path: Path) -> str:
+    """Nothing is read of what is no regular file: it may never end."""
+    digest = hashlib.sha256()
+    if path.is_file():
+        with opened(path) as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                digest.update(chunk)
+    return digest.hexdigest()

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError, create_model
 
-from storagelab.errors import SpecError, refuse
-from storagelab.model.config import Config
-from storagelab.model.hints import choices, cut, nearest, shown
+from storagelab.errors import SpecError, choices, cut, nearest, refuse, shown
+from storagelab.model.config import KINDS, Config
 from storagelab.model.values import Frozen
-from storagelab.model.workload import KINDS
-from storagelab.spec.units import parse_bytes, parse_seconds, parse_warm_up
+from storagelab.spec.units import SIZES
 
 Schema = dict[str, Any]
 Tables = Mapping[str, Any]
@@ -259,9 +257,9 @@ def problems(model: type[BaseModel], tables: Tables) -> list[Problem]:
     try:
         validated(model, tables)
     except ValidationError as error:
-        found = dict.fromkeys(_place(one["type"], one["loc"], tables) for one in error.errors(include_url=False))
-        named = [Problem(kind, parts, _value_at(tables, parts)) for kind, parts in found]
-        return sorted(named, key=lambda problem: _KINDS.index(problem.kind))
+        found = [_problem(one["type"], one["loc"], tables) for one in error.errors(include_url=False)]
+        named = {(problem.kind, problem.parts): problem for problem in found}
+        return sorted(named.values(), key=lambda problem: _KINDS.index(problem.kind))
     return []
 
 
@@ -270,31 +268,19 @@ def validated(model: type[M], tables: Tables) -> M:
     return model.model_validate_json(json.dumps(tables, ensure_ascii=False), strict=True)
 
 
-def _place(kind: str, place: Parts, tables: Tables) -> tuple[Kind, Parts]:
-    """The kind and the place of a problem that pydantic found. If a key takes several types, pydantic appends the
-    name of each type that it tried to the place; this removes it.
+def _problem(kind: str, place: Parts, tables: Tables) -> Problem:
+    """A problem that pydantic found. If a key takes several types, pydantic appends the name of each type that it tried
+    to the place, and it names the kind of a load; this removes both.
     """
-    if kind == "missing":
-        return "missing", place
-    if kind == "extra_forbidden":
-        return "unknown", place
-    inside: object = tables
-    for depth, part in enumerate(place):
-        try:
-            inside = inside[part]  # type: ignore[index]
-        except (LookupError, TypeError):
-            return "wrong", place[:depth]
-    return "wrong", place
-
-
-def _value_at(tables: Tables, parts: Parts) -> object:
+    if place[:1] == ("workload",) and place[1:2] and place[1] in KINDS:
+        place = ("workload", *place[2:])
     inside: Any = tables
-    for part in parts:
+    for depth, part in enumerate(place):
         try:
             inside = inside[part]
         except (LookupError, TypeError):
-            return None
-    return inside
+            return Problem("missing", place, None) if kind == "missing" else Problem("wrong", place[:depth], inside)
+    return Problem("unknown" if kind == "extra_forbidden" else "wrong", place, inside)
 
 
 def error_for(problem: Problem, model: type[BaseModel], tables: Tables, key: str | None = None) -> SpecError:
@@ -340,17 +326,12 @@ def _missing_key(parts: Parts, schema: Schema) -> SpecError:
     return SpecError(f"is missing; it must be {expected(schema)}", key=dotted(parts), hint=hint)
 
 
-def _takes_numbers(schema: Schema) -> bool:
-    schema = _plain(schema)
-    values = [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else [])]
-    return schema.get("type") in ("integer", "number") or any(isinstance(one, int) for one in values)
-
-
 def _way_out(problem: Problem, schema: Schema) -> str:
     last, value = problem.parts[-1], problem.value
-    if isinstance(value, str) and value.strip().replace("_", "").isdecimal() and _takes_numbers(schema):
+    words = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    takes_numbers = schema.get("type") in ("integer", "number") or any(isinstance(one, int) for one in words)
+    if takes_numbers and isinstance(value, str) and value.strip().replace("_", "").isdecimal():
         return f"Write it without quotes: {last} = {value.strip()}."
-    words = schema.get("enum") or [schema["const"]] if "const" in schema or "enum" in schema else []
     if isinstance(value, int) and str(value) in words:
         return f'Put it in quotes: {last} = "{value}".'
     if value == "zfs" and last == "filesystem":
@@ -358,8 +339,8 @@ def _way_out(problem: Problem, schema: Schema) -> str:
     if isinstance(value, str) and words and isinstance(words[0], str):
         near = nearest(value, words)
         return f"Did you mean {shown(near)}?" if near else ""
-    if isinstance(value, str) and (spelled := str(last).removesuffix("_bytes")) in _SIZES:
-        return f'{last} is in bytes, as a plain number. With a unit: {spelled} = "{_SIZES[spelled]}".'
+    if isinstance(value, str) and (spelled := str(last).removesuffix("_bytes")) in SIZES:
+        return f'{last} is in bytes, as a plain number. With a unit: {spelled} = "{SIZES[spelled]}".'
     if isinstance(value, str) and str(last).endswith("_s"):
         return f'{last} is in seconds, as a plain number. With a unit: {str(last).removesuffix("_s")} = "500ms".'
     if _is_table(schema):
@@ -367,108 +348,6 @@ def _way_out(problem: Problem, schema: Schema) -> str:
     if isinstance(value, dict) and problem.parts[:2] == ("target", "settings"):
         return 'Put a name with a dot in quotes: "auto_explain.log_min_duration" = 0.'
     return ""
-
-
-# --- Keys that can be written with a unit -----------------------------------------------------------------------------
-
-
-class Spelled(NamedTuple):
-    """How a key is spelled if its value has a unit; * is any name. The key's own name ends in the unit."""
-
-    path: str
-    example: str
-    parse: Callable[[str], float | str] = parse_bytes
-
-    @property
-    def unit(self) -> str:
-        return "bytes" if self.parse is parse_bytes else "seconds"
-
-    @property
-    def ending(self) -> str:
-        return "_bytes" if self.parse is parse_bytes else "_s"
-
-
-WITH_UNIT = (
-    Spelled("between_runs.pause", "500ms", parse_seconds),
-    Spelled("drives.*.host_ram", "16GB"),
-    Spelled("layout.data_size", "160GB"),
-    Spelled("layout.log_size", "8GB"),
-    Spelled("server.memory", "16GB"),
-    Spelled("volumes.*.cache.size", "512MB"),
-    Spelled("volumes.*.file", "32GiB"),
-    Spelled("volumes.*.offset", "1MiB"),
-    Spelled("volumes.*.raid_chunk_size", "64KiB"),
-    Spelled("volumes.*.read_ahead", "128KiB"),
-    Spelled("volumes.*.size", "800GB"),
-    Spelled("volumes.*.stripe", "128KiB"),
-    Spelled("workload.block", "8KiB"),
-    Spelled("workload.duration", "60s", parse_seconds),
-    Spelled("workload.warm_up", "5s", parse_warm_up),
-    Spelled("workload.warm_up_at_most", "10min", parse_seconds),
-)
-_SIZES = {one.path.rpartition(".")[2]: one.example for one in WITH_UNIT if one.unit == "bytes"}
-
-
-def _spelled(path: str) -> Spelled | None:
-    """The entry above with this spelling."""
-    parts = path.split(".")
-    for one in WITH_UNIT:
-        words = one.path.split(".")
-        if len(words) == len(parts) and all(word in ("*", part) for word, part in zip(words, parts, strict=True)):
-            return one
-    return None
-
-
-def without_unit(path: str) -> str:
-    """The key that `path` means, if `path` is the spelling for values with a unit; else `path`."""
-    spelled = _spelled(path)
-    return path if spelled is None else path + spelled.ending
-
-
-def value_with_unit(path: str, value: object) -> tuple[str, object]:
-    """`between_runs.pause = "500ms"` as `between_runs.pause_s` and 0.5; any other path and value unchanged.
-
-    Raises ValueError, in plain words, for a value without a unit or with an unknown one.
-    """
-    spelled = _spelled(path)
-    if spelled is None:
-        return path, value
-    key = path + spelled.ending
-    if not isinstance(value, str):
-        name = key.rpartition(".")[2]
-        example = f'must be text with a unit, such as "{spelled.example}", not {shown(value)}'
-        raise ValueError(f"{example}; in plain {spelled.unit}: {name}")
-    return key, spelled.parse(value)
-
-
-def with_unit_read(tables: Tables) -> dict[str, Any]:
-    """Moves each value with a unit in `tables` to the plain key, converted. Raises SpecError that names the key."""
-    errors: list[SpecError] = []
-    read = {
-        name: _units_read(content, name, errors) if isinstance(content, dict) else content
-        for name, content in tables.items()
-    }
-    refuse(errors)
-    return read
-
-
-def _units_read(table: Tables, place: str, errors: list[SpecError]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for name, content in table.items():
-        spelled = f"{place}.{name}"
-        if isinstance(content, dict):
-            result[name] = _units_read(content, spelled, errors)
-            continue
-        try:
-            path, value = value_with_unit(spelled, content)
-        except ValueError as error:
-            errors.append(SpecError(str(error), key=spelled))
-            continue
-        key = path.rpartition(".")[2] if path != spelled else name
-        if key != name and key in table:
-            errors.append(SpecError(f"sets the same value as {path}", key=spelled, hint="Keep only one of them."))
-        result[key] = value
-    return result
 
 
 # --- Keys and values as TOML: one line for each key, by its full name -------------------------------------------------

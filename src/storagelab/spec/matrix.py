@@ -22,8 +22,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from typing import TypeVar
 
-from storagelab.errors import SpecError
-from storagelab.model.hints import shown
+from storagelab.errors import SpecError, shown
 from storagelab.model.plan import FEW_RACED, Cell, Experiment, Factor, Level, Plan, PlannedRun
 from storagelab.model.values import JsonValue
 from storagelab.spec.factors import same
@@ -192,7 +191,9 @@ def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
     every factor that sets something there. Cells are numbered as listed, repetitions from 1, runs and blocks from 0.
     Raises SpecError for a matrix with no cells or too many, and for an invalid combination, naming its levels.
     """
-    cells = _cells(experiment)
+    combinations = list(_combinations(experiment))
+    width = max(2, len(str(len(combinations))))
+    cells = [_cell(experiment, f"c{number:0{width}}", levels) for number, levels in enumerate(combinations, start=1)]
     if len(cells) * experiment.repetitions > MAX_RUNS:
         raise _too_many(experiment, f"{len(cells)} cells x {experiment.repetitions} repetitions", MAX_RUNS, "runs")
     if any(cell.config.kind.drives_remember for cell in cells):
@@ -220,15 +221,6 @@ def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
 # ---------------------------------------------------------------------------------------------------------------------
 # Cells
 # ---------------------------------------------------------------------------------------------------------------------
-
-
-def _cells(experiment: Experiment) -> list[Cell]:
-    combinations = list(_combinations(experiment))
-    width = max(2, len(str(len(combinations))))
-    return [
-        _cell(experiment, f"c{number:0{width}}", combination)
-        for number, combination in enumerate(combinations, start=1)
-    ]
 
 
 def _combinations(experiment: Experiment) -> Iterator[tuple[Level, ...]]:
@@ -284,12 +276,13 @@ def _too_many(experiment: Experiment, product: str, most: int, what: str) -> Spe
 def _costly_names(experiment: Experiment, costly: Collection[str]) -> tuple[str, ...]:
     """The costly factors, as listed."""
     wanted = {*experiment.costly, *costly, _BEGINS_A_BLOCK}
-    return tuple(factor.name for factor in experiment.factors if factor.name in wanted or _touches(factor, wanted))
-
-
-def _touches(factor: Factor, places: Collection[str]) -> bool:
-    paths = {path for level in factor.levels for path in level.sets}
-    return any(path == place or path.startswith(f"{place}.") for path in paths for place in places)
+    return tuple(
+        factor.name for factor in experiment.factors
+        if factor.name in wanted or any(
+            path == place or path.startswith(f"{place}.")
+            for level in factor.levels for path in level.sets for place in wanted
+        )
+    )  # fmt: skip
 
 
 def _blocks(cells: Sequence[Cell], costly: Sequence[str]) -> list[list[Cell]]:

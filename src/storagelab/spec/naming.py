@@ -17,8 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from storagelab.errors import SpecError
-from storagelab.model.hints import shown
+from storagelab.errors import SpecError, shown
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 
@@ -182,8 +181,6 @@ def is_numeric(factor: Factor) -> bool:
 def in_order(factor: Factor) -> list[JsonValue]:
     """The factor's levels, with numbers sorted from small to large."""
     values = [level.value for level in factor.levels]
-    return sorted(values, key=_number_of_axis) if is_numeric(factor) else values
-
-
-def _number_of_axis(value: JsonValue) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
+    if not is_numeric(factor):
+        return values
+    return sorted(values, key=lambda value: value if isinstance(value, int | float) else math.nan)

@@ -14,13 +14,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from storagelab.errors import SpecError, noting, refuse
-from storagelab.model.config import PRICE
+from storagelab.errors import SpecError, choices, nearest, noting, refuse, shown
 from storagelab.model.engines import engine_of
-from storagelab.model.hints import choices, nearest, shown
 from storagelab.model.plan import Experiment, Factor
 from storagelab.model.values import JsonValue, share_of
-from storagelab.spec import given_files, keys
+from storagelab.model.volume import PRICE
+from storagelab.spec import given_files, keys, units
 from storagelab.spec.factors import is_price, read_excludes, read_factors, with_labels
 from storagelab.spec.foreign import refuse_foreign, refuse_long_keys
 
@@ -191,7 +190,7 @@ def _base(raw: keys.Tables) -> dict[str, Any]:
     """The tables that define a cell, with known keys and valid types. A factor may supply keys that are still
     missing.
     """
-    base = keys.with_unit_read({name: raw[name] for name in keys.TABLES if name in raw})
+    base = units.with_unit_read({name: raw[name] for name in keys.TABLES if name in raw})
     refuse([
         keys.error_for(problem, keys.Written, base)
         for problem in keys.problems(keys.Written, base) if problem.kind != "missing"
@@ -283,15 +282,17 @@ def _values(old: Any, new: Any, parts: keys.Parts) -> Iterator[tuple[keys.Parts,
         one, other = (value if isinstance(value, Mapping) else {} for value in (old, new))
         for name in dict.fromkeys([*one, *other]):
             yield from _values(one.get(name, _NOT_SET), other.get(name, _NOT_SET), (*parts, name))
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and _are_tables([*old, *new]):
+    elif (
+        isinstance(old, list)
+        and isinstance(new, list)
+        and old
+        and len(old) == len(new)
+        and (all(isinstance(one, Mapping) for one in (*old, *new)))
+    ):
         for position, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from _values(before, after, (*parts, position))
     else:
         yield parts, old, new
-
-
-def _are_tables(values: list[object]) -> bool:
-    return bool(values) and all(isinstance(value, Mapping) for value in values)
 
 
 def _written(value: object) -> str:

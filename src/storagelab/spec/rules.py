@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from storagelab.errors import SpecError, refuse
-from storagelab.model.config import DRIVE_KEYS, LAYERS, MADE_KEYS, OPERATING_SYSTEM, PRICE, Config, VolumeConfig
-from storagelab.model.hints import choices, shown
+from storagelab.errors import SpecError, choices, refuse, shown
+from storagelab.model.config import KINDS, Config
 from storagelab.model.loads.base import Rule, broken
-from storagelab.model.workload import KINDS
-from storagelab.spec.keys import Problem, Tables, Written, checked, error_for, validated, without_unit
+from storagelab.model.volume import DRIVE_KEYS, LAYERS, MADE_KEYS, OPERATING_SYSTEM, PRICE, VolumeConfig
+from storagelab.spec.keys import Tables, Written, checked, error_for, problems, validated
+from storagelab.spec.units import without_unit
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE_PATH = re.compile(r"/|[A-Za-z]:[/\\]|\\\\")
@@ -243,28 +243,18 @@ def config_of(tables: Tables) -> Config:
 
 
 def _read(tables: Tables) -> Config:
-    """Refuses first what is wrong by itself, then what is wrong for the kind of the workload."""
+    """Refuses first what is wrong by itself, then what the kind of the load does not take, or lacks."""
     try:
         return validated(Config, tables)
     except ValidationError:
-        engine = checked(Written, tables).target.engine
-        misfits = list(_workload_misfits(tables, engine))
-    refuse(misfits)
+        engine, kind = checked(Written, tables).target.engine, tables["workload"]["kind"]
+    refuse(list(_kind_conflicts(kind, engine)))  # which keys it has depends on them
+    refuse([
+        _key_of_another_kind(str(problem.parts[-1]), kind, engine)
+        if problem.kind == "unknown" else error_for(problem, Written, tables)
+        for problem in problems(Config, tables)
+    ])  # fmt: skip
     raise AssertionError("a load that fits is read")
-
-
-def _workload_misfits(tables: Tables, engine: str) -> Iterator[SpecError]:
-    load = tables["workload"]
-    kind = load["kind"]
-    if conflicts := list(_kind_conflicts(kind, engine)):
-        yield from conflicts  # which keys it has depends on them
-        return
-    for name in load:
-        if name not in KINDS[kind].model_fields:
-            yield _key_of_another_kind(name, kind, engine)
-    for name, field in KINDS[kind].model_fields.items():
-        if field.is_required() and name not in load:
-            yield error_for(Problem("missing", ("workload", name), None), Written, tables)
 
 
 def _kind_conflicts(kind: str, engine: str) -> Iterator[SpecError]:

@@ -9,9 +9,9 @@ import copy
 import json
 from typing import Any
 
-from storagelab.model.config import PRICE
 from storagelab.model.plan import Experiment
-from storagelab.spec import keys
+from storagelab.model.volume import PRICE
+from storagelab.spec import keys, units
 
 Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -22,8 +22,12 @@ def spec_schema() -> Schema:
     whole, header = (copy.deepcopy(keys.schema_of(model)) for model in (keys.Written, Experiment))
     parts: Schema = {**header.get("$defs", {}), **whole.pop("$defs")}
     tables: Schema = whole["properties"]
-    for spelled in keys.WITH_UNIT:
-        _add_spelling(spelled, tables, parts)
+    for spelled in units.WITH_UNIT:
+        *above, last = spelled.path.split(".")
+        for place in _at(tables, above, parts):  # the key whose value has a unit stands beside the plain one
+            if (written := place.get(last + spelled.ending)) is not None:
+                description = written.get("description", "")
+                place[last] = {"type": "string", "description": description, "examples": [spelled.example]}
     value = {"description": "A list of values of the key that this path names, or of labelled levels."}
     prices = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
     schema = {
@@ -57,16 +61,6 @@ def spec_schema() -> Schema:
 def spec_schema_text() -> str:
     """The schema as a file's text."""
     return json.dumps(spec_schema(), indent=1, ensure_ascii=False) + "\n"
-
-
-def _add_spelling(spelled: keys.Spelled, tables: Schema, parts: Schema) -> None:
-    """Adds the key whose value has a unit beside the plain one."""
-    *above, last = spelled.path.split(".")
-    for place in _at(tables, above, parts):
-        plain = place.get(last + spelled.ending)
-        if plain is not None:
-            text = {"type": "string", "description": plain.get("description", ""), "examples": [spelled.example]}
-            place[last] = text
 
 
 def _at(tables: Schema, above: list[str], parts: Schema) -> list[Schema]:

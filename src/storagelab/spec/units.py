@@ -1,9 +1,15 @@
-"""Converts sizes and durations as people write them to bytes and seconds. `report` formats them."""
+"""Converts sizes and durations as people write them to bytes and seconds, and the keys that have them. `report` formats
+them.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from storagelab.errors import SpecError, refuse, shown
 
 BYTES_PER_UNIT = {
     "": 1, "b": 1,
@@ -45,9 +51,111 @@ def _parse(text: str, factors: dict[str, float] | dict[str, int], what: str) -> 
     match = _QUANTITY.fullmatch(text)
     if match is None or match[2].lower() not in factors:
         known = ", ".join(unit for unit in factors if unit)
-        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
-        raise ValueError(f"{shown!r} is not {what}; write a number and one of {known}")
+        cut = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+        raise ValueError(f"{cut!r} is not {what}; write a number and one of {known}")
     quantity = float(match[1]) * factors[match[2].lower()]
     if math.isinf(quantity):
         raise ValueError(f"{text[:20]}... is out of range")
     return quantity
+
+
+# --- keys that can be written with a unit -----------------------------------------------------------------------------
+
+
+class Spelled(NamedTuple):
+    """How a key is spelled if its value has a unit; * is any name. The key's own name ends in the unit."""
+
+    path: str
+    example: str
+    parse: Callable[[str], float | str] = parse_bytes
+
+    @property
+    def unit(self) -> str:
+        return "bytes" if self.parse is parse_bytes else "seconds"
+
+    @property
+    def ending(self) -> str:
+        return "_bytes" if self.parse is parse_bytes else "_s"
+
+
+WITH_UNIT = (
+    Spelled("between_runs.pause", "500ms", parse_seconds),
+    Spelled("drives.*.host_ram", "16GB"),
+    Spelled("layout.data_size", "160GB"),
+    Spelled("layout.log_size", "8GB"),
+    Spelled("server.memory", "16GB"),
+    Spelled("volumes.*.cache.size", "512MB"),
+    Spelled("volumes.*.file", "32GiB"),
+    Spelled("volumes.*.offset", "1MiB"),
+    Spelled("volumes.*.raid_chunk_size", "64KiB"),
+    Spelled("volumes.*.read_ahead", "128KiB"),
+    Spelled("volumes.*.size", "800GB"),
+    Spelled("volumes.*.stripe", "128KiB"),
+    Spelled("workload.block", "8KiB"),
+    Spelled("workload.duration", "60s", parse_seconds),
+    Spelled("workload.warm_up", "5s", parse_warm_up),
+    Spelled("workload.warm_up_at_most", "10min", parse_seconds),
+)
+SIZES = {one.path.rpartition(".")[2]: one.example for one in WITH_UNIT if one.unit == "bytes"}
+
+
+def _spelled(path: str) -> Spelled | None:
+    """The entry above with this spelling."""
+    parts = path.split(".")
+    for one in WITH_UNIT:
+        words = one.path.split(".")
+        if len(words) == len(parts) and all(word in ("*", part) for word, part in zip(words, parts, strict=True)):
+            return one
+    return None
+
+
+def without_unit(path: str) -> str:
+    """The key that `path` means, if `path` is the spelling for values with a unit; else `path`."""
+    spelled = _spelled(path)
+    return path if spelled is None else path + spelled.ending
+
+
+def value_with_unit(path: str, value: object) -> tuple[str, object]:
+    """`between_runs.pause = "500ms"` as `between_runs.pause_s` and 0.5; any other path and value unchanged.
+
+    Raises ValueError, in plain words, for a value without a unit or with an unknown one.
+    """
+    spelled = _spelled(path)
+    if spelled is None:
+        return path, value
+    key = path + spelled.ending
+    if not isinstance(value, str):
+        name = key.rpartition(".")[2]
+        example = f'must be text with a unit, such as "{spelled.example}", not {shown(value)}'
+        raise ValueError(f"{example}; in plain {spelled.unit}: {name}")
+    return key, spelled.parse(value)
+
+
+def with_unit_read(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Moves each value with a unit in `tables` to the plain key, converted. Raises SpecError that names the key."""
+    errors: list[SpecError] = []
+    read = {
+        name: _units_read(content, name, errors) if isinstance(content, dict) else content
+        for name, content in tables.items()
+    }
+    refuse(errors)
+    return read
+
+
+def _units_read(table: Mapping[str, Any], place: str, errors: list[SpecError]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, content in table.items():
+        spelled = f"{place}.{name}"
+        if isinstance(content, dict):
+            result[name] = _units_read(content, spelled, errors)
+            continue
+        try:
+            path, value = value_with_unit(spelled, content)
+        except ValueError as error:
+            errors.append(SpecError(str(error), key=spelled))
+            continue
+        key = path.rpartition(".")[2] if path != spelled else name
+        if key != name and key in table:
+            errors.append(SpecError(f"sets the same value as {path}", key=spelled, hint="Keep only one of them."))
+        result[key] = value
+    return result

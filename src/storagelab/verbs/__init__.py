@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperCommand
 
 from storagelab.errors import SpecError
@@ -27,43 +28,41 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 # --- what several verbs take ------------------------------------------------------------------------------------------
 
 DEFAULT_RESULTS = Path("results")
-SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="TOML file of the experiment.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the experiment, or its spec file.")]
+SpecArgument = Annotated[Path, Argument(metavar="SPEC", help="TOML file of the experiment.")]
+NameArgument = Annotated[str, Argument(metavar="NAME", help="Name of the experiment, or its spec file.")]
 ResultsOption = Annotated[
     Path,
-    typer.Option(
+    Option(
         "--results",
         envvar="STORAGELAB_RESULTS",
         help="Folder that holds the results, one subfolder for each experiment.",
     ),
 ]
 OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", help="File to write, - for stdout; for all charts, the folder.")
+    Path | None, Option("--output", "-o", help="File to write, - for stdout; for all charts, the folder.")
 ]
-FileOption = Annotated[Path | None, typer.Option("--output", "-o", help="File to write, - for stdout.")]
-PaperOption = Annotated[Literal["text", "md", "html", "json"], typer.Option("--format", help="What to write.")]
+FileOption = Annotated[Path | None, Option("--output", "-o", help="File to write, - for stdout.")]
+PaperOption = Annotated[Literal["text", "md", "html", "json"], Option("--format", help="What to write.")]
 FitOption = Annotated[
     FitKind,
-    typer.Option(
+    Option(
         "--fit",
         help="robust: leave out odd runs that the machine caused, count others in their cells; "
         "least-squares: count all.",
     ),
 ]
 AllowCommandsOption = Annotated[
-    bool,
-    typer.Option("--allow-commands", help="Allow server settings that run programs, load code or use other folders."),
+    bool, Option("--allow-commands", help="Allow server settings that run programs, load code or use other folders.")
 ]
 AgainstOption = Annotated[
-    Path | None,
-    typer.Option("--against", metavar="SPEC", help="A second spec, run in turns with the first: like with like."),
+    Path | None, Option("--against", metavar="SPEC", help="A second spec, run in turns with the first: like with like.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead, of a stable form.")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON for programs instead, of a stable form.")]
 DespiteSpaceOption = Annotated[
-    bool, typer.Option("--despite-space", help="Go on although a volume may lack space; a run that fills it fails.")
+    bool, Option("--despite-space", help="Go on although a volume may lack space; a run that fills it fails.")
 ]
 SqlServerNamesOption = Annotated[
-    bool, typer.Option("--sql-server-names", help="Name, beside each wait, the one of SQL Server that comes closest.")
+    bool, Option("--sql-server-names", help="Name, beside each wait, the one of SQL Server that comes closest.")
 ]
 
 # --- options that a path of a verb does not use -----------------------------------------------------------------------
@@ -99,6 +98,17 @@ def spec_of(given: Given) -> tuple[str, list[Config]]:
 
     experiment = against.load(given["spec_file"], given["against"])
     return experiment.order, [cell.config for cell in matrix.expand(experiment).cells]
+
+
+def amount(parse: Callable[[str], float], text: str, key: str, hint: str, least: float = 0) -> float:
+    """What an option's text with a unit means. Raises SpecError unless it is above 0, and at least the `least`."""
+    try:
+        found = parse(text)
+    except ValueError as error:
+        raise SpecError(str(error), key=key, hint=hint) from None
+    if found <= 0 or found < least:
+        raise SpecError(f"must be at least {least:g}" if least else "must be above 0", key=key, hint=hint)
+    return found
 
 
 # --- a verb -----------------------------------------------------------------------------------------------------------

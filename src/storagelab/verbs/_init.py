@@ -30,7 +30,7 @@ def list_all() -> None:
         widest = max(map(len, names))
         for name in names:
             print_paragraph(console, experiments.question_of(name), first=f"  {name:{widest}}  ")
-    print_paragraph(console, "init NAME > my.toml writes one; with --from-server DSN, filled in for your server")
+    print_paragraph(console, "init NAME > my.toml writes one; --from-server DSN fills it in for your server")
 
 
 def write(name: str, output: Path | None, server: str | None = None) -> None:

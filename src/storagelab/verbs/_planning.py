@@ -19,16 +19,14 @@ from storagelab.errors import PreflightError
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.target import Preflight, Tell
 from storagelab.run.engine import preflight
-from storagelab.spec import named_files
+from storagelab.spec import given_files
 from storagelab.volumes.folders import Site
 from storagelab.words.numbers import duration
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.live import Live
 
     from storagelab.run.progress import RunProgress
-    from storagelab.run.store import Store
     from storagelab.stopping import Interruptible
 
 _SILENT_S = 1.0
@@ -56,9 +54,9 @@ def look_at(experiment: Experiment, expanded: Plan, site: Site, allow_commands: 
 
 def with_files(experiment: Experiment, expanded: Plan, site: Site) -> Experiment:
     """The experiment with the hashes of the files that its spec names. Raises PreflightError if one can't be read."""
-    files = named_files.named((cell.config for cell in expanded.cells), site.spec_folder)
+    files = given_files.named((cell.config for cell in expanded.cells), site.spec_folder)
     try:
-        return experiment.model_copy(update={"files": named_files.hashes(files)})
+        return experiment.model_copy(update={"files": given_files.hashes(files)})
     except OSError as error:
         problem = f"{error.filename} can't be read: {error.strerror}"
         raise PreflightError(problem, file=experiment.source, hint="check its rights") from error
@@ -115,14 +113,6 @@ class _Shown:
 
 
 # --- while runs are made ---------------------------------------------------------------------------------------------
-
-
-def tell_if_set_aside(store: Store, console: Console) -> None:
-    if store.set_aside is not None:
-        console.print(
-            f"the spec has changed, and no run of the old one succeeded: its runs are kept in {store.set_aside}",
-            soft_wrap=True,
-        )
 
 
 @contextlib.contextmanager

@@ -20,11 +20,12 @@ from storagelab.run import loop, scheduling, stored
 from storagelab.run.engine import sweep, try_starting
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store
-from storagelab.spec import against, matrix, named_files
+from storagelab.spec import against, given_files, matrix
 from storagelab.spec.units import parse_seconds
 from storagelab.stopping import Interruptible
 from storagelab.verbs import _planning as planning
 from storagelab.verbs import _so_far as so_far
+from storagelab.verbs import amount
 from storagelab.volumes.folders import Site, volumes_locked
 from storagelab.volumes.for_runs import PreparationAwaited
 from storagelab.volumes.for_runs import confirm as confirm_drives
@@ -155,10 +156,11 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     found = planning.look_at(experiment, plan, site, asked.allow_commands)
     hashed = planning.with_files(experiment, plan, site)
     runs, all_well = here._replace(experiment=hashed).make(found)
-    for changed in named_files.differences(hashed.files, planning.with_files(experiment, plan, site).files):
+    for changed in given_files.differences(hashed.files, planning.with_files(experiment, plan, site).files):
         screen.say(f"{changed} while runs were made, so this campaign mixes both: make it again under a new name")
         all_well = False
-    conclude(experiment, stored.as_run(experiment, plan, runs), runs, folder, as_json=asked.as_json, full=asked.full)
+    made = stored.Results(folder, experiment, stored.as_run(experiment, plan, runs), runs)
+    conclude(made, as_json=asked.as_json, full=asked.full)
     if asked.against is not None:
         screen.say(f"as a gate: storagelab compare {experiment.name} --by {against.FACTOR} --fail-if-slower 5%")
     return all_well
@@ -252,7 +254,9 @@ class _Here(NamedTuple):
             pending = [*failed_before, *race.state.possible]
         at_once = loop.processes(self.plan, pending, found, jobs)
         console = screen.err()
-        planning.tell_if_set_aside(store, console)
+        if store.set_aside is not None:
+            why = "the spec has changed, and no run of the old one succeeded"
+            console.print(f"{why}: its runs are kept in {store.set_aside}", soft_wrap=True)
         for line in sweep(self.plan, self.site):
             console.print(line, soft_wrap=True)
         with (
@@ -288,15 +292,7 @@ def _tell_of_round(progress: RunProgress, state: RaceState) -> None:
     progress.say(race_text(state))
 
 
-def conclude(
-    experiment: Experiment,
-    expanded: Plan,
-    runs: tuple[Run, ...],
-    folder: Path,
-    *,
-    as_json: bool = False,
-    full: bool = False,
-) -> None:
+def conclude(of: stored.Results, *, as_json: bool = False, full: bool = False) -> None:
     """Print the answer, with its evidence if `full`, or the whole export, and write the report."""
     # Statistics and charts take as long to load as everything else, and are not needed while runs are made.
     from storagelab.findings.analysis import analyse
@@ -305,15 +301,14 @@ def conclude(
     from storagelab.report.text import terminal
     from storagelab.report.writing import own_names_only
 
-    findings = analyse(experiment, expanded, runs)
+    campaign = of.experiment, of.plan, of.runs
+    findings = analyse(*campaign)
     if as_json:
-        writing.deliver(writing.render("json", experiment, expanded, runs, findings), None)
+        writing.deliver(writing.render("json", *campaign, findings), None)
     else:
         told = own_names_only(findings)
-        of = document(experiment, expanded, runs, told) if full else opened(told)
-        terminal.print_document(screen.out(), of)
-    file = writing.write_report(folder, experiment, expanded, runs, findings)
-    screen.say(f"report: {file}")
+        terminal.print_document(screen.out(), document(*campaign, told) if full else opened(told))
+    screen.say(f"report: {writing.write_report(*of, findings)}")
 
 
 # --- the state of a race, in words ------------------------------------------------------------------------------------
@@ -342,7 +337,8 @@ def race_text(state: RaceState) -> str:
 def asked(executor: str, scheduler: str | None, *, trusted: bool, time_limit: str | None) -> loop.Elsewhere | None:
     """The cluster that was asked for; None for processes of this machine. Raises SpecError."""
     if executor == "dask":
-        limit_s = None if time_limit is None else _seconds(time_limit, "--time-limit", "Such as 90s or 10min.")
+        hint = "Such as 90s or 10min."
+        limit_s = None if time_limit is None else amount(parse_seconds, time_limit, "--time-limit", hint)
         return loop.Elsewhere(scheduler, trusted, limit_s)
     return None
 
@@ -354,15 +350,5 @@ def race(*, find_best: bool, within: str | None, budget: str | None) -> tuple[Ra
     margin = 0.0 if within is None else share_of(within)
     if margin is None or not (0 < margin < 1 or within is None):
         raise SpecError(f"{within!r} is no margin", key="--within", hint="Write a percentage above 0, such as 3%.")
-    budget_s = None if budget is None else _seconds(budget, "--budget", "Such as 90min or 2h.")
+    budget_s = None if budget is None else amount(parse_seconds, budget, "--budget", "Such as 90min or 2h.")
     return Race(within=margin), budget_s
-
-
-def _seconds(text: str, key: str, hint: str) -> float:
-    try:
-        seconds = parse_seconds(text)
-    except ValueError as error:
-        raise SpecError(str(error), key=key, hint=hint) from None
-    if seconds <= 0:
-        raise SpecError("must be above 0", key=key, hint=hint)
-    return seconds

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from storagelab.errors import SpecError
-from storagelab.verbs import Unused, Verb, when
+from storagelab.verbs import Unused, Verb, amount, when
 
 app = Verb("Predict", 1)
 _TOLD_EVERY_S = 30.0
@@ -24,22 +24,16 @@ VOLUMES_FILE = "volumes.toml"
 
 @app.command(unused=(Unused("--requests", when("no_trace"), "needs the trace", "Leave --no-trace out."),))
 def capture(
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="DSN of the running server, or a variable that holds it.")
-    ],
-    length: Annotated[str, typer.Option("--for", metavar="10min", help="How long to watch.")] = "10min",
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("capture"),
+    target: Annotated[str, Argument(metavar="TARGET", help="DSN of the running server, or a variable that holds it.")],
+    length: Annotated[str, Option("--for", metavar="10min", help="How long to watch.")] = "10min",
+    output: Annotated[Path, Option("--output", "-o", help="Folder to write.")] = Path("capture"),
     requests: Annotated[
-        bool, typer.Option("--requests", help="Keep each request, too: a log that fio plays back. Needs root.")
+        bool, Option("--requests", help="Keep each request, too: a log that fio plays back. Needs root.")
     ] = False,
-    no_trace: Annotated[
-        bool, typer.Option("--no-trace", help="Use the server's own counters only, even as root.")
-    ] = False,
+    no_trace: Annotated[bool, Option("--no-trace", help="Use the server's own counters only, even as root.")] = False,
     measure_cost: Annotated[
         int,
-        typer.Option(
-            "--measure-cost", metavar="TURNS", min=0, help="First measure what capturing costs, in pairs of turns."
-        ),
+        Option("--measure-cost", metavar="TURNS", min=0, help="First measure what capturing costs, in pairs of turns."),
     ] = 0,
 ) -> None:
     """Watch what a running server reads and writes, by object.
@@ -55,8 +49,9 @@ def capture(
     from storagelab.report.words.captured import capture_paper
     from storagelab.run import contract
     from storagelab.run.engine import engine_in
+    from storagelab.spec.units import parse_seconds
 
-    seconds = _seconds(length)
+    seconds = amount(parse_seconds, length, "--for", "For example: --for 10min.", least=1)
     if not folder.is_free(output):
         raise SpecError(
             "is there already", file=output, hint="Choose another folder, or remove it: nothing is overwritten."
@@ -85,18 +80,6 @@ def capture(
         f"capture: {output}\nto see who does what, where and when: storagelab report {output}\n"
         f"to predict other volumes, fill in {volumes}: storagelab predict {output} --volumes {volumes}"
     )
-
-
-def _seconds(length: str) -> float:
-    from storagelab.spec.units import parse_seconds
-
-    try:
-        seconds = parse_seconds(length)
-    except ValueError as error:
-        raise SpecError(str(error), key="--for", hint="For example: --for 10min.") from error
-    if seconds < 1:
-        raise SpecError("is less than a second", key="--for", hint="For example: --for 10min.")
-    return seconds
 
 
 @contextlib.contextmanager

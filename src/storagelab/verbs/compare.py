@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from storagelab import verbs
 from storagelab.errors import SpecError
@@ -50,21 +51,21 @@ UNUSED = (
 def compare(
     names: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="NAME...",
             help="Two or more campaigns, by name, spec or folder; or one campaign, and two of its cells or --by.",
         ),
     ],
     results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
     by: Annotated[
-        str, typer.Option("--by", metavar="FACTOR", help="Compare each pair of cells that differ in this factor alone.")
+        str, Option("--by", metavar="FACTOR", help="Compare each pair of cells that differ in this factor alone.")
     ] = "",
     format_: verbs.PaperOption = "text",
     output: verbs.OutputOption = None,
     fit: verbs.FitOption = "robust",
     fail_if_slower: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--fail-if-slower",
             metavar="SHARE",
             help="Exit with 1 if a later campaign or cell is surely slower than the first by more than this (5%), with "
@@ -72,7 +73,7 @@ def compare(
         ),
     ] = None,
     history: Annotated[
-        bool, typer.Option("--history", help="Compare the last campaign with all before it, five and more of one spec.")
+        bool, Option("--history", help="Compare the last campaign with all before it, five and more of one spec.")
     ] = False,
     as_json: verbs.JsonOption = False,
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from storagelab.verbs import DEFAULT_RESULTS, JsonOption, ResultsOption, Unused, Verb, when
 
@@ -19,14 +20,10 @@ UNUSED = (
 
 @app.command(unused=UNUSED)
 def doctor(
-    spec_file: Annotated[
-        Path | None, typer.Argument(metavar="SPEC", help="Also check the volumes of this spec.")
-    ] = None,
+    spec_file: Annotated[Path | None, Argument(metavar="SPEC", help="Also check the volumes of this spec.")] = None,
     results: ResultsOption = DEFAULT_RESULTS,
-    target: Annotated[
-        str | None, typer.Option("--target", metavar="DSN", help="Test this running server instead.")
-    ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Add what was found of each ability that works.")] = False,
+    target: Annotated[str | None, Option("--target", metavar="DSN", help="Test this running server instead.")] = None,
+    all_: Annotated[bool, Option("--all", help="Add what was found of each ability that works.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what this machine can't measure, and how to fix it.

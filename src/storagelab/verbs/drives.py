@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from storagelab.errors import PreflightError
-from storagelab.verbs import Unused, Verb, when
+from storagelab.verbs import Unused, Verb, amount, when
 
 if TYPE_CHECKING:
+    from storagelab.drives.measured import MeasuredDrive
     from storagelab.run.measuring import Effort, KeptResults, MeasuredVolume
 
 app = Verb(
@@ -49,9 +50,9 @@ def list_() -> None:
     unused=(Unused("--sources", when("toml"), "is for the tables", "Leave it out: the file names each source."),)
 )
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile, or its file.")],
-    sources: Annotated[bool, typer.Option("--sources", help="Print where each figure comes from, too.")] = False,
-    toml: Annotated[bool, typer.Option("--toml", help="Print the TOML file itself, as a start for your own.")] = False,
+    name: Annotated[str, Argument(metavar="NAME", help="Name of the profile, or its file.")],
+    sources: Annotated[bool, Option("--sources", help="Print where each figure comes from, too.")] = False,
+    toml: Annotated[bool, Option("--toml", help="Print the TOML file itself, as a start for your own.")] = False,
 ) -> None:
     """Show what a drive can do, and its profile.
 
@@ -74,15 +75,15 @@ def show(
 
 @app.command()
 def fit(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile; in specs and in lists.")],
+    name: Annotated[str, Argument(metavar="NAME", help="Name of the profile; in specs and in lists.")],
     volume: Annotated[
-        str, typer.Option("--volume", metavar="PATH", help="Folder on the drive; with --spec, a volume of that spec.")
+        str, Option("--volume", metavar="PATH", help="Folder on the drive; with --spec, a volume of that spec.")
     ],
     spec: Annotated[
-        Path | None, typer.Option("--spec", help="Spec that declares the volume, which is made with its limits.")
+        Path | None, Option("--spec", help="Spec that declares the volume, which is made with its limits.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Measure about two minutes, at fewer points.")] = False,
-    size: Annotated[str | None, typer.Option("--size", help="Size of the file to measure with, such as 16GiB.")] = None,
+    quick: Annotated[bool, Option("--quick", help="Measure about two minutes, at fewer points.")] = False,
+    size: Annotated[str | None, Option("--size", help="Size of the file to measure with, such as 16GiB.")] = None,
 ) -> None:
     """Measure a drive with fio in up to 15 minutes, and fit a profile to it.
 
@@ -94,13 +95,14 @@ def fit(
     from storagelab.drives.measured import as_toml
     from storagelab.machine.descriptors import write_whole
     from storagelab.run import measuring
+    from storagelab.spec.units import parse_bytes
     from storagelab.stopping import Interruptible
     from storagelab.verbs._planning import saying_how_far
-    from storagelab.words.numbers import count, duration, percent
 
     effort = measuring.QUICK if quick else measuring.FULL
     if size is not None:
-        effort = effort._replace(file_bytes=_size(size))
+        wanted = int(amount(parse_bytes, size, "--size", "--size 16GiB"))
+        effort = effort._replace(file_bytes=wanted // 2**20 * 2**20)
     file = _free_file(name)
     with Interruptible(), _volume(volume, spec) as found:
         measuring.check(found.folder, effort.file_bytes)
@@ -118,41 +120,28 @@ def fit(
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, [as_toml(drive, usable_bytes=usable, sector_bytes=sector).encode()])
     kept.file.unlink(missing_ok=True)
-    measured = drive.measured
-    held_out = sum(point.held_out for point in measured.points)
-    error = drive.median_error
-    screen.say(f"{file}: {len(measured.points)} points, {held_out} of them held out of the fit.", stdout=True)
+    for line in _fitted(file, drive):
+        screen.say(line, stdout=True)
+
+
+def _fitted(file: Path, drive: MeasuredDrive) -> Iterator[str]:
+    """What the fit found, a line each."""
+    from storagelab.words.numbers import count, duration, percent
+
+    points, error = drive.measured.points, drive.median_error
+    yield f"{file}: {len(points)} points, {sum(point.held_out for point in points)} of them held out of the fit."
     if error is not None:
-        screen.say(
-            f"At the points held out, the fit is off by {percent(error)} (median), 19 of 20 by at most "
-            f"{percent(drive.relative_error)}.",
-            stdout=True,
-        )
-    for one in measured.sustained:
+        worst = f"19 of 20 by at most {percent(drive.relative_error)}"
+        yield f"At the points held out, the fit is off by {percent(error)} (median), {worst}."
+    for one in drive.measured.sustained:
         if one.fell_after_s is not None:
-            what = f"{'sequential' if one.sequential else 'random'} {one.operation}s"
-            screen.say(
-                f"Burst: {what} fell from {count(one.burst_per_s)} to {count(one.sustained_per_s)} a second after "
-                f"{duration(one.fell_after_s)}.",
-                stdout=True,
-            )
-    if measured.identity.virtual:
-        screen.say(
-            "The drive is virtual: the figures are those of its host, with its caches and its "
-            "other guests, on this day.",
-            stdout=True,
-        )
-    if not measured.complete:
-        screen.say("Not all points were measured in time: what is missing lies outside of what is known.", stdout=True)
-
-
-def _size(text: str) -> int:
-    from storagelab.spec.units import parse_bytes
-
-    try:
-        return parse_bytes(text) // 2**20 * 2**20
-    except ValueError as error:
-        raise PreflightError(str(error), key="--size", hint="--size 16GiB") from None
+            what = f"{'sequential' if one.sequential else 'random'} {one.operation}s fell from"
+            per_s = f"{count(one.burst_per_s)} to {count(one.sustained_per_s)} a second"
+            yield f"Burst: {what} {per_s} after {duration(one.fell_after_s)}."
+    if drive.measured.identity.virtual:
+        yield "The drive is virtual: the figures are those of its host, with its caches and other guests, on this day."
+    if not drive.measured.complete:
+        yield "Not all points were measured in time: what is missing lies outside of what is known."
 
 
 def _free_file(name: str) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import typer
+from typer import Option
 
 from storagelab import verbs
 from storagelab.verbs import Unused, Verb, when
@@ -21,13 +21,11 @@ def export(
     name: verbs.NameArgument,
     results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
     format_: Annotated[
-        Literal["json", "csv", "waits-csv", "sqlite"], typer.Option("--format", help="Format of the data.")
+        Literal["json", "csv", "waits-csv", "sqlite"], Option("--format", help="Format of the data.")
     ] = "json",
     output: verbs.OutputOption = None,
     fit: verbs.FitOption = "robust",
-    salvage: Annotated[
-        bool, typer.Option("--salvage", help="Export what is still readable in a damaged store.")
-    ] = False,
+    salvage: Annotated[bool, Option("--salvage", help="Export what is still readable in a damaged store.")] = False,
 ) -> None:
     """Write all stored data for other programs: JSON, CSV, SQLite.
 

@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from storagelab.errors import StoreError
 from storagelab.verbs import DEFAULT_RESULTS, JsonOption, ResultsOption, Verb
@@ -18,7 +18,7 @@ app = Verb("Measure", 5)
 def gather(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="FOLDER...", help="Results of one spec, made on one host each: db1/my db2/my db3/my."),
+        Argument(metavar="FOLDER...", help="Results of one spec, made on one host each: db1/my db2/my db3/my."),
     ],
     results: ResultsOption = DEFAULT_RESULTS,
     as_json: JsonOption = False,
@@ -43,4 +43,4 @@ def gather(
     with Store.writing(folder, whole.experiment) as store:
         store.append(*whole.runs)
     screen.say(f"{len(whole.runs)} runs of {len(parts)} campaigns are in {folder}")
-    conclude(whole.experiment, plan, whole.runs, folder, as_json=as_json)
+    conclude(stored.Results(folder, whole.experiment, plan, whole.runs), as_json=as_json)

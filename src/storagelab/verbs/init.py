@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from storagelab.verbs import Given, JsonOption, Unused, Verb
 
@@ -25,19 +26,17 @@ UNUSED = (
 
 @app.command(unused=UNUSED)
 def init(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Name of a ready-made spec; default: list all.")
-    ] = None,
+    name: Annotated[str | None, Argument(metavar="NAME", help="Name of a ready-made spec; default: list all.")] = None,
     from_server: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--from-server",
             metavar="DSN",
             help="Fill NAME in for this running PostgreSQL or MariaDB (or a variable with its DSN); or draft one.",
         ),
     ] = None,
-    ask: Annotated[bool, typer.Option("--ask", help="Ask three questions, and draft a spec.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; default: stdout.")] = None,
+    ask: Annotated[bool, Option("--ask", help="Ask three questions, and draft a spec.")] = False,
+    output: Annotated[Path | None, Option("--output", "-o", help="File to write; default: stdout.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List ready-made specs by their questions, or write one.

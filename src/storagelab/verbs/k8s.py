@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from storagelab.errors import SpecError, StoragelabError
 from storagelab.verbs import FileOption, SpecArgument, Unused, Verb, when
@@ -31,31 +32,28 @@ def k8s(
     spec_file: SpecArgument,
     classes: Annotated[
         list[str] | None,
-        typer.Option("--class", metavar="NAME", help="A StorageClass to measure; repeat the option for each."),
+        Option("--class", metavar="NAME", help="A StorageClass to measure; repeat the option for each."),
     ] = None,
     nodes: Annotated[
         list[str] | None,
-        typer.Option("--node", metavar="NAME", help="A node to measure on; repeat it for several. Default: any one."),
+        Option("--node", metavar="NAME", help="A node to measure on; repeat it for several. Default: any one."),
     ] = None,
     output: FileOption = None,
-    image: Annotated[str, typer.Option("--image", help="The image, as the cluster reads it.")] = "storagelab:latest",
-    size: Annotated[str, typer.Option("--size", help="Size of each claim.")] = "20Gi",
+    image: Annotated[str, Option("--image", help="The image, as the cluster reads it.")] = "storagelab:latest",
+    size: Annotated[str, Option("--size", help="Size of each claim.")] = "20Gi",
     results_class: Annotated[
-        str, typer.Option("--results-class", metavar="NAME", help="StorageClass for results; default: the cluster's.")
+        str, Option("--results-class", metavar="NAME", help="StorageClass for results; default: the cluster's.")
     ] = "",
-    cpu: Annotated[str, typer.Option("--cpu", help="CPUs of the pod: asked for, and its limit.")] = "4",
-    memory: Annotated[str, typer.Option("--memory", help="Memory of the pod: asked for, and its limit.")] = "8Gi",
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The namespace.")] = "default",
+    cpu: Annotated[str, Option("--cpu", help="CPUs of the pod: asked for, and its limit.")] = "4",
+    memory: Annotated[str, Option("--memory", help="Memory of the pod: asked for, and its limit.")] = "8Gi",
+    namespace: Annotated[str, Option("--namespace", "-n", help="The namespace.")] = "default",
     without_rights: Annotated[
-        bool,
-        typer.Option("--without-rights", help="Make no service account; manifests then lack provisioner and zone."),
+        bool, Option("--without-rights", help="Make no service account; manifests then lack provisioner and zone.")
     ] = False,
-    fetch: Annotated[bool, typer.Option("--fetch", help="Write the pod that hands out the results instead.")] = False,
+    fetch: Annotated[bool, Option("--fetch", help="Write the pod that hands out the results instead.")] = False,
     look: Annotated[
         Path | None,
-        typer.Option(
-            "--look", metavar="FILE", help="Say what holds the Job up, from what kubectl printed, or - for stdin."
-        ),
+        Option("--look", metavar="FILE", help="Say what holds the Job up, from what kubectl printed, or - for stdin."),
     ] = None,
 ) -> None:
     """Write a Job of Kubernetes that compares StorageClasses.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from storagelab import verbs
 from storagelab.errors import StoreError
@@ -37,12 +37,12 @@ def plan(
     spec_file: verbs.SpecArgument,
     results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
     against: verbs.AgainstOption = None,
-    all_: Annotated[bool, typer.Option("--all", help="Add reasons, ways out, each cell and each run.")] = False,
+    all_: Annotated[bool, Option("--all", help="Add reasons, ways out, each cell and each run.")] = False,
     allow_commands: verbs.AllowCommandsOption = False,
     despite_space: verbs.DespiteSpaceOption = False,
     pilot: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--pilot",
             metavar="NAME",
             help="Say how small a difference can be found, judging by this experiment's runs.",
@@ -126,7 +126,7 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
     from storagelab.run import scheduling
     from storagelab.run.estimate import estimate
     from storagelab.run.store import NothingStored, Store
-    from storagelab.spec import named_files
+    from storagelab.spec import given_files
     from storagelab.words.numbers import percent, plural
 
     attempts: dict[tuple[str, int], tuple[int, str]] = {}
@@ -136,7 +136,7 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
     try:
         with Store.reading(folder) as store:
             stored_as = store.experiment()
-            changed = named_files.differences(stored_as.files, experiment.files)
+            changed = given_files.differences(stored_as.files, experiment.files)
             if stored_as.sha256 == experiment.sha256 and not changed:
                 attempts, durations, set_up = store.attempts(), store.durations(), store.set_up_share()
                 if stored_as.race is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from storagelab.verbs import FileOption, PaperOption, Verb
 
@@ -15,9 +15,9 @@ HTML_FILE = "prediction.html"
 
 @app.command()
 def predict(
-    capture: Annotated[Path, typer.Argument(metavar="CAPTURE", help="Folder of a capture.")],
+    capture: Annotated[Path, Argument(metavar="CAPTURE", help="Folder of a capture.")],
     volumes: Annotated[
-        Path, typer.Option("--volumes", metavar="FILE", help="TOML file: what each volume can do, and the layouts.")
+        Path, Option("--volumes", metavar="FILE", help="TOML file: what each volume can do, and the layouts.")
     ],
     format_: PaperOption = "text",
     output: FileOption = None,

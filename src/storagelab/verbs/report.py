@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Option
 
 from storagelab import verbs
 from storagelab.errors import SpecError
@@ -45,16 +45,14 @@ def report(
     name: verbs.NameArgument,
     results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
     format_: Annotated[
-        Literal["html", "md", "text", "png", "svg"], typer.Option("--format", help="Format of the report.")
+        Literal["html", "md", "text", "png", "svg"], Option("--format", help="Format of the report.")
     ] = "html",
     output: verbs.OutputOption = None,
     fit: verbs.FitOption = "robust",
-    chart: Annotated[
-        str, typer.Option("--chart", metavar="CHART", help="png, svg: this chart alone, such as cells.")
-    ] = "",
-    embed_data: Annotated[bool, typer.Option("--embed-data", help="html: include raw data of any size.")] = False,
-    brief: Annotated[bool, typer.Option("--brief", help="html: the answer alone, on one printed sheet.")] = False,
-    limit: Annotated[str, typer.Option(metavar="LIMIT", help='Draw a limit: "10ms", or a rate: "900/s".')] = "",
+    chart: Annotated[str, Option("--chart", metavar="CHART", help="png, svg: this chart alone, such as cells.")] = "",
+    embed_data: Annotated[bool, Option("--embed-data", help="html: include raw data of any size.")] = False,
+    brief: Annotated[bool, Option("--brief", help="html: the answer alone, on one printed sheet.")] = False,
+    limit: Annotated[str, Option(metavar="LIMIT", help='Draw a limit: "10ms", or a rate: "900/s".')] = "",
     sql_server_names: verbs.SqlServerNamesOption = False,
 ) -> None:
     """Write the report of an experiment from its stored runs.

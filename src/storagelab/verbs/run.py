@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Literal
 
 import typer
+from typer import Option
 
 from storagelab import verbs
 from storagelab.verbs import Given, Unused, Verb, lacks, spec_of, when
@@ -40,59 +41,53 @@ UNUSED = (
 def run(
     spec_file: verbs.SpecArgument,
     results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
-    again: Annotated[bool, typer.Option("--again", help="Repeat failed runs.")] = False,
+    again: Annotated[bool, Option("--again", help="Repeat failed runs.")] = False,
     jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: one for each core."),
+        int | None, Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: one for each core.")
     ] = None,
     allow_commands: verbs.AllowCommandsOption = False,
     against: verbs.AgainstOption = None,
     despite_space: verbs.DespiteSpaceOption = False,
     yes_wipe: Annotated[
         list[str] | None,
-        typer.Option("--yes-wipe", metavar="SERIAL", help="Destroy everything on this drive of the spec; repeatable."),
+        Option("--yes-wipe", metavar="SERIAL", help="Destroy everything on this drive of the spec; repeatable."),
     ] = None,
     prepared: Annotated[
-        list[str] | None,
-        typer.Option("--prepared", metavar="VOLUME", help="It is prepared by hand for the next block."),
+        list[str] | None, Option("--prepared", metavar="VOLUME", help="It is prepared by hand for the next block.")
     ] = None,
     find_best: Annotated[
-        bool, typer.Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
+        bool, Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
     ] = False,
     within: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--within", metavar="3%", help="End the race when one is surely at most this much slower than the fastest."
         ),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(
-            "--budget", metavar="2h", help="Repeat the layouts still in the race until runs have taken this long."
-        ),
+        Option("--budget", metavar="2h", help="Repeat the layouts still in the race until runs have taken this long."),
     ] = None,
     executor: Annotated[
         Literal["processes", "dask"],
-        typer.Option("--executor", help="Who makes the runs: this machine, or for simulated runs a Dask cluster."),
+        Option("--executor", help="Who makes the runs: this machine, or for simulated runs a Dask cluster."),
     ] = "processes",
     scheduler: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--scheduler",
             metavar="tls://HOST:8786",
             help="The cluster's scheduler; default: Dask's setting (DASK_SCHEDULER_ADDRESS), or local processes.",
         ),
     ] = None,
     trust_network: Annotated[
-        bool, typer.Option("--trust-network", help="Join a cluster beyond this machine without TLS.")
+        bool, Option("--trust-network", help="Join a cluster beyond this machine without TLS.")
     ] = False,
     time_limit: Annotated[
         str | None,
-        typer.Option(
-            "--time-limit", metavar="10min", help="A run on a cluster that takes longer hangs; default: estimated."
-        ),
+        Option("--time-limit", metavar="10min", help="A run on a cluster that takes longer hangs; default: estimated."),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Print the evidence, too.")] = False,
+    full: Annotated[bool, Option("--full", help="Print the evidence, too.")] = False,
     as_json: verbs.JsonOption = False,
 ) -> None:
     """Run or continue an experiment, then report what it found.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument
 
 from storagelab.verbs import Verb
 
@@ -13,9 +13,7 @@ app = Verb("Read", 5)
 
 @app.command()
 def schema(
-    of: Annotated[
-        Literal["spec", "capture"], typer.Argument(metavar="OF", help="spec, or capture: its manifest.")
-    ] = "spec",
+    of: Annotated[Literal["spec", "capture"], Argument(metavar="OF", help="spec, or capture: its manifest.")] = "spec",
 ) -> None:
     """Print the JSON schema of specs, or of captures."""
     from storagelab.capture.folder import capture_schema_text

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from storagelab.errors import PreflightError
 from storagelab.verbs import SpecArgument, Unused, Verb, when
@@ -22,12 +22,12 @@ def simulate(
     spec_file: SpecArgument,
     cell: Annotated[
         str | None,
-        typer.Option("--cell", metavar="ID", help="The cell to run, as `plan --all` names it; default: the first."),
+        Option("--cell", metavar="ID", help="The cell to run, as `plan --all` names it; default: the first."),
     ] = None,
     trace: Annotated[
-        bool, typer.Option("--trace", help="Print the scenario with all defaults, and the whole outcome, as JSON.")
+        bool, Option("--trace", help="Print the scenario with all defaults, and the whole outcome, as JSON.")
     ] = False,
-    every_io: Annotated[bool, typer.Option("--every-io", help="The same, with each I/O of the run.")] = False,
+    every_io: Annotated[bool, Option("--every-io", help="The same, with each I/O of the run.")] = False,
 ) -> None:
     """Simulate one run; show what went in and came out.
 
@@ -57,7 +57,7 @@ def simulate(
 
 def _cell(plan: Plan, cell_id: str | None) -> Cell:
     """The cell called `cell_id`; the first one for None."""
-    from storagelab.model.hints import choices
+    from storagelab.errors import choices
 
     cells = {cell.cell_id: cell for cell in plan.cells}
     chosen = plan.cells[0] if cell_id is None else cells.get(cell_id)

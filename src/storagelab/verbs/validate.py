@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Option
 
 from storagelab.model.engines import LARGEST_SCALE
 from storagelab.verbs import Verb
@@ -16,33 +16,27 @@ app = Verb("Simulate", 2)
 @app.command()
 def validate(
     format_: Annotated[
-        Literal["md", "csv", "json"] | None,
-        typer.Option("--format", help="Format of the tables; default: for the terminal."),
+        Literal["md", "csv", "json"] | None, Option("--format", help="Format of the tables; default: for the terminal.")
     ] = None,
     write: Annotated[
-        Path | None, typer.Option("--write", metavar="FILE", help="Also write the tables, as md, into this file.")
+        Path | None, Option("--write", metavar="FILE", help="Also write the tables, as md, into this file.")
     ] = None,
     only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="ID", help="Article (A) or figure (A1) to check; default: all."),
+        list[str] | None, Option("--only", metavar="ID", help="Article (A) or figure (A1) to check; default: all.")
     ] = None,
     scale: Annotated[
         int,
-        typer.Option(
-            "--scale", min=1, max=LARGEST_SCALE, help="Simulate a world this many times smaller than life-size."
-        ),
+        Option("--scale", min=1, max=LARGEST_SCALE, help="Simulate a world this many times smaller than life-size."),
     ] = 64,
     repetitions: Annotated[
-        int | None, typer.Option("--repetitions", min=1, help="Runs of each cell; default: as in each spec.")
+        int | None, Option("--repetitions", min=1, help="Runs of each cell; default: as in each spec.")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="Processes; default: one for each core.")
-    ] = None,
+    jobs: Annotated[int | None, Option("--jobs", "-j", min=1, help="Processes; default: one for each core.")] = None,
     results: Annotated[
-        Path | None, typer.Option("--results", help="Folder to keep the runs in, and to continue from.")
+        Path | None, Option("--results", help="Folder to keep the runs in, and to continue from.")
     ] = None,
     experiments: Annotated[
-        Path | None, typer.Option("--experiments", metavar="FOLDER", help="Folder of the ready-made specs.")
+        Path | None, Option("--experiments", metavar="FOLDER", help="Folder of the ready-made specs.")
     ] = None,
 ) -> None:
     """Compare the simulator with published figures.

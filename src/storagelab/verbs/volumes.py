@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from storagelab.errors import PreflightError
 from storagelab.verbs import Verb
@@ -32,10 +33,10 @@ def _list(context: typer.Context) -> None:
 
 @app.command()
 def undo(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder of the experiment's results.")],
+    results: Annotated[Path, Argument(metavar="RESULTS", help="Folder of the experiment's results.")],
     may_wipe: Annotated[
         list[str] | None,
-        typer.Option("--yes-wipe", metavar="SERIAL", help="Wipe this drive, whatever it holds now. May be repeated."),
+        Option("--yes-wipe", metavar="SERIAL", help="Wipe this drive, whatever it holds now. May be repeated."),
     ] = None,
 ) -> None:
     """Give back the drives that a killed run left.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from storagelab.verbs import DEFAULT_RESULTS, JsonOption, NameArgument, ResultsOption, SqlServerNamesOption, Verb
 
@@ -16,10 +16,10 @@ def waits(
     name: NameArgument,
     cells: Annotated[
         list[str] | None,
-        typer.Argument(metavar="CELL", help='Cells by id (c07) or by levels ("data_files=4,log=b"); default: all.'),
+        Argument(metavar="CELL", help='Cells by id (c07) or by levels ("data_files=4,log=b"); default: all.'),
     ] = None,
     results: ResultsOption = DEFAULT_RESULTS,
-    uncut: Annotated[bool, typer.Option("--uncut", help="Show all waits, not only the top 95 %.")] = False,
+    uncut: Annotated[bool, Option("--uncut", help="Show all waits, not only the top 95 %.")] = False,
     sql_server_names: SqlServerNamesOption = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -14,11 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError, RunFailed, shown
 from storagelab.machine import descriptors
 from storagelab.machine.processes import JUST_STOPPED_S, is_locked, until
 from storagelab.model.config import Config
-from storagelab.model.hints import shown
 from storagelab.model.plan import Plan
 from storagelab.model.values import Frozen
 

@@ -20,14 +20,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from storagelab.errors import PreflightError, RunFailed, StoragelabError
+from storagelab.errors import PreflightError, RunFailed, StoragelabError, shown
 from storagelab.machine.doctor import Ability, ability
 from storagelab.machine.rights import Privilege
-from storagelab.model.config import BY_HAND, PRICE, Config, VolumeConfig
-from storagelab.model.hints import shown
+from storagelab.model.config import Config
 from storagelab.model.measurement import PREPARATION, Measurement
 from storagelab.model.plan import Cell, Plan, PlannedBlock
 from storagelab.model.target import ClaimedDrive, Progress, State, Target
+from storagelab.model.volume import BY_HAND, PRICE, VolumeConfig
 from storagelab.stopping import uninterrupted
 from storagelab.volumes import limits, refusals
 from storagelab.volumes import volume as provisioned

@@ -20,12 +20,11 @@ from typing import NamedTuple, Self
 
 from pydantic import Field
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError, RunFailed, choices, shown
 from storagelab.machine.counts import V1_LIMITS, V2_LIMITS, Throttle, control_groups, limits_of
 from storagelab.machine.disks import HERE, Kernel, mounts_here, node_of, read_text
-from storagelab.model.hints import choices, shown
-from storagelab.model.limits import COARSE_BELOW, LIMITS, SLICE_S, BurstConfig, LimitConfig, effective
 from storagelab.model.values import Frozen
+from storagelab.model.volume import COARSE_BELOW, LIMITS, SLICE_S, BurstConfig, LimitConfig, effective
 
 Rates = Mapping[str, int]
 """The keys of `LIMITS` that are limited, each a second."""

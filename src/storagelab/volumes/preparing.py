@@ -17,9 +17,9 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import node_of, read_text, size_bytes
 from storagelab.machine.processes import holders_text, until
-from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
-from storagelab.volumes import drives, layers, programs, refusals
+from storagelab.model.volume import VolumeConfig
+from storagelab.volumes import drives, file_systems, programs, refusals
 from storagelab.volumes.drives import Drive, partitions_of
 from storagelab.volumes.file_systems import compared, sector_bytes, set_queue
 from storagelab.volumes.journal import REGISTRY, Claim, Journal, locked
@@ -314,7 +314,7 @@ def _give_back(held: OpenDrive, claim: Claim, journal: Journal) -> None:
     drive = held.drive
     held.refuse_another()
     for part in (*drives.partitions_of(drive.name), drive.name):
-        layers.take_down(part)
+        file_systems.take_down(part)
     _clear(held, journal, claim.token)
     if claim.lba_format is not None and drives.formats(drive.name).now.number != claim.lba_format:
         step = partial(drives.format_to, drive.name, claim.lba_format)
@@ -372,7 +372,7 @@ def _refuse_used(drive: Drive, claim: Claim) -> None:
     places = drives.mounted_from(drive.name)
     strange = [f"it is mounted at {one}" for one in places if "/storagelab-" not in one]
     parts = (drive.name, *drives.partitions_of(drive.name))
-    for holder in (one for part in parts for one in layers.holders(part)):
+    for holder in (one for part in parts for one in file_systems.holders(part)):
         mapped = read_text(node_of(holder) / "dm" / "name")
         if mapped and not mapped.startswith("storagelab-"):
             strange.append(f"{mapped} is made of it")

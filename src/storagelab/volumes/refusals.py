@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
-from storagelab.model.config import VolumeConfig
+from storagelab.model.volume import VolumeConfig
 from storagelab.volumes.drives import STABLE_NAMES, UNKNOWN_DATA, Drive, Formats, listed
 from storagelab.words.numbers import bytes_
 

@@ -16,10 +16,9 @@ from uuid import UUID, uuid4
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine.disks import block_devices_of, disk_of, mount_of, mounts_here, size_bytes
-from storagelab.model.config import PRICE, VolumeConfig
-from storagelab.model.limits import LimitConfig, effective
 from storagelab.model.measurement import Check
-from storagelab.volumes import file_systems, layers, limits, preparing, programs
+from storagelab.model.volume import PRICE, LimitConfig, VolumeConfig, effective
+from storagelab.volumes import file_systems, limits, preparing, programs
 from storagelab.volumes.drives import Drive, uuids_on
 from storagelab.volumes.journal import Journal
 from storagelab.words.numbers import bytes_
@@ -104,7 +103,7 @@ def check(name: str, volume: VolumeConfig, results: Path | None = None) -> tuple
     filesystem = volume.filesystem or file_systems.DEFAULT
     own = file_systems.LOOP_PROGRAMS if volume.devices is None else {}
     programs.check(own | file_systems.programs_for(filesystem), key)
-    layers.check(volume, key)
+    file_systems.check_layers(volume, key)
     found = preparing.check(name, volume, None if results is None else Journal(results))
     size = volume.file_bytes or _smallest(volume, found)
     file_systems.check(filesystem, size, f"{key}.file" if volume.devices is None else f"{key}.devices")
@@ -149,7 +148,7 @@ def _steps(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[
         sector = f" with sectors of {volume.sector_bytes} B" if volume.sector_bytes else ""
         yield f"make a drive of {bytes_(volume.file_bytes)} from a new file in {volume.path}{sector}"
     yield from preparing.steps(volume, found)
-    yield from layers.steps(volume)
+    yield from file_systems.layer_steps(volume)
     options = f" {volume.mkfs_options}" if volume.mkfs_options else ""
     mounted = file_systems.with_trim(volume.mount_options, volume.trim) or "its defaults"
     yield f"{file_systems.maker(filesystem)}{options}, mounted with {mounted}"
@@ -257,9 +256,9 @@ def _on_own_drive(
     """The drive or the drives, then the layers, the file system, the queue and the limit."""
     undo.enter_context(programs.alone_at(folder))
     base = (_file if volume.file_bytes is not None else _drives)(undo, name, volume, folder, facts, results)
-    for step in layers.steps(volume):
+    for step in file_systems.layer_steps(volume):
         base.announce(step)
-    stack = undo.enter_context(layers.stacked(name, volume, base.devices, base.uuids))
+    stack = undo.enter_context(file_systems.stacked(name, volume, base.devices, base.uuids))
     device, filesystem, queue = (
         stack.device,
         volume.filesystem or file_systems.DEFAULT,
@@ -272,7 +271,7 @@ def _on_own_drive(
         undo.enter_context(file_systems.queue_set_to(disk, queue))
     base.announce(file_systems.maker(filesystem))
     written = file_systems.written_bytes(device)
-    is_lowest = not any(layer.hides for layer in layers.of(volume))
+    is_lowest = not any(layer.hides for layer in file_systems.layers_of(volume))
     with _naming(f"volumes.{name}.mkfs_options", volume.mkfs_options):
         file_systems.make(f"/dev/{device}", filesystem, volume.mkfs_options, base.uuids[0] if is_lowest else None)
     base.note(lambda journal, drive: journal.made(drive, uuids_on(drive.name)))

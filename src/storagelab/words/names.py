@@ -16,7 +16,8 @@ from storagelab.model.measurement import Run
 from storagelab.model.objects import KEY
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
-from storagelab.spec.keys import split_path, without_unit
+from storagelab.spec.keys import split_path
+from storagelab.spec.units import without_unit
 
 DATA_FILES = "layout.data_files"
 _OBJECTS = f"{KEY}."

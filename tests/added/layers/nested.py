@@ -10,11 +10,11 @@ from uuid import UUID
 
 from pydantic import Field
 
-from storagelab.model.layers.base import Layer, LayerKeys, Tools, Top
+from storagelab.model.layers import Layer, LayerKeys, Tools, Top
 from storagelab.model.loads.base import Rule
 
 if TYPE_CHECKING:
-    from storagelab.model.config import VolumeConfig
+    from storagelab.model.volume import VolumeConfig
 
 
 class Keys(LayerKeys):

@@ -21,10 +21,10 @@ from storagelab.loads.traces import Trace, late_figures, read, replay_figures
 from storagelab.machine import temporary
 from storagelab.machine.rights import end_with_parent
 from storagelab.model.config import Config
-from storagelab.model.latency import latency_of_table
 from storagelab.model.loads.base import Load, of_class
 from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.loads.replay import Replay
+from storagelab.model.measurement import latency_of_table
 from storagelab.servers.programs import environment, run
 from storagelab.version import __version__
 from storagelab.volumes.folders import Site

@@ -28,12 +28,11 @@ from storagelab.loads.generator import Clients
 from storagelab.model.config import TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Frozen, Scalar
-from storagelab.servers.attached import dsn_of, key_of, quoting
+from storagelab.servers.attached import dsn_of, hidden, key_of, quoting
 from storagelab.servers.checks import read_back
 from storagelab.servers.interfaces import Reach
 from storagelab.servers.places import tables_of
 from storagelab.servers.programs import environment
-from storagelab.servers.redact import hidden
 from storagelab.spec.given_files import text_of
 
 Connection: TypeAlias = PyMySQLConnection

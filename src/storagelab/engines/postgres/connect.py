@@ -26,12 +26,11 @@ from storagelab.machine.processes import TaskView
 from storagelab.model.config import TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
-from storagelab.servers.attached import dsn_of, key_of, quoting
+from storagelab.servers.attached import dsn_of, hidden, key_of, quoting
 from storagelab.servers.checks import read_back
 from storagelab.servers.interfaces import Reach
 from storagelab.servers.places import check_same, tables_of
 from storagelab.servers.programs import environment, installation
-from storagelab.servers.redact import hidden
 
 Connection = psycopg.Connection[Any]
 _T = TypeVar("_T")

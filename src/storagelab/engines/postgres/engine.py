@@ -26,8 +26,8 @@ from storagelab.engines.postgres.server import STARTER, privilege, stop_orphan
 from storagelab.machine.disks import parse_mounts
 from storagelab.machine.doctor import Ability, ability
 from storagelab.machine.rights import unprivileged
-from storagelab.model import prepared
 from storagelab.model.config import Config, TargetConfig
+from storagelab.model.plan import wants_template
 from storagelab.model.values import Scalar
 from storagelab.run.engine import Engine
 from storagelab.run.one_run import OneRun
@@ -137,7 +137,7 @@ class Postgres(System[db.Connection]):
 
 def opened(config: Config, site: Site) -> OneRun[db.Connection]:
     """The run of a cell."""
-    if not (config.target.attached and prepared.wanted(config)):
+    if not (config.target.attached and wants_template(config)):
         return OneRun(Postgres(config, site))
     kept = TemplateDatabase(config, site)
     system = Postgres(config, site, kept)

@@ -15,8 +15,8 @@ from psycopg import sql
 
 from storagelab.engines.postgres.connect import AttachedReach, Connection, check_direct, connect, execute, value
 from storagelab.machine import descriptors
-from storagelab.model import prepared
 from storagelab.model.config import Config
+from storagelab.model.plan import template_name, wants_template
 from storagelab.servers import templates
 from storagelab.servers.attached import OWNERSHIP, foreign
 from storagelab.servers.interfaces import System
@@ -30,7 +30,7 @@ def needs_database(config: Config) -> bool:
     """Whether the load needs its own database on the server: if it can make anything there, or if its database is
     copied from another one.
     """
-    return (config.generated and config.generated_load.own_database) or prepared.wanted(config)
+    return (config.generated and config.generated_load.own_database) or wants_template(config)
 
 
 def make_database(connection: Connection, name: str) -> None:
@@ -56,7 +56,7 @@ class TemplateDatabase:
     """The template database of one cell."""
 
     def __init__(self, config: Config, site: Site) -> None:
-        self.prefix = f"{site.prefix}_t{prepared.name_of(config)}"
+        self.prefix = f"{site.prefix}_t{template_name(config)}"
         """The template's name, which also begins its tablespaces' names."""
         self._above = templates.folders_of(site, site.volume_paths(config))
         self.folders = self._above.inside(self.prefix)

@@ -17,10 +17,11 @@ from storagelab import _sim
 from storagelab.engines.simulated import preflight
 from storagelab.engines.simulated.scenario import switches_set, world_of
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model.config import Config, VolumeConfig
+from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.model.target import Progress, State, Target
+from storagelab.model.volume import VolumeConfig
 from storagelab.profiles import Shelf
 from storagelab.run.engine import Engine
 from storagelab.run.scheduling import drives_lost

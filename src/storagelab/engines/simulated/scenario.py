@@ -13,14 +13,14 @@ from storagelab import _sim, profiles
 from storagelab.engines.simulated.measurement import device_counters, measurement
 from storagelab.errors import PreflightError
 from storagelab.loads.traces import late_figures, read, replay_figures
-from storagelab.model.config import OPERATING_SYSTEM, Config, DriveConfig, ServerConfig, VolumeConfig
-from storagelab.model.latency import latency_of_table
+from storagelab.model.config import Config, ServerConfig
 from storagelab.model.loads.base import of_class
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.loads.replay import Replay
-from storagelab.model.measurement import RAW_IO, Measurement, TimeSeries
+from storagelab.model.measurement import RAW_IO, Measurement, TimeSeries, latency_of_table
 from storagelab.model.plan import Cell, PlannedBlock
+from storagelab.model.volume import OPERATING_SYSTEM, DriveConfig, VolumeConfig
 from storagelab.model.waits import NS
 from storagelab.profiles import FlashProfile, Profile, Shelf
 
@@ -157,6 +157,10 @@ _HISTORIES = {"new": "formatted", "filled": "filled", "aged": "aged"}
 """The core's names of the formats (crates/sim/src/scenario/hardware.rs)."""
 
 
+_TODAYS = "The articles' load on drives of today: storagelab init todays-drives"
+"""For a spec whose drive was replaced, and whose other keys still are those of a drive of 2008."""
+
+
 def _format(key: str, drive: DriveConfig, profile: FlashProfile, raw_io: bool) -> dict[str, object]:
     """The drive's format and history. The maker's formats wipe the history; raw I/O states its own."""
     if drive.format != OPERATING_SYSTEM:
@@ -174,7 +178,8 @@ def _plain(key: str, drive: DriveConfig, profile: Profile) -> dict[str, object]:
     """A disk, or another kind of drive without formats: nothing can be chosen, except the order of a disk's queue."""
     for name in ("format", "history", "driver", "sector_bytes", "trim", "host_ram_bytes", "log_delay_ns"):
         if getattr(drive, name) is not None:
-            hint = f"Leave it out: {profile.title} is {'a disk' if profile.kind == 'disk' else 'no flash drive'}."
+            what = "a disk." if profile.kind == "disk" else f"no flash drive with formats. {_TODAYS}"
+            hint = f"Leave it out: {profile.title} is {what}"
             raise PreflightError("is for flash drives", key=f"{key}.{name}", hint=hint)
     return {"profile": profile.for_core(), "order": drive.order}
 
@@ -185,7 +190,8 @@ def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, al
     if chosen is None and len(there) > 1:
         raise PreflightError(f"is missing, and {profile.title} has several", key=key, hint=f"Choose one of: {known}.")
     if chosen is not None and chosen not in there:
-        raise PreflightError(f"{profile.title} has no {chosen!r}", key=key, hint=f"It has: {known}.")
+        hint = f"It has: {known}." + (f" {_TODAYS}" if len(there) == 1 else "")
+        raise PreflightError(f"{profile.title} has no {chosen!r}", key=key, hint=hint)
     return there[0] if chosen is None else chosen
 
 

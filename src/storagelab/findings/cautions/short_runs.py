@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from storagelab.findings.basis import Evidence
 from storagelab.findings.comparable import short_cells
 from storagelab.findings.model import Caution, Findings, Severity
-from storagelab.model.limits import SLICE_S
+from storagelab.model.volume import SLICE_S
 from storagelab.words.numbers import duration, percent, seconds, significant
 
 

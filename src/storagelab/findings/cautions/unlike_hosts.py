@@ -12,7 +12,7 @@ from pydantic import Field
 from storagelab.findings.basis import Evidence, table_in, text_in, volumes_of
 from storagelab.findings.model import Caution, Findings
 from storagelab.model.measurement import Measurement, host_of
-from storagelab.model.prepared import RESTORED
+from storagelab.model.plan import RESTORED
 from storagelab.model.values import Frozen
 from storagelab.words.names import hosts_text, listed, noun
 from storagelab.words.numbers import bytes_, plural

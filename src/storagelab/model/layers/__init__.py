@@ -1,1 +1,101 @@
-"""The layers of volumes, one file for each kind; `model.config` finds them."""
+"""What a layer of a volume is: it lies between the drives and the file system.
+
+A kind of layer is one file in this folder: the class `Keys`, its keys and the rules between them, and the function
+`layers`, which gives the layers that a volume's keys ask for. A `Layer` holds its words, what it needs of the machine,
+and how it is made, read back and undone. No file here runs anything by itself: who makes a volume hands in `Tools`
+(`storagelab.volumes.file_systems`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import ClassVar, NamedTuple, Protocol
+from uuid import UUID
+
+from storagelab.model.loads.base import Rule
+from storagelab.model.values import Described
+
+_FIRST = ("raid", "mapped")
+"""The order from the drives upward; others follow."""
+Pairs = Mapping[str, tuple[object, object]]
+"""What a layer was asked for and what it has, by words; None = not asked."""
+
+
+class LayerKeys(Described):
+    """The keys of a kind of layer."""
+
+    of_drives: ClassVar[bool] = False
+    """They are for volumes made of whole drives, and for nothing else."""
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+
+class Tools(Protocol):
+    """With what a layer is made. A device has the kernel's name, such as "md127"."""
+
+    def said(self, program: str, *arguments: str, given: str = "") -> str:
+        """Runs a program, `given` to it on stdin; what it prints. Raises RunFailed with its words."""
+
+    def node(self, device: str) -> Path:
+        """The kernel's folder about a device."""
+
+    def text(self, file: Path) -> str:
+        """What a file of the kernel says; "" if it can't be read."""
+
+    def made_of(self, device: str) -> str:
+        """The device that was just made of this one. Raises RunFailed."""
+
+    def take_apart(self, device: str) -> None:
+        """Unmounts and undoes all that is made of the device, from the top down. Raises RunFailed."""
+
+    def take_down(self, *devices: str) -> None:
+        """Does so, and lets none of the devices say any more that it is a part of an array. Raises RunFailed."""
+
+    def holding(self, kind: str, devices: Sequence[str]) -> Iterator[str]:
+        """Those of the devices that have a signature of this kind."""
+
+    def patiently(self, step: Callable[[], object]) -> None:
+        """Does it, again while it fails for a while: udev looks into each device that was written to. Raises
+        RunFailed.
+        """
+
+    def until(self, is_so: Callable[[], bool], within_s: float, pause_s: float) -> bool:
+        """Waits until something is so; False if it is not in time."""
+
+    def size(self, size_bytes: int) -> str:
+        """A size in words."""
+
+
+class Top(NamedTuple):
+    """The device that a layer gives; `look` reads it back."""
+
+    device: str
+    facts: Mapping[str, object]
+    look: Callable[[], Pairs]
+    read_from: str
+
+
+class Layer(NamedTuple):
+    """One layer of a volume. `key` is the one that asks for it, `what` a volume with it in words, `step` how it is
+    made. `programs` have their packages on Debian. `made` is entered to make it and left to undo it: it takes the
+    devices below, the volume's own name for it, and the UUIDs of what is made on each device.
+    """
+
+    key: str
+    what: str
+    step: str
+    drivers: tuple[str, ...]
+    programs: Mapping[str, str]
+    made: Callable[[Sequence[str], str, Sequence[UUID]], AbstractContextManager[Top]]
+    hides: bool = True
+    """What lies on it can't be seen on the drives themselves."""
+
+
+def files() -> tuple[ModuleType, ...]:
+    """The files of this folder, from the drives upward."""
+    others = sorted({one.name for one in iter_modules(__path__)} - {*_FIRST})
+    return tuple(import_module(f"{__name__}.{name}") for name in (*_FIRST, *others))

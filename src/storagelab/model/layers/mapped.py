@@ -11,12 +11,12 @@ from uuid import UUID
 
 from pydantic import Field
 
-from storagelab.model.layers.base import Layer, LayerKeys, Pairs, Tools, Top
+from storagelab.model.layers import Layer, LayerKeys, Pairs, Tools, Top
 from storagelab.model.loads.base import Rule
 from storagelab.model.values import LeftOut
 
 if TYPE_CHECKING:
-    from storagelab.model.config import VolumeConfig
+    from storagelab.model.volume import VolumeConfig
 
 
 _RULES = tuple(

@@ -15,12 +15,12 @@ from uuid import UUID
 from pydantic import Field
 
 from storagelab.errors import RunFailed
-from storagelab.model.layers.base import Layer, LayerKeys, Pairs, Tools, Top
+from storagelab.model.layers import Layer, LayerKeys, Pairs, Tools, Top
 from storagelab.model.loads.base import Rule
 from storagelab.model.values import LeftOut
 
 if TYPE_CHECKING:
-    from storagelab.model.config import VolumeConfig
+    from storagelab.model.volume import VolumeConfig
 
 _DRIVERS = {"raid0": "raid0", "raid1": "raid1", "raid5": "raid456", "raid10": "raid10"}
 _FEWEST_DRIVES = {"raid0": 2, "raid1": 2, "raid5": 3, "raid10": 2, "striped": 2}

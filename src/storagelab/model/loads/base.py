@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Type
 
 from pydantic import Field
 
-from storagelab.errors import SpecError
-from storagelab.model.hints import shown
+from storagelab.errors import SpecError, shown
 from storagelab.model.objects import INDEXES, TEMPORARY
 from storagelab.model.values import Described, LeftOut
 
@@ -273,19 +272,17 @@ class GeneratedLoad(DatabaseLoad):
         yield from ()
 
 
-def _timed_and_counted(key: str) -> Rule:
-    return Rule(f"workload.{key}",
-                lambda config: key in config.workload.model_fields_set and config.workload.transactions_per_connection,
-                "conflicts with workload.transactions_per_connection",
-                "A run has a set time or a set number of transactions: keep one of them.")  # fmt: skip
-
-
 def _keeps_template(config: Config) -> bool:
     return config.target.attached and config.between_runs.data == "template"
 
 
 _OF_GENERATORS = (
-    *map(_timed_and_counted, ("duration_s", "warm_up_at_most_s", "warm_up_s")),
+    *(Rule(f"workload.{key}",
+           lambda config, key=key:
+               key in config.workload.model_fields_set and config.workload.transactions_per_connection,
+           "conflicts with workload.transactions_per_connection",
+           "A run has a set time or a set number of transactions: keep one of them.")
+      for key in ("duration_s", "warm_up_at_most_s", "warm_up_s")),
     Rule("workload.warm_up_at_most_s",
          lambda config: config.workload.warm_up_at_most_s is not None and config.workload.warm_up_s != "auto",
          "is for a warm-up that is to be found", 'Set warm_up = "auto", or leave it out.'),

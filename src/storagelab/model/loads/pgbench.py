@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
-from storagelab.errors import SpecError
+from storagelab.errors import SpecError, choices, shown
 from storagelab.model.engines import taking
-from storagelab.model.hints import choices, shown
 from storagelab.model.loads.base import Data, GeneratedLoad, Rule, as_tuple
 from storagelab.model.values import LeftOut
 

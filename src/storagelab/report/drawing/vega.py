@@ -30,8 +30,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storagelab.errors import StoragelabError
-from storagelab.model.hints import escaped
+from storagelab.errors import StoragelabError, escaped
 from storagelab.report.drawing import palette
 from storagelab.words.numbers import bytes_
 

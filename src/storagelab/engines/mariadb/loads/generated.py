@@ -17,13 +17,12 @@ from pathlib import Path
 
 from storagelab.engines.mariadb.connect import Connection, MariaDBReach, ask, identifier, quoted
 from storagelab.engines.mariadb.layout import DataFile, Layout
-from storagelab.errors import DataRefused, RunFailed
+from storagelab.errors import DataRefused, RunFailed, shown
 from storagelab.loads.generator import Clients
 from storagelab.loads.running import Generator
 from storagelab.loads.sysbench import ask_by_sysbench
 from storagelab.loads.tables import GeneratedTables, L
 from storagelab.model.config import Config
-from storagelab.model.hints import shown
 from storagelab.model.measurement import Check
 from storagelab.model.objects import KEY, TEMPORARY, Object
 from storagelab.servers.attached import OWNERSHIP
