@@ -84,6 +84,14 @@ def test_volumes_without_room_or_beyond_the_budget_are_not_used(advised):
     assert advised(budget=100.0).proposals == ()
 
 
+def test_two_volumes_on_one_device_are_refused(advised, tmp_path):
+    volumes = (folder.Volume(name="a", path=str(tmp_path)),)
+    capture = folder.Capture(shop(volumes=volumes).manifest, shop().io, shop().devices)
+    with pytest.raises(SpecError, match="is on the same device as a") as refused:
+        advised(VOLUMES + f'path = "{tmp_path}"\n', capture)
+    assert refused.value.key == "volumes.fast"
+
+
 def test_of_tables_whose_writes_are_not_known_singly_all_move_together(advised):
     io = (*shop().io, IoRow(0, ALL_TABLES, "write", "checkpoint", 100, 819200, 0, 1.0))
     objects = (*shop().manifest.objects, thing(ALL_TABLES, "other"))

@@ -12,7 +12,7 @@ from storagelab.experiments import with_schema
 from storagelab.findings.beside import Beside
 from storagelab.machine.descriptors import write_whole
 from storagelab.model.engines import ENGINES
-from storagelab.model.objects import TEMPORARY
+from storagelab.model.objects import INDEXES, TABLES, TEMPORARY
 from storagelab.predicting import reckoning
 from storagelab.predicting.prediction import PRESENT, KnownCase, KnownLayout, Prediction, as_toml, own_cases
 from storagelab.predicting.recommending import LOG, Advice
@@ -85,7 +85,8 @@ def _data(found: Advice) -> str:
 
 
 def _level(places: Mapping[str, str], named: Iterable[str]) -> dict[str, str]:
-    return {"layout.log" if key == LOG else f"layout.objects.{key}": places[key] for key in named}
+    level = {"layout.log" if key == LOG else f"layout.objects.{key}": places[key] for key in named}
+    return level | ({f"layout.objects.{INDEXES}": places[TABLES]} if TABLES in named else {})
 
 
 def _volumes(found: Advice, file: Path) -> dict[str, dict[str, object]]:

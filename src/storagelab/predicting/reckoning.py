@@ -47,7 +47,7 @@ class Question:
     def demands(self) -> Demands:
         return self.server.demands
 
-    def prediction(self, layouts: Sequence[LayoutPrediction], notes: Sequence[str]) -> Prediction:
+    def answered(self, layouts: Sequence[LayoutPrediction], notes: Sequence[str]) -> Prediction:
         demands, manifest = self.demands, self.capture.manifest
         return Prediction(
             capture=self.name, engine=manifest.engine, captured_per_s=demands.per_s if demands.counted else None,
@@ -81,7 +81,7 @@ def predict(captured: Path, file: Path, own: Path | None = None) -> Prediction:
     for place, (name, layout) in enumerate(layouts.items()):
         if why := _shows_nothing(capture, layout, asked.layouts.get(name)):
             found[place] = model.cant_say(name, why)
-    return question.prediction(found, question.notes(errors, found[0].at_most_per_s))
+    return question.answered(found, question.notes(errors, found[0].at_most_per_s))
 
 
 def _shows_nothing(capture: Capture, layout: Layout, wanted: LayoutRequest | None) -> str:

@@ -26,6 +26,7 @@ from storagelab.model.objects import TABLES, TEMPORARY
 from storagelab.model.values import Described, Estimate
 from storagelab.predicting import model
 from storagelab.predicting.capability import LimitedVolume
+from storagelab.predicting.demands import BY_SECOND
 from storagelab.predicting.model import Layout, calibrated, present
 from storagelab.predicting.prediction import (
     PRESENT,
@@ -140,7 +141,7 @@ class Search:
 
     @property
     def placements(self) -> int:
-        return len(self.volumes) ** len(self.units)
+        return int(len(self.volumes) ** len(self.units))
 
     def layout(self, places: Places) -> Layout:
         moved = {name: to for unit, to in zip(self.units, places, strict=True) for name in unit.ids}
@@ -222,6 +223,7 @@ def recommend(
 ) -> Advice:  # fmt: skip
     """Raises SpecError, PreflightError or StoreError, each with file, key and way out."""
     question = read(captured, file)
+    _refuse_one_device_twice(question)
     units = _units(question)
     stay = set(keep)
     if strange := stay.difference(one.key for one in units):
@@ -238,10 +240,37 @@ def recommend(
     return Advice(
         capture=question.name, engine=question.capture.manifest.engine, because=because, folders=_folders(question),
         proposals=tuple(_proposal(search, *one, found[0]) for one in zip(chosen, found[1:], strict=True)),
-        prediction=question.prediction(found, notes), today={one.key: one.volume for one in units}, worth=worth,
+        prediction=question.answered(found, notes), today={one.key: one.volume for one in units}, worth=worth,
         price_today=search.price(search.stays), considered=tuple(one.key for one in search.units),
         predicted=len(search.found), placements=search.placements, notes=notes,
     )  # fmt: skip
+
+
+def _refuse_one_device_twice(question: Question) -> None:
+    """Raises SpecError if two volumes lie on one device, whose limit would then count twice."""
+    names = {old: name for name, one in question.asked.volumes.items() for old in one.captured}
+    places = [(names.get(one.name, one.name), one.path, one.device) for one in question.capture.manifest.volumes]
+    places += [(name, one.path, None) for name, one in question.asked.volumes.items() if one.path is not None]
+    found: dict[str | int, str] = {}
+    for name, path, device in places:
+        number = device_number(path)
+        # A captured folder may be another machine's, so what is on its device here does not count against it.
+        keys = [device] if device is not None else [] if number is None else [number]
+        first = next((found[key] for key in keys if found.get(key, name) != name), None)
+        if first is not None:
+            hint = f'Write one of them, with captured = ["{name}"]; or name a folder on another device.'
+            raise SpecError(
+                f"is on the same device as {first}", file=question.file, key=f"volumes.{name}", hint=hint
+            )  # fmt: skip
+        found |= {key: name for key in (device, number) if key is not None}
+
+
+def device_number(path: str) -> int | None:
+    """The kernel's number of the device that a folder lies on; None if it can't be seen from here."""
+    try:
+        return Path(path).expanduser().stat().st_dev
+    except OSError:
+        return None
 
 
 def _folders(question: Question) -> dict[str, str]:
@@ -341,7 +370,7 @@ def _units(question: Question) -> list[Unit]:
         elif one.id == ALL_TABLES or (together and one.kind in _NAMED and owner.schema_ not in own):
             parts[TABLES, "table", ()].append(one)
         elif one.kind in _NAMED and owner.schema_ not in own:
-            names = (owner.schema_, owner.name) if owner.schema_ else (owner.name,)
+            names = tuple(filter(None, (owner.schema_, owner.name)))
             alone = sum(other.name == owner.name for other in objects.values()) == 1
             parts[escape(owner.name if alone else ".".join(names)), owner.kind, names].append(one)
     units = []
@@ -367,7 +396,7 @@ def _shares(question: Question) -> dict[str, dict[str, float]]:
     of_volume: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(_WAYS, 0.0))
     for need in demands.needs:
         way = "reads" if need.way in ("read", "background_reads") else "writes"
-        times = 1.0 if need.way in model.BY_SECOND else demands.per_s
+        times = 1.0 if need.way in BY_SECOND else demands.per_s
         for sums in (of_object[need.object.id], of_volume[volume_of[need.object.id]]):
             sums[way] += need.amount.requests * times
             sums["bytes"] += need.amount.bytes * times
