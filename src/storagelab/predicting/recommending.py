@@ -311,10 +311,16 @@ def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places],
         if len(chosen) == len(_NAMES) or search.per_s(places) < (1 + worth) * today:
             break
         fewer = search.with_fewest_moves(places)
-        differs = not any(search.moved(one) <= search.moved(fewer) for one in chosen)
-        if differs and search.per_s(fewer) >= (1 + worth) * today:
+        if search.per_s(fewer) >= (1 + worth) * today and all(_has_merit(search, fewer, one) for one in chosen):
             chosen.append(fewer)
     return chosen, ""
+
+
+def _has_merit(search: Search, places: Places, faster: Places) -> bool:
+    """Whether a slower layout has fewer moves, or costs less."""
+    price, of_faster = search.price(places), search.price(faster)
+    cheaper = price is not None and of_faster is not None and price < of_faster
+    return cheaper or len(search.moved(places)) < len(search.moved(faster))
 
 
 def _proposal(search: Search, places: Places, then: LayoutPrediction, today: LayoutPrediction) -> Proposal:

@@ -42,8 +42,14 @@ def advice_paper(found: Advice, statements: Mapping[str, Sequence[str]], spec: P
         todo = f"Next: storagelab run {spec}" if spec else "Next: measure it; --load SPEC --spec FILE writes the spec."
     return Document(
         f"Recommendation from {found.capture}", "predicted", [_head(found)],
-        [*sections, Section("notes", "Notes", listed(notes))], ladders=_ladder(found), next=todo,
+        [*sections, Section("notes", "Notes", listed(notes))], ladders=_ladder(found),
+        why=_why(found), next=todo,
     )  # fmt: skip
+
+
+def _why(found: Advice) -> list[str]:
+    best = found.proposals[:1]
+    return [f"Why: today the load waits for {one.limited_today}; then for {one.limited_then}." for one in best]
 
 
 def _ladder(found: Advice) -> tuple[Ladder, ...]:
