@@ -30,6 +30,7 @@ from bench import (
     page,
     predictions,
     raw_io,
+    recommended,
     simulator,
     statistics,
     topologies,
@@ -56,6 +57,7 @@ ON_REQUEST = {
     "carried-over": "Does a run on a server leave something behind for the next one?",
     "topologies": "Does any experiment on drives change a byte outside of them, killed or not?",
     "predictions": "How far are predictions from what is measured then?",
+    "recommended": "Are recommended layouts faster, and left alone where nothing gains?",
     "faults": "Does a campaign that is killed, stopped or starved lose or repeat a run?",
     "fuzz": "Does a wrong spec, an option or a damaged store ever end in a traceback?",
 }
@@ -110,6 +112,9 @@ def _on_request(folder: Path, options: argparse.Namespace, parts: Collection[str
     if "predictions" in parts:
         cases = 2 if options.quick else options.campaigns
         yield from predictions.figures(folder, cases, options.seed, options.kept, write=options.write)
+    if "recommended" in parts:
+        cases = 2 if options.quick else options.campaigns
+        yield from recommended.figures(folder, cases, options.seed, options.kept)
     if "faults" in parts:
         yield from faults.figures(options)
     if "fuzz" in parts:

@@ -30,9 +30,10 @@ from bench.figures import Figure
 from bench.known_answers import why_not
 from storagelab.capture import folder as captures
 from storagelab.capture.taking import Window, take
+from storagelab.errors import StoragelabError
 from storagelab.model.engines import ENGINES
 from storagelab.model.plan import Cell
-from storagelab.predicting.prediction import Prediction
+from storagelab.predicting.prediction import KnownCase, KnownLayout, Prediction, as_toml
 from storagelab.predicting.reckoning import predict
 from storagelab.run import contract
 from storagelab.run.engine import engine_in, open_block
@@ -286,6 +287,7 @@ class Judged:
     limited_by: dict[str, str]
     measured_per_s: dict[str, list[float]]
     measured_times: dict[str, float]
+    moved: dict[str, float | None]
     pairs: int
     right: int
 
@@ -321,7 +323,8 @@ def _judge(case: Case, found: Prediction, runs: Mapping[str, Sequence[float]]) -
     return Judged(
         asdict(case), found.captured_per_s or math.nan, predicted, times,
         {one.name: one.limited_by for one in found.layouts}, {name: list(of_runs) for name, of_runs in runs.items()},
-        {name: rates[name] / rates[PRESENT] for name in times}, pairs, right,
+        {name: rates[name] / rates[PRESENT] for name in times}, {one.name: one.moved for one in found.layouts},
+        pairs, right,
     )  # fmt: skip
 
 
@@ -341,7 +344,11 @@ def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, wri
     made = []
     for number in range(cases):
         engine, seed = engines[number % len(engines)], first_seed + number // len(engines)
-        one = judged(drawn(engine, seed), (kept or folder) / f"{engine}-{seed}")
+        try:
+            one = judged(drawn(engine, seed), (kept or folder) / f"{engine}-{seed}")
+        except StoragelabError as error:
+            print(f"left out: {engine}, seed {seed}: {error}", flush=True)
+            continue
         made.append(one)
         yield from _figures(one)
     yield from _totals(made)
@@ -351,20 +358,21 @@ def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, wri
 
 def known_answers(made: Sequence[Judged]) -> str:
     """The file of errors: what was predicted and measured of each case, as ratios to the captured layout."""
-    lines = [
-        "# The errors of drawn cases: what was predicted from a capture, and what was measured "
-        "then, as times the captured",
-        "# layout's rate. Two to four volumes limited to known rates; `storagelab predict` makes intervals of them.",
-        '# Made by: make bench ARGS="--only predictions --kept FOLDER --write"',
-    ]
-    for one in made:
-        lines += ["", "[[case]]", f'engine = "{one.case["engine"]}"', f"seed = {one.case['seed']}", "layout = ["]
-        lines += [
-            f'  {{ name = "{name}", predicted = {times:.4f}, measured = {one.measured_times[name]:.4f} }},'
-            for name, times in one.predicted_times.items()
-        ]
-        lines.append("]")
-    return "\n".join(lines) + "\n"
+    cases = [
+        KnownCase(
+            engine=one.case["engine"], case=f"seed {one.case['seed']}",
+            layout=tuple(
+                KnownLayout(name=name, predicted=times, measured=one.measured_times[name], moved=one.moved[name])
+                for name, times in one.predicted_times.items()
+            ),
+        )
+        for one in made
+    ]  # fmt: skip
+    return (
+        "# The errors of drawn cases: what was predicted from a capture, and what was measured then, as times the "
+        "captured\n# layout's rate. Two to four volumes limited to known rates; intervals are made of them.\n"
+        f'# Made by: make bench ARGS="--only predictions --kept FOLDER --write"\n{as_toml(cases)}'
+    )
 
 
 def _figures(one: Judged) -> Iterator[Figure]:

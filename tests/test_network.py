@@ -25,7 +25,7 @@ def test_the_rate_exceeds_no_capacity_and_no_session_waits_less_than_alone(stati
     if all(len(one.per_s) == 1 for one in stations):  # stations that grow faster with company have no such bound
         assert found.per_s <= bound(stations, think_s, sessions) * (1 + 1e-9)
     # Little's law: whoever is not at a station thinks.
-    assert sum(found.at.values()) + found.per_s * think_s == pytest.approx(sessions)
+    assert sum(found.at().values()) + found.per_s * think_s == pytest.approx(sessions)
 
 
 @settings(deadline=None, max_examples=60)
@@ -49,10 +49,10 @@ def test_two_equal_stations_have_the_rate_of_the_textbook():
     """N sessions at M equal stations: N / (N + M - 1) of a station's capacity."""
     stations = [Station("a", 1.0, (100.0,)), Station("b", 2.0, (200.0,))]
     assert solve(stations, 0.0, 8).per_s == pytest.approx(100 * 8 / 9)
-    assert solve(stations, 0.0, 8).at == pytest.approx({"a": 4.0, "b": 4.0})
+    assert solve(stations, 0.0, 8).at() == pytest.approx({"a": 4.0, "b": 4.0})
 
 
 def test_thousands_of_sessions_lose_no_digits():
     stations = [Station("a", 1.0, (100.0,)), Station("b", 1.0, (90.0, 180.0))]
     assert solve(stations, 1.0, 3000).per_s == pytest.approx(100.0, rel=1e-6)
-    assert math.isfinite(solve(stations, 1.0, 3000).at["a"])
+    assert math.isfinite(solve(stations, 1.0, 3000).at()["a"])

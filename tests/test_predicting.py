@@ -178,11 +178,11 @@ def test_a_faster_layout_writes_fewer_pages_in_the_background_for_each_transacti
 
 
 def test_an_interval_is_as_wide_as_the_errors_of_known_cases():
-    assert Errors(tuple(0.01 * n for n in range(3))).around(100.0).low is None
-    errors = Errors(tuple(0.01 * n for n in range(1, 20)))
+    assert Errors(tuple(0.01 * n for n in range(3)), "").around(100.0).low is None
+    errors = Errors(tuple(0.01 * n for n in range(1, 20)), "")
     assert errors.confidence == 0.95
     assert errors.around(100.0).high == pytest.approx(100 * math.exp(0.19))
-    assert Errors(errors.logs[:9]).confidence == 0.9
+    assert Errors(errors.scores[:9], "").confidence == 0.9
 
 
 def test_a_real_capture_gives_what_its_counts_say(tmp_path):

@@ -365,6 +365,8 @@ LOG, TEMPORARY = "log", "temporary"
 UNKNOWN_FILES = "unknown files"
 """Files that were gone before they could be named."""
 ALL_TABLES = "all tables"
+TOAST = " toast"
+"""What follows a table's id in that of its long values, which lie where the table lies."""
 """The tables and indexes together, where the server does not count them singly."""
 
 

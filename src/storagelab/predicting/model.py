@@ -19,11 +19,10 @@ from storagelab.drives.measured import OutsideMeasured
 from storagelab.model.values import Estimate
 from storagelab.predicting.capability import MeasuredVolume, Offer, Volume, VolumeDemand
 from storagelab.predicting.demands import BY_SECOND, Demands, grown
-from storagelab.predicting.network import Solution, Station, bound, solve
+from storagelab.predicting.network import Solution, Station, bound, solve, zero_of
 from storagelab.predicting.prediction import Errors, LayoutPrediction, VolumeLoad
 
 CPU, SESSIONS = "the CPUs", "the sessions"
-_ROUNDS = 40
 _BUSY = 0.9
 """A station that is used less than this limits nothing."""
 _ALLOWANCE_MOST = 200.0
@@ -66,14 +65,13 @@ class Server:
     def expected(self, layout: Layout) -> ModelledRate:
         """Raises OutsideMeasured if a volume is asked what was not measured."""
         # More transactions a second leave less of a volume to each, so there is one rate that agrees with itself.
-        low, high = 0.0, self._at(layout, 0.0).per_s
-        for _ in range(_ROUNDS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._at(layout, middle).per_s > middle else (low, middle)
-        found = self._at(layout, high)
-        return found._replace(per_s=min(high, found.at_most_per_s))
+        most = self._at(layout, 0.0)[0].per_s
+        per_s = zero_of(lambda rate: self._at(layout, rate)[0].per_s - rate, most)
+        found, solution = self._at(layout, per_s)
+        self._check(solution)
+        return found._replace(per_s=min(per_s, found.at_most_per_s))
 
-    def _at(self, layout: Layout, per_s: float) -> ModelledRate:
+    def _at(self, layout: Layout, per_s: float) -> tuple[ModelledRate, Solution]:
         """What layout and volumes allow beside the background writes of this many transactions a second."""
         demands = self.demands
         asked = self.asked(layout, per_s)
@@ -87,16 +85,26 @@ class Server:
         if not stations and delay_s <= 0:
             raise OutsideMeasured("nothing is known that takes time: no volume that the load uses has a limit")
         found, most = _solved(stations, offers, delay_s, demands.sessions)
-        self._check(found)
-        return ModelledRate(found.per_s, most, _limited_by(stations, found), asked)
+        return ModelledRate(found.per_s, most, _limited_by(stations, found), asked), found
 
     def _check(self, found: Solution) -> None:
-        for name, volume in self.volumes.items():
-            deep = min(found.at.get(name, 0.0), self.demands.sessions)
-            if isinstance(volume, MeasuredVolume) and deep > volume.deepest():
+        measured = {name: one for name, one in self.volumes.items() if isinstance(one, MeasuredVolume)}
+        at = found.at() if measured else {}
+        for name, volume in measured.items():
+            deep = min(at.get(name, 0.0), self.demands.sessions)
+            if deep > volume.deepest():
                 raise OutsideMeasured(
                     f"{name}: {deep:.0f} requests would be in progress, and at most {volume.deepest():g} were measured"
                 )
+
+    def moved(self, layout: Layout, before: Layout) -> float:
+        """The share of the captured requests that lie on another volume than `before`."""
+        whole = elsewhere = 0.0
+        for need in self.demands.needs:
+            requests = need.amount.requests * (1.0 if need.way in BY_SECOND else self.demands.per_s)
+            whole += requests
+            elsewhere += requests * (layout.volume_of(need.object) != before.volume_of(need.object))
+        return elsewhere / whole if whole else 0.0
 
     def asked(self, layout: Layout, per_s: float) -> dict[str, VolumeDemand]:
         """What each volume is asked at this many transactions a second."""
@@ -120,7 +128,7 @@ def _solved(stations: list[Station], offers: list[Offer], delay_s: float, sessio
     unlimited = [one for one in stations if one.name not in allowances]
     most = bound(unlimited, delay_s, sessions)
     takes_time = unlimited or delay_s > 0
-    alone = solve(unlimited, delay_s, sessions) if takes_time else Solution(math.inf, {})
+    alone = solve(unlimited, delay_s, sessions) if takes_time else Solution(math.inf, dict)
     if not allowances:
         return alone, most
     tight = min((one for one in stations if one.name in allowances), key=lambda one: one.capacity)
@@ -146,25 +154,23 @@ def _limited_by(stations: list[Station], found: Solution) -> str:
 
 def predicted(server: Server, present: Layout, layouts: Mapping[str, Layout], errors: Errors) -> list[LayoutPrediction]:
     """The captured layout first, with the captured rate, then the others."""
-    server = _calibrated(server, present)
+    server = calibrated(server, present)
     try:
         base = server.expected(present)
     except OutsideMeasured as error:
         return [cant_say(name, str(error)) for name in layouts]
-    return [
-        _predicted(name, server, layout, base, errors, captured=layout is present) for name, layout in layouts.items()
-    ]
+    return [_predicted(name, server, layout, base, errors, present) for name, layout in layouts.items()]
 
 
 def captured_over_modelled(server: Server, present: Layout) -> float | None:
     """The captured rate over that of the model for the captured layout; None if nothing can be said of it."""
     try:
-        return server.demands.per_s / _calibrated(server, present).expected(present).per_s
+        return server.demands.per_s / calibrated(server, present).expected(present).per_s
     except OutsideMeasured:
         return None
 
 
-def _calibrated(server: Server, present: Layout) -> Server:
+def calibrated(server: Server, present: Layout) -> Server:
     """With as much time elsewhere as explains the captured rate: at most what the times of requests leave. Without
     those times, none if a volume that is busy explains the rate already.
     """
@@ -172,16 +178,11 @@ def _calibrated(server: Server, present: Layout) -> Server:
     try:
         if demands.elsewhere_s is None and demands.per_s >= _BUSY * _with(server, 0.0).expected(present).per_s:
             return _with(server, 0.0)
-        low, high = 0.0, demands.sessions / demands.per_s if demands.elsewhere_s is None else demands.elsewhere_s
-        if high > 0 and _with(server, high).expected(present).per_s >= demands.per_s:
-            return _with(server, high)
-        for _ in range(_ROUNDS):
-            middle = (low + high) / 2
-            slow = _with(server, middle).expected(present).per_s < demands.per_s
-            low, high = (low, middle) if slow else (middle, high)
+        most_s = demands.sessions / demands.per_s if demands.elsewhere_s is None else demands.elsewhere_s
+        elsewhere_s = zero_of(lambda one_s: _with(server, one_s).expected(present).per_s - demands.per_s, most_s)
+        return _with(server, elsewhere_s)
     except OutsideMeasured:
         return server
-    return _with(server, low)
 
 
 def _with(server: Server, elsewhere_s: float) -> Server:
@@ -196,7 +197,7 @@ def cant_say(name: str, why: str) -> LayoutPrediction:
 
 
 def _predicted(
-    name: str, server: Server, layout: Layout, base: ModelledRate, errors: Errors, *, captured: bool
+    name: str, server: Server, layout: Layout, base: ModelledRate, errors: Errors, present: Layout
 ) -> LayoutPrediction:
     try:
         found = server.expected(layout)
@@ -206,18 +207,19 @@ def _predicted(
     times = found.per_s / base.per_s
     per_s = demands.per_s * times
     of_drives = max((server.volumes[one].relative_error for one in found.asked), default=0.0)
+    moved = server.moved(layout, present)
     rate, ratio = (
         (Estimate(value=per_s), Estimate(value=1.0))
-        if captured
-        else tuple(errors.around(one, of_drives, demands.crowding) for one in (per_s, times))
+        if layout is present
+        else tuple(errors.around(one, moved, of_drives, demands.crowding) for one in (per_s, times))
     )
     latency = rate.inverse
     latency_s = latency.model_copy(
         update={end: None if (value := getattr(latency, end)) is None else demands.sessions * value for end in _ENDS}
     )
     return LayoutPrediction(
-        name=name, per_s=rate, latency_s=latency_s, times_present=ratio, at_most_per_s=found.at_most_per_s,
-        limited_by=found.limited_by, volumes=tuple(_loads(server, layout, per_s)),
+        name=name, per_s=rate, latency_s=latency_s, times_present=ratio, moved=moved,
+        at_most_per_s=found.at_most_per_s, limited_by=found.limited_by, volumes=tuple(_loads(server, layout, per_s)),
     )  # fmt: skip
 
 

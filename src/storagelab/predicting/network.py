@@ -9,7 +9,7 @@ load-dependent stations loses its digits. Pure arithmetic: what a station is, it
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,10 +45,41 @@ class Station:
 
 @dataclass(frozen=True)
 class Solution:
-    """`per_s`: transactions a second. `at`: the mean number of sessions at each station, by name."""
+    """`per_s`: transactions a second. `at()`: the mean number of sessions at each station, by name; it is calculated
+    only when it is asked for, as it takes longer than the rate.
+    """
 
     per_s: float
-    at: dict[str, float]
+    at: Callable[[], dict[str, float]]
+
+
+_CLOSE, _ROUNDS = 1e-9, 100
+
+
+def zero_of(falling: Callable[[float], float], most: float) -> float:
+    """Where a falling function is zero, between 0 and `most`; `most` if it is above zero there, and 0 if it is nowhere.
+
+    By the Illinois method (Dowell and Jarratt, BIT 11, 1971): some eight values instead of a bisection's forty.
+    """
+    low, high = 0.0, most
+    at_high = falling(high)
+    if most <= 0 or at_high >= 0:
+        return most
+    at_low, side = falling(low), 0
+    if at_low <= 0:
+        return low
+    for _ in range(_ROUNDS):
+        if high - low <= _CLOSE * most:
+            break
+        middle = high - at_high * (high - low) / (at_high - at_low)
+        found = falling(middle)
+        if found > 0:
+            low, at_low, at_high, side = middle, found, at_high / 2 if side > 0 else at_high, 1
+        else:
+            high, at_high, at_low, side = middle, found, at_low / 2 if side < 0 else at_low, -1
+        if found == 0:
+            break
+    return high
 
 
 def bound(stations: Sequence[Station], think_s: float, sessions: float) -> float:
@@ -73,23 +104,31 @@ def solve(stations: Sequence[Station], think_s: float, sessions: float) -> Solut
     if share == 0:
         return below
     above = _solve_whole(used, think_s, least + 1)
-    at = {name: (1 - share) * below.at[name] + share * above.at[name] for name in above.at}
+
+    def at() -> dict[str, float]:
+        fewer = below.at()
+        return {name: (1 - share) * fewer[name] + share * most for name, most in above.at().items()}
+
     return Solution((1 - share) * below.per_s + share * above.per_s, at)
 
 
 def _solve_whole(stations: Sequence[Station], think_s: float, sessions: int) -> Solution:
     if sessions == 0:
-        return Solution(0.0, {one.name: 0.0 for one in stations})
+        return Solution(0.0, lambda: {one.name: 0.0 for one in stations})
     unit_s = 1 / bound(stations, think_s, sessions)
     weights = [_weights(one, unit_s, sessions) for one in stations]
     elsewhere = np.concatenate((_ONE, np.cumprod(think_s / unit_s / np.arange(1, sessions + 1), dtype=np.longdouble)))
     whole = _convolved([elsewhere, *weights], sessions)
     per_s = float(whole[sessions - 1] / whole[sessions]) / unit_s
-    at = {}
-    for place, one in enumerate(stations):
-        others = _convolved([elsewhere, *weights[:place], *weights[place + 1 :]], sessions)
-        shares = weights[place] * others[::-1] / whole[sessions]
-        at[one.name] = float(np.arange(sessions + 1) @ shares)
+
+    def at() -> dict[str, float]:
+        found = {}
+        for place, one in enumerate(stations):
+            others = _convolved([elsewhere, *weights[:place], *weights[place + 1 :]], sessions)
+            shares = weights[place] * others[::-1] / whole[sessions]
+            found[one.name] = float(np.arange(sessions + 1) @ shares)
+        return found
+
     return Solution(per_s, at)
 
 

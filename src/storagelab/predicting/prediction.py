@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -17,8 +17,8 @@ from storagelab.errors import SpecError, StoreError
 from storagelab.findings.basis import Basis
 from storagelab.findings.beside import Beside, beside, speeds
 from storagelab.model.plan import Plan
-from storagelab.model.values import Described, Estimate, JsonValue
-from storagelab.spec.given_files import json_of
+from storagelab.model.values import Described, Estimate, Frozen, JsonValue
+from storagelab.spec.given_files import json_of, text_of
 from storagelab.words.names import cell_text, value_text
 
 SCHEMA: Literal["storagelab.prediction/1"] = "storagelab.prediction/1"
@@ -50,6 +50,8 @@ class LayoutPrediction(Described):
     """Its rate over that of the captured layout."""
     at_most_per_s: float | None
     """No queue can make it faster than this."""
+    moved: float | None = None
+    """The share of the captured requests that lie on another volume than before."""
     limited_by: str
     """What it waits for most: a volume's reads or writes, the CPUs, or the sessions."""
     volumes: tuple[VolumeLoad, ...]
@@ -100,56 +102,131 @@ def read(path: Path) -> Prediction:
 
 # --- how far predictions were from what was measured ------------------------------------------------------------------
 #
-# The errors of drawn cases, and intervals made of them.
+# The errors of known cases, and intervals made of them.
 #
-# `known_answers.toml` holds the errors, and says how they were made: `make bench ARGS="--only predictions"` draws,
-# measures and writes them. An interval holds the next error as often as it says if the next case is drawn like those
-# (a conformal prediction interval: the errors in order, without any assumption about their form).
+# `known_answers.toml` holds drawn cases, and says how they were made: `make bench ARGS="--only predictions"` draws,
+# measures and writes them. A user's own cases are in a file of the same form. An interval holds the next error as often
+# as it says if the next case is like those (a conformal prediction interval: the errors in order, without any
+# assumption about their form). An error is divided by what it usually grows with, the share of the load that moves, so
+# that a prediction that moves little has a narrow interval (a normalised one).
 
-FILE = "known_answers.toml"
+FILE, OWN_FILE = "known_answers.toml", "known-predictions.toml"
 _CONFIDENCES = (0.95, 0.9, 0.8)
+_STILL = 0.1
+"""The part of an error that does not grow with what moves, in the unit of a share that moves."""
+
+
+class KnownLayout(Frozen):
+    """Ratios to the captured layout. `moved`: None in cases that were measured before it was kept."""
+
+    name: str
+    predicted: float = Field(gt=0, allow_inf_nan=False)
+    measured: float = Field(gt=0, allow_inf_nan=False)
+    moved: float | None = Field(None, ge=0, le=1)
+
+    @property
+    def error(self) -> float:
+        """The absolute logarithm of measured over predicted."""
+        return abs(math.log(self.measured / self.predicted))
+
+
+class KnownCase(Frozen):
+    """A case that was predicted and then measured; `case` says which it was."""
+
+    engine: str
+    case: str
+    layout: tuple[KnownLayout, ...] = Field(min_length=1)
+
+    @property
+    def scaled(self) -> bool:
+        return all(one.moved is not None for one in self.layout)
+
+    def score(self, *, scaled: bool) -> float:
+        """The largest error of its layouts. So a case counts once, however many layouts it has."""
+        return max(one.error / (_scale(one.moved) if scaled else 1.0) for one in self.layout)
+
+
+def _scale(moved: float | None) -> float:
+    return _STILL + (1.0 if moved is None else moved)
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Absolute logarithms of measured over predicted ratios to the captured layout, one for each case: the largest of
-    its layouts. So a case counts once, however many layouts it has.
-    """
+    """What intervals are made of: the scores of the cases that are most like the one at hand."""
 
-    logs: tuple[float, ...]
+    scores: tuple[float, ...]
+    of: str
+    """Which cases they are, in words."""
+    scaled: bool = False
 
     @property
     def confidence(self) -> float | None:
         """How sure an interval can be; None if there are too few cases for any."""
-        return next((one for one in _CONFIDENCES if self._place(one) <= len(self.logs)), None)
+        return next((one for one in _CONFIDENCES if self._place(one) <= len(self.scores)), None)
 
-    @property
-    def half_width(self) -> float | None:
-        """Half of an interval on the logarithmic scale."""
-        confidence = self.confidence
-        return None if confidence is None else sorted(self.logs)[self._place(confidence) - 1]
-
-    def around(self, value: float, of_drives: float = 0.0, crowding: float = 1.0) -> Estimate:
-        """The value with its interval. `of_drives`: a drive's own error, which the drawn cases' volumes did not have;
+    def around(
+        self, value: float, moved: float | None = None, of_drives: float = 0.0, crowding: float = 1.0
+    ) -> Estimate:  # fmt: skip
+        """The value with its interval. `of_drives`: a drive's own error, which the known cases' volumes did not have;
         `crowding`: how much slower other work made the captured machine, which theirs did not have either.
         """
-        half = self.half_width
-        if half is None or self.confidence is None:
+        if self.confidence is None:
             return Estimate(value=value)
+        half = sorted(self.scores)[self._place(self.confidence) - 1] * (_scale(moved) if self.scaled else 1.0)
         wide = math.exp(math.hypot(half, math.log1p(of_drives))) * crowding
         return Estimate(value=value, low=value / wide, high=value * wide, confidence=self.confidence)
 
     def _place(self, confidence: float) -> int:
-        return math.ceil((len(self.logs) + 1) * confidence)
+        return math.ceil((len(self.scores) + 1) * confidence)
 
 
-def errors() -> Errors:
-    """Those that come with storagelab."""
+def errors_like(cases: Sequence[KnownCase], engine: str) -> Errors:
+    """Of the cases of this engine, if they are enough for the surest interval, else of all; and of those of which it is
+    known how much moved, if these are enough.
+    """
+    of_engine = [one for one in cases if one.engine == engine]
+    for some, words in ((of_engine, f"known cases of {engine}"), (list(cases), "known cases")):
+        for scaled in (True, False):
+            alike = [one for one in some if one.scaled or not scaled]
+            found = Errors(tuple(one.score(scaled=scaled) for one in alike), words, scaled)
+            if found.confidence == _CONFIDENCES[0]:
+                return found
+    return Errors(tuple(one.score(scaled=False) for one in cases), "known cases")
+
+
+def known_cases(own: Path | None = None) -> list[KnownCase]:
+    """Those that come with storagelab, and those of the user's own file. Raises StoreError if it can't be read."""
     text = resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8")
-    cases: list[dict[str, list[dict[str, float]]]] = tomllib.loads(text).get("case", [])
-    return Errors(
-        tuple(max(abs(math.log(one["measured"] / one["predicted"])) for one in case["layout"]) for case in cases)
-    )
+    return [*_cases(text), *([] if own is None else own_cases(own))]
+
+
+def own_cases(own: Path) -> list[KnownCase]:
+    """The user's own; none without the file. Raises StoreError."""
+    try:
+        return _cases(text_of(own))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
+        hint = "Repair the file, or move it away: `compare CAMPAIGN PREDICTION` writes it anew."
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise StoreError(f"{own}: can't be read as known cases: {reason}\n  {hint}") from None
+
+
+def _cases(text: str) -> list[KnownCase]:
+    return [KnownCase.model_validate(one) for one in tomllib.loads(text)["case"]]
+
+
+def as_toml(cases: Iterable[KnownCase]) -> str:
+    """The cases as a file's text."""
+    lines = []
+    for one in cases:
+        lines += ["", "[[case]]", f"engine = {json.dumps(one.engine)}", f"case = {json.dumps(one.case)}", "layout = ["]
+        for layout in one.layout:
+            moved = "" if layout.moved is None else f", moved = {layout.moved:.4f}"
+            ratios = f"predicted = {layout.predicted:.4f}, measured = {layout.measured:.4f}"
+            lines.append(f"  {{ name = {json.dumps(layout.name)}, {ratios}{moved} }},")
+        lines.append("]")
+    return "\n".join(lines) + "\n"
 
 
 # --- beside what was measured -----------------------------------------------------------------------------------------

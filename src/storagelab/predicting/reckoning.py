@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from storagelab.capture import folder
-from storagelab.capture.folder import ALL_TABLES, Capture, CapturedObject, Manifest
+from storagelab.capture.folder import ALL_TABLES, TOAST, Capture, CapturedObject, Manifest
 from storagelab.drives.measured import MeasuredDrive
 from storagelab.errors import PreflightError, SpecError, choices
 from storagelab.model.objects import TEMPORARY, Object, Placement
@@ -20,7 +21,7 @@ from storagelab.predicting import model, prediction
 from storagelab.predicting.capability import LimitedVolume, MeasuredVolume, Volume, tightest
 from storagelab.predicting.demands import MUCH_MORE, Demands, bytes_of_server, demands_of
 from storagelab.predicting.model import Layout, present
-from storagelab.predicting.prediction import PRESENT, Prediction
+from storagelab.predicting.prediction import PRESENT, LayoutPrediction, Prediction
 from storagelab.spec import given_files, keys, units
 from storagelab.volumes import limits
 from storagelab.words import numbers
@@ -31,28 +32,55 @@ _OVER = 1.05
 """A captured rate so far above the most that the volumes can take shows that their figures are wrong."""
 
 
-def predict(captured: Path, file: Path) -> Prediction:
+@dataclass(frozen=True)
+class Question:
+    """A capture with what its file of volumes says: the captured load on these volumes."""
+
+    name: str
+    file: Path
+    capture: Capture
+    asked: VolumesFile
+    server: model.Server
+
+    @property
+    def demands(self) -> Demands:
+        return self.server.demands
+
+    def answered(self, layouts: Sequence[LayoutPrediction], notes: Sequence[str]) -> Prediction:
+        demands, manifest = self.demands, self.capture.manifest
+        return Prediction(
+            capture=self.name, engine=manifest.engine, captured_per_s=demands.per_s if demands.counted else None,
+            unit=manifest.unit, sessions=demands.sessions, layouts=tuple(layouts), notes=tuple(notes),
+        )  # fmt: skip
+
+    def notes(self, errors: prediction.Errors, at_most_per_s: float | None) -> tuple[str, ...]:
+        """What was found out about the capture, and what is assumed. `at_most_per_s` is of the captured layout."""
+        return tuple(_notes(self.capture, self.server, errors, at_most_per_s))
+
+
+def read(captured: Path, file: Path) -> Question:
     """Raises SpecError, PreflightError or StoreError, each with file, key and way out."""
     asked = load(file)
     capture = _renamed(folder.read(captured), asked)
     volumes = {name: _volume(name, one, file) for name, one in asked.volumes.items()}
     _check(capture, captured, asked, file)
     demands = demands_of(capture, str(captured))
+    return Question(str(captured), file, capture, asked, model.Server(demands, volumes, asked.server.cpus))
+
+
+def predict(captured: Path, file: Path, own: Path | None = None) -> Prediction:
+    """`own`: the user's own known cases. Raises SpecError, PreflightError or StoreError with file, key and way out."""
+    question = read(captured, file)
+    capture, asked = question.capture, question.asked
     layouts = {PRESENT: present(capture)}
     for name, one in asked.layouts.items():
-        layouts[name] = placed(capture, one, volumes, str(file), f"layouts.{name}")
-    server = model.Server(demands, volumes, asked.server.cpus)
-    errors = prediction.errors()
-    found = model.predicted(server, layouts[PRESENT], layouts, errors)
+        layouts[name] = placed(capture, one, asked.volumes, str(file), f"layouts.{name}")
+    errors = prediction.errors_like(prediction.known_cases(own), capture.manifest.engine)
+    found = model.predicted(question.server, layouts[PRESENT], layouts, errors)
     for place, (name, layout) in enumerate(layouts.items()):
         if why := _shows_nothing(capture, layout, asked.layouts.get(name)):
             found[place] = model.cant_say(name, why)
-    return Prediction(
-        capture=str(captured), engine=capture.manifest.engine,
-        captured_per_s=demands.per_s if demands.counted else None, unit=capture.manifest.unit,
-        sessions=demands.sessions, layouts=tuple(found),
-        notes=tuple(_notes(capture, demands, server, layouts, errors, found[0].at_most_per_s)),
-    )  # fmt: skip
+    return question.answered(found, question.notes(errors, found[0].at_most_per_s))
 
 
 def _shows_nothing(capture: Capture, layout: Layout, wanted: LayoutRequest | None) -> str:
@@ -100,14 +128,9 @@ def _check(capture: Capture, captured: Path, asked: VolumesFile, file: Path) -> 
 
 
 def _notes(
-    capture: Capture,
-    demands: Demands,
-    server: model.Server,
-    layouts: Mapping[str, Layout],
-    errors: prediction.Errors,
-    at_most_per_s: float | None,
+    capture: Capture, server: model.Server, errors: prediction.Errors, at_most_per_s: float | None
 ) -> Iterator[str]:
-    """What was found out about the capture, and what is assumed."""
+    demands = server.demands
     yield from _of_capture(capture, demands)
     if demands.elsewhere_s is None:
         off = "track_io_timing is off" in " ".join(capture.manifest.notes)
@@ -117,7 +140,7 @@ def _notes(
         )
     if server.cpus is None:
         yield "The number of CPUs is not given ([server] cpus): they are taken never to be a limit."
-    far = model.captured_over_modelled(server, layouts[PRESENT])
+    far = model.captured_over_modelled(server, present(capture))
     over = at_most_per_s is not None and demands.per_s > _OVER * at_most_per_s
     if far is not None and (over or not 1 / _MODEL_FAR < far < _MODEL_FAR):
         yield (
@@ -128,14 +151,12 @@ def _notes(
         "Assumed: the share of requests that reaches the devices, and the bytes of a request, stay the same; "
         "transactions do what they did."
     )
-    count = len(errors.logs)
+    count = f"{len(errors.scores)} {errors.of}"
     if errors.confidence is None:
-        yield f"No intervals: {count} known answers are too few."
+        yield f"No intervals: {count} are too few."
     else:
-        yield (
-            f"The intervals come from {count} drawn cases on volumes limited to known rates, "
-            "predicted and then measured."
-        )
+        moves = ", and grow with the share of the load that moves" if errors.scaled else ""
+        yield f"The intervals come from {count}, predicted and then measured{moves}."
 
 
 def _of_capture(capture: Capture, demands: Demands) -> Iterator[str]:
@@ -193,6 +214,10 @@ class VolumeFigures(Described):
     """With a limit: the time of a request that the limit doesn't hold back."""
     shared: Annotated[bool | None, LeftOut("true for a cloud disk, false for other limits")] = None
     """With a limit: whether reads and writes share it."""
+    price: Annotated[float | None, LeftOut("unknown")] = Field(None, ge=0, le=1e12, allow_inf_nan=False)
+    """What it costs a month, in a currency of your own."""
+    path: Annotated[str | None, LeftOut("made from a file, with the limit")] = None
+    """A folder on it, where `recommend --spec` may measure."""
 
 
 class LayoutRequest(Described):
@@ -265,7 +290,8 @@ def placed(capture: Capture, asked: LayoutRequest, volumes: Collection[str], fil
             hint = choices(volume, volumes, "The file has")
             raise SpecError(f"no volume is named {volume!r}", file=file, key=place, hint=hint)
     placement = Placement(asked.objects)
-    named = {one.id: _object(one) for one in capture.manifest.objects if one.kind in ("table", "index", "toast")}
+    objects = {one.id: one for one in capture.manifest.objects}
+    named = {name: _object(objects, one) for name, one in objects.items() if one.kind in ("table", "index", "toast")}
     if problem := placement.problem(named.values()):
         raise SpecError(f"{problem.problem} of the capture", file=file, key=f"{key}.objects", hint=problem.hint)
     found = {one.id: _wanted(one, named.get(one.id), placement, asked) for one in capture.manifest.objects}
@@ -286,5 +312,7 @@ def _wanted(one: CapturedObject, named: Object | None, placement: Placement, ask
     return None if named is None else placement.volume_of(named)
 
 
-def _object(one: CapturedObject) -> Object:
-    return Object((one.name,), "index" if one.kind == "index" else "table", one.schema_ or "")
+def _object(objects: Mapping[str, CapturedObject], one: CapturedObject) -> Object:
+    """By its own name, or for a table's long values by the table's, which they move with."""
+    of = objects.get(one.id.removesuffix(TOAST), one)
+    return Object((of.name,), "index" if one.kind == "index" else "table", of.schema_ or "")

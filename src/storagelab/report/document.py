@@ -115,10 +115,10 @@ def listed(texts: Iterable[str]) -> tuple[Listed, ...]:
 
 @dataclass(frozen=True)
 class Code:
-    """Text as it is, such as a spec."""
+    """Text as it is, such as a spec; `folded`: the words under which it is folded, "" if it is not."""
 
     text: str
-    folded: str
+    folded: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from importlib import import_module
@@ -22,6 +22,7 @@ from storagelab.model.engines import KINDS_OF_ENGINE
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun, one_of_each_template
 from storagelab.model.target import Block, Preflight, State, Target, Tell, reporting_to
 from storagelab.model.values import Scalar
+from storagelab.predicting.recommending import Move
 from storagelab.servers import places, templates
 from storagelab.servers.attached import RunningServer
 from storagelab.servers.durability import compared
@@ -77,6 +78,8 @@ class Engine(NamedTuple):
     """What a running server shows of its layout."""
     watched: Callable[[TargetConfig], Watched] | None = None
     """A running server, for a capture of what it reads and writes."""
+    moving: Callable[[Sequence[Move], Mapping[str, str]], Iterable[str]] = lambda *_: ()
+    """The lines with which an administrator moves things to these folders by volume. They are printed, never run."""
 
 
 @cache

@@ -265,7 +265,7 @@ def _called(folders: Sequence[Path]) -> list[str]:
 def _with_prediction(asked: _Asked, name: str, file: str) -> Gate:
     from storagelab.findings.basis import basis_of
     from storagelab.findings.campaigns import Gate
-    from storagelab.predicting import prediction
+    from storagelab.predicting import prediction, proof
     from storagelab.report.export.as_json import beside_json
     from storagelab.report.words.predicted import prediction_paper
 
@@ -274,5 +274,10 @@ def _with_prediction(asked: _Asked, name: str, file: str) -> Gate:
     basis = basis_of(read.experiment, read.plan, read.runs, asked.fit)
     found, names, alone = prediction.beside_measured(known, Path(file), campaign, basis, read.plan)
     paper = prediction_paper(found, names, known, campaign, alone)
+    own = asked.results / prediction.OWN_FILE
+    if basis.provenance == "measured" and proof.learn(known, found, names, campaign, own):
+        from storagelab import screen
+
+        screen.say(f"kept in {own}: intervals of the next prediction use it")
     asked.deliver(paper, lambda: beside_json(found, names, paper), (found, names))
     return Gate.NOT_SLOWER

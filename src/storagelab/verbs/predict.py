@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from storagelab.verbs import FileOption, PaperOption, Verb
+from storagelab.verbs import DEFAULT_RESULTS, FileOption, PaperOption, ResultsOption, Verb
 
 app = Verb("Predict", 2)
 HTML_FILE = "prediction.html"
@@ -21,16 +21,17 @@ def predict(
     ],
     format_: PaperOption = "text",
     output: FileOption = None,
+    results: ResultsOption = DEFAULT_RESULTS,
 ) -> None:
     """Predict rate and latency of a captured server on other volumes.
 
     FILE says what each volume can do, by a limit or a measured drive's profile, and names layouts: [layouts.NAME] with
     objects and log. `compare CAMPAIGN PREDICTION` puts a campaign beside what --format json wrote.
     """
-    from storagelab.predicting.prediction import as_text
+    from storagelab.predicting.prediction import OWN_FILE, as_text
     from storagelab.predicting.reckoning import predict as reckoned
     from storagelab.report import writing
     from storagelab.report.words.predicted import predicted_paper
 
-    found = reckoned(capture, volumes)
+    found = reckoned(capture, volumes, results / OWN_FILE)
     writing.deliver_paper(predicted_paper(found), lambda: as_text(found), format_, output, HTML_FILE)

@@ -13,7 +13,7 @@ import pymysql
 
 from storagelab.engines.mariadb import connect as db
 from storagelab.engines.mariadb.capture import found, watched
-from storagelab.engines.mariadb.layout import Layout
+from storagelab.engines.mariadb.layout import Layout, moving
 from storagelab.engines.mariadb.preflight import check, durability, read_facts
 from storagelab.engines.mariadb.sampler import Sampler
 from storagelab.engines.mariadb.server import STARTER, privilege, stop_orphan
@@ -264,4 +264,5 @@ def _asked(target: TargetConfig, statement: str, values: list[str] | None = None
 ENGINE = Engine(
     check=check, open=opened, kinds=STARTER.kinds, stop_orphan=stop_orphan, drop_leftovers=drop_leftovers,
     abilities=abilities, durability=durability, privilege=privilege, probe=MariaDBProbe, found=found, watched=watched,
+    moving=moving,
 )  # fmt: skip

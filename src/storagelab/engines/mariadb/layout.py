@@ -6,13 +6,16 @@ in every layout.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import ClassVar, NamedTuple
 
 from storagelab.engines.mariadb.connect import Connection, ask, identifier, quoted
 from storagelab.loads.sysbench import TABLE as GENERATED_TABLE
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
+from storagelab.predicting.recommending import Move
 from storagelab.servers.attached import OWNERSHIP, foreign
 from storagelab.servers.places import Places, check_places, check_same
 from storagelab.volumes.folders import Folders
@@ -155,3 +158,32 @@ class Layout(Places):
         if file is None:
             return "absent"
         return str(file.parent.parent) if file.is_absolute() else "default"
+
+
+# --- moves an administrator's tables ----------------------------------------------------------------------------------
+
+
+def moving(moves: Sequence[Move], folders: Mapping[str, str]) -> Iterator[str]:
+    """The statements, and what to check before them."""
+    if any(one.names for one in moves):
+        yield "-- Before: a backup; an empty folder of the server's user; no triggers and no foreign keys on the table."
+        yield "-- InnoDB takes DATA DIRECTORY only from CREATE TABLE: the table is made again. Stop writes to it first."
+    for one in moves:
+        if one.names:
+            name, new, old = (".".join(map(identifier, (*one.names[:-1], one.names[-1] + end))) for end in _ENDS)
+            yield f"SHOW CREATE TABLE {name};"
+            yield f"-- Run what it shows as {new}, with DATA DIRECTORY = {quoted(folders[one.to])} at its end."
+            yield f"INSERT INTO {new} SELECT * FROM {name};"
+            yield f"RENAME TABLE {name} TO {old}, {new} TO {name};"
+            yield f"DROP TABLE {old};"
+    files = {"log": ("innodb_log_group_home_dir", "ib_logfile*"), "temporary": ("tmpdir", "")}
+    for one in moves:
+        if one.kind in files:
+            setting, moved = files[one.kind]
+            yield f"-- {one.what}: stop the server after SET GLOBAL innodb_fast_shutdown = 0; it is down meanwhile."
+            if moved:
+                yield f"mv /var/lib/mysql/{moved} {quote(folders[one.to])}/  # from the server's data folder"
+            yield f"-- In my.cnf, below [mysqld]: {setting} = {folders[one.to]}  -- then start the server."
+
+
+_ENDS = ("", "_new", "_old")

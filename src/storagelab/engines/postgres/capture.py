@@ -18,6 +18,7 @@ from storagelab.capture.folder import (
     LOG,
     OTHER_FILES,
     TEMPORARY,
+    TOAST,
     Count,
     Counters,
     CountKey,
@@ -240,7 +241,7 @@ class WatchedPostgres:
             elif schema == "pg_toast":
                 if owner not in self._labels:
                     continue
-                thing = Thing(f"{self._labels[owner]} toast", schema, name, "toast", folder, size, path)
+                thing = Thing(self._labels[owner] + TOAST, schema, name, "toast", folder, size, path)
             else:
                 thing = Thing(self._label(oid, schema, name), schema, name, _KINDS[kind], folder, size, path)
             self._by_path[path] = thing

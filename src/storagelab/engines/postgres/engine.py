@@ -18,6 +18,7 @@ from storagelab.engines.postgres.layout import (
     Layout,
     TemplateDatabase,
     make_database,
+    moving,
     needs_database,
 )
 from storagelab.engines.postgres.preflight import check, durability, read_facts
@@ -283,4 +284,5 @@ class PostgresProbe:
 ENGINE = Engine(
     check=check, open=opened, kinds=STARTER.kinds, stop_orphan=stop_orphan, drop_leftovers=drop_leftovers,
     abilities=abilities, durability=durability, privilege=privilege, probe=PostgresProbe, found=found, watched=watched,
+    moving=moving,
 )  # fmt: skip

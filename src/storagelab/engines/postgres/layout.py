@@ -7,8 +7,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 from psycopg import sql
@@ -16,7 +17,9 @@ from psycopg import sql
 from storagelab.engines.postgres.connect import AttachedReach, Connection, check_direct, connect, execute, value
 from storagelab.machine import descriptors
 from storagelab.model.config import Config
+from storagelab.model.objects import TABLES
 from storagelab.model.plan import template_name, wants_template
+from storagelab.predicting.recommending import Move
 from storagelab.servers import templates
 from storagelab.servers.attached import OWNERSHIP, foreign
 from storagelab.servers.interfaces import System
@@ -293,3 +296,36 @@ class Layout(Places):
         ours = above.startswith("storagelab-") and above.endswith(end)
         number = tablespace.rpartition("_f")[2]
         return ours or (number.isdigit() and folder.name == remote_name(int(number)))
+
+
+# --- moves an administrator's objects ---------------------------------------------------------------------------------
+
+
+def moving(moves: Sequence[Move], folders: Mapping[str, str]) -> Iterator[str]:
+    """The statements, and what to check before them."""
+    for to in dict.fromkeys(one.to for one in moves if one.kind != "log"):
+        yield "-- Before: a backup; an empty folder of the server's user, also on each replica, at the same path."
+        folder = folders[to].replace("'", "''")
+        yield f"CREATE TABLESPACE {_name(to)} LOCATION '{folder}';  -- unless there is one on that volume"
+    if any(one.names or one.what == TABLES for one in moves):
+        yield "-- Each of these locks what it moves until it is copied. ALTER waits for open transactions."
+    for one in moves:
+        if one.names:
+            yield f"ALTER {one.kind.upper()} {'.'.join(map(_name, one.names))} SET TABLESPACE {_name(one.to)};"
+        elif one.what == TABLES:
+            for kind in ("TABLE", "INDEX"):
+                yield f"ALTER {kind} ALL IN TABLESPACE pg_default SET TABLESPACE {_name(one.to)};"
+        elif one.kind == "temporary":
+            yield f"ALTER SYSTEM SET temp_tablespaces = {_name(one.to)};"
+            yield "SELECT pg_reload_conf();"
+    for one in moves:
+        if one.kind == "log":
+            folder = quote(f"{folders[one.to]}/pg_wal")
+            yield "-- The log, in a shell as the server's user. The server is down from the first line to the last."
+            yield 'pg_ctl stop -D "$PGDATA" -m fast'
+            yield f'mv "$PGDATA/pg_wal" {folder} && ln -s {folder} "$PGDATA/pg_wal"'
+            yield 'pg_ctl start -D "$PGDATA"'
+
+
+def _name(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'

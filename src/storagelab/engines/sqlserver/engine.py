@@ -45,5 +45,5 @@ def durability(config: Config) -> Durability:
 ENGINE = Engine(
     check=_in("preflight", "check"), open=_in("server", "opened"), drop_leftovers=_in("server", "drop_leftovers"),
     abilities=abilities, durability=durability, probe=_in("server", "SqlServerProbe"),
-    watched=_in("capture", "watched"),
+    watched=_in("capture", "watched"), moving=_in("layout", "moving"),
 )  # fmt: skip

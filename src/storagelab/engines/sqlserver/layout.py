@@ -9,7 +9,7 @@ length, are made before the clock starts, and grow together if they must. The fi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from storagelab.engines.sqlserver import connect as db
@@ -19,7 +19,8 @@ from storagelab.loads.inserting import InsertingSessions
 from storagelab.model.config import Config
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
-from storagelab.model.objects import Object
+from storagelab.model.objects import TABLES, Object
+from storagelab.predicting.recommending import Move
 from storagelab.servers.attached import OWNERSHIP
 from storagelab.servers.interfaces import GATE_TIMEOUT_S, Reach, rows_per_report
 from storagelab.servers.places import check_same
@@ -451,3 +452,25 @@ def _check_lengths(
 
 def record_of(records: Records) -> Mapping[str, Any]:
     return records[0] if records else {}
+
+
+# --- moves an administrator's objects ---------------------------------------------------------------------------------
+
+
+def moving(moves: Sequence[Move], folders: Mapping[str, str]) -> Iterator[str]:
+    """The statements, and what to check before them."""
+    yield "-- Before: a backup; the folder open to the server's account. Put the database's name for DB."
+    for to in dict.fromkeys(one.to for one in moves if one.names or one.what == TABLES):
+        group, file = f"[{to}]", f"{folders[to]}/{to}.ndf".replace("'", "''")
+        yield f"ALTER DATABASE DB ADD FILEGROUP {group};"
+        yield f"ALTER DATABASE DB ADD FILE (NAME = N'{to}', FILENAME = N'{file}') TO FILEGROUP {group};"
+    for one in moves:
+        name = ".".join(f"[{part.replace(']', ']]')}]" for part in one.names) or "each table"
+        if one.names or one.what == TABLES:
+            yield f"-- {name}: make its clustered index again, WITH (DROP_EXISTING = ON) ON [{one.to}]. It is locked."
+        elif one.kind == "log":
+            yield f"ALTER DATABASE DB MODIFY FILE (NAME = DB_log, FILENAME = N'{folders[one.to]}/DB_log.ldf');"
+            yield "ALTER DATABASE DB SET OFFLINE;  -- move the file, then SET ONLINE: the database is down meanwhile"
+        else:
+            yield f"ALTER DATABASE tempdb MODIFY FILE (NAME = tempdev, FILENAME = N'{folders[one.to]}/tempdb.mdf');"
+            yield "-- tempdb moves when the server starts again."

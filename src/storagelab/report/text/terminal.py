@@ -151,7 +151,7 @@ def _bar(ladder: Ladder, rung: Rung, width: int) -> str:
 
 
 def _print_section(console: Console, section: Section) -> None:
-    shown = [part for part in section.parts if not isinstance(part, Picture | Code) and not _is_folded(part)]
+    shown = [part for part in section.parts if not isinstance(part, Picture) and not _is_folded(part)]
     folds = [part for part in shown if isinstance(part, Fold)]
     if folds:  # of many cells, those that a page shows open
         shown = [part for part in shown if not isinstance(part, Fold) or part.is_open]
@@ -164,7 +164,7 @@ def _print_section(console: Console, section: Section) -> None:
 
 
 def _is_folded(part: Part) -> bool:
-    return isinstance(part, Table) and bool(part.folded)
+    return isinstance(part, Table | Code) and bool(part.folded)
 
 
 def print_part(console: Console, part: Part) -> None:
@@ -181,6 +181,9 @@ def print_part(console: Console, part: Part) -> None:
             blank(console)
             for inner in part.parts:
                 print_part(console, inner)
+        case Code(text, ""):
+            for line in text.splitlines():
+                emit(console, Text(line))
         case Code() | Picture():
             pass
 

@@ -1,0 +1,132 @@
+"""A recommendation's proof: the spec that measures it, and what is learnt from it for the next prediction."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from storagelab.errors import SpecError, StoreError
+from storagelab.experiments import with_schema
+from storagelab.findings.beside import Beside
+from storagelab.machine.descriptors import write_whole
+from storagelab.model.engines import ENGINES
+from storagelab.model.objects import INDEXES, TABLES, TEMPORARY
+from storagelab.predicting import reckoning
+from storagelab.predicting.prediction import PRESENT, KnownCase, KnownLayout, Prediction, as_toml, own_cases
+from storagelab.predicting.recommending import LOG, Advice
+from storagelab.spec.given_files import text_of
+from storagelab.spec.keys import value_text
+
+_KEPT = ("target", "workload", "measure", "between_runs")
+_ROOM_BYTES = 2**30
+_HEAD = """\
+# Today's layout and what `storagelab recommend` proposes, in turns, under the load of {load}.
+# Then: storagelab compare {name} {prediction}
+"""
+
+
+def spec_text(found: Advice, load: Path, volumes: Path, spec: Path) -> str:
+    """The spec that measures today's layout and the proposals under the load of another spec. Raises SpecError."""
+    if spec.resolve().parent != load.resolve().parent:
+        hint = f"Write it beside {load.name}, whose files it uses: {load.parent / spec.name}"
+        raise SpecError("is not in the folder of the spec of the load", key="--spec", hint=hint)
+    tables = _load(load)
+    if (engine := tables["target"].get("engine")) != found.engine:
+        raise SpecError(
+            f"is {engine!r}, and the capture is of {ENGINES[found.engine].title}", file=load, key="target.engine",
+            hint="Name a spec of that engine: storagelab init --from-server DSN writes one.",
+        )  # fmt: skip
+    if tables["target"].keys() & {"dsn", "dsn_env"}:
+        hint = "Moves are measured on a private server: leave the DSN out, and set bin_dir and settings."
+        raise SpecError("attaches to a running server", file=load, key="target", hint=hint)
+    name = spec.stem
+    layouts = {PRESENT: found.today} | {
+        one.name: {**found.today, **{move.what: move.to for move in one.moves}} for one in found.proposals
+    }
+    data = _data(found)
+    named = [key for key in found.today if key == LOG or {places[key] for places in layouts.values()} != {data}]
+    lines = [
+        _HEAD.format(load=load.name, name=name, prediction=prediction_file(spec).name),
+        f"name = {value_text(name)}",
+        'question = "Are the proposed layouts faster than today\'s, and by how much?"',
+        "repetitions = 5", 'order = "randomised"', "",
+        *(f"{key} = {value_text(tables[key])}" for key in _KEPT if key in tables),
+        f"volumes = {value_text(_volumes(found, volumes))}",
+        f"layout = {value_text({'data': [data]})}", "", "[factors]", "layout = [",
+        *(f"  {value_text({'label': name, **_level(places, named)})}," for name, places in layouts.items()), "]",
+    ]  # fmt: skip
+    return with_schema("\n".join(lines) + "\n")
+
+
+def prediction_file(spec: Path) -> Path:
+    """Where the prediction of a spec's layouts is, for `compare`."""
+    return spec.with_name(f"{spec.stem}-prediction.json")
+
+
+def _load(load: Path) -> dict[str, Any]:
+    hint = "Name a spec with the load to measure, such as one of storagelab init --from-server DSN."
+    try:
+        tables: dict[str, Any] = tomllib.loads(text_of(load))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SpecError(f"can't be read: {reason}", file=load, hint=hint) from None
+    for key in ("target", "workload"):
+        if not isinstance(tables.get(key), dict):
+            raise SpecError("is missing", file=load, key=key, hint=hint)
+    return tables
+
+
+def _data(found: Advice) -> str:
+    """The volume of today's data files: of the server's own files, if it is known."""
+    names = [volume for key, volume in found.today.items() if key not in (LOG, TEMPORARY)]
+    return max(names, key=names.count) if names else next(iter(found.folders))
+
+
+def _level(places: Mapping[str, str], named: Iterable[str]) -> dict[str, str]:
+    level = {"layout.log" if key == LOG else f"layout.objects.{key}": places[key] for key in named}
+    return level | ({f"layout.objects.{INDEXES}": places[TABLES]} if TABLES in named else {})
+
+
+def _volumes(found: Advice, file: Path) -> dict[str, dict[str, object]]:
+    """The volumes as the spec has them: a folder that was named, or a volume made of a file with the same limit."""
+    asked, written = reckoning.load(file), tomllib.loads(text_of(file))["volumes"]
+    volumes: dict[str, dict[str, object]] = {}
+    needed = 3 * sum(move.bytes or 0 for one in found.proposals for move in one.moves) + _ROOM_BYTES
+    for name, one in asked.volumes.items():
+        if one.path is not None:
+            volumes[name] = {"path": one.path}
+        elif one.limit is not None:
+            size = one.size_bytes or needed
+            volumes[name] = {"path": ".", "file_bytes": min(size, needed), "limit": written[name]["limit"]}
+        else:
+            hint = 'Write path = "/mnt/..." to measure there.'
+            raise SpecError("names no folder to measure on", file=file, key=f"volumes.{name}.path", hint=hint)
+    return volumes
+
+
+def learn(known: Prediction, found: Beside, names: Mapping[str, str], campaign: str, own: Path) -> bool:
+    """Keeps what a campaign measured of a prediction, in place of what it said before. False if there is nothing to
+    learn: the captured layout was not measured, or no other. Raises StoreError.
+    """
+    if names[found.base] != PRESENT:
+        return False
+    moved = {one.name: one.moved for one in known.layouts}
+    layouts = tuple(
+        KnownLayout(
+            name=names[row.name], predicted=row.predicted.value, measured=row.measured.value,
+            moved=moved.get(names[row.name]),
+        )
+        for row in found.rows
+        if row.name != found.base
+    )  # fmt: skip
+    if not layouts:
+        return False
+    before = [one for one in own_cases(own) if one.case != campaign]
+    text = as_toml([*before, KnownCase(engine=known.engine, case=campaign, layout=layouts)])
+    try:
+        write_whole(own, [f"# Predictions and what was measured then, as times the captured rate.\n{text}".encode()])
+    except OSError as error:
+        raise StoreError(f"{own}: can't be written: {error.strerror}") from None
+    return True

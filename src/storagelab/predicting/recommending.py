@@ -1,0 +1,412 @@
+"""Capture + volumes -> at most three layouts that are worth a move, or none: a search with the model of `predict`.
+
+What may move is a unit: a table with its long values, an index, the log, temporary files. A unit that makes little of
+its volume's load stays where it is. Few placements are all predicted. Of many, a local search from several starts
+moves one unit at a time, as long as that gains. Then moves are taken back that gain little by themselves.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from glob import escape
+from itertools import product
+from pathlib import Path
+
+from pydantic import Field
+
+from storagelab.capture.folder import ALL_TABLES, TOAST, CapturedObject, Kind
+from storagelab.drives.measured import OutsideMeasured
+from storagelab.errors import SpecError, choices
+from storagelab.model.engines import ENGINES
+from storagelab.model.objects import TABLES, TEMPORARY
+from storagelab.model.values import Described, Estimate
+from storagelab.predicting import model
+from storagelab.predicting.capability import LimitedVolume
+from storagelab.predicting.demands import BY_SECOND
+from storagelab.predicting.model import Layout, calibrated, present
+from storagelab.predicting.prediction import (
+    PRESENT,
+    Errors,
+    LayoutPrediction,
+    Prediction,
+    errors_like,
+    known_cases,
+)
+from storagelab.predicting.reckoning import Question, read
+
+LOG = "log"
+SHORT_S = 60
+WORTH = 0.1
+_MATTERS, _MOVE_GAINS, _OF_GAIN = 0.02, 0.02, 0.95
+"""The least share of its volume's load that a unit must have to be moved, the least gain of a move by itself, and the
+share of the best layout's gain that fewer moves must keep."""
+_ALL_OF, _STARTS = 700, 6
+"""Up to so many placements are all predicted; the starts of a local search among more."""
+_NAMES = ("first", "second", "third")
+_ROOM = 1.1
+"""The room that objects need, as a multiple of their size: they grow, and files of the system lie beside them."""
+_COPY_BYTES = 2**18
+"""The largest request of a copy, on a volume whose limit counts requests alone."""
+
+
+class Move(Described):
+    """One thing that moves: a table, an index, `log`, `temp`, or `tables` for all that can't be told apart."""
+
+    what: str
+    """Its key in `layout.objects`, or `log`."""
+    kind: Kind
+    names: tuple[str, ...]
+    """Schema and name of a table or an index."""
+    from_: str = Field(alias="from")
+    to: str
+    bytes: int | None
+    copy_s: float | None
+    """The least time of copying it, by the limits of both volumes."""
+
+
+class Proposal(Described):
+    """A layout that is worth its moves. Its name is that of its prediction."""
+
+    name: str
+    times_present: Estimate
+    """Its rate over today's."""
+    moves: tuple[Move, ...]
+    price: float | None
+    """Of the volumes that it uses, a month; none if one has no price."""
+    limited_today: str
+    limited_then: str
+
+
+class Advice(Described):
+    """At most three proposals, the fastest first. None: leave it as it is, and `because` says why."""
+
+    capture: str
+    engine: str
+    proposals: tuple[Proposal, ...]
+    prediction: Prediction
+    """Of today's layout and of the proposals."""
+    because: str
+    today: dict[str, str]
+    """The volume of each thing, by its key."""
+    folders: dict[str, str]
+    """A folder on each volume, or what stands for one that is not known."""
+    worth: float
+    """The least gain that is worth a change, as a share of today's rate."""
+    price_today: float | None
+    considered: tuple[str, ...]
+    """What may move."""
+    predicted: int
+    """Placements that were predicted, of `placements` that there are."""
+    placements: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What moves as a whole. `key` is its name in `layout.objects`, or `log`."""
+
+    key: str
+    kind: Kind
+    names: tuple[str, ...]
+    ids: frozenset[str]
+    volume: str
+    bytes: int | None
+    share: float
+    """The largest share of its volume's reads, writes or bytes that it makes."""
+
+
+Places = tuple[str, ...]
+"""The volume of each unit."""
+
+
+@dataclass
+class Search:
+    """Predicts placements of units, and each of them once."""
+
+    question: Question
+    units: Sequence[Unit]
+    budget: float | None = None
+    found: dict[Places, float] = field(default_factory=dict)
+    """The predicted rate; 0 for a placement that can't be predicted, made or paid."""
+
+    def __post_init__(self) -> None:
+        self.today = present(self.question.capture)
+        self.server = calibrated(self.question.server, self.today)
+        self.volumes = list(self.question.asked.volumes)
+        self.stays: Places = tuple(one.volume for one in self.units)
+
+    @property
+    def placements(self) -> int:
+        return int(len(self.volumes) ** len(self.units))
+
+    def layout(self, places: Places) -> Layout:
+        moved = {name: to for unit, to in zip(self.units, places, strict=True) for name in unit.ids}
+        return Layout({**self.today.places, **moved}, frozenset(moved))
+
+    def per_s(self, places: Places) -> float:
+        if places not in self.found:
+            self.found[places] = self._per_s(places) if places == self.stays or self._may_be(places) else 0.0
+        return self.found[places]
+
+    def _per_s(self, places: Places) -> float:
+        try:
+            return self.server.expected(self.layout(places)).per_s
+        except OutsideMeasured:
+            return 0.0
+
+    def _may_be(self, places: Places) -> bool:
+        """Whether its volumes have the room, and cost no more than the budget."""
+        layout, needed = self.layout(places), defaultdict[str, float](float)
+        for one in self.question.capture.manifest.objects:
+            needed[layout.places[one.id]] += _ROOM * (size_of(one) or 0)
+        sizes = {name: one.size_bytes for name, one in self.question.asked.volumes.items()}
+        fits = all(sizes[name] is None or bytes_ <= (sizes[name] or 0) for name, bytes_ in needed.items())
+        return fits and (self.budget is None or (self.price(places) or 0.0) <= self.budget)
+
+    def price(self, places: Places) -> float | None:
+        """Of the volumes that hold anything; None if one has no price."""
+        used = set(self.layout(places).places.values())
+        prices = [self.question.asked.volumes[name].price for name in used]
+        return None if None in prices else sum(one for one in prices if one is not None)
+
+    def run(self, seed: int = 1) -> None:
+        """Fills `found`: with all placements if they are few."""
+        if self.placements <= _ALL_OF:
+            for places in product(self.volumes, repeat=len(self.units)):
+                self.per_s(places)
+            return
+        dice = random.Random(seed)
+        alone = [(name,) * len(self.units) for name in self.volumes]
+        drawn = [tuple(dice.choice(self.volumes) for _ in self.units) for _ in range(_STARTS)]
+        for start in [self.stays, *alone, *drawn][:_STARTS]:
+            here = start
+            while (best := max(self._beside(here), key=self.per_s)) and self.per_s(best) > self.per_s(here):
+                here = best
+
+    def _beside(self, places: Places) -> Iterator[Places]:
+        """With one unit moved, or two of them exchanged."""
+        for at in range(len(places)):
+            yield from ((*places[:at], to, *places[at + 1 :]) for to in self.volumes if to != places[at])
+        for one in range(len(places)):
+            for other in range(one):
+                if places[one] != places[other]:
+                    swapped = list(places)
+                    swapped[one], swapped[other] = places[other], places[one]
+                    yield tuple(swapped)
+
+    def moved(self, places: Places) -> frozenset[str]:
+        return frozenset(u.key for u, to in zip(self.units, places, strict=True) if to != u.volume)
+
+    def with_fewest_moves(self, places: Places) -> Places:
+        """Without the moves that gain less than 2 % by themselves, as long as 95 % of the gain stay."""
+        least = self.per_s(self.stays) + _OF_GAIN * (self.per_s(places) - self.per_s(self.stays))
+        while True:
+            back = {
+                at: (*places[:at], unit.volume, *places[at + 1 :])
+                for at, unit in enumerate(self.units)
+                if places[at] != unit.volume
+            }
+            free = [one for one in back.values() if self.per_s(one) * (1 + _MOVE_GAINS) >= self.per_s(places)]
+            cheap = [one for one in back.values() if self.per_s(one) >= least]
+            if not (free or cheap):
+                return places
+            places = max(free or cheap, key=self.per_s)
+
+
+def recommend(
+    captured: Path, file: Path, keep: Iterable[str] = (), worth: float = WORTH, budget: float | None = None,
+    own: Path | None = None,
+) -> Advice:  # fmt: skip
+    """Raises SpecError, PreflightError or StoreError, each with file, key and way out."""
+    question = read(captured, file)
+    _refuse_one_device_twice(question)
+    units = _units(question)
+    stay = set(keep)
+    if strange := stay.difference(one.key for one in units):
+        keys = [one.key for one in units]
+        name = min(strange)
+        raise SpecError(f"nothing is named {name!r}", key="--keep", hint=choices(name, keys, "There are"))
+    search = Search(question, [one for one in units if one.share >= _MATTERS and one.key not in stay], budget)
+    search.run()
+    errors = errors_like(known_cases(own), question.capture.manifest.engine)
+    chosen, because = _chosen(search, errors, worth)
+    layouts = {PRESENT: search.today} | {name: search.layout(one) for name, one in zip(_NAMES, chosen, strict=False)}
+    found = model.predicted(search.server, search.today, layouts, errors)
+    notes = (*_doubts(question, units), *question.notes(errors, found[0].at_most_per_s))
+    return Advice(
+        capture=question.name, engine=question.capture.manifest.engine, because=because, folders=_folders(question),
+        proposals=tuple(_proposal(search, *one, found[0]) for one in zip(chosen, found[1:], strict=True)),
+        prediction=question.answered(found, notes), today={one.key: one.volume for one in units}, worth=worth,
+        price_today=search.price(search.stays), considered=tuple(one.key for one in search.units),
+        predicted=len(search.found), placements=search.placements, notes=notes,
+    )  # fmt: skip
+
+
+def _refuse_one_device_twice(question: Question) -> None:
+    """Raises SpecError if two volumes lie on one device, whose limit would then count twice."""
+    names = {old: name for name, one in question.asked.volumes.items() for old in one.captured}
+    places = [(names.get(one.name, one.name), one.path, one.device) for one in question.capture.manifest.volumes]
+    places += [(name, one.path, None) for name, one in question.asked.volumes.items() if one.path is not None]
+    found: dict[str | int, str] = {}
+    for name, path, device in places:
+        number = device_number(path)
+        # A captured folder may be another machine's, so what is on its device here does not count against it.
+        keys = [device] if device is not None else [] if number is None else [number]
+        first = next((found[key] for key in keys if found.get(key, name) != name), None)
+        if first is not None:
+            hint = f'Write one of them, with captured = ["{name}"]; or name a folder on another device.'
+            raise SpecError(
+                f"is on the same device as {first}", file=question.file, key=f"volumes.{name}", hint=hint
+            )  # fmt: skip
+        found |= {key: name for key in (device, number) if key is not None}
+
+
+def device_number(path: str) -> int | None:
+    """The kernel's number of the device that a folder lies on; None if it can't be seen from here."""
+    try:
+        return Path(path).expanduser().stat().st_dev
+    except OSError:
+        return None
+
+
+def _folders(question: Question) -> dict[str, str]:
+    known = {name: one.path for name, one in question.asked.volumes.items() if one.path is not None}
+    return {name: known.get(name, f"/FOLDER/ON/{name}") for name in question.asked.volumes}
+
+
+def _doubts(question: Question, units: Sequence[Unit]) -> Iterator[str]:
+    manifest = question.capture.manifest
+    if manifest.seconds < SHORT_S:
+        yield f"The capture has {manifest.seconds:.0f} s: that of at least a minute, at a busy hour, shows more."
+    if manifest.sources.trace is None:
+        yield "The kernel's traces are missing, so what single objects write is not known: capture as root."
+    small = [one.key for one in units if one.share < _MATTERS]
+    if small:
+        yield f"{len(small)} more make less than {_MATTERS:.0%} of their volume's load each, and stay where they are."
+
+
+def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places], str]:
+    """The placements that are worth it, the fastest first; or why there is none."""
+    today = search.per_s(search.stays)
+    if not today:
+        return [], "can't say: today's layout asks of a volume what was not measured"
+    if not search.units:
+        return [], "nothing that may move makes 2 % of its volume's load"
+    best = search.with_fewest_moves(max(search.found, key=search.per_s))
+    if best == search.stays:
+        return [], "no other placement is predicted to be faster"
+    layouts = {PRESENT: search.today, "best": search.layout(best)}
+    times = model.predicted(search.server, search.today, layouts, errors)[1].times_present
+    assert times is not None, "it was predicted before"
+    if times.value < 1 + worth:
+        return [], f"the best placement is predicted to gain {times.value - 1:.0%}, less than {worth:.0%}"
+    if times.low is None or times.low <= 1:
+        return [], f"the best placement is predicted at {times.value:.2f} times today's rate, but that may be no gain"
+    chosen = [best]
+    for places in sorted(search.found, key=search.per_s, reverse=True):
+        if len(chosen) == len(_NAMES) or search.per_s(places) < (1 + worth) * today:
+            break
+        fewer = search.with_fewest_moves(places)
+        if search.per_s(fewer) >= (1 + worth) * today and all(_has_merit(search, fewer, one) for one in chosen):
+            chosen.append(fewer)
+    return chosen, ""
+
+
+def _has_merit(search: Search, places: Places, faster: Places) -> bool:
+    """Whether a slower layout has fewer moves, or costs less."""
+    price, of_faster = search.price(places), search.price(faster)
+    cheaper = price is not None and of_faster is not None and price < of_faster
+    return cheaper or len(search.moved(places)) < len(search.moved(faster))
+
+
+def _proposal(search: Search, places: Places, then: LayoutPrediction, today: LayoutPrediction) -> Proposal:
+    assert then.times_present is not None, "it was predicted before"
+    moves = (_move(search, one, to) for one, to in zip(search.units, places, strict=True) if to != one.volume)
+    return Proposal(
+        name=then.name, times_present=then.times_present, moves=tuple(moves), price=search.price(places),
+        limited_today=_limited(today), limited_then=_limited(then),
+    )  # fmt: skip
+
+
+def _limited(one: LayoutPrediction) -> str:
+    """What a layout waits for most, with how much of each volume is used."""
+    used = [f"{load.volume} {load.used_share:.0%}" for load in one.volumes if load.used_share is not None]
+    return f"{one.limited_by} ({', '.join(used)} used)" if used else one.limited_by
+
+
+def _move(search: Search, unit: Unit, to: str) -> Move:
+    rates = []
+    for name, way in ((unit.volume, "read"), (to, "write")):
+        volume = search.server.volumes[name]
+        if isinstance(volume, LimitedVolume):
+            key = "read" if volume.shares_limit else way
+            if f"{key}_iops" in volume.rates:
+                rates.append(float(volume.rates[f"{key}_iops"] * _COPY_BYTES))
+            if f"{key}_bytes_per_s" in volume.rates:
+                rates.append(float(volume.rates[f"{key}_bytes_per_s"]))
+    copy_s = unit.bytes / min(rates) if rates and unit.bytes is not None else None
+    return Move(
+        what=unit.key, kind=unit.kind, names=unit.names, to=to, bytes=unit.bytes, copy_s=copy_s,
+        **{"from": unit.volume},
+    )  # fmt: skip
+
+
+# --- what may move ----------------------------------------------------------------------------------------------------
+
+
+def size_of(one: CapturedObject) -> int | None:
+    return one.bytes_at_end if one.bytes_at_end is not None else one.bytes_at_start
+
+
+def _units(question: Question) -> list[Unit]:
+    """What may move, the largest share of its volume's load first."""
+    capture, shares = question.capture, _shares(question)
+    own = ENGINES[capture.manifest.engine].own_schemas
+    together = any(row.object == ALL_TABLES for row in capture.io)
+    parts: dict[tuple[str, Kind, tuple[str, ...]], list[CapturedObject]] = defaultdict(list)
+    objects = {one.id: one for one in capture.manifest.objects}
+    for one in objects.values():
+        owner = objects.get(one.id.removesuffix(TOAST), one)
+        if one.kind in ("log", "temporary"):
+            parts[LOG if one.kind == "log" else TEMPORARY, one.kind, ()].append(one)
+        elif one.id == ALL_TABLES or (together and one.kind in _NAMED and owner.schema_ not in own):
+            parts[TABLES, "table", ()].append(one)
+        elif one.kind in _NAMED and owner.schema_ not in own:
+            names = tuple(filter(None, (owner.schema_, owner.name)))
+            alone = sum(other.name == owner.name for other in objects.values()) == 1
+            parts[escape(owner.name if alone else ".".join(names)), owner.kind, names].append(one)
+    units = []
+    for (key, kind, names), some in parts.items():
+        places = {one.volume for one in some}
+        if len(places) > 1:
+            continue  # its parts lie on several volumes: it stays
+        sizes = [size for one in some if (size := size_of(one)) is not None]
+        share = max(sum(shares[one.id][way] for one in some) for way in _WAYS)
+        ids = frozenset(one.id for one in some)
+        units.append(Unit(key, kind, names, ids, places.pop(), sum(sizes) if sizes else None, share))
+    return sorted(units, key=lambda one: -one.share)
+
+
+_WAYS = ("reads", "writes", "bytes")
+_NAMED: tuple[Kind, ...] = ("table", "index", "toast")
+
+
+def _shares(question: Question) -> dict[str, dict[str, float]]:
+    """By object: the share of its volume's reads, writes and bytes that it makes."""
+    demands, volume_of = question.demands, present(question.capture).places
+    of_object: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(_WAYS, 0.0))
+    of_volume: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(_WAYS, 0.0))
+    for need in demands.needs:
+        way = "reads" if need.way in ("read", "background_reads") else "writes"
+        times = 1.0 if need.way in BY_SECOND else demands.per_s
+        for sums in (of_object[need.object.id], of_volume[volume_of[need.object.id]]):
+            sums[way] += need.amount.requests * times
+            sums["bytes"] += need.amount.bytes * times
+    found: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(_WAYS, 0.0))
+    for name, sums in of_object.items():
+        whole = of_volume[volume_of[name]]
+        found[name] = {way: sums[way] / whole[way] if whole[way] else 0.0 for way in _WAYS}
+    return found

@@ -1,0 +1,144 @@
+"""Which layouts are worth a move, in words and as tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from storagelab.model.values import Estimate
+from storagelab.predicting.recommending import Advice, Move, Proposal
+from storagelab.report.document import (
+    MOST,
+    Code,
+    Document,
+    Heading,
+    Ladder,
+    Mark,
+    Rung,
+    Section,
+    Table,
+    bare,
+    listed,
+)
+from storagelab.report.words.predicted import times_text
+from storagelab.words import numbers
+from storagelab.words.names import listed as listed_words
+
+
+def advice_paper(found: Advice, statements: Mapping[str, Sequence[str]], spec: Path | None = None) -> Document:
+    """The proposals, the fastest first. `statements`: an administrator's, by proposal. `spec`: where the spec is that
+    measures them.
+    """
+    notes = [*_notes(found), *found.notes]
+    sections = [Section("proposals", "Proposals", [_proposals(found), _moves(found)])] if found.proposals else []
+    sections += [
+        Section(
+            f"do-{name}", f"Statements for the {name} proposal (storagelab runs none of them)", [Code("\n".join(lines))]
+        )
+        for name, lines in statements.items()
+    ]
+    todo = ""
+    if found.proposals:
+        todo = f"Next: storagelab run {spec}" if spec else "Next: measure it; --load SPEC --spec FILE writes the spec."
+    return Document(
+        f"Recommendation from {found.capture}", "predicted", [_head(found)],
+        [*sections, Section("notes", "Notes", listed(notes))], ladders=_ladder(found),
+        why=_why(found), next=todo,
+    )  # fmt: skip
+
+
+def _why(found: Advice) -> list[str]:
+    best = found.proposals[:1]
+    return [f"Why: today the load waits for {one.limited_today}; then for {one.limited_then}." for one in best]
+
+
+def _ladder(found: Advice) -> tuple[Ladder, ...]:
+    """Today's layout and the proposals. Intervals are of ratios to today's layout, so the fastest has none."""
+    if not found.proposals:
+        return ()
+    best = found.proposals[0].times_present
+    rungs = [
+        Rung(
+            (one.name,), Estimate(value=1.0) if place == 0 else _over(best.value, one.times_present),
+            f"{numbers.significant(one.times_present.value)} times", Mark("not-judged", _moved(one)),
+            recommended=place == 0,
+        )
+        for place, one in enumerate(found.proposals)
+    ]  # fmt: skip
+    today = Rung(("today",), _over(1.0, best.inverse), "1 times", Mark("not-judged", "as it is"))
+    return (Ladder("", "predicted rate over today's, by the time of a transaction", 2, (*rungs, today), MOST),)
+
+
+def _over(value: float, one: Estimate) -> Estimate:
+    """`value` over an estimate, with its interval."""
+    inverse = one.inverse
+    ends = {end: None if (of := getattr(inverse, end)) is None else value * of for end in ("value", "low", "high")}
+    return inverse.model_copy(update=ends)
+
+
+def _head(found: Advice) -> str:
+    if not found.proposals:
+        return f"Leave it as it is: {found.because}."
+    best = found.proposals[0]
+    price = _price(found, best)
+    return f"Move {_moved(best)}: {times_text(best.times_present)} times today's rate{price and f', {price}'}."
+
+
+def _moved(one: Proposal) -> str:
+    """ "the log to c; orders and lines to b"."""
+    by_volume: dict[str, list[str]] = {}
+    for move in one.moves:
+        by_volume.setdefault(move.to, []).append(_name(move))
+    return "; ".join(f"{listed_words(names)} to {to}" for to, names in by_volume.items())
+
+
+def _name(move: Move) -> str:
+    words = {"log": "the log", "temp": "temporary files", "tables": "all tables and indexes"}
+    return words.get(move.what, ".".join(move.names))
+
+
+def _price(found: Advice, one: Proposal) -> str:
+    if one.price is None:
+        return ""
+    more = "" if found.price_today is None else f", {bare(found.price_today)} today"
+    return f"{bare(one.price)} a month{more}"
+
+
+def _proposals(found: Advice) -> Table:
+    headings = [Heading("proposal", "text"), Heading("times today", "text"), Heading("moves", "prose")]
+    priced = any(one.price is not None for one in found.proposals)
+    headings += [Heading("a month")] if priced else []
+    headings += [Heading("today waits for", "prose"), Heading("then for", "prose")]
+    rows = [
+        [
+            one.name, times_text(one.times_present), _moved(one),
+            *(["" if one.price is None else bare(one.price)] if priced else []),
+            one.limited_today, one.limited_then,
+        ]
+        for one in found.proposals
+    ]  # fmt: skip
+    return Table(headings, rows, "Proposals (predicted)", {"today waits for": 2, "then for": 1})
+
+
+def _moves(found: Advice) -> Table:
+    headings = [Heading("proposal", "text"), Heading("what", "text"), Heading("from", "text"), Heading("to", "text"),
+                Heading("size"), Heading("copying, at least")]  # fmt: skip
+    rows = [
+        [
+            one.name, _name(move), move.from_, move.to, numbers.bytes_(move.bytes),
+            "" if move.copy_s is None else numbers.duration(move.copy_s),
+        ]
+        for one in found.proposals
+        for move in one.moves
+    ]  # fmt: skip
+    return Table(headings, rows, "What moves")
+
+
+def _notes(found: Advice) -> Iterator[str]:
+    if found.considered:
+        searched = "all" if found.predicted == found.placements else f"{found.predicted:,} of"
+        yield (
+            f"May move: {listed_words(list(found.considered))}. Predicted were {searched} {found.placements:,} "
+            "placements; moves that gain less than 2 % by themselves were taken back."
+        )
+    yield f"A change is worth it from a gain of {numbers.percent(found.worth)} (--worth)."

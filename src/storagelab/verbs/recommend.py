@@ -1,0 +1,66 @@
+"""`storagelab recommend`: which of a captured server's tables, indexes and logs to move, if any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from storagelab.verbs import DEFAULT_RESULTS, FileOption, PaperOption, ResultsOption, Verb
+
+app = Verb("Predict", 3)
+
+
+@app.command()
+def recommend(
+    capture: Annotated[Path, Argument(metavar="CAPTURE", help="Folder of a capture.")],
+    volumes: Annotated[Path, Argument(metavar="FILE", help="TOML file: what each volume can do, and its price.")],
+    keep: Annotated[
+        list[str] | None, Option("--keep", metavar="NAME", help="What stays where it is: a table, log, temp.")
+    ] = None,
+    worth: Annotated[str, Option("--worth", metavar="PERCENT", help="The least gain that is worth a change.")] = "10%",
+    budget: Annotated[
+        float | None, Option("--budget", metavar="PRICE", min=0, help="The most that volumes may cost a month.")
+    ] = None,
+    load: Annotated[
+        Path | None, Option("--load", metavar="SPEC", help="With --spec: the spec whose load it measures.")
+    ] = None,
+    spec: Annotated[
+        Path | None,
+        Option("--spec", metavar="FILE", help="Write the spec that measures today's layout and the proposals."),
+    ] = None,
+    format_: PaperOption = "text",
+    output: FileOption = None,
+    results: ResultsOption = DEFAULT_RESULTS,
+) -> None:
+    """Recommend what to move to which volume, or to leave all as it is.
+
+    Searches where the log, tables and indexes of the capture would be fastest on FILE's volumes, as predict would tell,
+    and names at most three layouts with the fewest moves. Nothing is moved: the statements are printed.
+    """
+    from storagelab.errors import SpecError
+    from storagelab.model.engines import ENGINES
+    from storagelab.model.values import share_of
+    from storagelab.predicting import proof
+    from storagelab.predicting.prediction import OWN_FILE, as_text
+    from storagelab.predicting.recommending import recommend as advice_on
+    from storagelab.report import writing
+    from storagelab.report.words.recommended import advice_paper
+    from storagelab.run.engine import engine_in
+
+    least = share_of(worth)
+    if least is None:
+        raise SpecError(f"{worth!r} is not a share", key="--worth", hint='write it in per cent: "10%"')
+    if spec is not None and load is None:
+        raise SpecError("needs the load to measure", key="--spec", hint="Name a spec that has it: --load my.toml")
+    found = advice_on(capture, volumes, keep or (), least, budget, results / OWN_FILE)
+    if spec is not None and load is not None and found.proposals:
+        text = proof.spec_text(found, load, volumes, spec)
+        writing.write(spec, text)
+        writing.write(proof.prediction_file(spec), as_text(found.prediction))
+    moving = engine_in(ENGINES[found.engine].folder).moving
+    statements = {one.name: tuple(moving(one.moves, found.folders)) for one in found.proposals}
+    as_json = found.model_dump_json(by_alias=True, indent=1) + "\n"
+    paper = advice_paper(found, statements, spec)
+    writing.deliver_paper(paper, lambda: as_json, format_, output, f"recommendation-{capture.resolve().name}.html")

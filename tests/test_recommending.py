@@ -1,0 +1,172 @@
+"""What to move, if anything: a search that can be checked by hand, and what is refused."""
+
+import json
+import tomllib
+
+import pytest
+from test_predicting import shop, thing
+
+from storagelab.capture import folder
+from storagelab.capture.folder import ALL_TABLES, IoRow, Sources
+from storagelab.errors import SpecError, StoreError
+from storagelab.model.engines import ENGINES
+from storagelab.predicting import prediction, recommending
+from storagelab.predicting.prediction import KnownCase, KnownLayout, as_toml, errors_like
+from storagelab.predicting.recommending import recommend
+from storagelab.run.engine import engine_in
+
+VOLUMES = """
+[volumes.a]
+limit = { read_iops = 300, write_iops = 300 }
+price = 40
+[volumes.fast]
+limit = { read_iops = 2000, write_iops = 900 }
+price = 110
+"""
+"""The shop's reads stand at the limit of `a`, and `fast` takes all of them."""
+
+
+@pytest.fixture
+def advised(tmp_path):
+    def of(volumes=VOLUMES, capture=None, **how):
+        folder.write(tmp_path / "shop", capture or shop())
+        (tmp_path / "volumes.toml").write_text(volumes, encoding="utf-8")
+        return recommend(tmp_path / "shop", tmp_path / "volumes.toml", **how)
+
+    return of
+
+
+def moves(one):
+    return {move.what: move.to for move in one.moves}
+
+
+def test_what_stands_at_a_limit_is_moved_and_what_gains_nothing_stays(advised):
+    found = advised()
+    best = found.proposals[0]
+    # The table and its index have all reads: 2000 / 1.5 = 1333 transactions a second instead of 200.
+    assert moves(best) == {"orders": "fast", "orders_pkey": "fast"} | ({"log": "fast"} if "log" in moves(best) else {})
+    assert best.times_present.value > 2.9
+    assert [one.times_present.value for one in found.proposals] == sorted(
+        (one.times_present.value for one in found.proposals), reverse=True
+    )
+    assert len({frozenset(moves(one)) for one in found.proposals}) == len(found.proposals) <= 3
+    assert all(len(moves(one)) < len(moves(best)) for one in found.proposals[1:])
+
+
+def test_without_a_faster_volume_all_stays_as_it_is(advised):
+    found = advised(VOLUMES.replace("2000", "20"))
+    assert (found.proposals, found.because) == ((), "no other placement is predicted to be faster")
+
+
+def test_a_gain_below_what_is_worth_it_or_that_may_be_none_is_no_proposal(advised, monkeypatch):
+    slightly = VOLUMES.replace("2000", "300")  # the index, a third of the reads, may go there: half as many again
+    assert advised(slightly, worth=0.1).proposals
+    assert "less than" in advised(slightly, worth=9.0).because
+    cases = [
+        KnownCase(engine="postgres", case=str(n), layout=(KnownLayout(name="x", predicted=1, measured=9),))
+        for n in range(20)
+    ]
+    monkeypatch.setattr(recommending, "known_cases", lambda _: cases)
+    assert "may be no gain" in advised(slightly).because
+
+
+def test_what_is_kept_stays_and_an_unknown_name_is_refused(advised):
+    found = advised(keep=["orders"])
+    assert all("orders" not in moves(one) for one in found.proposals)
+    with pytest.raises(SpecError, match="nothing is named 'order'"):
+        advised(keep=["order"])
+
+
+def test_volumes_without_room_or_beyond_the_budget_are_not_used(advised):
+    small = VOLUMES.replace("price = 110", 'price = 110\nsize = "100MiB"')
+    assert all(len(moves(one)) < 3 for one in advised(small).proposals), "table and index have 76 MiB each"
+    assert advised(budget=120.0).proposals[0].price == 110, "all of it on fast"
+    assert advised(budget=100.0).proposals == ()
+
+
+def test_two_volumes_on_one_device_are_refused(advised, tmp_path):
+    volumes = (folder.Volume(name="a", path=str(tmp_path)),)
+    capture = folder.Capture(shop(volumes=volumes).manifest, shop().io, shop().devices)
+    with pytest.raises(SpecError, match="is on the same device as a") as refused:
+        advised(VOLUMES + f'path = "{tmp_path}"\n', capture)
+    assert refused.value.key == "volumes.fast"
+
+
+def test_of_tables_whose_writes_are_not_known_singly_all_move_together(advised):
+    io = (*shop().io, IoRow(0, ALL_TABLES, "write", "checkpoint", 100, 819200, 0, 1.0))
+    objects = (*shop().manifest.objects, thing(ALL_TABLES, "other"))
+    capture = folder.Capture(shop(objects=objects, sources=Sources()).manifest, io, shop().devices)
+    found = advised(capture=capture)
+    assert "tables" in found.considered
+    assert "what single objects write is not known" in " ".join(found.notes)
+
+
+def test_many_placements_are_searched_in_part_and_a_search_finds_the_best_of_all(advised, monkeypatch):
+    names = [f"t{n}" for n in range(7)]
+    objects = (*(thing(f"public.{name}", "table") for name in names), thing("log", "log", 2**24))
+    io = tuple(IoRow(0, f"public.{name}", "read", "session", 600, 600 * 8192, 0, 9.0) for name in names)
+    capture = folder.Capture(shop(objects=objects).manifest, io, shop().devices)
+    three = VOLUMES + "[volumes.third]\nlimit = { read_iops = 700, write_iops = 700 }\n"
+    part = advised(three, capture)
+    assert (part.placements, part.predicted < 1500) == (3**7, True)
+    monkeypatch.setattr(recommending, "_ALL_OF", 10_000)
+    whole = advised(three, capture)
+    assert whole.predicted == whole.placements
+    best = [one.proposals[0].times_present.value for one in (part, whole)]
+    assert best[0] == pytest.approx(best[1], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("engine", "says"),
+    [
+        ("postgres", 'ALTER TABLE "public"."orders" SET TABLESPACE "fast";'),
+        ("mariadb", "RENAME TABLE `public`.`orders` TO"),
+        ("sqlserver", "ALTER DATABASE DB ADD FILEGROUP [fast];"),
+    ],
+)
+def test_each_engine_has_statements_for_an_administrator(advised, engine, says):
+    best = advised().proposals[0]
+    lines = list(engine_in(ENGINES[engine].folder).moving(best.moves, {"fast": "/mnt/fast"}))
+    assert any(says in line for line in lines)
+    assert any("Before: a backup" in line for line in lines)
+    assert any("/mnt/fast" in line for line in lines)
+
+
+def test_the_command_writes_a_spec_that_measures_what_it_proposes(typed, advised, tmp_path):
+    advised()
+    (tmp_path / "load.toml").write_text('[target]\nengine = "postgres"\n[workload]\nkind = "pgbench"\n', "utf-8")
+    verb = ["recommend", str(tmp_path / "shop"), str(tmp_path / "volumes.toml")]
+    written = ["--load", str(tmp_path / "load.toml"), "--spec", str(tmp_path / "proof.toml")]
+    code, out, err = typed(*verb, *written)
+    assert code == 0, err
+    assert "SET TABLESPACE" in out
+    spec = tomllib.loads((tmp_path / "proof.toml").read_text("utf-8"))
+    levels = {one["label"]: one for one in spec["factors"]["layout"]}
+    assert levels["present"]["layout.log"] == "a"
+    assert levels["first"]["layout.objects.orders"] == "fast"
+    known = prediction.read(tmp_path / "proof-prediction.json")
+    assert [one.name for one in known.layouts] == list(levels)
+    code, _, err = typed(*verb, "--spec", str(tmp_path / "proof.toml"))
+    assert (code, "needs the load to measure" in err) == (2, True)
+    code, out, _ = typed(*verb, "--format", "json")
+    assert json.loads(out)["proposals"][0]["moves"][0]["from"] == "a"
+
+
+def test_an_interval_is_of_cases_like_the_one_at_hand_and_grows_with_what_moves(tmp_path):
+    def case(n, engine, moved=None, error=0.01):
+        layout = KnownLayout(name="x", predicted=1.0, measured=1 + error * n, moved=moved)
+        return KnownCase(engine=engine, case=str(n), layout=(layout,))
+
+    few, wide = [case(n, "mariadb") for n in range(1, 5)], [case(n, "postgres", error=0.1) for n in range(1, 30)]
+    assert errors_like([*few, *wide], "postgres").of == "known cases of postgres"
+    assert len(errors_like([*few, *wide], "mariadb").scores) == 33, "too few of its own: all count"
+    moving = errors_like([case(n, "postgres", moved=n / 40, error=0.025) for n in range(1, 30)], "postgres")
+    assert moving.scaled
+    assert moving.around(1.0, 0.05).high < moving.around(1.0, 0.9).high
+    file = tmp_path / "known-predictions.toml"
+    assert prediction.own_cases(file) == []
+    file.write_text(as_toml(few), "utf-8")
+    assert prediction.own_cases(file) == few
+    file.write_text("case = 3", "utf-8")
+    with pytest.raises(StoreError, match="can't be read as known cases"):
+        prediction.own_cases(file)
