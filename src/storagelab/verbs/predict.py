@@ -10,7 +10,6 @@ import typer
 from storagelab.verbs import FileOption, PaperOption, Verb
 
 app = Verb("Predict", 2)
-HTML_FILE = "prediction.html"
 
 
 @app.command()
@@ -32,5 +31,5 @@ def predict(
     from storagelab.report import writing
     from storagelab.report.words.predicted import predicted_paper
 
-    found = reckoned(capture, volumes)
-    writing.deliver_paper(predicted_paper(found), lambda: as_text(found), format_, output, HTML_FILE)
+    found, name = reckoned(capture, volumes), f"prediction-{capture.resolve().name}-{volumes.stem}.html"
+    writing.deliver_paper(predicted_paper(found), lambda: as_text(found), format_, output, name)
