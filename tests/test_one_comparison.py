@@ -27,7 +27,7 @@ from storagelab.report.document import Document
 from storagelab.report.export.as_json import to_json
 from storagelab.report.page.html import page, page_of
 from storagelab.report.sections.cells import RATIO
-from storagelab.report.sections.contents import document, opened
+from storagelab.report.sections.contents import brief, document, opened
 from storagelab.report.text.markdown import markdown
 from storagelab.report.words import compared
 from storagelab.report.words.answer import headline
@@ -54,7 +54,7 @@ def said_in(findings, experiment, plan, runs):
     report = markdown(of)
     yield report.partition("\n## Caveats")[0]
     yield report.partition("## What each factor does")[2].partition("\n## ")[0]
-    yield re.sub(r"(?s)<style.*?</style>|<[^>]*>", " ", page_of(opened(findings)))
+    yield re.sub(r"(?s)<style.*?</style>|<[^>]*>", " ", page_of(brief(findings, runs)))
     exported = json.loads(to_json(experiment, plan, runs, findings))["findings"]
     yield "\n".join((exported["headline"], *exported["sentences"], *exported["answer"]["lines"]))
     basis = basis_of(experiment, plan, runs)
@@ -200,7 +200,7 @@ def _row(lines, rung) -> Row:
 
 def cells_of_terminal(text: str) -> list[list[str]]:
     """The table of cells, cut where all of its lines have two spaces."""
-    lines = text.partition("\nEvery cell, the fastest first")[2].split("\n\n")[0].splitlines()[1:]
+    lines = text.partition("\nEvery cell, in the order of the ladder")[2].split("\n\n")[0].splitlines()[1:]
     blank = [not "".join(of_column).strip() for of_column in zip_longest(*lines, fillvalue=" ")]
     cuts = [place for place in range(2, len(blank)) if blank[place - 2 : place + 1] == [True, True, False]]
     return [[line[start:end].strip() for start, end in pairwise([*cuts, None])] for line in lines]

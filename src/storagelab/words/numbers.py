@@ -161,8 +161,8 @@ def ratio_estimate(ratio: Estimate, decimals: int = 2) -> str:
 
 
 def at_least_slower(low: float) -> str:
-    """The least by which one takes more time: "at least 4 %", "at least 2.1 times"."""
-    return f"at least {ratio_text(low)} times" if low >= 2 else f"at least {percent(low - 1)}"
+    """The least by which one takes more time: "at least 4 %", "at least 2.1 times as long"."""
+    return f"at least {ratio_text(low)} times as long" if low >= 2 else f"at least {percent(low - 1)}"
 
 
 def signed_estimate(ratio: Estimate | None) -> str:
@@ -247,6 +247,11 @@ def count(value: float | None) -> str:
 def plural(number: int, one: str, many: str = "") -> str:
     """A number of things: "1 panel", "3 panels"."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def price(value: float) -> str:
+    """A sum of money of any currency: "110", "1,234.50"."""
+    return f"{value:,.2f}".removesuffix(".00")
 
 
 def bytes_(value: float | None) -> str:

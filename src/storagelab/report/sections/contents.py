@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from storagelab.findings.answer import answer
 from storagelab.findings.cautions.odd_runs import OddRun
+from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import Caution, Dependence, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
@@ -35,7 +36,7 @@ from storagelab.report.words.answer import opening
 from storagelab.report.words.caution_texts import cautions_told
 from storagelab.report.words.hosts import host_sentences, host_table
 from storagelab.report.words.ladder import ladders
-from storagelab.report.words.sentences import sentences
+from storagelab.report.words.sentences import sentences, to_decide
 from storagelab.report.words.waiting import no_waits_anywhere_sentence
 from storagelab.words import numbers
 from storagelab.words.names import factor_noun, factor_text, value_text
@@ -52,6 +53,12 @@ def opened(findings: Findings, *, limit: float | None = None, most: int = MOST) 
     """
     found = answer(findings)
     return replace(opening(findings, found), ladders=ladders(findings, found, limit=limit, most=most))
+
+
+def brief(findings: Findings, runs: Sequence[Run], *, limit: float | None = None) -> Document:
+    """The answer for who decides."""
+    of, found = opened(findings, limit=limit), answer(findings)
+    return replace(of, head=(*of.head, *to_decide(findings, found)), facts=facts(findings, runs))
 
 
 def document(
@@ -137,7 +144,7 @@ def _hosts(findings: Findings) -> list[Part]:
 def _best_levels(findings: Findings) -> Iterator[Table]:
     """The best level of a factor at each level of another."""
     for found in findings.dependences:
-        if not found.best:
+        if not found.best or RaceSummary.of(findings):
             continue
         noun, within = factor_noun(found.factor), factor_text(found.within)
         headings = [Heading(within, "text"), Heading(f"best {noun}", "text"), Heading("not told apart from it", "text")]
