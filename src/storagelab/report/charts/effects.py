@@ -29,7 +29,7 @@ from storagelab.report.words.compared import effect_change, moves_throughput, to
 from storagelab.words import numbers
 from storagelab.words.names import factor_text, level_alone, level_text, phrase, value_text
 
-MAX_EFFECTS = 32
+MAX_EFFECTS = 24
 FASTER, SLOWER, UNDECIDED, UNTESTED = "less time", "more time", "can't be told apart", "not tested"
 _COLOURS = {
     FASTER: palette.FASTER, SLOWER: palette.SLOWER, UNDECIDED: palette.NEUTRAL, UNTESTED: palette.CATEGORY["other"],

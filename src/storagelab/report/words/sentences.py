@@ -376,7 +376,7 @@ def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
     }
     if used:
         left = "; ".join(what for what, is_so in unknown.items() if is_so)
-        yield f"All of this holds together at 95 %.{left and f' Not known: {left}.'}"
+        yield f"All of this holds together (95 %).{left and f' Not known: {left}.'}"
 
 
 def _gained(findings: Findings, choice: Choice) -> str:
