@@ -30,7 +30,7 @@ class SingleRepetition(Caution):
         )
 
     def brief(self, findings: Findings) -> str:
-        return _runs_each(findings) or "one run of each"
+        return _runs_each(findings, "one run of each")
 
 
 class FewRepetitions(Caution):
@@ -51,13 +51,13 @@ class FewRepetitions(Caution):
         )
 
     def brief(self, findings: Findings) -> str:
-        return _runs_each(findings) or f"{self.repetitions} runs each"
+        return _runs_each(findings, f"{self.repetitions} runs each")
 
 
-def _runs_each(findings: Findings) -> str:
-    """The fewest and the most runs of those cells that have any; "" if all have as many."""
+def _runs_each(findings: Findings, alike: str) -> str:
+    """The fewest and the most runs of those cells that have any; `alike` if all have as many."""
     runs = [number for cell in findings.cells if (number := cell.runs_ok + cell.runs_unverified)]
-    return f"{min(runs)} to {max(runs)} runs each" if len(set(runs)) > 1 else ""
+    return f"{min(runs)} to {max(runs)} runs each" if len(set(runs)) > 1 else alike
 
 
 def check_repetitions(evidence: Evidence) -> Iterator[SingleRepetition | FewRepetitions]:

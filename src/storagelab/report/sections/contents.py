@@ -27,7 +27,6 @@ from storagelab.report.document import (
     listed,
 )
 from storagelab.report.drawing import arrange
-from storagelab.report.drawing.chart import Drawn
 from storagelab.report.sections.cells import cells_table, checkpoint_parts
 from storagelab.report.sections.manifest import facts, manifest_parts
 from storagelab.report.sections.waits import cell_folds, cells_with_parts, run_anchor
@@ -95,7 +94,7 @@ def document(
         Section(
             "cells",
             f"{'Counters' if raw_io else 'Waits'} of each cell",
-            cell_folds(findings, runs, _colours(drawn)),
+            cell_folds(findings, runs, drawn["waits"].data.colours if "waits" in drawn else {}),
             f"{numbers.plural(len(cells_with_parts(findings)), 'cell')}: {each}",
         ),
         Section("over-time", "Over time", _over_time(findings, over), _titles(over)),
@@ -113,10 +112,6 @@ def document(
 
 def _titles(pictures: Sequence[Picture]) -> str:
     return "; ".join(picture.drawn.title for picture in pictures)
-
-
-def _colours(drawn: Mapping[str, Drawn]) -> Mapping[str, str]:
-    return drawn["waits"].data.colours if "waits" in drawn else {}
 
 
 def _cautions(findings: Findings, told: Sequence[tuple[Sequence[Caution], str]]) -> list[Part]:

@@ -319,9 +319,10 @@ def _averaged(found: Dependence) -> str:
 def _independent(findings: Findings) -> list[str]:
     """Says that one level will do everywhere, for the factor for which that holds against the most others."""
     of_factor: dict[str, list[Dependence]] = {}
+    levels = {factor.name: len(factor.levels) for factor in findings.factors}
     for found in findings.dependences:
         is_new = found.in_common and not _is_the_verdict(findings, found)
-        if is_new and any(len(row.levels) < _levels(findings, found.factor) for row in found.best):
+        if is_new and any(len(row.levels) < levels[found.factor] for row in found.best):
             of_factor.setdefault(found.factor, []).append(found)
     if not of_factor:
         return []
@@ -339,10 +340,6 @@ def _independent(findings: Findings) -> list[str]:
         f"{whatever} {others}, {phrase(factor, common)} can't be told apart from the fastest: as far as these runs "
         f"tell, the best {factor_noun(factor)} does not {verb} {'them' if len(rows) > 1 else 'it'}."
     ]
-
-
-def _levels(findings: Findings, name: str) -> int:
-    return next((len(factor.levels) for factor in findings.factors if factor.name == name), 0)
 
 
 def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
