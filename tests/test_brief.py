@@ -8,7 +8,7 @@ from real_browser import watched
 
 from storagelab.findings.analysis import analyse
 from storagelab.report.page.html import page_of
-from storagelab.report.sections.contents import opened
+from storagelab.report.sections.contents import brief
 
 LONG = "a label of one hundred characters that somebody wrote to be precise about everything, as is prudent"
 
@@ -19,7 +19,7 @@ def elapsed(levels, repetition):
 
 def test_it_has_question_choice_ladder_and_basis_and_no_script():
     campaign = make_campaign({FILES: [1, 8]}, 4, elapsed=elapsed)
-    text = page_of(opened(analyse(*campaign))).replace("\u00a0", " ")
+    text = page_of(brief(analyse(*campaign), ())).replace("\u00a0", " ")
     for part in ("How many data files", "Use 8 data files", "MEASURED, 8 runs", "8 files", "slower, at least", "Doubt"):
         assert part in text
     assert "<script" not in text
@@ -32,7 +32,7 @@ def test_it_fills_one_printed_sheet_at_most_whatever_the_names(browser, tmp_path
     plan = make_plan(experiment)
     page = tmp_path / "brief.html"
     findings = analyse(experiment, plan, make_runs(experiment, plan, elapsed=elapsed))
-    page.write_text(page_of(opened(findings)), encoding="utf-8")
+    page.write_text(page_of(brief(findings, ())), encoding="utf-8")
     tab = browser.new_page()
     wrong = watched(tab, page.as_uri())
     tab.goto(page.as_uri())

@@ -39,7 +39,7 @@ def test_a_slower_campaign_is_found_with_every_layout():
     assert found.overall.low < 1.1 < found.overall.high
     assert (found.differs, len(found.slower)) == (True, 3)
     assert verdict_sentence(found).startswith("after against before: 1")
-    assert "3 of them slower" in verdict_sentence(found)
+    assert "3 layouts take" in verdict_sentence(found)
 
 
 def test_equal_campaigns_can_not_be_told_apart():

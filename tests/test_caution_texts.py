@@ -68,7 +68,7 @@ def test_an_odd_run_of_a_set_time_is_told_by_what_it_did_in_that_time():
     odd = OddRun(
         cells=("c1",), repetition=2, elapsed_s=5.01, expected_s=3.97, ratio=1.26, deviation_sd=7.0, runs=1, left_out=0
     )
-    assert "repetition 2 took 5.01 s where 3.97 s was expected" in words(odd)
+    assert "repetition 2 took 5.01 s; 3.97 s was expected" in words(odd)
     findings = make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner")
     said = [
         caution_sentence(odd, findings.model_copy(update={"compared": compared}))

@@ -62,7 +62,7 @@ def test_two_cells_and_two_campaigns_in_every_format(stored, campaigns, tmp_path
     code, out, _ = stored("compare", "before", "after")
     verdict = " ".join(out.split("\n\n")[-1].split())
     assert (code, verdict.startswith("after against before: ")) == (0, True)
-    assert "over 2 matched layouts; 2 of them slower" in verdict
+    assert "over 2 matched layouts; 2 layouts take" in verdict
     assert "spec: server.cores" in out
 
     code, out, _ = stored("compare", "before", "after", "--format", "md")

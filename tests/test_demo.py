@@ -11,9 +11,10 @@ from builders import analysed
 from storagelab import experiments
 from storagelab.errors import PreflightError
 from storagelab.findings.answer import answer, recommended
+from storagelab.findings.answer_kinds import Next
 from storagelab.findings.cautions.cpu_time import CpuSaturated
 from storagelab.findings.kinds.ceiling import Ceiling
-from storagelab.report.words.answer import opening
+from storagelab.report.words.answer import next_text, opening
 from storagelab.spec import matrix, reading
 from storagelab.verbs import _demo as demo
 from storagelab.verbs import _planning as planning
@@ -108,3 +109,10 @@ def test_busy_cpus_leave_a_bound_conclusive_as_they_are_what_remains_in_memory()
 
 def test_layouts_on_drives_are_no_bounds():
     assert not Ceiling.of(analysed({LOG: ["a", "b"]}))
+
+
+def test_what_to_do_next_about_the_demo_is_a_command_that_it_has():
+    findings = bounded(1.5).model_copy(update={"experiment": demo.NAME})
+    assert "storagelab demo --results NEW" in next_text(findings, Next(step="short-runs"))
+    left = findings.model_copy(update={"runs_planned": findings.runs_stored + 1})
+    assert next_text(left, Next(step="runs")) == "make the 1 run that is missing: storagelab demo"

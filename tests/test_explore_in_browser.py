@@ -136,6 +136,18 @@ def test_a_heading_sorts_the_table_and_turns_its_order_at_the_second_click(opene
     assert tab.locator("#cells-table th[aria-sort]").get_attribute("aria-sort") == "descending"
 
 
+def test_what_names_a_layout_stays_in_view_where_the_columns_of_its_levels_are_scrolled_away(opened):
+    tab = opened(width=700)
+    first = tab.locator("#cells-table tbody th").first
+    shown = "th => getComputedStyle(th, '::after').content"
+    assert "files" not in first.evaluate(shown)
+    tab.locator(".tall .scroll").evaluate("of => { of.scrollLeft = 300; }")
+    tab.wait_for_selector(".tall .scrolled")
+    assert "8 files" in first.evaluate(shown)
+    assert "8 files" in first.get_attribute("title")
+    assert first.bounding_box()["x"] == pytest.approx(tab.locator(".tall .scroll").bounding_box()["x"], abs=2)
+
+
 def test_filters_leave_the_same_cells_in_the_table_and_in_the_chart(opened):
     tab = opened()
     points = tab.locator(f"#figure-all-cells {MEANS}")

@@ -4,11 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from builders import make_experiment, make_plan, make_run
 from scipy import stats as scipy_stats
 
 from storagelab.findings import times
+from storagelab.findings.analysis import analyse
 from storagelab.findings.model import CellSummary, Estimate, Sample
-from storagelab.model.measurement import Latency, latency_of
+from storagelab.model.measurement import Latency, Measurement, latency_of
 
 
 def histogram(values) -> Latency:
@@ -77,3 +79,22 @@ def test_throughput_and_latency_disagree_only_where_their_intervals_do_not_meet(
     assert times.disagreement([cell("one", 1000, 0.012), cell("other", 900, 0.010)], told_apart) is None
     assert times.disagreement([cell("one", 1000, 0.010), cell("other", 900, 0.014)], told_apart) is None
     assert times.disagreement([cell("one", 1000, 0.010)], told_apart) is None
+
+
+@pytest.mark.parametrize("judge", ["throughput", "p99.9"])
+def test_the_percentiles_of_a_cell_rise_also_where_one_is_judged_and_one_run_stalled(judge):
+    """FABRICATED: the p99 of all transactions is that of the run that stalled, above the mean of the runs' p99.9."""
+    load = {"kind": "pgbench", "connections": 4, "threads": 1, "duration_s": 10.0}
+    base = {"target": {"engine": "postgres"}, "volumes": {"a": {"path": "./a"}}, "layout": {"data": ["a"], "log": "a"},
+            "workload": load, "measure": {"judge": judge}}  # fmt: skip
+    experiment = make_experiment({"layout.data_files": [1, 4]}, 3, base=base)
+    plan, runs = make_plan(experiment), []
+    for planned in plan.runs:
+        slow_ns = 300_000_000 if planned.repetition == 1 else 4_000_000
+        latency = latency_of([(1_000_000, 9_000), (2_000_000, 600), (slow_ns, 380), (2 * slow_ns, 20)])
+        made = Measurement(provenance="measured", elapsed_s=10.0, transactions=10_000, latency=latency)
+        runs.append(make_run(planned, plan.cell(planned.cell_id), made))
+    for cell in analyse(experiment, plan, runs).cells:
+        values = [cell.latency[name].value for name in times.PERCENTILES]
+        assert values == sorted(values)
+        assert cell.latency["p99"].value == pytest.approx(0.3 if judge == "throughput" else 0.0169, rel=0.01)

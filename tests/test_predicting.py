@@ -226,3 +226,13 @@ def test_an_idle_server_another_version_and_half_a_line_are_refused_or_said(tmp_
     folder.write(tmp_path / "shop", shop(complete=False))
     notes = predict(tmp_path / "shop", tmp_path / "volumes.toml").notes
     assert any("cut off" in note for note in notes)
+
+
+def test_each_prediction_has_a_page_of_its_own(predicted, tmp_path, home, typed):
+    predicted(LIMITS)
+    for name in ("volumes", "others"):
+        (tmp_path / f"{name}.toml").write_text(LIMITS, encoding="utf-8")
+        file = f"{tmp_path}/{name}.toml"
+        code, out, err = typed("predict", f"{tmp_path}/shop", "--volumes", file, "--format", "html")
+        assert (code, out.strip()) == (0, f"prediction-shop-{name}.html"), err
+        assert (home / out.strip()).is_file()

@@ -11,6 +11,9 @@ from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.times import timed
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, PlannedRun, Race
+from storagelab.report.charts.effects import UNDECIDED, effect_table, of_choices
+from storagelab.report.words.answer import opening
+from storagelab.report.words.sentences import sentences
 from storagelab.run.stored import Racing, plan_of
 from storagelab.verbs._running import race_text
 
@@ -180,3 +183,15 @@ def test_a_round_is_told_in_a_line():
     begun = Racing(experiment(), runs[:18])
     assert race_text(begun.state) == "after round 3, 2 of 6 layouts may still be the fastest; all of them run again"
     assert timed(runs[0]).wall_s == 20.0
+
+
+def test_the_evidence_of_a_race_calls_nothing_equal_that_the_ladder_calls_slower():
+    spec = make_experiment({FILES: list(SLOW), "layout.log": ["a", "b"]}, race=Race())
+    _, runs = raced(spec)
+    findings = analyse(spec, plan_of(spec, runs), runs)
+    assert any(not one.distinguishable for one in findings.effects)
+    told = " ".join(sentences(findings))
+    assert "told apart from" not in told
+    assert "what they leave open, the ladder may tell" in told
+    assert all(row[-1] != UNDECIDED for row in effect_table(of_choices(findings, findings.effects, at=False)).rows)
+    assert "3 to 5 runs each" in opening(findings).doubt

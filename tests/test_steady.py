@@ -6,7 +6,7 @@ from raw_io_specs import parsed, runs_of
 from storagelab.findings.analysis import analyse
 from storagelab.findings.comparable import is_steady, rounds_of, steadiness
 from storagelab.model.measurement import Measurement, TimeSeries
-from storagelab.report.words.caution_texts import caution_sentences
+from storagelab.report.words.caution_texts import cautions_told
 from storagelab.spec.matrix import expand
 
 
@@ -78,5 +78,5 @@ def test_a_simulated_drive_that_ages_is_steady_only_after_its_fall(tmp_path):
     plan = expand(experiment)
     early = analyse(experiment, plan, runs[: max(5, fallen)])
     assert early.cells[0].steady is False
-    assert any("not in steady state at the end" in text for _, text in caution_sentences(early))
+    assert any("not in steady state at the end" in text for _, text in cautions_told(early))
     assert analyse(experiment, plan, runs).cells[0].steady is True

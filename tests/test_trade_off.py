@@ -6,6 +6,8 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Experiment, price_of
 from storagelab.report.charts import trade_off, wide_specs
+from storagelab.report.sections.cells import cells_table
+from storagelab.report.sections.contents import brief
 from storagelab.report.words.answer import headline
 from storagelab.run.stored import judged_as_in
 from storagelab.spec.matrix import expand
@@ -113,3 +115,17 @@ def test_what_levels_cost_may_be_given_and_changed_while_results_are_kept():
         judged = judged_as_in(bare, priced)
         assert [price_of(cell, judged.factors) for cell in expand(judged).cells] == [price, 9]
     assert [price_of(cell, bare.factors) for cell in expand(bare).cells] == [None, None]
+
+
+def test_who_decides_is_told_what_is_gained_the_price_and_what_is_not_known():
+    findings = story(PRICES)
+    told = " ".join(brief(findings, ()).head)
+    assert "the slowest (log on a) takes 66.7 % more time" in told
+    assert "the nearest that is surely slower (log on b) takes 33.3 % more time" in told
+    assert "Its price is 50 a month; the cheapest (log on a) costs 10 and takes 66.7 % more time" in told
+    assert "Not known" not in told
+    table = cells_table(findings, ()).table
+    place = [heading.text for heading in table.headings].index("price a month")
+    assert [row[place] for row in table.rows] == ["50", "30", "40", "10"]
+    unpriced = tuple(cell.model_copy(update={"price_per_month": None}) for cell in findings.cells)
+    assert "Not known: prices" in brief(findings.model_copy(update={"cells": unpriced}), ()).head[-1]

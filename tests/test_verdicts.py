@@ -19,6 +19,7 @@ from storagelab.findings.model import Findings, JudgedByLoad
 from storagelab.model.values import JsonValue
 from storagelab.model.volume import DriveConfig
 from storagelab.report.charts import effects
+from storagelab.report.sections.contents import opened
 from storagelab.report.words.answer import opening
 from storagelab.report.words.ladder import verdict_of
 from storagelab.report.words.sentences import sentences
@@ -181,6 +182,30 @@ def test_layouts_that_are_not_compared_are_named_in_the_evidence_and_in_their_ro
         "Not compared: 8 data files (fewer than two rounds with the fastest). Until they are, no winner can be named."
     )
     assert verdict_of(findings, "cell-003").text == "not judged"
+
+
+def test_a_layout_that_is_not_judged_stands_below_those_that_are_and_has_no_ratio_to_the_fastest_of_them():
+    """Its one run was the fastest of all, which shows nothing yet."""
+    experiment, plan, runs = make_campaign(
+        {FILES: [1, 4, 8]}, 5, elapsed=lambda levels, n: ten_seconds(levels, n) * {1: 2, 4: 1, 8: 0.8}[levels[FILES]]
+    )
+    findings = analyse(experiment, plan, [run for run in runs if run.levels[FILES] != 8 or run.repetition < 2])
+    (ladder,) = opened(findings).ladders
+    assert [(rung.name, ladder.ratio_text(rung)) for rung in ladder.rungs] == [
+        (("4 files",), "1.00"), (("1 file",), "2.01"), (("8 files",), ""),
+    ]  # fmt: skip
+
+
+def test_bars_of_one_length_are_one_ratio_under_all_loads_unless_that_would_press_most_of_them_together():
+    def scales(most: float) -> set[tuple[tuple[float, float], str]]:
+        slower = {(4, 8): 1.5, (32, 8): most}
+        of = analysed({CONNECTIONS: [4, 32], FILES: [1, 8]}, lambda at: slower.get((at[CONNECTIONS], at[FILES]), 1.0))
+        return {(ladder.ends, ladder.scale_text) for ladder in opened(of).ladders}
+
+    ((_, together),) = scales(20.0)
+    assert together.startswith("bars from 1.00 to 2")
+    assert together.endswith("for all loads")
+    assert {text.partition(", ")[2] for _, text in scales(400.0)} == {"each load has its own"}
 
 
 # --- At most so much slower, and the same within a margin ------------------------------------------------------------

@@ -121,7 +121,9 @@ class CellSummary(Frozen):
     checkpoint_s: Sample | None = None
     """The checkpoint after a run."""
     latency: dict[str, Estimate] = Field(
-        default_factory=dict, description="figures of all operations of its runs in seconds: mean, p50 to p99.9, max"
+        default_factory=dict,
+        description="figures in seconds, mean, p50 to p99.9, max: of all operations of its runs, or, where a latency "
+        "is judged, geometric means of the runs' own",
     )
     judged: Sample | None = Field(None, description="the figure of each run's latency by which the spec compares cells")
     raw_io: dict[str, Sample] = Field(default_factory=dict, description="results of raw I/O runs, by counter")

@@ -20,7 +20,7 @@ from storagelab.findings.comparable import is_steady
 from storagelab.findings.kinds import drive_trends, found_in_cell
 from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByLoad, Point, Sample
 from storagelab.findings.time_breakdown import Bound, Spent, in_classes
-from storagelab.findings.times import figure_s, figures_of_cell, judged_by, latency_of, measured
+from storagelab.findings.times import FIGURES, figure_s, figures_of_cell, figures_s, judged_by, latency_of, measured
 from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO, Latency, Measurement, Run, host_of, merged
 from storagelab.model.plan import Cell, Factor, Plan, price_of
@@ -73,6 +73,12 @@ def _summary(cell: Cell, basis: Basis, by_class: bool, **known: Any) -> CellSumm
         return tuple(replace(one, by_run_s=tuple(hosts.means(one.by_run_s, names))) for one in of)
 
     figure = latency_of(basis.compared)
+    timed = [(at, one.latency) for at, one in runs.items() if one.latency is not None]
+    if figure is None:
+        latency = _latency([(made_on.get(at, ""), one) for at, one in timed])
+    else:
+        counted = [(made_on.get(at, ""), one) for at, one in timed if (cell.cell_id, at) not in basis.left_out]
+        latency = _latency_of_runs(counted)
     return CellSummary(
         cell_id=cell.cell_id,
         levels=cell.levels,
@@ -85,9 +91,9 @@ def _summary(cell: Cell, basis: Basis, by_class: bool, **known: Any) -> CellSumm
         work_per_s=sample((repetition, one.work_per_s) for repetition, one in runs.items()),
         work=_mean([float(one.unwatched_work) for one in runs.values()]),
         checkpoint_s=sample((repetition, one.checkpoint_s) for repetition, one in runs.items()),
-        latency=_latency([(made_on.get(at, ""), one.latency) for at, one in runs.items() if one.latency is not None]),
+        latency=latency,
         judged=None if figure is None else sample((at, _figure_s(one, figure)) for at, one in runs.items()),
-        raw_io=_raw_io(runs, made_on),
+        raw_io=_raw_io(runs, made_on, latency),
         steady=is_steady([*runs.values()]) if config.target.raw_io else None,
         waits=mean_of_runs([one.rows for one in waited]) if waited else (),
         waits_asked=config.measure.waits,
@@ -180,12 +186,23 @@ def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
     return figures_of_cell([one for one in together if one is not None])
 
 
+def _latency_of_runs(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
+    """Where a figure of latency is judged, all figures are what it is: geometric means of the runs' own, or of their
+    hosts' if there are several. Those that some run is too short for are unknown.
+    """
+    hosts_of, figures = [host for host, _ in of_runs], [figures_s(latency) for _, latency in of_runs]
+    known = [name for name in FIGURES if figures and all(of_run.get(name) for of_run in figures)]
+    logs = {name: hosts.means([math.log(of_run[name]) for of_run in figures], hosts_of) for name in known}
+    means = {name: samples.mean_estimate(of_name) for name, of_name in logs.items()}
+    return {name: samples.from_logs(mean.value, mean.half_width or math.inf) for name, mean in means.items()}
+
+
 def _figure_s(run: Measurement, figure: str) -> float | None:
     return None if run.latency is None else figure_s(run.latency, figure)
 
 
-def _raw_io(runs: _Runs, made_on: Mapping[int, str]) -> dict[str, Sample]:
-    """The samples of each counter of raw I/O, if there are any. Percentiles are those of all requests of all runs."""
+def _raw_io(runs: _Runs, made_on: Mapping[int, str], latency: Mapping[str, Estimate]) -> dict[str, Sample]:
+    """The samples of each counter of raw I/O, if there are any. Percentiles are the cell's own."""
     counted = {repetition: one.counters.get(RAW_IO, {}) for repetition, one in runs.items()}
     names = dict.fromkeys(name for counters in counted.values() for name in counters)
     found = {}
@@ -195,8 +212,7 @@ def _raw_io(runs: _Runs, made_on: Mapping[int, str]) -> dict[str, Sample]:
         sample = _sample(values, {} if name.startswith("latency_") else made_on)
         assert sample is not None
         found[name] = sample
-    histograms = [one.latency for one in runs.values() if one.latency is not None]
-    for name, together in figures_of_cell(histograms).items() if len(histograms) == len(runs) else ():
+    for name, together in latency.items() if all(one.latency is not None for one in runs.values()) else ():
         if (counter := f"latency_{name}_s") in found:
             found[counter] = found[counter].model_copy(update={"mean": together})
     return found

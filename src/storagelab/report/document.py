@@ -174,7 +174,7 @@ class Rung:
 class Ladder:
     """The layouts under one load, or of one block, which `title` names; "" if there is one. `what` is compared, and
     ratios have so many `decimals`. `rungs` are all layouts, of which `most` rows are shown. `limit`: the reader's own,
-    as a ratio, and `limit_text` in words.
+    as a ratio, and `limit_text` in words. `ends`: the smallest and the largest ratio to draw; `scale_text` says so.
     """
 
     title: str
@@ -184,21 +184,14 @@ class Ladder:
     most: int
     limit: float | None = None
     limit_text: str = ""
+    ends: tuple[float, float] = (1.0, 1.02)
+    scale_text: str = ""
 
     def shown(self, most: int | None = None) -> list[Rung]:
         """The rows to show: of many that may be the fastest the first ones and the recommended one; of many others
         those next to them and the slowest.
         """
         return list(_folded(self.rungs, most or self.most))
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The smallest and the largest ratio to draw."""
-        drawn = [
-            one for rung in self.rungs if rung.ratio for one in (rung.ratio.low, rung.ratio.value, rung.ratio.high)
-        ]
-        known = [one for one in (*drawn, self.limit, 1.0) if one]
-        return min(known), max(*known, 1.02)
 
     def ratio_text(self, rung: Rung) -> str:
         return "" if rung.ratio is None else numbers.ratio_text(rung.ratio.value, self.decimals)
@@ -237,8 +230,10 @@ def _together(rungs: Sequence[Rung]) -> Rung:
         return rungs[0]
     kinds = {rung.verdict.text.partition(",")[0]: rung.verdict.kind for rung in rungs}
     verdict = Mark("not-judged" if len(kinds) > 1 else rungs[0].verdict.kind, " or ".join(filter(None, kinds)))
-    last = next((rung.figure for rung in reversed(rungs) if rung.figure), "")
-    return Rung((f"{len(rungs)} more{last and f', to {last}'}",), None, "", verdict, hidden=len(rungs))
+    figures = [rung.figure for rung in rungs if rung.figure]
+    first, _, unit = figures[0].partition(" ") if figures else ("", "", "")
+    ends = f", {first} to {figures[-1]}" if figures and figures[-1].endswith(unit) else ""
+    return Rung((f"{len(rungs)} more{ends}",), None, "", verdict, hidden=len(rungs))
 
 
 # --- the whole --------------------------------------------------------------------------------------------------------

@@ -28,8 +28,7 @@ from storagelab.report.document import Document
 from storagelab.report.drawing.vega import Spec, to_png, to_svg
 from storagelab.report.export.as_json import json_pieces, to_json
 from storagelab.report.export.tables import all_of, csv_runs, csv_waits, sqlite_file
-from storagelab.report.sections.contents import document, opened
-from storagelab.report.sections.manifest import facts
+from storagelab.report.sections.contents import brief, document
 from storagelab.report.text.markdown import markdown
 from storagelab.report.text.terminal import print_document
 from storagelab.version import __version__
@@ -113,8 +112,7 @@ def write_brief(
     """Write the answer alone as a page, by default into `folder`, and print its path."""
     from storagelab.report.page.html import page_of  # here, because most verbs need no templates
 
-    of = replace(opened(findings, limit=limit), facts=facts(findings, runs))
-    _write_and_tell(output, folder, BRIEF_FILE, page_of(of))
+    _write_and_tell(output, folder, BRIEF_FILE, page_of(brief(findings, runs, limit=limit)))
 
 
 def write_tables(

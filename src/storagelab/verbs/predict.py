@@ -10,7 +10,6 @@ from typer import Argument, Option
 from storagelab.verbs import DEFAULT_RESULTS, FileOption, PaperOption, ResultsOption, Verb
 
 app = Verb("Predict", 2)
-HTML_FILE = "prediction.html"
 
 
 @app.command()
@@ -34,4 +33,5 @@ def predict(
     from storagelab.report.words.predicted import predicted_paper
 
     found = reckoned(capture, volumes, results / OWN_FILE)
-    writing.deliver_paper(predicted_paper(found), lambda: as_text(found), format_, output, HTML_FILE)
+    name = f"prediction-{capture.resolve().name}-{volumes.stem}.html"
+    writing.deliver_paper(predicted_paper(found), lambda: as_text(found), format_, output, name)

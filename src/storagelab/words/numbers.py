@@ -161,8 +161,8 @@ def ratio_estimate(ratio: Estimate, decimals: int = 2) -> str:
 
 
 def at_least_slower(low: float) -> str:
-    """The least by which one takes more time: "at least 4 %", "at least 2.1 times"."""
-    return f"at least {ratio_text(low)} times" if low >= 2 else f"at least {percent(low - 1)}"
+    """The least by which one takes more time: "at least 4 %", "at least 2.1 times as long"."""
+    return f"at least {ratio_text(low)} times as long" if low >= 2 else f"at least {percent(low - 1)}"
 
 
 def signed_estimate(ratio: Estimate | None) -> str:
@@ -249,6 +249,11 @@ def plural(number: int, one: str, many: str = "") -> str:
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
+def price(value: float) -> str:
+    """A sum of money of any currency: "110", "1,234.50"."""
+    return f"{value:,.2f}".removesuffix(".00")
+
+
 def bytes_(value: float | None) -> str:
     """Bytes as servers count them (1 KiB = 1024 bytes): "512 bytes", "64 MiB", "1.5 GiB"."""
     if value is None or not math.isfinite(value):
@@ -310,23 +315,14 @@ def times_estimate(ratio: Estimate) -> str:
     return f"{ratio.value:.3f} times{ends_in_brackets(ratio, '{:.3f}'.format, f'{_level(ratio)} ')}"
 
 
-def seconds_interval(estimate: Estimate | None) -> str:
-    """The interval of a time by itself: "95 % CI 2.36 to 2.47 s"; "" if there is none."""
-    if estimate is None or estimate.low is None or estimate.high is None:
-        return ""
-    if estimate.high > _FAR_TOO_WIDE * abs(estimate.value):
-        return f"{_level(estimate)} too wide to say"
-    factor, unit = _second_unit(estimate.value)
-    low, value, high = (x * factor for x in (estimate.low, estimate.value, estimate.high))
-    decimals = decimals_for([value], (high - low) / 2)
-    return f"{_level(estimate)} {_number(low, decimals)} to {_number(high, decimals)} {unit}"
-
-
 def seconds_estimate(estimate: Estimate | None) -> str:
     """A time with its interval: "2.41 s (95 % CI 2.36 to 2.47 s)"; it says so if there are too few runs for one."""
     if estimate is None:
         return ""
-    interval = seconds_interval(estimate)
+    factor, unit = _second_unit(estimate.value)
+    width = None if estimate.half_width is None else estimate.half_width * factor
+    decimals = decimals_for([estimate.value * factor], width)
+    interval = _interval(estimate, lambda end: _number(end * factor, decimals), f" {unit}")
     return f"{seconds(estimate.value, estimate.half_width)} ({interval or 'no interval: too few runs'})"
 
 
@@ -334,11 +330,17 @@ def rows_per_s_estimate(estimate: Estimate | None, unit: str = "rows/s") -> str:
     """Throughput with its interval: "190,000 rows/s (95 % CI 187,000 to 193,000)"."""
     if estimate is None:
         return ""
+    interval = _interval(estimate, significant)
+    return rows_per_s(estimate.value, unit) + (f" ({interval})" if interval else "")
+
+
+def _interval(estimate: Estimate, show: Callable[[float], str], unit: str = "") -> str:
+    """ "95 % CI 2.36 to 2.47 s"; "" if there is none."""
     if estimate.low is None or estimate.high is None:
-        return rows_per_s(estimate.value, unit)
+        return ""
     too_wide = estimate.high > _FAR_TOO_WIDE * abs(estimate.value)
-    interval = "too wide to say" if too_wide else f"{significant(estimate.low)} to {significant(estimate.high)}"
-    return f"{rows_per_s(estimate.value, unit)} ({_level(estimate)} {interval})"
+    ends = "too wide to say" if too_wide else f"{show(estimate.low)} to {show(estimate.high)}{unit}"
+    return f"{_level(estimate)} {ends}"
 
 
 def ratio_interval(ratio: Estimate | None) -> str:

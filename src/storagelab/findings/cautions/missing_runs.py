@@ -20,7 +20,6 @@ class SingleRepetition(Caution):
     """Some cell has one run, so nothing shows how much runs scatter."""
 
     kind, group = "single-repetition", "sample"
-    short = "one run of each"
     repetitions: int
     sound: int
 
@@ -29,6 +28,9 @@ class SingleRepetition(Caution):
             f"There is 1 run per cell{self.where(findings)}: the scatter of times is unknown, so no difference can be "
             f"shown. Set repetitions to {count(self.sound)} or more."
         )
+
+    def brief(self, findings: Findings) -> str:
+        return _runs_each(findings, "one run of each")
 
 
 class FewRepetitions(Caution):
@@ -49,7 +51,13 @@ class FewRepetitions(Caution):
         )
 
     def brief(self, findings: Findings) -> str:
-        return f"{self.repetitions} runs each"
+        return _runs_each(findings, f"{self.repetitions} runs each")
+
+
+def _runs_each(findings: Findings, alike: str) -> str:
+    """The fewest and the most runs of those cells that have any; `alike` if all have as many."""
+    runs = [number for cell in findings.cells if (number := cell.runs_ok + cell.runs_unverified)]
+    return f"{min(runs)} to {max(runs)} runs each" if len(set(runs)) > 1 else alike
 
 
 def check_repetitions(evidence: Evidence) -> Iterator[SingleRepetition | FewRepetitions]:

@@ -52,7 +52,7 @@ class OddRun(Caution):
         """By what the runs are compared: a run of a set time takes that time, however little it does."""
         repetition = f"repetition {count(self.repetition)}"
         if findings.compared == "elapsed":
-            return f"{repetition} took {seconds(self.elapsed_s)} where {seconds(self.expected_s)} was expected"
+            return f"{repetition} took {seconds(self.elapsed_s)}; {seconds(self.expected_s)} was expected"
         kind, _, of = findings.compared.partition("-")
         long = f"{significant(self.ratio, 3)} times as long as expected"
         return (
@@ -73,7 +73,7 @@ class OddRun(Caution):
         else:
             more = f" (the farthest of {count(self.runs)} such runs)" if self.runs > 1 else ""
             took = self.took(findings)
-            start = f"{capital(f'of those{cell}, {took}' if cell else took)}{more}"
+            start = f"{capital(f'{cell.lstrip()}, {took}' if cell else took)}{more}"
         return (
             f"{start}. {self._fate()} Look at the time series; a run that you can explain is "
             "made anew under a new name."

@@ -55,6 +55,8 @@ def _sentences(race: RaceSummary, findings: Findings) -> Iterator[str]:
         left = f"{len(race.left)} {noun(findings.factors, len(race.left))}"
         yield f"{left} left it as surely slower: {counts}. In at most 5 % of races, one of the fastest leaves."
     yield _end(race, findings)
+    if len(findings.factors) > 1:
+        yield "The rounds in which all ran tell what each factor does; what they leave open, the ladder may tell."
 
 
 def _end(race: RaceSummary, findings: Findings) -> str:

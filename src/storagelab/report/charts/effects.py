@@ -25,11 +25,11 @@ from storagelab.report.drawing.layers import (
 )
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
-from storagelab.report.words.compared import effect_change, moves_throughput
+from storagelab.report.words.compared import effect_change, moves_throughput, told
 from storagelab.words import numbers
 from storagelab.words.names import factor_text, level_alone, level_text, phrase, value_text
 
-MAX_EFFECTS = 32
+MAX_EFFECTS = 24
 FASTER, SLOWER, UNDECIDED, UNTESTED = "less time", "more time", "can't be told apart", "not tested"
 _COLOURS = {
     FASTER: palette.FASTER, SLOWER: palette.SLOWER, UNDECIDED: palette.NEUTRAL, UNTESTED: palette.CATEGORY["other"],
@@ -53,10 +53,10 @@ def judged(effect: Effect, faster: str = FASTER, slower: str = SLOWER) -> str:
 def largest(findings: Findings, effects: Iterable[Effect]) -> str:
     """The largest of the effects that are told apart, in a sentence, or why there is none."""
     tested = [effect for effect in effects if effect.tested]
-    told = [effect for effect in tested if effect.distinguishable]
-    if not told:
+    differ = [effect for effect in tested if effect.distinguishable]
+    if not differ:
         return "No level can be told apart from the first." if tested else "None is tested."
-    most = max(told, key=lambda effect: abs(math.log(effect.ratio.value)))
+    most = max(differ, key=lambda effect: abs(math.log(effect.ratio.value)))
     at = f" with {level_text(most.at)}" if most.at else ""
     return (
         f"The largest effect: {level_alone(most.factor, most.level)} took {effect_change(findings, most)} against "
@@ -66,7 +66,7 @@ def largest(findings: Findings, effects: Iterable[Effect]) -> str:
 
 def of_choices(findings: Findings, effects: Iterable[Effect], *, at: bool) -> list[Effect]:
     """Without those of conditions, where rates are compared; `at`: at levels of other factors."""
-    return [one for one in effects if bool(one.at) is at and not moves_throughput(findings, one)]
+    return [one for one in told(findings, effects, at=at) if not moves_throughput(findings, one)]
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:

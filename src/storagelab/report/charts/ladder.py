@@ -26,7 +26,8 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     found = ladders(findings, answer(findings))
     shown = [(ladder, rung) for ladder in found[:MOST_PANELS] for rung in ladder.shown()]
     rows = [_row(ladder, rung, alone=len(found) == 1) for ladder, rung in shown if rung.ratio is not None]
-    left = sum(rung.hidden for _, rung in shown) + sum(len(ladder.rungs) for ladder in found[MOST_PANELS:])
+    left = sum(rung.hidden or rung.ratio is None for _, rung in shown)
+    left += sum(len(ladder.rungs) for ladder in found[MOST_PANELS:])
     return Figure(
         rows=rows, x_levels=in_order(str(row["x"]) for row in rows),
         panels=[ladder.title for ladder in found[:MOST_PANELS]],

@@ -14,7 +14,7 @@ from storagelab.model.waits import Category
 from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import choose, in_order, must_show
-from storagelab.report.drawing.chart import Chart, Figure, Row, not_drawn
+from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP, across, legend_layout, named_rows, readable_domain
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
@@ -23,7 +23,8 @@ from storagelab.report.words.why import SMALLER, folded, signed_seconds, thing_t
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry
 
-MAX_CELLS = 100
+MAX_BARS = 24
+"""As many can be read on a sheet of paper; the table has every cell."""
 MAX_WAIT_TYPES = 8
 OTHER_WAITS = "smaller waits"
 REMAINDER = "finished early or unexplained"
@@ -39,13 +40,13 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     if findings.wait_names:
         cells = [cell.model_copy(update={"waits": in_classes(cell.waits)}) for cell in cells]
     must = [cell.cell_id for cell in must_show(findings)]
-    kept = set(choose([cell.cell_id for cell in cells], must, MAX_CELLS))
-    colours = _wait_colours(cells)
+    drawn = choose([cell.cell_id for cell in cells], must, MAX_BARS)
+    left, colours = len(cells) - len(drawn), _wait_colours(cells)
     return Figure(
-        rows=[row for cell in cells if cell.cell_id in kept for row in _stack(cell, colours)],
+        rows=[row | {"drawn": cell.cell_id in drawn} for cell in cells for row in _stack(cell, colours)],
         lines=list(colours),
         colours=colours,
-        hidden=not_drawn(len(cells) - len(kept)),
+        hidden=f"{numbers.plural(left, 'more cell has', 'more cells have')} no bar; the table has all." if left else "",
         names="name",
     )
 
@@ -102,7 +103,8 @@ def _stack(cell: CellSummary, colours: Mapping[str, str]) -> list[Row]:
 
 
 def _draw(data: Figure, sheet: Sheet) -> Spec:
-    names = in_order(str(row["name"]) for row in data.rows)
+    rows = [row for row in data.rows if row["drawn"]]
+    names = in_order(str(row["name"]) for row in rows)
     y, row_px, names_px = named_rows("name", data.starred(names), sheet.form.letters(0.36))
     top = max(1.0, *(float(row["high"] or 0) for row in data.rows))
     title = f"share of connections × elapsed ({sheet.where})"
@@ -121,7 +123,7 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
          "encoding": {"y": y, "x": figure("middle", title, **axes), "text": {"field": "label"},
                       "color": {"field": "ink", "type": "nominal", "scale": None}}},
     ]  # fmt: skip
-    return finished(sheet, layers, data.rows, height_px=row_px * len(names))
+    return finished(sheet, layers, rows, height_px=row_px * len(names))
 
 
 def _finding(data: Figure, _findings: Findings) -> str:

@@ -22,7 +22,8 @@ from storagelab.words.names import cell_text, is_number, level_text, title_of, v
 
 MAX_LINES = 8
 MAX_LINES_OF_COMBINATIONS = 4
-MAX_PANELS = 24
+MAX_PANELS = 15
+"""As many can be read on a sheet of paper."""
 CHOSEN_CELLS = 4
 
 

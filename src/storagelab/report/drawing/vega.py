@@ -87,7 +87,7 @@ STYLE = f"""
   .chart .narrow {{ display: block; }}
 }} }}
 @media print {{
-  .chart .wide svg {{ width: 100%; height: auto; max-height: 235mm; }}
+  .chart .wide svg {{ width: 100%; height: auto; max-height: 258mm; }}
 }}
 """
 """How a page shows drawings (see above)."""

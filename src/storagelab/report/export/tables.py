@@ -43,6 +43,7 @@ CELL_COLUMNS = (
     "provenance", "connections", "data_files", "runs_planned", "runs_ok", "runs_unverified", "runs_failed", "verdict",
     "mean_s", "mean_low_s", "mean_high_s", "median_s", "sd_s", "minimum_s", "maximum_s", "work_per_s",
     "work_per_s_low", "work_per_s_high", *LATENCY_COLUMNS, "ratio", "ratio_low", "ratio_high", "explained",
+    "price_per_month",
 )  # fmt: skip
 
 
@@ -163,7 +164,7 @@ def _series_fields(run: Run) -> Iterator[Fields]:
 
 
 def _cell_fields(findings: Findings, cell: CellSummary) -> Fields:
-    fields = _of(cell, (*CELL_COLUMNS[:7], "explained")) | {"verdict": _verdict(findings, cell.cell_id)}
+    fields = _of(cell, (*CELL_COLUMNS[:7], *CELL_COLUMNS[-2:])) | {"verdict": _verdict(findings, cell.cell_id)}
     if cell.elapsed_s is not None:
         fields |= _with_ends("mean", cell.elapsed_s.mean, "_s")
         fields |= {f"{name}_s": getattr(cell.elapsed_s, name) for name in ("median", "sd", "minimum", "maximum")}

@@ -72,7 +72,7 @@ def cells_table(findings: Findings, runs: Sequence[Run]) -> CellsTable:
     if len(cells) == 1:
         columns = [column for column in columns if column.of(cells[0])[0] is not None]
     picks = recommended(findings)
-    caption = f"Every cell, the fastest first ({findings.provenance or 'nothing measured yet'})"
+    caption = f"Every cell, in the order of the ladder ({findings.provenance or 'nothing measured yet'})"
     if len(findings.cells) > MAX_ROWS:
         caption += f", the first {numbers.count(MAX_ROWS)} of {numbers.count(len(findings.cells))}"
     entries = [[column.of(cell) for column in columns] for cell in cells]
@@ -110,6 +110,8 @@ def _columns(findings: Findings, cells: Sequence[CellSummary], runs: Sequence[Ru
     yield from _figure_columns(findings, cells)
     yield Column(Heading("verdict", "text"), verdict)
     yield Column(Heading(RATIO, "text"), partial(_ratio, findings), rank=6)
+    if any(cell.price_per_month is not None for cell in cells):
+        yield Column(Heading("price a month"), lambda cell: _entry(cell.price_per_month, numbers.price))
     if not raw_io:
         meaning = "the largest wait, and its share of session time (connections × elapsed)"
         yield Column(Heading("top wait", "text", meaning), _top_wait, rank=7)
@@ -226,12 +228,12 @@ def _run_columns(findings: Findings, decimals: int) -> Iterator[Column]:
 
 
 def _columns_beside(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Column]:
-    """A column for each figure of raw I/O and of latency that some cell has. A latency that is judged is the mean of
-    the runs' own, and has its column; all others are those of all operations.
+    """A column for each figure of raw I/O and of latency that some cell has, except the one that is judged, which has
+    its column.
     """
     known = {cell.cell_id: _beside(cell) for cell in cells}
     by = latency_of(findings.compared)
-    meaning = "of all operations of all runs; what is judged is the mean of the runs' own" if by else ""
+    meaning = "the mean of the runs' own, as what is judged" if by else ""
     for name, heading in _BESIDE.items():
         times = 1e-6 if name == "bytes_per_s" else 1e3
         figures = {cell_id: times * figures[name] for cell_id, figures in known.items() if name in figures}

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from storagelab.findings.answer import answer
 from storagelab.findings.cautions.odd_runs import OddRun
+from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import Caution, Dependence, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
@@ -26,7 +27,6 @@ from storagelab.report.document import (
     listed,
 )
 from storagelab.report.drawing import arrange
-from storagelab.report.drawing.chart import Drawn
 from storagelab.report.sections.cells import cells_table, checkpoint_parts
 from storagelab.report.sections.manifest import facts, manifest_parts
 from storagelab.report.sections.waits import cell_folds, cells_with_parts, run_anchor
@@ -35,7 +35,7 @@ from storagelab.report.words.answer import opening
 from storagelab.report.words.caution_texts import cautions_told
 from storagelab.report.words.hosts import host_sentences, host_table
 from storagelab.report.words.ladder import ladders
-from storagelab.report.words.sentences import sentences
+from storagelab.report.words.sentences import sentences, to_decide
 from storagelab.report.words.waiting import no_waits_anywhere_sentence
 from storagelab.words import numbers
 from storagelab.words.names import factor_noun, factor_text, value_text
@@ -52,6 +52,12 @@ def opened(findings: Findings, *, limit: float | None = None, most: int = MOST) 
     """
     found = answer(findings)
     return replace(opening(findings, found), ladders=ladders(findings, found, limit=limit, most=most))
+
+
+def brief(findings: Findings, runs: Sequence[Run], *, limit: float | None = None) -> Document:
+    """The answer for who decides."""
+    of, found = opened(findings, limit=limit), answer(findings)
+    return replace(of, head=(*of.head, *to_decide(findings, found)), facts=facts(findings, runs))
 
 
 def document(
@@ -88,7 +94,7 @@ def document(
         Section(
             "cells",
             f"{'Counters' if raw_io else 'Waits'} of each cell",
-            cell_folds(findings, runs, _colours(drawn)),
+            cell_folds(findings, runs, drawn["waits"].data.colours if "waits" in drawn else {}),
             f"{numbers.plural(len(cells_with_parts(findings)), 'cell')}: {each}",
         ),
         Section("over-time", "Over time", _over_time(findings, over), _titles(over)),
@@ -106,10 +112,6 @@ def document(
 
 def _titles(pictures: Sequence[Picture]) -> str:
     return "; ".join(picture.drawn.title for picture in pictures)
-
-
-def _colours(drawn: Mapping[str, Drawn]) -> Mapping[str, str]:
-    return drawn["waits"].data.colours if "waits" in drawn else {}
 
 
 def _cautions(findings: Findings, told: Sequence[tuple[Sequence[Caution], str]]) -> list[Part]:
@@ -137,7 +139,7 @@ def _hosts(findings: Findings) -> list[Part]:
 def _best_levels(findings: Findings) -> Iterator[Table]:
     """The best level of a factor at each level of another."""
     for found in findings.dependences:
-        if not found.best:
+        if not found.best or RaceSummary.of(findings):
             continue
         noun, within = factor_noun(found.factor), factor_text(found.within)
         headings = [Heading(within, "text"), Heading(f"best {noun}", "text"), Heading("not told apart from it", "text")]

@@ -6,7 +6,7 @@ The answer comes last, where the eye is: a screen shows what is printed last.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -66,13 +66,7 @@ def _print_answer(console: Console, of: Document, *, full: bool) -> None:
         print_paragraph(console, text, style="bold" if of.ladders else "", hanging=_HANGING)
     if gap < GAP or not first:
         print_paragraph(console, of.based, style="dim", hanging=_HANGING)
-    lines = 0
-    for place, ladder in enumerate(of.ladders):
-        if lines > _LADDERS and not full:
-            left = plural(len(of.ladders) - place, "more load")
-            print_paragraph(console, f"... and {left}: --full, or the report.", first="  ")
-            break
-        lines += print_ladder(console, ladder)
+    _print_ladders(console, of.ladders, full=full)
     for text, style in (*((why, "") for why in of.why), (of.doubt, "yellow"), (of.next, "bold")):
         print_paragraph(console, text, style=style, hanging=_HANGING)
 
@@ -80,41 +74,70 @@ def _print_answer(console: Console, of: Document, *, full: bool) -> None:
 # --- the ladder -------------------------------------------------------------------------------------------------------
 
 
-def print_ladder(console: Console, ladder: Ladder) -> int:
-    """A row for each layout, with its interval as a bar as wide as there is room; returns how many lines that took.
+class _Rows(NamedTuple):
+    """The rows of a ladder as text. `names` may take several `lines`."""
 
-    Names that leave no room for a bar stand in one column, in lines; then fewer layouts have a row of their own.
-    """
-    rungs = ladder.shown()
-    ratios, figures = [ladder.ratio_text(one) for one in rungs], [one.figure for one in rungs]
-    verdicts = [one.verdict.text for one in rungs]
-    names, lines = _padded(rungs), 1
-    if _room(console, [names, ratios, figures, verdicts]) < _BAR_LEAST:
-        wide = _room(console, [ratios, figures, [text.partition(",")[0] for text in verdicts]]) - _BAR_LEAST - GAP
-        lines = max(-(-cell_len(", ".join(rung.name)) // max(8, wide - 2)) for rung in rungs)
-        rungs = ladder.shown(max(5, ladder.most // lines))
-        names = [", ".join(filter(None, rung.name)) for rung in rungs]
-        ratios, figures = [ladder.ratio_text(one) for one in rungs], [one.figure for one in rungs]
-        verdicts = [one.verdict.text.partition(",")[0] for one in rungs]
-    width = min(_BAR_MOST, max(_BAR_LEAST, _room(console, [names, ratios, figures, verdicts])))
-    bars = [_bar(ladder, rung, width) for rung in rungs] if any(rung.ratio for rung in rungs) else []
+    rungs: Sequence[Rung]
+    names: Sequence[str]
+    ratios: Sequence[str]
+    figures: Sequence[str]
+    verdicts: Sequence[str]
+    lines: int
+
+    def room(self, console: Console) -> int:
+        """How many characters a bar may have beside the other columns."""
+        return _room(console, [self.names, self.ratios, self.figures, self.verdicts])
+
+
+def _print_ladders(console: Console, ladders: Sequence[Ladder], *, full: bool) -> None:
+    """All bars have the same width, as wide as there is room."""
+    rows = [_rows(console, ladder) for ladder in ladders]
+    width = min([_BAR_MOST, *(max(_BAR_LEAST, of.room(console)) for of in rows)])
+    lines = 0
+    for place, (ladder, of) in enumerate(zip(ladders, rows, strict=True)):
+        if lines > _LADDERS and not full:
+            left = plural(len(ladders) - place, "more load")
+            print_paragraph(console, f"... and {left}: --full, or the report.", first="  ")
+            break
+        _print_ladder(console, ladder, of, width)
+        lines += of.lines * len(of.rungs) + bool(ladder.title) + bool(ladder.limit_text)
+    if len(ladders) > 1 and any(rung.ratio for rung in ladders[0].rungs):
+        print_paragraph(console, ladders[0].scale_text, first="  ", style="dim")
+
+
+def _print_ladder(console: Console, ladder: Ladder, of: _Rows, width: int) -> None:
+    bars = [_bar(ladder, rung, width) for rung in of.rungs] if any(rung.ratio for rung in of.rungs) else []
     columns = [
-        Column("", [">" if rung.recommended else " " for rung in rungs], right=False),
-        Column("", names, right=False, wraps=True, least=8), Column("", ratios),
+        Column("", [">" if rung.recommended else " " for rung in of.rungs], right=False),
+        Column("", of.names, right=False, wraps=True, least=8), Column("", of.ratios),
         *([Column("", bars, rank=1, right=False)] if bars else []),
-        Column("", figures), Column("", verdicts, right=False),
+        Column("", of.figures), Column("", of.verdicts, right=False),
     ]  # fmt: skip
     if ladder.title:
         print_paragraph(console, f"{ladder.title}:", style="bold")
-    styles = [_STYLES.get(rung.verdict.kind, "") for rung in rungs]
+    styles = [_STYLES.get(rung.verdict.kind, "") for rung in of.rungs]
     print_table(console, columns, indent=0, rows_styled=styles, headed=False)
     if ladder.limit_text:
         print_paragraph(console, f": {ladder.limit_text}", first="  ", style="dim")
-    return lines * len(rungs) + bool(ladder.title) + bool(ladder.limit_text)
+
+
+def _rows(console: Console, ladder: Ladder) -> _Rows:
+    """Names that leave no room for a bar stand in one column, in lines; then fewer layouts have a row of their own."""
+    rungs = ladder.shown()
+    ratios, figures = [ladder.ratio_text(one) for one in rungs], [one.figure for one in rungs]
+    of = _Rows(rungs, _padded(rungs), ratios, figures, [one.verdict.text for one in rungs], 1)
+    if of.room(console) >= _BAR_LEAST:
+        return of
+    wide = _room(console, [ratios, figures, [text.partition(",")[0] for text in of.verdicts]]) - _BAR_LEAST - GAP
+    lines = max(-(-cell_len(", ".join(rung.name)) // max(8, wide - 2)) for rung in rungs)
+    rungs = ladder.shown(max(5, ladder.most // lines))
+    return _Rows(
+        rungs, [", ".join(filter(None, rung.name)) for rung in rungs], [ladder.ratio_text(one) for one in rungs],
+        [one.figure for one in rungs], [one.verdict.text.partition(",")[0] for one in rungs], lines,
+    )  # fmt: skip
 
 
 def _room(console: Console, columns: Sequence[Sequence[str]]) -> int:
-    """How many characters a bar may have beside these columns."""
     return console.width - 1 - 2 * GAP - sum(max(map(cell_len, texts)) + GAP for texts in columns if any(texts))
 
 

@@ -40,7 +40,7 @@ EITHER_WITHIN = 0.05
 """Any layout will do where none can take so much more time than the fastest, unless the spec says (`indifferent`)."""
 DOUBTS, CHOICES, STEPS = 3, 3, 2
 """The most of each that the answer tells; the evidence has all."""
-_LONGEST = 90
+LONGEST = 90
 """The most characters of a pattern of layouts; of a longer one, the ladder shows the layouts."""
 _SAID_BY = {"missing-runs": "not-finished", "single-repetition": "too-few-runs"}
 """Cautions that a fact says already."""
@@ -176,11 +176,11 @@ def _use(findings: Findings, choice: Choice, found: Answer) -> str:
 
 def _group(findings: Findings, choice: Choice) -> str:
     """What to use under some of the loads."""
-    used = pattern_text(findings, choice)
+    used = f"use {pattern_text(findings, choice)}"
     if not choice.pattern.needed and not is_bounded(findings, choice):
-        used = f"not decided, as {used} may be the fastest"
+        used = f"not decided; {pattern_text(findings, choice)} may be the fastest"
     sure = "" if choice.verdict == "winner" else f"; {slower_text(findings, choice)}"
-    return f"With {_loads(findings, choice)}: {used}{sure}.{_default(findings, choice)}"
+    return f"With {loads_text(findings, choice)}: {used}{sure}.{_default(findings, choice)}"
 
 
 def is_bounded(findings: Findings, choice: Choice) -> bool:
@@ -199,7 +199,7 @@ def pattern_text(findings: Findings, choice: Choice) -> str:
     groups = ([text for name, text in levels.items() if is_counted(name) is counted] for counted in (False, True))
     text = " with ".join(" and ".join(group) for group in groups if group)
     few = len(choice.tied if choice.at_most_slower is None else choice.meant) // max(1, len(choice.loads))
-    return text if len(text) <= _LONGEST else f"one of the {few} {noun(findings.layout_factors, 2)} below"
+    return text if len(text) <= LONGEST else f"one of the {few} {noun(findings.layout_factors, 2)} below"
 
 
 def slower_text(findings: Findings, choice: Choice) -> str:
@@ -237,7 +237,7 @@ def _default(findings: Findings, choice: Choice) -> str:
     return f" Default: {short_text(pick.levels, labels_of(findings.factors))}{reasons and f' ({reasons})'}."
 
 
-def _loads(findings: Findings, choice: Choice) -> str:
+def loads_text(findings: Findings, choice: Choice) -> str:
     """ "16 or 64 connections"."""
     names, factors = Names(findings), list(choice.loads[0])
     if len(factors) == 1:
@@ -275,7 +275,7 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
 
 def _figures(findings: Findings, choice: Choice, several: bool) -> Iterator[str]:
     """How long the layouts to use take, what makes no difference among them, and what their drives keep."""
-    start = f"With {_loads(findings, choice)}: " if several else ""
+    start = f"With {loads_text(findings, choice)}: " if several else ""
     if free := _makes_no_difference(findings, choice):
         yield f"{start}{free}"
     if choice.pick is not None and (kept := _kept(choice.pick)):
@@ -339,10 +339,14 @@ def _step(cause: Cause) -> str:
 
 
 def next_text(findings: Findings, step: Next) -> str:
-    """Such as "23 repetitions tell 5 % apart"."""
+    """Such as "23 repetitions tell 5 % apart". The demo has a command of its own, and no spec to change."""
+    is_demo = findings.experiment == "demo" and bool(Ceiling.of(findings))
     if step.step == "runs":
         left = findings.runs_planned - findings.runs_stored
-        return f"make the {plural(left, 'run')} that {'is' if left == 1 else 'are'} missing: storagelab run SPEC"
+        again = "storagelab demo" if is_demo else "storagelab run SPEC"
+        return f"make the {plural(left, 'run')} that {'is' if left == 1 else 'are'} missing: {again}"
+    if is_demo:
+        return "repeat it on an idle machine: storagelab demo --results NEW; or change it: storagelab init ceiling"
     if step.step != "repetitions" or step.repetitions is None:
         return next(one.next_step for one in findings.cautions if one.kind == step.step)
     if step.effect is None:

@@ -70,15 +70,20 @@ def _which(found: Compare) -> str:
     if len(found.matched) == 1:
         return ""
     parts = [
-        f"{len(rows)} of them {word}, by {_amounts(rows)}"
-        for word, rows in (("slower", found.slower), ("faster", found.faster)) if rows
+        f"{numbers.plural(len(rows), 'layout takes', 'layouts take')} {_amounts(rows, word)}{PER[found.compared]}"
+        for word, rows in (("more", found.slower), ("less", found.faster)) if rows
     ]  # fmt: skip
     return f"; {'; '.join(parts)}" if parts else "; no single layout differs for sure"
 
 
-def _amounts(rows: Sequence[Matched]) -> str:
-    values = sorted((one.ratio.value for one in rows), key=lambda value: abs(value - 1))
-    return " to ".join(dict.fromkeys(numbers.signed_percent(value) for value in (values[0], values[-1])))
+def _amounts(rows: Sequence[Matched], word: str) -> str:
+    """Such as "15 to 49 % less time", "1.20 to 2.40 times as long"."""
+    ratios = sorted((one.ratio.value for one in rows), key=lambda ratio: abs(ratio - 1))
+    if ratios[-1] >= 2:
+        return f"{' to '.join(dict.fromkeys(map(numbers.ratio_text, (ratios[0], ratios[-1]))))} times as long"
+    least, most = (numbers.percent(abs(ratio - 1)) for ratio in (ratios[0], ratios[-1]))
+    least = "" if least == most else f"{least.removesuffix(' %')} to "
+    return f"{least}{most} {word} time"
 
 
 def gate_sentence(

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.kinds import kinds
-from storagelab.findings.model import Caution, Findings, Severity
+from storagelab.findings.model import Caution, Findings
 from storagelab.report.words.compared import in_parts_of_cycles, of_both_kinds
 from storagelab.words.names import noun
 
@@ -17,13 +17,10 @@ def caution_sentence(caution: Caution, findings: Findings) -> str:
     return re.sub(r"\s+", " ", caution.sentence(findings)).strip()
 
 
-def caution_sentences(findings: Findings) -> list[tuple[Severity, str]]:
-    """All cautions, the most serious first; several of one kind in one text, if the kind has one for them."""
-    return [(of[0].severity, text) for of, text in cautions_told(findings)]
-
-
 def cautions_told(findings: Findings) -> list[tuple[list[Caution], str]]:
-    """The same, each with the cautions that its text is about."""
+    """All cautions, the most serious first, each text with those that it is about; several of one kind in one text, if
+    the kind has one for them.
+    """
     told: list[tuple[list[Caution], str]] = []
     for one in sorted(findings.cautions, key=lambda caution: caution.severity != "caution"):
         alike = one.alike(findings)
@@ -49,7 +46,8 @@ def unable_text(fact: str, answer: Answer, findings: Findings) -> str:
         return caution_text(fact, findings)
     match fact:
         case "too-few-runs":
-            return f"too few runs to test ({_runs(findings)} of each {noun(findings.layout_factors)})"
+            most = max((cell.runs_ok + cell.runs_unverified for cell in findings.cells), default=0)
+            return f"too few runs to test ({most} of each {noun(findings.layout_factors)})"
         case "not-finished":
             return caution_text("missing-runs", findings)
         case "untested" if of_both_kinds(findings):
@@ -64,10 +62,6 @@ def unable_text(fact: str, answer: Answer, findings: Findings) -> str:
             return f"{number} of {answer.layouts if not findings.loads else len(findings.cells)} without a result"
         case _:
             return fact.replace("-", " ")
-
-
-def _runs(findings: Findings) -> int:
-    return max((cell.runs_ok + cell.runs_unverified for cell in findings.cells), default=0)
 
 
 def found_sentences(findings: Findings, about: str) -> list[str]:

@@ -4,8 +4,9 @@ or a figure of their latency. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import CellSummary, Compared, Comparison, Dependence, Effect, Estimate, Findings, Sample
 from storagelab.findings.times import judged_by
 from storagelab.spec.factors import is_load
@@ -151,6 +152,14 @@ def untested_text(findings: Findings, found: Comparison | Effect) -> str:
         apart = "parts of checkpoint cycles"
     why = apart if found.across_blocks else "too few runs"
     return f"{numbers.change(found.ratio.value, per=per(findings))} (not tested: {why})"
+
+
+def told(findings: Findings, effects: Iterable[Effect], *, at: bool) -> list[Effect]:
+    """The effects over all cells, or `at` levels of other factors, without those that are not told apart in a race:
+    these rest on the few rounds in which all layouts ran, and the ladder tells more.
+    """
+    raced = bool(RaceSummary.of(findings))
+    return [one for one in effects if bool(one.at) is at and (one.distinguishable or not raced)]
 
 
 def moves_throughput(findings: Findings, effect: Effect | Dependence) -> bool:

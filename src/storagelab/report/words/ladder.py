@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from storagelab.findings.answer import recommended
 from storagelab.findings.answer_kinds import Answer
@@ -16,6 +17,7 @@ from storagelab.report.document import IN_FRONT, MOST, Ladder, Mark, Rung
 from storagelab.report.words import compared
 from storagelab.words import numbers
 from storagelab.words.names import is_counted, labels_of, level_in_short, level_text
+from storagelab.words.numbers import ratio_text
 
 _SHORT_UNITS = {"transactions/s": "tps"}
 _CLOSE = 1.02
@@ -23,6 +25,8 @@ _ANY = 1.001
 """A smaller least difference, as a ratio, is not told: it reads as none."""
 _TOO_WIDE = 100.0
 """An interval whose ends are so many times apart says nothing."""
+_WIDEST = 100.0
+"""The largest ratio over the smallest on a scale that several ladders share."""
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
@@ -67,14 +71,18 @@ def verdict_of(findings: Findings, cell_id: str) -> Mark:
 
 
 def ratio_of(findings: Findings, cell_id: str) -> Estimate | None:
-    """A cell's time over that of the fastest under its load, or of its block: 1 for that one itself."""
+    """A cell's time over that of the fastest under its load, or of its block: 1 for that one itself. None for a cell
+    that is not judged where others are: only one of those is the fastest.
+    """
+    judged: Judged = findings.load_of(cell_id) or findings
+    if cell_id in judged.not_compared:
+        return None
     found = comparison_of(findings, cell_id)
     if found is not None and found.across_blocks and apart_by_blocks(findings):
         return Estimate(value=1.0)
     if found is not None:
         low, high = found.ratio.low, found.ratio.high
         return found.ratio if not (low and high and high / low > _TOO_WIDE) else Estimate(value=found.ratio.value)
-    judged: Judged = findings.load_of(cell_id) or findings
     return Estimate(value=1.0) if cell_id in (*judged.best[:1], judged.fastest) else None
 
 
@@ -111,7 +119,27 @@ def ladders(findings: Findings, found: Answer, *, limit: float | None = None, mo
     picked, alone = recommended(findings, found), found.layouts == 1
     groups = {"": list(findings.cells)} if alone else dict(_groups(findings))
     each = max(3, most // len(groups))
-    return tuple(_ladder(findings, title, cells, picked, limit, each, alone=alone) for title, cells in groups.items())
+    made = [_ladder(findings, title, cells, picked, limit, each, alone=alone) for title, cells in groups.items()]
+    return tuple(_on_one_scale(made))
+
+
+def _on_one_scale(ladders: Sequence[Ladder]) -> Iterator[Ladder]:
+    """All ladders of an answer, so that bars of one length are one ratio; each on its own scale where one would press
+    most of them together.
+    """
+    ends = [_ends(ladder) for ladder in ladders]
+    whole = min(low for low, _ in ends), max(high for _, high in ends)
+    together = whole[1] / whole[0] <= _WIDEST
+    of = "" if len(ladders) == 1 else " for all loads" if together else ", each load has its own"
+    for ladder, own in zip(ladders, ends, strict=True):
+        low, high = whole if together else own
+        yield replace(ladder, ends=(low, high), scale_text=f"bars from {ratio_text(low)} to {ratio_text(high)}{of}")
+
+
+def _ends(ladder: Ladder) -> tuple[float, float]:
+    ratios = [one for rung in ladder.rungs if rung.ratio for one in (rung.ratio.low, rung.ratio.value, rung.ratio.high)]
+    known = [one for one in (*ratios, ladder.limit, 1.0) if one]
+    return min(known), max(*known, 1.02)
 
 
 def _groups(findings: Findings) -> Iterator[tuple[str, list[CellSummary]]]:

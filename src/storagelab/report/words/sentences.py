@@ -1,4 +1,4 @@
-"""The evidence: the findings in full, sentence by sentence. Pure.
+"""The evidence: the findings in full, sentence by sentence; and what the brief adds to the answer. Pure.
 
 A sentence says "can't be told apart" and never "equal": runs can show a difference, never its absence. Text is plain,
 with ordinary spaces; `keep_together` puts no-break spaces between numbers and units if lines are wrapped.
@@ -7,11 +7,13 @@ with ordinary spaces; `keep_together` puts no-break spaces between numbers and u
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer import answer
-from storagelab.findings.answer_kinds import Answer
+from storagelab.findings.answer_kinds import Answer, Choice
+from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import (
+    CellSummary,
     Comparison,
     Dependence,
     Effect,
@@ -23,14 +25,15 @@ from storagelab.findings.model import (
 )
 from storagelab.findings.times import Disagreement, disagreement
 from storagelab.report.words import compared
-from storagelab.report.words.answer import in_full, unbounded_text
+from storagelab.report.words.answer import CHOICES, LONGEST, in_full, loads_text, unbounded_text
 from storagelab.report.words.caution_texts import found_sentences
-from storagelab.report.words.compared import change_text, effect_change, moves_throughput
+from storagelab.report.words.compared import change_text, effect_change, moves_throughput, told
 from storagelab.report.words.hosts import host_sentences
-from storagelab.report.words.ladder import in_blocks
+from storagelab.report.words.ladder import comparison_of, in_blocks, in_order
 from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
 from storagelab.words import numbers
 from storagelab.words.names import (
+    capital,
     cell_name,
     factor_noun,
     group_text,
@@ -237,7 +240,7 @@ def _on_effects(findings: Findings) -> list[str]:
         return []
     found = []
     for factor in findings.factors:
-        effects = [effect for effect in findings.effects if effect.factor == factor.name and not effect.at]
+        effects = [one for one in told(findings, findings.effects, at=False) if one.factor == factor.name]
         if effects:
             size = max(abs(math.log(effect.ratio.value)) for effect in effects)
             found.append((size, _effect_sentence(findings, factor.name, effects)))
@@ -280,7 +283,7 @@ def what_if_sentences(findings: Findings) -> list[str]:
             sized.append((_size(found.change.difference), _changes(findings, found, found.change)))
     sized.sort(key=lambda item: -item[0])
     sentences = [sentence for _, sentence in sized[: SENTENCES_MAX - len(past)]]
-    if len(sentences) + len(past) < SENTENCES_MAX:
+    if len(sentences) + len(past) < SENTENCES_MAX and not RaceSummary.of(findings):
         sentences += _independent(findings)
     return [*sentences, *past]
 
@@ -316,9 +319,10 @@ def _averaged(found: Dependence) -> str:
 def _independent(findings: Findings) -> list[str]:
     """Says that one level will do everywhere, for the factor for which that holds against the most others."""
     of_factor: dict[str, list[Dependence]] = {}
+    levels = {factor.name: len(factor.levels) for factor in findings.factors}
     for found in findings.dependences:
         is_new = found.in_common and not _is_the_verdict(findings, found)
-        if is_new and any(len(row.levels) < _levels(findings, found.factor) for row in found.best):
+        if is_new and any(len(row.levels) < levels[found.factor] for row in found.best):
             of_factor.setdefault(found.factor, []).append(found)
     if not of_factor:
         return []
@@ -338,10 +342,6 @@ def _independent(findings: Findings) -> list[str]:
     ]
 
 
-def _levels(findings: Findings, name: str) -> int:
-    return next((len(factor.levels) for factor in findings.factors if factor.name == name), 0)
-
-
 def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
     if is_number(step.baseline) and is_number(step.level):
         what = f"From {value_text(step.baseline)} to {phrase(found.factor, [step.level])}"
@@ -353,3 +353,65 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
         f"{what} a run takes {high} with {where[0]}, and {low} with {where[1]}{_averaged(found)}: the effect depends "
         f"on the {factor_noun(found.within)}, by {differs_by(step.difference)}."
     )
+
+
+# --- for who decides --------------------------------------------------------------------------------------------------
+
+
+def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
+    """After what to use: what is gained, the price, and what is not known; nothing where nothing is to be used."""
+    used = [choice for choice in found.choices if choice.pick is not None and not found.no_verdict]
+    for choice in used[:CHOICES]:
+        start = f"With {loads_text(findings, choice)}: " if len(found.choices) > 1 else ""
+        yield from (
+            capital(f"{start}{text}.") for text in (_gained(findings, choice), _priced(findings, choice)) if text
+        )
+    unknown = {
+        "which of the layouts to use is the fastest": any(len(one.meant) > max(1, len(one.loads)) for one in used),
+        "prices (the spec has none)": all(cell.price_per_month is None for cell in findings.cells),
+        "what real hardware does": findings.provenance == "simulated",
+    }
+    if used:
+        left = "; ".join(what for what, is_so in unknown.items() if is_so)
+        yield f"All of this holds together (95 %).{left and f' Not known: {left}.'}"
+
+
+def _gained(findings: Findings, choice: Choice) -> str:
+    """How much more time the nearest layout takes that is surely slower than the fastest, the slowest, and the one that
+    the spec names first; over several loads, the range of the slowest.
+    """
+    judged = [load for load in findings.by_load if not choice.loads or load.load in choice.loads]
+    rows = {row.cell_id: row for row in _slower_cells(findings)}
+    slowest = sorted((rows[load.worst] for load in judged if load.worst in rows), key=lambda row: row.ratio.value)
+    if not slowest:
+        return "no layout is surely slower than the fastest"
+    if len(judged) > 1:
+        ends = " to ".join(dict.fromkeys(numbers.ratio_text(row.ratio.value) for row in (slowest[0], slowest[-1])))
+        return f"the slowest layout takes {ends} times as long as the fastest"
+    told = {judged[0].cells[0]: "the first of the spec", choice.next_slower: "the nearest that is surely slower"}
+    parts = [
+        f"{_named(what, findings.cell(cell_id))} takes {change_text(findings, rows[cell_id].ratio)}"
+        for cell_id, what in (told | {slowest[0].cell_id: "the slowest"}).items() if cell_id in rows
+    ]  # fmt: skip
+    return f"against the fastest, {'; '.join(parts)}"
+
+
+def _named(what: str, cell: CellSummary) -> str:
+    """A layout with a long name is found in the ladder."""
+    return f"{what} ({cell.text})" if len(cell.text) <= LONGEST else what
+
+
+def _priced(findings: Findings, choice: Choice) -> str:
+    """What the layout costs, and the cheapest, the fastest of several."""
+    pick = findings.cell(choice.pick.cell_id if choice.pick else choice.meant[0])
+    load = findings.load_of(pick.cell_id)
+    cells = [cell for cell in findings.cells if cell.price_per_month and (load is None or cell.cell_id in load.cells)]
+    if not pick.price_per_month:
+        return "its price is not known" if cells else ""
+    least = min(in_order(findings, cells), key=lambda cell: cell.price_per_month or 0.0)
+    if not least.price_per_month or least.price_per_month >= pick.price_per_month:
+        return f"its price is {numbers.price(pick.price_per_month)} a month, and none costs less"
+    row = comparison_of(findings, least.cell_id)
+    slower = f" and takes {change_text(findings, row.ratio)}" if row is not None and row.tested else ""
+    cheapest = f"{_named('the cheapest', least)} costs {numbers.price(least.price_per_month)}{slower}"
+    return f"its price is {numbers.price(pick.price_per_month)} a month; {cheapest}"

@@ -132,9 +132,14 @@ def crowd_sentence(crowd: WaitingTask) -> str:
     of_file = "" if crowd.data_file is None or crowd.resource.page is None else f" (data file {crowd.data_file})"
     held = f", held by a session in {crowd.held_by}" if crowd.held_by.count(":") == 1 else ""
     return (
-        f"The most crowded moment seen: {sessions} for {crowd.wait_type} on {crowd.resource.text}{of_file}{held}, "
+        f"The most crowded moment seen: {sessions} for {crowd.wait_type}{on_text(crowd.resource.text)}{of_file}{held}, "
         f"{numbers.seconds(crowd.at_s)} after the start."
     )
+
+
+def on_text(thing: str) -> str:
+    """What sessions wait for, after the name of the wait; "" for one that is about no page, which is in brackets."""
+    return "" if thing.startswith("(") else f" on {thing}"
 
 
 def no_waits_sentence(cell: CellSummary) -> str:

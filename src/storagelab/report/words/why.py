@@ -11,7 +11,7 @@ from storagelab.findings.time_breakdown import CLASS_NAMES, SpentPart
 from storagelab.findings.why import NEGLIGIBLE, Step, Thing, Waterfall, adds_up
 from storagelab.report.document import Document, Heading, Table, paper
 from storagelab.report.words import compared
-from storagelab.report.words.waiting import no_waits_sentence
+from storagelab.report.words.waiting import no_waits_sentence, on_text
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry, listed
 
@@ -43,7 +43,7 @@ def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, pe
     shown = plain_change if ratio is None else numbers.change_estimate(ratio, per)
     if not waterfall.differs:
         tested = "" if ratio is not None else " (not tested: not run in one random order)"
-        return f"{after} and {before} can't be told apart: {shown}{tested}. The steps explain no difference."
+        return f"{after} and {before} can't be told apart: {shown}{tested}. There is no difference to explain."
     found = reasons(case)
     start = f"{after} against {before}: {shown}"
     if not found:
@@ -108,7 +108,9 @@ def _along(reason: Reason) -> str:
         }.get(one.figure.quantity, f", as {_a_request(one)} takes {after} instead of {before}")
     if reason.crowd is not None:
         crowd = reason.crowd
-        return f", most often {crowd.wait_type} on {crowd.kind} ({numbers.percent(crowd.share)} of waiting sessions)"
+        return (
+            f", most often {crowd.wait_type}{on_text(crowd.kind)} ({numbers.percent(crowd.share)} of waiting sessions)"
+        )
     return ""
 
 
@@ -200,7 +202,7 @@ def device_table(devices: Sequence[DeviceChange], before: str, after: str) -> Ta
 def crowd_sentence(case: Case, slower: str) -> list[str]:
     """What waiting sessions waited for, at the slower end."""
     parts = [
-        f"{one.wait_type} on {one.kind} ({numbers.percent(one.share)}, up to "
+        f"{one.wait_type}{on_text(one.kind)} ({numbers.percent(one.share)}, up to "
         f"{numbers.plural(one.most, 'session')} at once)"
         for one in list(case.crowds)[:MAX_CROWDS]
     ]

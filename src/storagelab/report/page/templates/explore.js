@@ -14,6 +14,7 @@
   const MOST_BOXES = 8; // of a factor, that are not folded
   const SMALLEST_WAIT = 0.003; // of the largest, to be drawn; the table has all
   const MOST_COUNTERS = 16;
+  const SCROLLED_PX = 80;
   const ONE_CELL = "A and B are of one cell, and this page has its means only. What each run waited for and counted is in the raw data.";
   const PLOT_CHOICES = ["axis", "colour", "panels"];
   const SCALES = [["linear", "linear"], ["log", "logarithmic"], ["own", "own axis for each panel"]];
@@ -87,7 +88,12 @@
       const buttons = PINS.map((name, pin) => make("button", { type: "button", className: "pin",
         "aria-label": `Pin ${name}: ${data.cells[at].name}`, onclick: () => setPin(pin, at) }, name));
       row.prepend(make("td", { className: "pin" }, ...buttons));
+      // What names the layout stays in view beside its id once its own columns have been scrolled away.
+      const { id, name } = data.cells[at];
+      Object.assign(row.querySelector("th"), { title: name }).dataset.levels = name.slice(id.length + 2, -1);
     });
+    const around = table.closest(".scroll");
+    around.addEventListener("scroll", () => around.classList.toggle("scrolled", around.scrollLeft > SCROLLED_PX), { passive: true });
     const controls = (row) => [...row.querySelectorAll("a, button")];
     const stop = (control) => {
       table.tBodies[0].querySelectorAll("[tabindex='0']").forEach((one) => { one.tabIndex = -1; });
