@@ -53,11 +53,6 @@ pub trait Load: Debug + Sync {
         0
     }
 
-    /// Log of a row that is inserted.
-    fn row_log_bytes(&self, costs: &Costs) -> u64 {
-        costs.log_row_bytes.value
-    }
-
     /// About how many leaves a table of so many rows has, rather too many.
     fn leaves(&self, rows: u64) -> u64 {
         leaves_of_random_keys(rows)

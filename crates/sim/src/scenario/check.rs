@@ -1,7 +1,5 @@
 //! Refusing what can't be, by name, before anything runs.
 
-use std::collections::BTreeSet;
-
 use super::{Kind, Refusal, RunPlan, Scenario, Server, Workload};
 use crate::engine::files::{Layout, index_pages_for};
 use crate::engine::geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES};
@@ -157,36 +155,7 @@ impl Scenario {
             what,
         })?;
         self.check_rows(index, run)?;
-        self.check_bursts(index, run)?;
         self.check_room(index, run)
-    }
-
-    /// Whether caches shrink so far that a burst, which does not shrink, no longer fits, although it does at life-size. Such a world
-    /// would wait where the real one does not.
-    fn check_bursts(&self, index: usize, run: &RunPlan) -> Result<(), Refusal> {
-        let (load, costs) = (&run.workload, &self.server.costs);
-        let writes = costs.checkpoint_writes.value + costs.lazy_writes.value;
-        let volumes: BTreeSet<&String> = run.data_volumes.iter().collect();
-        let of_data = writes * costs.gather_pages.value * PAGE_BYTES / volumes.len() as u64;
-        let transaction = u64::from(load.rows_per_transaction).saturating_mul(load.kind.row_log_bytes(costs));
-        let of_log = u64::from(load.connections).saturating_mul(transaction);
-        for (name, volume) in &self.volumes {
-            let Some(cache) = &volume.cache else { continue };
-            let data = if volumes.contains(name) { of_data } else { 0 };
-            let burst = data.saturating_add(if run.log_volume == *name { of_log } else { 0 });
-            if cache.bytes >= burst && cache.bytes / u64::from(self.scale) < burst {
-                let what = format!(
-                    "at scale {} the cache of volume '{name}' has {}, and runs[{index}] may write {} at once, which does not shrink: a \
-                     scale of at most {}",
-                    self.scale,
-                    life_size(cache.bytes / u64::from(self.scale), 1),
-                    life_size(burst, 1),
-                    cache.bytes / burst
-                );
-                return refuse("scale", what);
-            }
-        }
-        Ok(())
     }
 
     fn check_rows(&self, index: usize, run: &RunPlan) -> Result<(), Refusal> {

@@ -33,10 +33,6 @@ impl Load for SequentialInsert {
         costs.append_cpu_ns.value + costs.find_page_cpu_ns.value
     }
 
-    fn row_log_bytes(&self, costs: &Costs) -> u64 {
-        costs.log_page_row_bytes.value
-    }
-
     /// A row of a page has a leaf of its own.
     fn leaves(&self, rows: u64) -> u64 {
         rows
