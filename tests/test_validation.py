@@ -419,9 +419,9 @@ def test_a_scale_at_which_a_cache_is_smaller_than_a_burst_is_refused(validated):
     said = " ".join(err.split())
     assert code == 2
     assert (
-        "target.scale: at scale 64 the cache of scsi-a has 7.63 MiB, and 16.5 MiB may be written to it at once" in said
+        "target.scale: at scale 64 the cache of scsi-a has 8 MiB, and 16.5 MiB may be written to it at once" in said
     )
-    assert "a scale of at most 29 avoids that" in said
+    assert "a scale of at most 31 avoids that" in said
 
 
 def test_csv_and_json_hold_raw_numbers_and_intervals_over_seeds(validated, experiments, tmp_path):

@@ -310,9 +310,13 @@ def _with_checks(one: ArticlePlan | ArticleWithoutRuns, asked: Request) -> Artic
         return one
     other = _at_another_scale(one, asked)
     judged = [figure for figure in one.article.figures if figure.use == "judged"]
-    combinations = itertools.product(*(each.values for each in one.article.open)) if judged and one.article.open else []
-    chosen = [tuple(zip(one.article.open, values, strict=True)) for values in combinations]
-    variants = [_planned(one.article, asked, resized=_OF_OPEN, inputs=inputs) for inputs in chosen]
+    inputs = one.article.open if judged else ()
+    own = {each.what: each.values[0] for each in inputs}
+    chosen = [own] * bool(own) + [own | {each.what: value} for each in inputs for value in each.values[1:]]
+    variants = [
+        _planned(one.article, asked, resized=_OF_OPEN, inputs=[(each, values[each.what]) for each in inputs])
+        for values in chosen
+    ]
     there = [each for each in (other, *variants) if isinstance(each, ArticlePlan)]
     return one._replace(other=there[0], open=tuple(there[1:]))
 

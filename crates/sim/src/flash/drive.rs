@@ -354,7 +354,12 @@ impl Drive {
     #[inline]
     fn in_time(&mut self, now: u64) -> (&mut Ftl, InTime<'_>) {
         let pages_per_block = self.parameters.shape.pages_per_block;
-        let collection = InTime { dies: &mut self.dies, now, pages_per_block, done: 0 };
+        let collection = InTime {
+            dies: &mut self.dies,
+            now,
+            pages_per_block,
+            done: 0,
+        };
         (&mut self.ftl, collection)
     }
 
