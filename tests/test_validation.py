@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from simulated_specs import SMALL
 
 from storagelab import profiles
+from storagelab.engines.simulated.scenario import world_of
 from storagelab.errors import SpecError, StoragelabError
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
@@ -27,7 +28,16 @@ from storagelab.validation.articles import (
     needed,
     read_off,
 )
-from storagelab.validation.making import judge, missing, relative_error, summaries
+from storagelab.validation.making import (
+    Request,
+    at_two_scales,
+    judge,
+    missing,
+    plan,
+    relative_error,
+    summaries,
+    with_band,
+)
 from storagelab.validation.table import parameters
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -224,6 +234,37 @@ def test_values_are_held_against_a_tolerance_or_a_range(wanted, within, outside)
     assert [judged(wanted, *values).verdict for values in outside] == ["outside"] * len(outside)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "here", "there", "matters"),
+    [(ABOUT_200, 200.0, 224.0, False), (ABOUT_200, 200.0, 170.0, True), (A_RANGE, 1.0, 1.02, False),
+     (A_RANGE, 1.0, 1.03, True), (NEAR_NOTHING, 0.0, 80.0, False), (NEAR_NOTHING, 0.0, 82.0, True)],
+)  # fmt: skip
+def test_a_figure_depends_on_the_scale_if_it_moves_by_more_than_half_of_what_it_may_be_off(
+    wanted, here, there, matters
+):
+    row = at_two_scales(judged(wanted, here), judged(wanted, there))
+    assert row.scale_matters is matters
+    assert row.verdict == judged(wanted, here).verdict
+
+
+def test_a_level_depends_on_the_scale_unless_one_is_as_good_at_both():
+    best = figure("best_level", value=8, along="layout.data_files")
+    eight = judged(best, level=8, tied=(4,))
+    assert not at_two_scales(eight, judged(best, level=4)).scale_matters
+    assert at_two_scales(eight, judged(best, level=2)).scale_matters
+
+
+def test_what_an_article_leaves_open_gives_a_band_and_published_figures_outside_of_it_are_named():
+    rows = [judged(ABOUT_200.model_copy(update={"value": value}), 150.0) for value in (205, 300)]
+    banded = tuple(with_band(row, [judged(ABOUT_200, value) for value in (180.0, 210.0)]) for row in rows)
+    assert [row.band for row in banded] == [(180.0, 210.0)] * 2
+    text = table.markdown(table.Validation(articles=(ARTICLE_A,), simulations=(), rows=banded, parameters=()))
+    lines = [line for line in text.splitlines() if "180 to 210" in line]
+    assert [line.rsplit("|", 2)[1].strip() for line in lines] == ["inside", "outside"]
+    fact = judged(figure("elapsed_s", value=1.0, tolerance=0.1).model_copy(update={"use": "fact"}), 1.0)
+    assert with_band(fact, [fact]).band is None
+
+
 def test_errors_are_relative_to_the_value_or_to_the_nearer_end_of_a_range():
     assert judged(ABOUT_200, 240.0).error == pytest.approx(0.2)
     assert [relative_error(A_RANGE, value) for value in (1.05, 1.21, 0.9)] == pytest.approx([0.0, 0.1, -0.1])
@@ -332,7 +373,7 @@ def validated(typed):
     return partial(typed, "validate")
 
 
-SMALL_WORLD = ("--scale", "256", "--jobs", "1")
+SMALL_WORLD = ("--scale", "256", "--jobs", "1", "--no-checks")
 
 
 def test_it_prints_published_simulated_and_error_and_never_fails_for_a_miss(validated, experiments):
@@ -348,6 +389,37 @@ def test_it_prints_published_simulated_and_error_and_never_fails_for_a_miss(vali
     assert "row_cpu_ns" in out
     assert "timing.program_ns" in out
     assert "[8/8]" in err
+
+
+def test_each_figure_is_simulated_at_another_scale_and_with_what_is_left_open(validated, experiments):
+    asked = ("--scale", 64, "--jobs", 1, "--repetitions", 1, "--experiments", experiments, "--only", "A10")
+    code, out, err = validated(*asked, "--format", "csv")
+    (row,) = csv.DictReader(io.StringIO(out))
+    assert code == 0
+    assert float(row["change_at_other_scale"]) != 0
+    assert float(row["band_low"]) <= float(row["band_high"])
+    assert err.count("runs to make") == 2 + 2**3
+
+
+def test_open_inputs_are_keys_of_the_spec_and_figures_of_a_drive(experiments):
+    (planned,) = plan(articles(["A10"]), Request(experiments, repetitions=2))
+    first, *_, last = planned.open
+    worlds = [
+        world_of(one.plan.cells[0].config).scenario(one.plan.blocks[0], one.site.profiles) for one in (first, last)
+    ]
+    logs = [{run["log_bytes"] for run in world["runs"]} for world in worlds]
+    points = [world["drives"]["ssd"]["profile"]["cleaning"]["streams"]["value"] for world in worlds]
+    repetitions = [[run.repetition for run in one.plan.runs[:3]] for one in (first, last)]
+    assert (logs, points) == ([{8_000_000_000}, {60_000_000_000}], ["separate", "shared"])
+    assert repetitions == [[1, 2, 1], [1, 1, 1]]
+
+
+def test_a_scale_at_which_a_cache_is_smaller_than_a_burst_is_refused(validated):
+    code, _, err = validated("--only", "C1", "--scale", 64)
+    said = " ".join(err.split())
+    assert code == 2
+    assert "target.scale: at scale 64 the cache of scsi-a has 8 MiB, and 16.5 MiB may be written to it at once" in said
+    assert "a scale of at most 31 avoids that" in said
 
 
 def test_csv_and_json_hold_raw_numbers_and_intervals_over_seeds(validated, experiments, tmp_path):

@@ -117,6 +117,7 @@ impl Scenario {
         let server = &self.server;
         Config {
             quantum_ns: server.costs.quantum_ns.value,
+            wake_ns: server.costs.wake_ns.value,
             notice: if server.switches.notice_at_switch {
                 Notice::AtSwitch
             } else {

@@ -59,6 +59,8 @@ use crate::kernel::{Action, Kernel, MS, Ns, Port, ProcessId};
 const WAKE: Port = Port::new(1);
 /// An idle scheduler has something to notice; the token is the scheduler.
 const ALARM: Port = Port::new(2);
+/// An idle scheduler has woken up to run a worker; the token is the scheduler.
+const AWAKE: Port = Port::new(3);
 
 /// When a scheduler notices that an I/O is done or a timer has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,16 +80,19 @@ pub struct Config {
     pub quantum_ns: Ns,
     /// When completions are noticed.
     pub notice: Notice,
+    /// How long an idle core takes until it runs a worker that became runnable.
+    pub wake_ns: Ns,
 }
 
 impl Config {
-    /// SQL Server's configuration on this many cores: 4 ms, completions noticed at the switch.
+    /// SQL Server's configuration on this many cores: 4 ms, completions noticed at the switch; idle cores wake up at once.
     #[must_use]
     pub const fn new(schedulers: u32) -> Self {
         Self {
             schedulers,
             quantum_ns: 4 * MS,
             notice: Notice::AtSwitch,
+            wake_ns: 0,
         }
     }
 }

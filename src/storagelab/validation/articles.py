@@ -133,6 +133,18 @@ _COLUMNS = {
 _TINY = 0.01
 
 
+class OpenInput(Frozen):
+    """What an article leaves open: the values that it may have had, the spec's own first. It is a key of the spec,
+    or a figure of a drive's profile.
+    """
+
+    what: str
+    key: str = ""
+    profile: str = ""
+    figure: str = ""
+    values: tuple[JsonValue, ...] = Field(min_length=2)
+
+
 class Article(Frozen):
     """One article. `spec` is the ready-made spec that repeats its tests, `cell` the levels that all of its figures
     share.
@@ -146,6 +158,7 @@ class Article(Frozen):
     spec: str
     cell: Levels = Field(default_factory=dict)
     assumed: tuple[str, ...] = ()
+    open: tuple[OpenInput, ...] = ()
     under_determined: str = ""
     """What the article leaves so open that its figures test little."""
     figures: tuple[PublishedFigure, ...]

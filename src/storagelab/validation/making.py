@@ -2,6 +2,9 @@
 
 All runs of a block up to the last one needed are made, in the spec's own order: drives keep their history, so a
 layout's figures depend on the runs before it.
+
+Each figure is simulated at two scales: one that depends on the scale is not one of the model. Where an article leaves
+an input open, its judged figures are simulated with each of its values, too.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
@@ -22,6 +26,7 @@ from storagelab import _sim, profiles
 from storagelab.errors import PreflightError, SpecError
 from storagelab.findings.model import Estimate
 from storagelab.machine import temporary
+from storagelab.model.engines import LARGEST_SCALE
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
 from storagelab.model.target import Preflight
@@ -31,10 +36,12 @@ from storagelab.run.engine import preflight
 from storagelab.run.progress import RunProgress
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
+from storagelab.spec.keys import put
 from storagelab.stats import samples
 from storagelab.validation.articles import (
     Article,
     Missing,
+    OpenInput,
     PublishedFigure,
     RunsOfCell,
     SimulatedFigure,
@@ -64,6 +71,12 @@ class Row(Frozen):
     verdict: Verdict
     reason: str = ""
     """Why it is not simulated."""
+    change: float | None = None
+    """By how much the simulated figure is larger at the other scale, relative as `error` is."""
+    scale_matters: bool = False
+    """Whether that is more than half of what the model may be off, or another level or order."""
+    band: tuple[float, float] | None = None
+    """The least and the most that is simulated with any value of what the article leaves open."""
 
 
 class Summary(Frozen):
@@ -77,6 +90,7 @@ class Summary(Frozen):
     median_error: float | None
     worst_error: float | None
     worst: str
+    scale_matters: int
 
 
 def judge(article: Article, figure: PublishedFigure, simulated: SimulatedFigure) -> Row:
@@ -152,20 +166,46 @@ def _summary(article: str, use: str, rows: Sequence[Row]) -> Summary:
         median_error=statistics.median(errors.values()) if errors else None,
         worst_error=errors[worst] if worst else None,
         worst=worst,
+        scale_matters=sum(row.scale_matters for row in rows),
     )
+
+
+def at_two_scales(row: Row, other: Row) -> Row:
+    """The row, with what is different in its counterpart at another scale."""
+    figure = row.figure
+    if row.simulated is None or other.simulated is None:
+        levels = (other.level, *other.tied)
+        same = row.order == other.order and (row.level is None or bool({row.level, *row.tied} & {*levels}))
+        both = "not simulated yet" not in (row.verdict, other.verdict)
+        return row.model_copy(update={"scale_matters": both and not same})
+    change = other.simulated.value - row.simulated.value
+    low, high = figure.between or (figure.value or 0.0, figure.value or 0.0)
+    allowed = figure.tolerance_absolute or (figure.tolerance * low if high == low else (high - low) / 2)
+    relative = None if figure.tolerance_absolute is not None or not low else change / (high if figure.between else low)
+    return row.model_copy(update={"change": relative, "scale_matters": abs(change) > allowed / 2})
+
+
+def with_band(row: Row, others: Sequence[Row]) -> Row:
+    """The row of a judged figure, with the least and the most of its counterparts."""
+    found = [one.simulated.value for one in others if one.simulated is not None]
+    if row.figure.use != "judged" or len(found) < len(others):
+        return row
+    return row.model_copy(update={"band": (min(found), max(found))})
 
 
 # --- making runs ------------------------------------------------------------------------------------------------------
 
 
 class Request(NamedTuple):
-    """How to make the simulations. `repetitions` None = as many as each spec says; `results` None = discarded."""
+    """How to make the simulations. `scale` and `repetitions` None = as each spec says; `results` None = discarded."""
 
     experiments: Path
-    scale: int = 64
+    scale: int | None = None
     repetitions: int | None = None
     jobs: int = 1
     results: Path | None = None
+    checks: bool = True
+    """Whether each figure is simulated at another scale and with open inputs, too."""
 
 
 class Simulations(Frozen):
@@ -174,7 +214,12 @@ class Simulations(Frozen):
     spec: str
     runs: int
     repetitions: int
-    scale: int
+    scales: tuple[int, ...]
+    other_scales: tuple[int, ...] = ()
+    """The other scales; none without the check."""
+    open_inputs: int = 0
+    """How many combinations of what the article leaves open were simulated, too."""
+    open_scales: tuple[int, ...] = ()
 
 
 class ArticlePlan(NamedTuple):
@@ -187,6 +232,16 @@ class ArticlePlan(NamedTuple):
     absent: dict[str, str]
     site: Site
     found: Preflight | None
+    other: ArticlePlan | None = None
+    """The same at another scale."""
+    open: tuple[ArticlePlan, ...] = ()
+    """The same with the other values of what the article leaves open."""
+
+    @property
+    def scales(self) -> tuple[int, ...]:
+        """How many times smaller than life-size its worlds are."""
+        made = {run.cell_id for run in self.plan.runs}
+        return tuple(sorted({cell.config.target.world_scale for cell in self.plan.cells if cell.cell_id in made}))
 
     @property
     def profiles(self) -> tuple[str, ...]:
@@ -205,7 +260,7 @@ class ArticleWithoutRuns(NamedTuple):
 
 def plan(articles: Sequence[Article], asked: Request) -> list[ArticlePlan | ArticleWithoutRuns]:
     """The runs to make. Raises StoragelabError for an unusable spec."""
-    return [_planned(article, asked) for article in articles]
+    return [_with_checks(_planned(article, asked), asked) for article in articles]
 
 
 def simulate(
@@ -224,27 +279,74 @@ def simulate(
         if isinstance(one, ArticleWithoutRuns):
             rows += [missing(one.article, figure, one.reason) for figure in one.article.figures]
             continue
-        runs = _runs(one, asked, console, check) if one.plan.runs else {}
-        rows += [_row(one, figure, runs) for figure in one.article.figures]
+        found = _rows(one, asked, console, check)
+        if one.other is not None:
+            found = list(map(at_two_scales, found, _rows(one.other, asked, console, check)))
+        if one.open:
+            others = [_rows(variant, asked, console, check) for variant in one.open]
+            found = [with_band(row, counterparts) for row, *counterparts in zip(found, *others, strict=True)]
+        rows += found
         if one.plan.runs:
-            spec, repetitions = one.article.spec, one.experiment.repetitions
-            made.append(Simulations(spec=spec, runs=len(one.plan.runs), repetitions=repetitions, scale=asked.scale))
+            made.append(
+                Simulations(
+                    spec=one.article.spec, runs=len(one.plan.runs), repetitions=one.experiment.repetitions,
+                    scales=one.scales, other_scales=one.other.scales if one.other else (), open_inputs=len(one.open),
+                    open_scales=one.open[0].scales if one.open else (),
+                )
+            )  # fmt: skip
     return rows, made
+
+
+def _rows(one: ArticlePlan, asked: Request, console: Console, check: Callable[[], None]) -> list[Row]:
+    runs = _runs(one, asked, console, check) if one.plan.runs else {}
+    return [_row(one, figure, runs) for figure in one.article.figures]
 
 
 # --- planning --------------------------------------------------------------------------------------------------------
 
 
-def _planned(article: Article, asked: Request) -> ArticlePlan | ArticleWithoutRuns:
-    """The runs to make for an article, or why there are none."""
+def _with_checks(one: ArticlePlan | ArticleWithoutRuns, asked: Request) -> ArticlePlan | ArticleWithoutRuns:
+    if isinstance(one, ArticleWithoutRuns) or not asked.checks or not one.plan.runs:
+        return one
+    other = _at_another_scale(one, asked)
+    judged = [figure for figure in one.article.figures if figure.use == "judged"]
+    inputs = one.article.open if judged else ()
+    own = {each.what: each.values[0] for each in inputs}
+    chosen = [own] * bool(own) + [own | {each.what: value} for each in inputs for value in each.values[1:]]
+    variants = [
+        _planned(one.article, asked, resized=_OF_OPEN, inputs=[(each, values[each.what]) for each in inputs])
+        for values in chosen
+    ]
+    there = [each for each in (other, *variants) if isinstance(each, ArticlePlan)]
+    return one._replace(other=there[0], open=tuple(there[1:]))
+
+
+def _at_another_scale(one: ArticlePlan, asked: Request) -> ArticlePlan | ArticleWithoutRuns:
+    """Worlds half as large, as they are simulated sooner; twice as large where something is too small for that."""
+    try:
+        return _planned(one.article, asked, resized=2)
+    except PreflightError:
+        return _planned(one.article, asked, resized=0.5)
+
+
+_OF_OPEN = 8
+"""Worlds in which open inputs vary are so many times smaller: there are many, and a band need not be exact."""
+
+
+def _planned(
+    article: Article, asked: Request, *, resized: float = 1, inputs: Sequence[tuple[OpenInput, JsonValue]] = ()
+) -> ArticlePlan | ArticleWithoutRuns:
+    """The runs to make for an article, or why there are none. Scales are `resized` times what the spec says."""
     file = asked.experiments / f"{article.spec}.toml"
     if not asked.experiments.is_dir():
         hint = "Name the folder of the ready-made specs with --experiments."
         raise SpecError("is not a folder", file=asked.experiments, hint=hint)
     if not file.exists():
         return ArticleWithoutRuns(article, f"there is no spec {article.spec} yet")
-    experiment = _as_asked(reading.load(file), asked)
+    experiment = _as_asked(reading.load(file), asked, resized, inputs)
     expanded = matrix.expand(experiment)
+    cells = tuple(_at_scale(cell, (asked.scale or cell.config.target.world_scale) * resized) for cell in expanded.cells)
+    expanded = expanded.model_copy(update={"cells": cells})
     if not all(cell.config.simulated for cell in expanded.cells):
         return ArticleWithoutRuns(article, f"the spec {article.spec} is not simulated")
     groups, absent = {}, {}
@@ -255,27 +357,52 @@ def _planned(article: Article, asked: Request) -> ArticlePlan | ArticleWithoutRu
             absent[figure.id] = str(reason)
     wanted = {cell.cell_id for parts in groups.values() for group in parts for cell in group}
     trimmed = Plan(cells=expanded.cells, runs=tuple(_up_to_last(expanded, wanted)))
-    site = Site(experiment=experiment.name, identity=experiment.sha256[:8], spec_folder=file.resolve().parent)
+    site = Site(
+        experiment=experiment.name, identity=experiment.sha256[:8], spec_folder=file.resolve().parent,
+        texts=_changed_profiles(inputs),
+    )  # fmt: skip
     found = None
     if trimmed.runs:
         try:
             found = preflight(trimmed, site)
         except PreflightError as error:
             raise error.of(file) from error
+        if found.notes:
+            raise PreflightError(found.notes[0], key="target.scale").of(file)
     return ArticlePlan(article, experiment, trimmed, groups, absent, site, found)
 
 
-def _as_asked(experiment: Experiment, asked: Request) -> Experiment:
-    """The experiment at the scale and with the repetitions asked for, with a hash of everything on which its outcome
-    depends.
-    """
-    tables = dict(experiment.base)
-    target = tables.get("target")
-    tables["target"] = {**(target if isinstance(target, dict) else {}), "scale": asked.scale}
+def _as_asked(
+    experiment: Experiment, asked: Request, resized: float, inputs: Sequence[tuple[OpenInput, JsonValue]]
+) -> Experiment:
+    """The experiment with the repetitions and inputs asked for, and a hash of all on which its outcome depends."""
+    keys = {one.key: value for one, value in inputs if one.key}
+    order = keys.pop("order", experiment.order)
     repetitions = asked.repetitions or experiment.repetitions
-    words = json.dumps([experiment.canonical, asked.scale, repetitions, _simulator()], sort_keys=True)
-    update = {"base": tables, "repetitions": repetitions, "sha256": hashlib.sha256(words.encode()).hexdigest()}
-    return experiment.model_copy(update=update)
+    chosen = [[one.what, value] for one, value in inputs]
+    words = json.dumps([experiment.canonical, asked.scale, resized, chosen, repetitions, _simulator()], sort_keys=True)
+    return experiment.model_copy(update={
+        "base": put(experiment.base, keys), "repetitions": repetitions, "order": order,
+        "sha256": hashlib.sha256(words.encode()).hexdigest(),
+    })  # fmt: skip
+
+
+def _at_scale(cell: Cell, scale: float) -> Cell:
+    """The cell in a world so many times smaller than life-size."""
+    target = cell.config.target.model_copy(update={"scale": min(LARGEST_SCALE, max(1, int(scale)))})
+    return cell.model_copy(update={"config": cell.config.model_copy(update={"target": target})})
+
+
+def _changed_profiles(inputs: Sequence[tuple[OpenInput, JsonValue]]) -> dict[str, str] | None:
+    """The texts of the ready-made profiles in which a figure has another value; None if none has."""
+    texts: dict[str, str] = {}
+    for one, value in inputs:
+        if one.profile:
+            text = texts.get(one.profile) or profiles.text_of(one.profile, Path())
+            figure = re.compile(rf"(?m)^(\[{re.escape(one.figure)}\]\nvalue = ).*$")
+            texts[one.profile], found = figure.subn(lambda match, to=value: f"{match[1]}{json.dumps(to)}", text)
+            assert found == 1, f"{one.profile} has no figure {one.figure}"
+    return texts or None
 
 
 def _simulator() -> str:

@@ -69,6 +69,8 @@ TextColumn = tuple[str, list[str]]
 
 _OPEN = "†"
 """Marks verdicts on an article that leaves much of the model undetermined."""
+_MOVES = "‡"
+"""Marks figures that depend on the scale."""
 
 
 def _row_columns(article: Article, rows: Sequence[Row]) -> list[TextColumn]:
@@ -81,6 +83,7 @@ def _row_columns(article: Article, rows: Sequence[Row]) -> list[TextColumn]:
         ("error", [_error_text(row) for row in rows]),
         ("held to", [_tolerance_text(row.figure) for row in rows]),
         ("verdict", [f"{row.verdict}{mark}" for row in rows]),
+        ("other scale", [_change_text(row) for row in rows]),
         ("use", [row.figure.use for row in rows]),
     ]
 
@@ -96,7 +99,26 @@ def _summary_columns(articles: Sequence[Article], items: Sequence[Summary]) -> l
         ("median error", [_share_text(item.median_error) for item in items]),
         ("worst error", [_share_text(item.worst_error) for item in items]),
         ("worst", [item.worst for item in items]),
+        (f"scale matters {_MOVES}", [str(item.scale_matters) for item in items]),
     ]
+
+
+def _band_columns(rows: Sequence[Row]) -> list[TextColumn]:
+    return [
+        ("no.", [row.figure.id for row in rows]),
+        ("figure", [row.figure.what for row in rows]),
+        ("published", [_published_text(row.figure) for row in rows]),
+        ("simulated", [_simulated_text(row) for row in rows]),
+        ("with any of these", [_band_text(row) for row in rows]),
+        ("published is", ["inside" if _in_band(row) else "outside" for row in rows]),
+    ]
+
+
+def _in_band(row: Row) -> bool:
+    """Whether what was published, or a part of its range, is among what is simulated."""
+    assert row.band is not None
+    low, high = row.figure.between or (row.figure.value or 0.0, row.figure.value or 0.0)
+    return row.band[0] <= high and low <= row.band[1]
 
 
 def _parameter_columns(items: Sequence[Parameter]) -> list[TextColumn]:
@@ -150,13 +172,27 @@ def _title(article: Article) -> str:
 def _how(simulations: Sequence[Simulations]) -> Iterator[str]:
     for one in simulations:
         times = "once" if one.repetitions == 1 else f"{one.repetitions} times, each with its own seed"
-        yield f"{one.spec}: {one.runs} runs at scale {one.scale}, each cell {times}."
+        also = f"; compared with scale {_scales(one.other_scales)}" if one.other_scales else ""
+        if one.open_inputs:
+            also += (
+                f"; and with {one.open_inputs} combinations of what is left open, at scale {_scales(one.open_scales)}"
+            )
+        yield f"{one.spec}: {one.runs} runs at scale {_scales(one.scales)}, each cell {times}{also}."
+    if any(one.other_scales for one in simulations):
+        yield (
+            "Other scale: by how much a figure is larger there, relative to what was published. "
+            f"{_MOVES}: by more than half of what the model may be off, so the figure depends on the scale."
+        )
     if any(one.repetitions > 1 for one in simulations):
         yield (
             "Simulated figures are means over repetitions, ± half their 95 % confidence interval. "
             'Levels joined by "or" can\'t be told apart, or single repetitions come to them: any will do. '
             "A range is met where an interval reaches into it."
         )
+
+
+def _scales(scales: Sequence[int]) -> str:
+    return " and ".join(map(str, scales))
 
 
 # --- forms -----------------------------------------------------------------------------------------------------------
@@ -176,8 +212,11 @@ def _sections(validation: Validation) -> Iterator[_Section]:
     """One for each article, the summaries, and one for each owner of parameters."""
     for article in validation.articles:
         rows = [row for row in validation.rows if row.article == article.id]
-        ranks = {"use": 2, "held to": 1}
+        ranks = {"use": 3, "held to": 1, "other scale": 2}
         yield _Section(_title(article), _row_columns(article, rows), _notes(article, rows), "figure", ranks)
+        if banded := [row for row in rows if row.band is not None]:
+            notes = [f"Open: {one.what}." for one in article.open]
+            yield _Section(f"What article {article.id} leaves open", _band_columns(banded), notes, "figure")
     in_sum = _summary_columns(validation.articles, summaries(validation.rows))
     yield _Section("In sum", in_sum, _how(validation.simulations))
     owners = dict.fromkeys(item.owner for item in validation.parameters)
@@ -186,7 +225,10 @@ def _sections(validation: Validation) -> Iterator[_Section]:
         yield _Section(f"Parameters of {owner}", columns, wraps="source", ranks={"bounds": 2, "fitted on": 1})
 
 
-_RIGHT = ("published", "simulated", "error", "figures", "within", "median error", "worst error", "value")
+_RIGHT = (
+    "published", "simulated", "with any of these", "error", "other scale", "figures", "within", "median error",
+    "worst error", f"scale matters {_MOVES}", "value",
+)  # fmt: skip
 
 
 def print_validation(console: Console, validation: Validation) -> None:
@@ -253,6 +295,10 @@ def _flat(row: Row) -> dict[str, object]:
         "simulated_low": estimate.low if estimate else None,
         "simulated_high": estimate.high if estimate else None,
         "error": row.error,
+        "change_at_other_scale": row.change,
+        "scale_matters": row.scale_matters,
+        "band_low": row.band[0] if row.band else None,
+        "band_high": row.band[1] if row.band else None,
         "tolerance": figure.tolerance,
         "tolerance_absolute": figure.tolerance_absolute,
         "verdict": row.verdict,
@@ -375,6 +421,20 @@ def _error_text(row: Row) -> str:
         return "in range"
     points = 100 * row.error
     return f"{points:+,.0f} %" if abs(points) >= 9.95 else f"{points:+.1f} %"
+
+
+def _change_text(row: Row) -> str:
+    """What changes at the other scale, in percent."""
+    mark = f" {_MOVES}" if row.scale_matters else ""
+    if row.change is None:
+        return f"differs{mark}" if mark and row.simulated is None else mark.strip()
+    return f"{100 * row.change:+.1f} %{mark}"
+
+
+def _band_text(row: Row) -> str:
+    assert row.band is not None
+    texts = [_estimate_text(Estimate(value=value), row.figure.unit) for value in row.band]
+    return " to ".join(texts)
 
 
 def _tolerance_text(figure: PublishedFigure) -> str:

@@ -25,12 +25,16 @@ def validate(
         list[str] | None, Option("--only", metavar="ID", help="Article (A) or figure (A1) to check; default: all.")
     ] = None,
     scale: Annotated[
-        int,
-        Option("--scale", min=1, max=LARGEST_SCALE, help="Simulate a world this many times smaller than life-size."),
-    ] = 64,
+        int | None,
+        Option("--scale", min=1, max=LARGEST_SCALE, help="How many times smaller worlds are; default: the specs'."),
+    ] = None,
     repetitions: Annotated[
         int | None, Option("--repetitions", min=1, help="Runs of each cell; default: as in each spec.")
     ] = None,
+    checks: Annotated[
+        bool,
+        Option("--checks/--no-checks", help="Also simulate another scale, and what articles leave open (default)."),
+    ] = True,
     jobs: Annotated[int | None, Option("--jobs", "-j", min=1, help="Processes; default: one for each core.")] = None,
     results: Annotated[
         Path | None, Option("--results", help="Folder to keep the runs in, and to continue from.")
@@ -41,7 +45,8 @@ def validate(
 ) -> None:
     """Compare the simulator with published figures.
 
-    The table shows each figure as published and as simulated, with the error. A miss doesn't change the exit code.
+    The table shows each figure as published and as simulated, with the error, and whether it depends on the scale. A
+    miss doesn't change the exit code.
     """
     from storagelab import screen
     from storagelab.machine import host
@@ -51,7 +56,9 @@ def validate(
     from storagelab.validation.articles import articles
 
     chosen = articles(only or ())
-    asked = making.Request(experiments or _ready_made_specs(), scale, repetitions, jobs or host.usable_cpus(), results)
+    asked = making.Request(
+        experiments or _ready_made_specs(), scale, repetitions, jobs or host.usable_cpus(), results, checks
+    )  # fmt: skip
     before = table.existing(write) if write is not None else None
     planned = making.plan(chosen, asked)
     # Read before the runs, which may take long: what is shown must be what was simulated.

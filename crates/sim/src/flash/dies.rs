@@ -4,7 +4,6 @@
 //!   while a write waits for room in the buffer, it overtakes all but as many as the profile says. It always waits for
 //!   the operation in progress. A read can't change the completion times already returned for earlier requests; it
 //!   delays later ones.
-//! - Programs for writes beyond their data fall due by whole pages, on the dies in turn.
 //! - Garbage collection takes its time on the same dies, as reads, programs and erases. It reads ahead, so a copy's program doesn't
 //!   wait for its own read. An erase block spans less than a block of the map: erases fall due by pages freed, on the dies
 //!   in turn.
@@ -13,7 +12,6 @@
 
 use super::ftl::{FlashPage, Observer};
 use super::parameters::Parameters;
-use crate::hint::rare;
 use crate::rng::{Rng, Spread};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,10 +31,6 @@ pub(super) struct Dies {
     erase_pages: u32,
     /// The longest wait of a read for programs that have not begun, while a write waits for room.
     patience_ns: u64,
-    padding_per_mille: u32,
-    /// Thousandths of a page owed for writes beyond their data and not programmed yet.
-    padding: u32,
-    next_to_pad: u32,
     rng: Rng,
     /// Pages freed by blocks of the map for which no erase has been charged.
     pub(super) pages_to_erase: u32,
@@ -55,9 +49,6 @@ impl Dies {
             erase_ns: parameters.erase_ns,
             erase_pages: parameters.erase_pages,
             patience_ns: parameters.program_ns * u64::from(parameters.programs_before_read),
-            padding_per_mille: parameters.padding_per_mille,
-            padding: 0,
-            next_to_pad: 0,
             rng,
             pages_to_erase: 0,
             next_to_erase: 0,
@@ -65,12 +56,9 @@ impl Dies {
         }
     }
 
-    /// Finishes all work and resets the clock to 0. Erases that will fall due are kept; less than a page of padding is
-    /// forgotten.
+    /// Finishes all work and resets the clock to 0. Erases that will fall due are kept.
     pub(super) fn rest(&mut self, rng: Rng) {
         self.each.fill(Die::default());
-        self.padding = 0;
-        self.next_to_pad = 0;
         self.rng = rng;
         self.busy_ns = 0;
     }
@@ -129,17 +117,6 @@ impl Dies {
         let takes = self.stray(self.program);
         let index = self.index(flash);
         self.occupy(ready, index, takes)
-    }
-
-    /// Programs what goes with a write beyond its data.
-    #[inline]
-    pub(super) fn pad(&mut self, ready: u64) {
-        self.padding += self.padding_per_mille;
-        if rare(self.padding >= 1000) {
-            self.padding -= 1000;
-            self.program(ready, FlashPage::new(self.next_to_pad));
-            self.next_to_pad = self.next_to_pad.wrapping_add(1);
-        }
     }
 
     #[inline]

@@ -5,6 +5,8 @@
 //! drive needs no event of its own.
 //!
 //! - A write is done when its data are in the buffer. A full buffer lets a write in when its oldest page has been programmed.
+//! - What the driver adds to writes falls due by whole pages. Such a page is programmed behind the host's and holds nothing valid:
+//!   it takes room until its block is collected, but none in the buffer.
 //! - Reads go before programs, except while writes wait for room in the buffer: then the buffer is drained first.
 //! - Garbage collection takes turns with the host's writes, or works alone while the drive is idle; see
 //!   [`super::parameters::GarbageCollection`]. `dies` describes its cost.
@@ -43,6 +45,8 @@ pub struct Drive {
     last_request: u64,
     /// Whether garbage collection takes turns with the host.
     collecting: bool,
+    /// Thousandths of a page added to writes and not programmed yet.
+    padding: u32,
     /// Thousandths of pages that garbage collection owes the host; negative when a block yielded more than was due.
     owed: i64,
     part_page: Option<PartPage>,
@@ -81,6 +85,7 @@ impl Drive {
             link_write_page_ns: Parameters::link_ns(page, parameters.link_write_bytes_per_s),
             last_request: 0,
             collecting: false,
+            padding: 0,
             owed: 0,
             part_page: None,
             mapped_limit,
@@ -91,13 +96,14 @@ impl Drive {
     }
 
     /// Finishes all work and resets the clock to 0, as between two runs. Data, map, counters and the state of garbage collection
-    /// stay.
+    /// stay; less than a page of padding is forgotten.
     pub fn rest(&mut self, rng: Rng) {
         let counters = self.counters();
         self.dies.rest(rng);
         self.counters = counters;
         self.buffer.fill(0);
         self.next_place = 0;
+        self.padding = 0;
         self.room_at = 0;
         self.link_read_until = 0;
         self.link_write_until = 0;
@@ -269,7 +275,7 @@ impl Drive {
         for page in page..page + pages {
             done = self.write_page(now, page, self.link_write_page_ns);
         }
-        self.dies.pad(done);
+        self.pad(done);
         self.counters.written_bytes += u64::from(pages) * u64::from(self.parameters.flash_page_bytes);
         done + self.parameters.write_command_ns
     }
@@ -304,7 +310,7 @@ impl Drive {
         }
         // A piece that shares a page with the previous piece shares its padding too.
         if opens_page {
-            self.dies.pad(done);
+            self.pad(done);
         }
         self.counters.written_bytes += bytes;
         done + self.parameters.write_command_ns + self.dies.stray_by(self.parameters.log_delay_ns)
@@ -321,19 +327,40 @@ impl Drive {
             self.room_at = admitted;
         }
         self.collect_along(admitted);
-        let mut collection = InTime {
-            dies: &mut self.dies,
-            now: admitted,
-            pages_per_block: self.parameters.shape.pages_per_block,
-            done: 0,
-        };
-        let flash = self.ftl.write(page, &mut collection);
+        let (ftl, mut collection) = self.in_time(admitted);
+        let flash = ftl.write(page, &mut collection);
         self.buffer[self.next_place] = self.dies.program(admitted, flash);
         self.next_place += 1;
         if rare(self.next_place == self.buffer.len()) {
             self.next_place = 0;
         }
         admitted
+    }
+
+    /// Programs what the driver adds to a write, once it is a page.
+    #[inline]
+    fn pad(&mut self, now: u64) {
+        self.padding += self.parameters.padding_per_mille;
+        if rare(self.padding >= 1000) {
+            self.padding -= 1000;
+            self.collect_along(now);
+            let (ftl, mut collection) = self.in_time(now);
+            let flash = ftl.pad(&mut collection);
+            self.dies.program(now, flash);
+        }
+    }
+
+    /// The map, and who takes down what its garbage collection does at `now`.
+    #[inline]
+    fn in_time(&mut self, now: u64) -> (&mut Ftl, InTime<'_>) {
+        let pages_per_block = self.parameters.shape.pages_per_block;
+        let collection = InTime {
+            dies: &mut self.dies,
+            now,
+            pages_per_block,
+            done: 0,
+        };
+        (&mut self.ftl, collection)
     }
 
     fn trim(&mut self, now: u64, page: u32, pages: u32) -> u64 {
@@ -378,13 +405,8 @@ impl Drive {
 
     /// Collects one block at `now`; returns the pages moved and when it is done.
     fn collect_block(&mut self, now: u64) -> (u32, u64) {
-        let mut collection = InTime {
-            dies: &mut self.dies,
-            now,
-            pages_per_block: self.parameters.shape.pages_per_block,
-            done: 0,
-        };
-        let moved = self.ftl.collect_block(&mut collection);
+        let (ftl, mut collection) = self.in_time(now);
+        let moved = ftl.collect_block(&mut collection);
         let moved = moved.expect("a drive short of free blocks has closed ones");
         (moved, collection.done)
     }

@@ -318,6 +318,18 @@ impl Ftl {
         self.append(HOST, logical)
     }
 
+    /// Fills a page at the host's write point with nothing valid, garbage collection first as for a write; returns the flash page.
+    pub fn pad(&mut self, observer: &mut impl Observer) -> FlashPage {
+        if self.points[HOST].room() == 0 {
+            self.make_room(observer);
+        }
+        let flash = FlashPage(self.open(HOST).next);
+        self.logical_of[flash.index()] = NONE;
+        self.points[HOST].next += 1;
+        self.close_if_full(HOST);
+        flash
+    }
+
     /// Does the same as a call of [`Ftl::write`] for each page, in order; faster on a large drive.
     ///
     /// It takes each step for a run of pages before the next step, so that the processor fetches in parallel the

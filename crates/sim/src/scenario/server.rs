@@ -87,6 +87,8 @@ figures! {
         pool_per_mille: Figure<u64> [0, 1000];
         /// A quantum.
         quantum_ns: Figure<u64> [US, LONGEST_COST_NS];
+        /// Time that an idle core takes until it runs a worker that became runnable.
+        wake_ns: Figure<u64> [0, LONGEST_COST_NS];
         /// CPU time to insert a row into a page in memory.
         row_cpu_ns: Figure<u64> [1, LONGEST_COST_NS];
         /// CPU time of a point read of a row in memory.

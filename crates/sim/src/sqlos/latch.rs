@@ -1,11 +1,13 @@
 //! Latches: short locks on pages and other structures in memory, in the modes in which the engine takes them.
 
+use std::collections::HashMap;
 use std::future::Future;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::Sqlos;
-use super::state::{NOBODY, Queue, Resource, State};
+use super::state::{NOBODY, Queue, Resource, State, Worker};
 use super::waits::WaitType;
 use crate::kernel::{Kernel, ProcessId};
 
@@ -61,7 +63,7 @@ impl LatchClass {
 }
 
 /// A latch that is held or wanted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct LatchState {
     /// How many hold it in [`Mode::Sh`], the one that several can hold at once.
     sharers: u32,
@@ -97,6 +99,17 @@ impl LatchState {
         }
     }
 
+    /// Grants it to the head of its queue, if that can have it now.
+    fn grant_first(&mut self, workers: &[Worker]) -> Option<u32> {
+        let head = self.waiters.head;
+        if head == NOBODY || !self.allows(workers[head as usize].want) {
+            return None;
+        }
+        self.waiters.pop(workers);
+        self.grant(workers[head as usize].want, head);
+        Some(head)
+    }
+
     #[inline]
     fn ungrant(&mut self, mode: Mode) {
         assert!(
@@ -116,133 +129,52 @@ impl LatchState {
     }
 }
 
-/// Marks a place without a key.
-const NO_KEY: u64 = u64::MAX;
-
 /// The latches that are held or wanted; all others take no memory, however many pages there are.
-///
-/// A hash table with open addressing: a latch is at the place of its key's hash, or in the next free one after that.
-#[derive(Debug)]
-pub(super) struct LatchTable {
-    /// A power of two of places, at most half of them taken: the key there, or [`NO_KEY`].
-    keys: Vec<u64>,
-    /// The latch there.
-    latches: Vec<LatchState>,
-    taken: usize,
-}
+#[derive(Debug, Default)]
+pub(super) struct LatchTable(HashMap<u64, LatchState, BuildHasherDefault<KeyHasher>>);
 
-impl Default for LatchTable {
-    fn default() -> Self {
-        Self::with_places(64)
+/// One multiplication spreads a key's bits, and a rotation puts the best of them last.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a key is a whole number")
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
     }
 }
 
 impl LatchTable {
-    fn with_places(count: usize) -> Self {
-        Self {
-            keys: vec![NO_KEY; count],
-            latches: vec![LatchState::FREE; count],
-            taken: 0,
-        }
-    }
-
     pub(super) fn owner(&self, key: u64) -> Option<ProcessId> {
-        let owner = self.latches[self.place(key)].owner;
+        let owner = self.0.get(&key)?.owner;
         (owner != NOBODY).then_some(ProcessId(owner))
     }
 
-    pub(super) const fn len(&self) -> usize {
-        self.taken
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     #[inline]
     fn modes_held(&self, key: u64) -> u8 {
-        self.latches[self.place(key)].held_modes
-    }
-
-    /// Where the search for a key begins: one multiplication spreads its bits, and the upper ones are taken.
-    #[inline]
-    fn home(&self, key: u64) -> usize {
-        let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        spread as usize & (self.keys.len() - 1)
-    }
-
-    /// The place of a key, or the free one where it would go.
-    #[inline]
-    fn place(&self, key: u64) -> usize {
-        let mut place = self.home(key);
-        loop {
-            let there = self.keys[place];
-            if there == key || there == NO_KEY {
-                return place;
-            }
-            place = (place + 1) & (self.keys.len() - 1);
-        }
+        self.0.get(&key).map_or(0, |latch| latch.held_modes)
     }
 
     /// `None` if the latch was granted; otherwise the latch, for a caller that wants to wait for it.
     #[inline(always)]
     fn try_acquire(&mut self, key: u64, mode: Mode, holder: u32) -> Option<&mut LatchState> {
-        let mut place = self.place(key);
-        if self.keys[place] == NO_KEY {
-            place = self.take(place, key);
-        }
-        let latch = &mut self.latches[place];
+        let latch = self.0.entry(key).or_insert(LatchState::FREE);
         let free = latch.waiters.is_empty() && latch.allows(mode);
         if free {
             latch.grant(mode, holder);
         }
         (!free).then_some(latch)
-    }
-
-    /// Takes the free place found for a key, or another one if the table must grow first.
-    #[inline]
-    fn take(&mut self, mut place: usize, key: u64) -> usize {
-        debug_assert_ne!(key, NO_KEY, "this key is taken");
-        if 2 * self.taken >= self.keys.len() {
-            self.grow();
-            place = self.place(key);
-        }
-        self.taken += 1;
-        self.keys[place] = key;
-        place
-    }
-
-    #[cold]
-    fn grow(&mut self) {
-        let mut larger = Self::with_places(2 * self.keys.len());
-        larger.taken = self.taken;
-        for (&key, latch) in self.keys.iter().zip(&self.latches).filter(|&(&key, _)| key != NO_KEY) {
-            let place = larger.place(key);
-            larger.keys[place] = key;
-            larger.latches[place] = *latch;
-        }
-        *self = larger;
-    }
-
-    /// Frees the place of a latch that nobody holds or wants any more. Latches behind it that would be nearer to their
-    /// home there move up.
-    #[inline]
-    fn free(&mut self, mut gap: usize) {
-        self.taken -= 1;
-        let last = self.keys.len() - 1;
-        let mut place = gap;
-        loop {
-            place = (place + 1) & last;
-            let key = self.keys[place];
-            if key == NO_KEY {
-                break;
-            }
-            let from_home = place.wrapping_sub(self.home(key)) & last;
-            let from_gap = place.wrapping_sub(gap) & last;
-            if from_home >= from_gap {
-                self.keys[gap] = key;
-                self.latches[gap] = self.latches[place];
-                gap = place;
-            }
-        }
-        self.keys[gap] = NO_KEY;
-        self.latches[gap] = LatchState::FREE;
     }
 }
 
@@ -260,25 +192,18 @@ impl State {
 
     /// Gives back one hold, and grants the latch to those at the head of its queue who can have it now.
     fn release_latch(&mut self, kernel: &Kernel, key: u64, mode: Mode) {
-        let place = self.latches.place(key);
-        let latch = &mut self.latches.latches[place];
+        let latch = self.latches.0.entry(key).or_insert(LatchState::FREE);
         latch.ungrant(mode);
         if latch.is_free() {
-            self.latches.free(place);
-        } else {
-            self.grant_waiters(kernel, place);
+            self.latches.0.remove(&key);
+            return;
         }
-    }
-
-    fn grant_waiters(&mut self, kernel: &Kernel, place: usize) {
-        loop {
-            let latch = &mut self.latches.latches[place];
-            let head = latch.waiters.head;
-            if head == NOBODY || !latch.allows(self.workers[head as usize].want) {
-                return;
-            }
-            latch.waiters.pop(&self.workers);
-            latch.grant(self.workers[head as usize].want, head);
+        while let Some(head) = self
+            .latches
+            .0
+            .get_mut(&key)
+            .and_then(|latch| latch.grant_first(&self.workers))
+        {
             self.make_runnable(kernel, head);
         }
     }
@@ -398,6 +323,3 @@ impl Drop for Hold<'_> {
         self.latch.release(self.mode);
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use super::{ALARM, Role, Sqlos, WaitingTask};
+use super::{ALARM, AWAKE, Role, Sqlos, WaitingTask};
 use crate::kernel::{Executor, Halt, Ns, Port, ProcessId};
 
 /// How far a run got.
@@ -57,6 +57,7 @@ impl<'w> Machine<'w> {
     pub fn new(os: &'w Sqlos) -> Self {
         let mut executor = Executor::new(&os.kernel);
         executor.on(ALARM, |scheduler| os.on_alarm(scheduler));
+        executor.on(AWAKE, |scheduler| os.state().wake(&os.kernel, scheduler));
         executor.on_end(|process| os.on_end(process));
         Self { os, executor }
     }

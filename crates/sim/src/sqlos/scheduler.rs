@@ -3,7 +3,7 @@
 use super::crowds::first_of;
 use super::state::{Life, NOBODY, Resource, State, Worker, WorkerState};
 use super::waits::WaitType;
-use super::{ALARM, Notice, Role, WAKE};
+use super::{ALARM, AWAKE, Notice, Role, WAKE};
 use crate::kernel::{Action, Kernel, Ns, ProcessId};
 
 impl State {
@@ -81,16 +81,30 @@ impl State {
         }
     }
 
-    /// The resource is available: moves the worker to the tail of the scheduler's queue, and onto the core if that is
+    /// The resource is available: moves the worker to the tail of the scheduler's queue, and wakes the core if that is
     /// idle.
     #[inline]
     pub(super) fn make_runnable(&mut self, kernel: &Kernel, id: u32) {
         self.enqueue(kernel.now(), id, WorkerState::Suspended);
         let scheduler = self.workers[id as usize].scheduler;
-        if self.schedulers[scheduler as usize].running == NOBODY {
-            self.schedulers[scheduler as usize].busy_since_ns = kernel.now();
-            self.pick_next(kernel, scheduler);
+        let core = &mut self.schedulers[scheduler as usize];
+        if core.running != NOBODY || core.wakes {
+            return;
         }
+        if self.config.wake_ns == 0 {
+            self.wake(kernel, scheduler);
+        } else {
+            core.wakes = true;
+            kernel.at(kernel.now() + self.config.wake_ns, Action::call(AWAKE, scheduler));
+        }
+    }
+
+    /// An idle core is awake, and takes the first worker of its queue.
+    pub(super) fn wake(&mut self, kernel: &Kernel, scheduler: u32) {
+        let core = &mut self.schedulers[scheduler as usize];
+        core.wakes = false;
+        core.busy_since_ns = kernel.now();
+        self.pick_next(kernel, scheduler);
     }
 
     #[inline(always)]

@@ -141,6 +141,8 @@ impl Queue {
 pub(super) struct Scheduler {
     /// [`NOBODY`] if idle.
     pub(super) running: u32,
+    /// Whether it is idle, and about to take the first worker of its queue.
+    pub(super) wakes: bool,
     pub(super) runnable: Queue,
     pub(super) runnable_count: u32,
     pub(super) quantum_ends_ns: Ns,
@@ -182,6 +184,7 @@ impl State {
     pub(super) fn new(config: Config) -> Self {
         let scheduler = |_| Scheduler {
             running: NOBODY,
+            wakes: false,
             runnable: Queue::EMPTY,
             runnable_count: 0,
             quantum_ends_ns: 0,

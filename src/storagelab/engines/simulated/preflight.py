@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from storagelab import _sim
@@ -50,7 +50,8 @@ def check(plan: Plan, site: Site) -> Preflight:
     free_bytes = _free_memory_bytes()
     _check_memory(most_bytes, free_bytes, max(cell.config.target.world_scale for cell in plan.cells), contents)
     at_once = None if free_bytes is None else max(1, free_bytes // most_bytes)
-    return Preflight(server=_server_text(contents), volumes=(), blocks_at_once=at_once)
+    notes = tuple(dict.fromkeys(note for content in contents for note in bursts(content)))
+    return Preflight(server=_server_text(contents), volumes=(), notes=notes, blocks_at_once=at_once)
 
 
 def _check_block(content: Mapping[str, Any], block: PlannedBlock) -> None:
@@ -65,6 +66,28 @@ def _check_block(content: Mapping[str, Any], block: PlannedBlock) -> None:
         hint = _HINTS.get(place, _COSTLY if place.endswith(".drives") else "")
         problem = what + (f" (in the cell {where})" if where else "")
         raise PreflightError(problem, key=_KEYS.get(place, place), hint=hint) from None
+
+
+def bursts(content: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the scale: a cache shrinks with it, and a burst of writes does not. Where a burst fits into a
+    cache at life-size alone, the small world waits and the real one doesn't.
+    """
+    for run in content.get("runs", ()):
+        costs = {name: int(figure["value"]) for name, figure in content["server"]["costs"].items()}
+        load, data = run["workload"], set(run["data_volumes"])
+        row_bytes = costs["log_page_row_bytes" if load["kind"] == "sequential-insert" else "log_row_bytes"]
+        of_log = load["connections"] * load["rows_per_transaction"] * row_bytes
+        of_data = (costs["checkpoint_writes"] + costs["lazy_writes"]) * costs["gather_pages"] * 8192 // len(data)
+        for name, volume in content["volumes"].items():
+            cache_bytes = (volume.get("cache") or {}).get("bytes", 0)
+            burst_bytes = of_data * (name in data) + of_log * (name == run["log_volume"])
+            if cache_bytes // content["scale"] < burst_bytes <= cache_bytes:
+                scaled, burst = cache_bytes / content["scale"] / 2**20, burst_bytes / 2**20
+                yield (
+                    f"at scale {content['scale']} the cache of {name} has {scaled:.3g} MiB, and {burst:.3g} MiB may be "
+                    "written to it at once, which does not shrink: times depend on the scale; a scale of at most "
+                    f"{cache_bytes // burst_bytes} avoids that"
+                )
 
 
 _HINTS = {"data_bytes": "It is what all data files have together."}

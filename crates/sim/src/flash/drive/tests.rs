@@ -399,6 +399,26 @@ fn each_write_is_padded_and_pieces_of_log_that_share_a_page_share_their_padding(
 }
 
 #[test]
+fn padding_takes_room_until_its_block_is_collected() {
+    let collected = |padding_per_mille| {
+        let mut drive = drive(Parameters {
+            padding_per_mille,
+            ..parameters()
+        });
+        let logical_pages = drive.parameters().shape.logical_pages;
+        let mut now = 0;
+        for page in (0..logical_pages).chain(0..logical_pages) {
+            now = drive.submit(now, Op::Write { page, pages: 1 }).expect("it is on-line");
+        }
+        drive.ftl().check().expect("a sound map");
+        assert_eq!(drive.ftl().mapped_pages(), logical_pages);
+        drive.counters().ftl.erased_blocks
+    };
+    let (without, with) = (collected(0), collected(1000));
+    assert!(with > without + without / 2, "{without} and {with} blocks");
+}
+
+#[test]
 fn log_written_to_a_page_that_was_trimmed_is_there_again() {
     let mut drive = drive(parameters());
     let piece = |offset| Op::WriteBytes { offset, bytes: 512 };

@@ -166,6 +166,30 @@ fn an_idle_core_notices_a_finished_io_at_once() {
 }
 
 #[test]
+fn an_idle_core_takes_its_time_to_wake_up_and_a_busy_one_does_not() {
+    let os = Sqlos::new(Config {
+        wake_ns: 13,
+        ..small(1)
+    });
+    let log = Log::default();
+    let mut machine = Machine::new(&os);
+    for (name, sleep_ns) in [("first", 50), ("second", 60), ("third", 70)] {
+        let (os, log) = (&os, &log);
+        machine.spawn_session(async move {
+            os.sleep(sleep_ns, WaitType::AsyncIoCompletion).await;
+            os.cpu(20).await;
+            log.note(os, name);
+        });
+    }
+    run(&mut machine);
+    // All begin to sleep at 13, when the core has woken up for the first time. It wakes up at 63 + 13 for the first of them; the
+    // others come while it wakes up, or computes.
+    log.assert(&[(96, "first"), (116, "second"), (136, "third")]);
+    let wait = *os.books().sessions.of(WaitType::AsyncIoCompletion);
+    assert_eq!((wait.resource_ns, wait.signal_ns), (50 + 60 + 70, 13 + 23 + 33));
+}
+
+#[test]
 fn what_has_arrived_goes_before_the_worker_that_yields() {
     let os = Sqlos::new(Config {
         notice: Notice::AtSwitch,
