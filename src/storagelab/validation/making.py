@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import itertools
 import json
-import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
@@ -399,9 +398,9 @@ def _changed_profiles(inputs: Sequence[tuple[OpenInput, JsonValue]]) -> dict[str
     for one, value in inputs:
         if one.profile:
             text = texts.get(one.profile) or profiles.text_of(one.profile, Path())
-            figure = re.compile(rf"(?m)^(\[{re.escape(one.figure)}\]\nvalue = ).*$")
-            texts[one.profile], found = figure.subn(lambda match, to=value: f"{match[1]}{json.dumps(to)}", text)
-            assert found == 1, f"{one.profile} has no figure {one.figure}"
+            head, found, rest = text.partition(f"[{one.figure}]\nvalue = ")
+            assert found, f"{one.profile} has no figure {one.figure}"
+            texts[one.profile] = f"{head}{found}{json.dumps(value)}\n{rest.partition(chr(10))[2]}"
     return texts or None
 
 
