@@ -313,7 +313,7 @@ def _with_checks(one: ArticlePlan | ArticleWithoutRuns, asked: Request) -> Artic
     own = {each.what: each.values[0] for each in inputs}
     chosen = [own] * bool(own) + [own | {each.what: value} for each in inputs for value in each.values[1:]]
     variants = [
-        _planned(one.article, asked, resized=_OF_OPEN, inputs=[(each, values[each.what]) for each in inputs])
+        _planned(one.article, asked, resized=SMALLER_IF_OPEN, inputs=[(each, values[each.what]) for each in inputs])
         for values in chosen
     ]
     there = [each for each in (other, *variants) if isinstance(each, ArticlePlan)]
@@ -328,7 +328,7 @@ def _at_another_scale(one: ArticlePlan, asked: Request) -> ArticlePlan | Article
         return _planned(one.article, asked, resized=0.5)
 
 
-_OF_OPEN = 8
+SMALLER_IF_OPEN = 8
 """Worlds in which open inputs vary are so many times smaller: there are many, and a band need not be exact."""
 
 
