@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import itertools
 import json
-import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
@@ -314,7 +313,7 @@ def _with_checks(one: ArticlePlan | ArticleWithoutRuns, asked: Request) -> Artic
     own = {each.what: each.values[0] for each in inputs}
     chosen = [own] * bool(own) + [own | {each.what: value} for each in inputs for value in each.values[1:]]
     variants = [
-        _planned(one.article, asked, resized=_OF_OPEN, inputs=[(each, values[each.what]) for each in inputs])
+        _planned(one.article, asked, resized=SMALLER_IF_OPEN, inputs=[(each, values[each.what]) for each in inputs])
         for values in chosen
     ]
     there = [each for each in (other, *variants) if isinstance(each, ArticlePlan)]
@@ -329,7 +328,7 @@ def _at_another_scale(one: ArticlePlan, asked: Request) -> ArticlePlan | Article
         return _planned(one.article, asked, resized=0.5)
 
 
-_OF_OPEN = 8
+SMALLER_IF_OPEN = 8
 """Worlds in which open inputs vary are so many times smaller: there are many, and a band need not be exact."""
 
 
@@ -399,9 +398,9 @@ def _changed_profiles(inputs: Sequence[tuple[OpenInput, JsonValue]]) -> dict[str
     for one, value in inputs:
         if one.profile:
             text = texts.get(one.profile) or profiles.text_of(one.profile, Path())
-            figure = re.compile(rf"(?m)^(\[{re.escape(one.figure)}\]\nvalue = ).*$")
-            texts[one.profile], found = figure.subn(lambda match, to=value: f"{match[1]}{json.dumps(to)}", text)
-            assert found == 1, f"{one.profile} has no figure {one.figure}"
+            head, found, rest = text.partition(f"[{one.figure}]\nvalue = ")
+            assert found, f"{one.profile} has no figure {one.figure}"
+            texts[one.profile] = f"{head}{found}{json.dumps(value)}\n{rest.partition(chr(10))[2]}"
     return texts or None
 
 

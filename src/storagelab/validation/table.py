@@ -19,7 +19,7 @@ from storagelab.model.values import Frozen, JsonValue, Scalar
 from storagelab.profiles import Label
 from storagelab.report.text.columns import Column, print_paragraph, print_table
 from storagelab.validation.articles import Article, PublishedFigure, spans
-from storagelab.validation.making import Row, Simulations, Summary, summaries
+from storagelab.validation.making import SMALLER_IF_OPEN, Row, Simulations, Summary, summaries
 from storagelab.version import __version__
 from storagelab.words import numbers
 
@@ -216,6 +216,9 @@ def _sections(validation: Validation) -> Iterator[_Section]:
         yield _Section(_title(article), _row_columns(article, rows), _notes(article, rows), "figure", ranks)
         if banded := [row for row in rows if row.band is not None]:
             notes = [f"Open: {one.what}." for one in article.open]
+            notes += [
+                f"These worlds are {SMALLER_IF_OPEN} times smaller, so a band need not hold the figure beside it."
+            ]
             yield _Section(f"What article {article.id} leaves open", _band_columns(banded), notes, "figure")
     in_sum = _summary_columns(validation.articles, summaries(validation.rows))
     yield _Section("In sum", in_sum, _how(validation.simulations))
