@@ -56,10 +56,10 @@ fn step() -> impl Strategy<Value = Step> {
 fn config() -> impl Strategy<Value = Config> {
     let notice = prop::sample::select(vec![Notice::AtOnce, Notice::AtSwitch]);
     (1_u32..5, 1_u64..200, notice, 0_u64..20).prop_map(|(schedulers, quantum_ns, notice, wake_ns)| Config {
-        wake_ns,
         schedulers,
         quantum_ns,
         notice,
+        wake_ns,
     })
 }
 
