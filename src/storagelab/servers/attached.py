@@ -1,5 +1,5 @@
-"""Servers that already run, on any engine: where their DSN is given, what a login needs, which processes are theirs,
-and what they show of their layout.
+"""Servers that already run, on any engine: the source of their DSN, the rights of a login, their processes, and the
+visible facts about their layout.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ OWNERSHIP = "made by storagelab, which removes it again"
 """Marks what storagelab makes on a server. Anything without the mark belongs to others, whatever its name."""
 
 Decoys = tuple[TargetConfig, dict[str, JsonValue], Callable[[], object]]
-"""A database that storagelab made on a server, whose default schema has tables of the names that a load's own program
-uses; the load; and what reads those tables."""
+"""A database that storagelab made on a server, with tables of the load program's names in its default schema; the load;
+and a function that reads those tables."""
 Need = tuple[bool, str, str]
-"""(whether the need is met, the problem if not, the way out)"""
+"""(whether the requirement is met, the problem if not, the solution)"""
 
 
 def key_of(target: TargetConfig) -> str:
@@ -84,13 +84,13 @@ def kept_by_load(names: Iterable[str]) -> list[str]:
 
 
 def is_near(line: socket.socket) -> bool:
-    """Whether a connection ends on this machine, though what answers there may only pass it on."""
+    """Whether a connection ends on this machine; a proxy may answer there."""
     return line.family == socket.AF_UNIX or ip_address(line.getpeername()[0].partition("%")[0]).is_loopback
 
 
 def holds_other_end(process: Path, line: socket.socket) -> bool:
     """Whether a process, by its folder in /proc, holds the other end of a connection. If this user may not see its
-    files, the owner of that end stands for it.
+    files, the owner of that end is compared instead.
     """
     if line.family == socket.AF_UNIX:
         pid, *_ = _CREDENTIALS.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
@@ -177,7 +177,7 @@ class RunningServer(NamedTuple):
 
     title: str
     settings: dict[str, Scalar]
-    """Settings that bear on storage and that its operator chose."""
+    """Settings that affect storage and that its operator changed."""
     places: dict[str, Path]
     here: bool
     """It runs on this machine."""
@@ -185,9 +185,9 @@ class RunningServer(NamedTuple):
     bin_dir: Path | None = None
     """The folder of its programs, if it runs on this machine and they can be seen."""
     asked: frozenset[str] = frozenset()
-    """The names of all settings that bear on storage, chosen or not."""
+    """The names of all settings that affect storage."""
     left_out: tuple[str, ...] = ()
-    """What else its operator chose, in lines with reasons; no values, as some are secret."""
+    """Other settings that its operator changed, in lines with reasons; without values, because some are secret."""
     sessions: int = 0
     """Open sessions of clients."""
     working: int = 0
@@ -202,7 +202,7 @@ def volume_name(name: str) -> str:
 
 
 def reasons(known: Mapping[tuple[str, ...], str], names: Sequence[str]) -> tuple[str, ...]:
-    """Settings that a draft leaves out, in lines with reasons: `known` has those by how names begin."""
+    """Settings that a draft leaves out, in lines with reasons: `known` has reasons by prefixes of names."""
     lines = []
     for begins, reason in known.items():
         if of := [name for name in names if name.startswith(begins)]:

@@ -1,8 +1,8 @@
 """Hides passwords in messages of drivers and servers.
 
-A message that holds a piece of a secret is hidden as a whole. A DSN of a plain form says which part is the password:
-that and options with secrets are secret, and user, host, database and paths are not. If it is of no such form, or has
-an option that no driver knows, a password may stand anywhere in it, so all of it is secret:
+A message that holds a piece of a secret is hidden as a whole. In a DSN of a simple form, the password and options with
+secrets are secret; user, host, database and paths are not. If a DSN has another form, or an option that no driver
+knows, a password may be anywhere in it, so all of it is secret:
 
     postgresql://me:pass@word@host/     libpq takes "word@host" for the host, and names it if it can't find it
     postgresql://me:password/           "password" is the port
@@ -60,7 +60,7 @@ def hidden(words: str, target: TargetConfig) -> str:
 
 
 def secrets_of(dsn: str) -> list[str]:
-    """What a message must not show: of a DSN of a plain form its secrets, else all of it."""
+    """Texts that a message must not show: the secrets of a DSN of a simple form, or all of another DSN."""
     found = _of_settings(dsn) if "://" not in dsn else _of_uri(dsn)
     return [dsn] if found is None else found
 
@@ -69,7 +69,7 @@ def _of_uri(dsn: str) -> list[str] | None:
     uri = _URI.fullmatch(dsn)
     if uri is None:
         return None
-    # Values as they are written: a message may have them so, or decoded.
+    # Values as written: a message may contain them in this form, or decoded.
     options = [part.partition("=") for part in uri["options"].split("&")] if uri["options"] else []
     secrets = _of_options([(name, value) for name, equals, value in options if equals])
     if not all(equals for _, equals, _ in options):

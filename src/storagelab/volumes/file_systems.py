@@ -34,7 +34,7 @@ class _Kind(NamedTuple):
 
 
 _KINDS = {
-    # Everything is written at once, so that no kernel thread goes on writing during a run.
+    # Everything is written at once, so that no kernel thread writes during a run.
     "ext4": _Kind("e2fsprogs", ("-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"), ("-U", "{}"), 2**24),
     "xfs": _Kind("xfsprogs", ("-q", "-f"), ("-m", "uuid={}"), 300 * 2**20),
     "btrfs": _Kind("btrfs-progs", ("-q", "-f"), ("-U", "{}"), 109 * 2**20),
@@ -130,7 +130,7 @@ def _check(name: str, asked: str, got: str, *, ok: bool) -> Check:
 
 
 def warnings(name: str, options: str | None) -> Iterator[str]:
-    """What such mount options give up."""
+    """The safety that such mount options give up."""
     for option in (options or "").split(","):
         if option in _UNSAFE:
             yield f"volumes.{name}.mount_options: with {option}, {_UNSAFE[option]}"
@@ -143,8 +143,8 @@ LOOP_PROGRAMS = {"losetup": "mount"}
 
 @contextlib.contextmanager
 def made_of_file(image: Path, size_bytes: int, sector_bytes: int | None) -> Iterator[str]:
-    """The kernel's name of a drive made of the new file `image`, such as "loop0". All space of the file is taken at
-    once, so that a full disk shows here and not in the middle of a run. The device bypasses the page cache of the file
+    """The kernel's name of a drive made of the new file `image`, such as "loop0". All space of the file is allocated at
+    once, so that a full disk is noticed here and not during a run. The device bypasses the page cache of the file
     system that holds the file.
     """
     if (free := free_bytes(image.parent)) < size_bytes:
@@ -175,7 +175,7 @@ def loop_devices_in(folder: Path, kernel: Kernel = HERE) -> list[str]:
 
 
 def written_bytes(name: str, kernel: Kernel = HERE) -> int:
-    """What the kernel has counted as written to the device since it is there."""
+    """The bytes that the kernel has counted as written to the device."""
     fields = read_text(node_of(name, kernel) / "stat").split()
     return int(fields[6]) * 512 if len(fields) > 6 else 0
 
@@ -198,7 +198,7 @@ def queue_asked(volume: VolumeConfig) -> Queue:
 
 
 def queue_now(device: str, asked: Queue, kernel: Kernel = HERE) -> dict[str, str | int]:
-    """The values that the keys of `asked` have, but for those that the kernel does not tell."""
+    """The values of the keys of `asked`, except those that the kernel does not report."""
     now = describe_queue(device, kernel)
     return {key: value for key in asked if isinstance(value := now.get(key), str | int)}
 

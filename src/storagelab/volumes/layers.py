@@ -25,7 +25,7 @@ from storagelab.volumes.programs import patiently, said
 from storagelab.words.numbers import bytes_
 
 _BUSY_S = 10.0
-"""How long something may be busy after its last use: udev looks into each device that was written to."""
+"""How long a device may be busy after its last use: udev reads each device that was written to."""
 _PROGRAMS = {"dmsetup": "dmsetup", "wipefs": "util-linux"}
 
 
@@ -96,7 +96,7 @@ def made_of(device: str) -> str:
 
 
 def check_driver(modules: tuple[str, ...], what: str, key: str, kernel: Kernel = HERE) -> None:
-    """Raises PreflightError if the kernel has one of these drivers neither in it nor as a module that it can load."""
+    """Raises PreflightError if the kernel lacks one of these drivers, built in or as a module."""
     folder = Path("/lib/modules") / os.uname().release
     known = {
         Path(line.partition(":")[0]).name.partition(".ko")[0].replace("-", "_")
@@ -112,8 +112,8 @@ def check_driver(modules: tuple[str, ...], what: str, key: str, kernel: Kernel =
 
 
 def take_apart(device: str, kernel: Kernel = HERE) -> None:
-    """Unmounts what lies on the device, and takes apart all that is made of it, from the top down. What the device
-    itself holds stays, so that a program may find it and put it together again until that is wiped. Raises RunFailed.
+    """Unmounts everything on the device, and disassembles its layers from the top down. The device's own content stays,
+    so programs may find and assemble it again until it is wiped. Raises RunFailed.
     """
     for mount in reversed(disks.mounts_here(kernel)):
         if device in disks.block_devices_of(mount, kernel):
@@ -132,8 +132,8 @@ def _stop(device: str, kernel: Kernel) -> None:
 
 
 def take_down(*devices: str) -> None:
-    """Takes apart what is made of these devices, and lets none of them say any more that it is a part of an array. udev
-    may put an array together again until then, so all of it is tried again. Raises RunFailed.
+    """Disassembles the layers of these devices, and removes their array superblocks. Until then, udev may assemble an
+    array again, so all steps are repeated if necessary. Raises RunFailed.
     """
 
     def once() -> None:
