@@ -1,7 +1,7 @@
-"""This machine and its volumes: what a run's manifest says about them, and what may be done to them.
+"""This machine and its volumes: their facts for a run's manifest, and actions on them.
 
-Functions that describe never fail: what is unknown is None or absent (a container without /sys). Only functions
-that act (`drop_page_cache`, `try_writing`) raise errors, with the way out.
+Functions that describe never fail: unknown facts are None or absent (a container without /sys). Only functions that act
+(`drop_page_cache`, `try_writing`) raise errors, with a solution.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def operating_system() -> str:
 
 
 def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str = "self") -> dict[str, object]:
-    """What lies under `path`, ready for JSON: from the file system down to the disk. None = unknown.
+    """The layers under `path`, ready for JSON: from the file system down to the disk. None = unknown.
 
     `device` is the kernel's name of the whole disk; if there are several disks, of the device that combines them
     (`disks` has them all); "" if there is none, as under tmpfs, overlay or NFS. `device_stack` runs from the file
@@ -228,7 +228,7 @@ def _space_bytes(path: str | Path) -> tuple[int | None, int | None]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What may be done
+# Actions
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -294,6 +294,6 @@ def drop_page_cache(kernel: Kernel = HERE) -> None:
 
 
 def memory_available(kernel: Kernel = HERE) -> int:
-    """The bytes that programs can have without swapping; as far as the kernel doesn't say, those that are free."""
+    """The bytes that programs can use without swapping; if the kernel doesn't report them, the free bytes."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return parse_meminfo(read_text(kernel.proc / "meminfo")).get("MemAvailable", free)

@@ -1,7 +1,7 @@
-"""What Kubernetes says about this pod, its node and the claims that are mounted in it, for a run's manifest.
+"""Kubernetes' facts about this pod, its node and its mounted claims, for a run's manifest.
 
-The Job that `storagelab k8s` writes sets the variables of `Names`. Everything else is asked of the cluster's own
-server, if the service account may read it; what may not be read is listed under `unknown`, with the reason.
+The Job that `storagelab k8s` writes sets the variables of `Names`. All other facts come from the cluster's API server,
+if the service account may read them. Facts that it may not read are listed under `unknown`, with the reason.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _ask(path: str) -> Answer:
 
 @cache
 def _answer_to(path: str) -> Answer | Exception:
-    """The answer, or why there is none. Each object is asked for once, as it does not change while a pod runs."""
+    """The answer, or why there is none. Each object is read once, because it does not change while a pod runs."""
     try:
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         token = read_text(SERVICE_ACCOUNT / "token")

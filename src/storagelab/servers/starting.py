@@ -27,12 +27,12 @@ from storagelab.volumes.folders import Site
 
 # --- extremes --------------------------------------------------------------------------------------------------------
 #
-# Picks a few servers that represent all, among many whose settings differ in numbers alone.
+# Selects a few servers that represent all servers whose settings differ only in numbers.
 #
-# A server refuses what is too little or too much: a lock table that does not fit into memory, more connections than
-# files that it may open, fewer than it keeps for superusers. So if it accepts the least and the most of each number, it
-# accepts those between them. Words, such as "on" or "fsync", and numbers in different units have no order: each
-# combination of them is tried by itself.
+# A server refuses values that are too small or too large: a lock table that does not fit into memory, more connections
+# than files that it may open, fewer connections than it reserves for superusers. So if it accepts the smallest and the
+# largest value of each number, it accepts those between them. Words, such as "on" or "fsync", and numbers in different
+# units have no order: each combination of them is tried by itself.
 
 
 _NUMBER = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
