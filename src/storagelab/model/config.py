@@ -35,8 +35,8 @@ class TargetConfig(Described):
     yet.
     """
     scale: Annotated[int | None, LeftOut("64")] = Field(None, ge=1, le=LARGEST_SCALE)
-    """Simulated only: how many times smaller than life-size the world is. Rows, memory, drives, log and checkpoint
-    period shrink; cores, connections and latencies stay. Reported times, rows, bytes and counts are life-size."""
+    """Simulated only: the scale of the simulation, such as 64 for 1/64. Rows, memory, drives, log and checkpoint period
+    shrink; cores, connections and latencies don't. Reported times, rows, bytes and counts are life-size."""
     dsn: Annotated[str | None, LeftOut("a private server is started")] = None
     """A server that already runs, as a connection string without a password: `postgresql://user@host/db`,
     `mysql://user@host:port/`, `mssql://user@host/master`. Passwords come from `~/.pgpass`, PGPASSWORD, MYSQL_PWD or
@@ -61,7 +61,7 @@ class TargetConfig(Described):
 
     @property
     def world_scale(self) -> int:
-        """How many times smaller than life-size the world is, if it is simulated."""
+        """The scale of the simulation; 1 if it is measured."""
         return self.scale or ENGINES[self.engine].default_scale
 
     @property
@@ -116,8 +116,8 @@ class DriveConfig(Described):
     trim: Annotated[bool | None, LeftOut("as in the profile")] = None
     """Whether the operating system tells the drive which addresses are free again."""
     host_ram_bytes: Annotated[int | None, LeftOut("no limit")] = Field(None, ge=1, lt=2**63)
-    """Host memory that the drive's map may use. `plan` refuses a spec whose rows need more. If earlier runs use it up,
-    the drive goes off-line and the run fails."""
+    """Host memory for the drive's map. `plan` refuses a spec whose rows need more. If earlier runs use it up, the drive
+    goes off-line and the run fails."""
     log_delay_ns: Annotated[int | None, LeftOut("0")] = Field(None, ge=0, le=10**9)
     """Mean extra delay of a write to the log on a flash drive, exponentially distributed. Each drive of a mirror has
     its own, and the write waits for the slower one."""
@@ -167,7 +167,7 @@ MADE_KEYS = DRIVE_KEYS | {key for file in LAYERS for key in file.Keys.model_fiel
 }  # fmt: skip
 """The keys of volumes that are made or prepared before runs."""
 BY_HAND = "by-hand"
-"""The value of a volume's `prepare` that asks a person to prepare it."""
+"""The value of a volume's `prepare` with which a person prepares it."""
 
 
 class _KeysBelow(Described):
@@ -194,7 +194,8 @@ class _KeysBelow(Described):
     arrays: int | None = Field(None, ge=1, le=1024)
     """Simulated: number of arrays in a RAID-100."""
     offset_bytes: int = Field(0, ge=0, lt=2**63)
-    """Simulated: where the file system begins. 32,256 bytes, the traditional 63 sectors, align with nothing."""
+    """Simulated: the offset of the file system. The traditional 63 sectors, 32,256 bytes, are not aligned to any page
+    or stripe."""
     cache: Annotated[CacheConfig | None, LeftOut("no cache")] = None
     """Simulated: a controller's write-back cache. A write is mirrored before it is acknowledged."""
     link: Annotated[LinkConfig | None, LeftOut("no link")] = None
@@ -202,21 +203,21 @@ class _KeysBelow(Described):
     lost: tuple[str, ...] = ()
     """Simulated: failed drives. Mirrors and parity work without them; without redundancy, the run fails."""
     file_bytes: Annotated[int | None, LeftOut("the folder `path` itself")] = Field(None, ge=2**24, lt=2**63)
-    """storagelab makes the volume anew before each run or block: a file of this size in `path`, used as a drive (a loop
-    device) with a file system of its own. It is removed afterwards. Needs root."""
+    """storagelab makes the volume again before each run or block: a file of this size in `path`, used as a drive (a
+    loop device) with its own file system. It is removed afterwards. Needs root."""
     devices: Annotated[tuple[str, ...] | None, LeftOut("the folder `path` itself")] = Field(None, min_length=1)
-    """storagelab makes the volume of these whole drives, and mounts it in `path`. **All that they hold is destroyed.**
-    Each is named by its stable name, `/dev/disk/by-id/...`. Before anything is written, `run` asks for the serial
-    number of each drive. Needs root."""
+    """storagelab makes the volume from these whole drives, and mounts it in `path`. **All data on them is destroyed.**
+    Use stable names, `/dev/disk/by-id/...`. Before anything is written, `run` asks for the serial number of each drive.
+    Needs root."""
     wipe: Annotated[str | tuple[str, ...] | None, LeftOut("none")] = None
-    """Volumes made of drives: the serial numbers of those drives that may hold something. A drive that holds a
-    partition table, a file system or a part of a RAID is refused unless its serial number is named here."""
+    """Volumes made of drives: the serial numbers of drives that may hold data. A drive with a partition table, a file
+    system or a part of a RAID is refused unless its serial number is listed here."""
     capacity: Annotated[str | None, LeftOut("100%")] = None
     """Volumes made of drives: the share of each drive that is used, `"5%"` to `"100%"`. The whole drive is discarded
     first, so it can use the rest for itself."""
     sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("512 on a file; as the drive has it")] = None
-    """Volumes that storagelab makes: the sector size of the drive. An NVMe drive is formatted to it, which takes the
-    LBA formats that the drive has."""
+    """Volumes that storagelab makes: the sector size of the drive. An NVMe drive is formatted to it; the drive must
+    support this LBA format."""
 
 
 class _KeysAbove(Described):
@@ -234,28 +235,28 @@ class _KeysAbove(Described):
     """Volumes that storagelab makes: whether the file system tells the drive which addresses are free again (the mount
     option `discard`, also through encryption)."""
     read_ahead_bytes: Annotated[int | None, LeftOut("the kernel's")] = Field(None, ge=0, lt=2**31)
-    """Volumes that storagelab makes: how far the kernel reads ahead on the drive."""
+    """Volumes that storagelab makes: the kernel's read-ahead on the drive."""
     scheduler: Annotated[str | None, LeftOut("the kernel's")] = None
     """Volumes that storagelab makes: the drive's I/O scheduler, such as `"none"` or `"mq-deadline"`."""
     limit: Annotated[LimitConfig | None, LeftOut("no limit")] = None
-    """Volumes that storagelab makes: the most that the volume does in a second, as cloud disks have it."""
+    """Volumes that storagelab makes: limits on requests and bytes a second, like those of cloud disks."""
     prepare: Annotated[str | None, LeftOut("nothing")] = None
     """A command that prepares the volume before each run, run by `sh -c` in the spec's folder. `path` must exist
     before. It finds the volume's keys and `variables` and the cell's levels in its environment: STORAGELAB_VOLUME,
     STORAGELAB_PATH, STORAGELAB_<KEY>, STORAGELAB_LEVEL_<FACTOR>. Needs `--allow-commands`. Or `"by-hand"`: before each
-    block of runs, `run` waits until you have prepared the volume, also across a reboot."""
+    block of runs, `run` waits until you have prepared the volume; you may reboot in between."""
     prepare_text: Annotated[str | None, LeftOut("nothing")] = None
-    """With `prepare = "by-hand"`: your own words on what is to be done, which `run` shows when it asks for it."""
+    """With `prepare = "by-hand"`: a description of the preparation, which `run` shows when it asks for it."""
     made_for: Annotated[Literal["run", "block"] | None, LeftOut("run, or block if prepared by hand")] = None
-    """Whether the volume is made or prepared anew before each run, or once for a block of runs, which is right if that
-    takes long. Factors that change the volume are then costly; with `blocks` it is made again for several blocks of
-    each level."""
+    """Whether the volume is made or prepared again before each run, or once for a block of runs, if preparation takes
+    long. Factors that change the volume are then costly; with `blocks` it is made again for several blocks of each
+    level."""
     check: Annotated[str | None, LeftOut("nothing")] = None
-    """A command that shows how the volume was prepared, with the same environment. What it prints is stored with the
-    run, which is `unverified` if the command fails. Needs `--allow-commands`."""
+    """A command that shows how the volume was prepared, with the same environment. Its output is stored with the run,
+    which is `unverified` if the command fails. Needs `--allow-commands`."""
     price_per_month: Annotated[float | None, LeftOut("not known")] = Field(None, ge=0, le=10**9)
-    """What the volume costs in a month, in any currency, the same for all volumes. If the layouts' prices differ, a
-    chart shows their times against them. It affects no run, so it may change while results are kept.
+    """The price of the volume per month, in any currency, the same for all volumes. If the layouts' prices differ, a
+    chart shows times over prices. It affects no run, so it may change while results exist.
     """
     variables: dict[str, Scalar] = Field(default_factory=dict)
     """Values for `prepare` and `check`, each in a variable of the environment: `recordsize = "16K"` is
@@ -277,7 +278,7 @@ class VolumeConfig(_AllKeys):
 
     @property
     def made(self) -> bool:
-        """Whether storagelab makes the volume, or has it prepared."""
+        """Whether the volume is made by storagelab, or prepared by a command or a person."""
         return self.has_own_drive or self.prepare is not None or self.check is not None
 
     @property
@@ -307,7 +308,7 @@ class VolumeConfig(_AllKeys):
 
     @property
     def real(self) -> bool:
-        """Whether it is a place on this machine, or on a server's, and not made of simulated drives."""
+        """Whether it is a folder on this machine or on a server's machine, and not made of simulated drives."""
         return self.path is not None or self.device is not None
 
 
@@ -332,20 +333,21 @@ class LayoutConfig(Described):
     temp: Annotated[str | None, LeftOut("where the server has them")] = None
     """Loads of a generator: the volume of temporary tables and files. A MariaDB that already runs keeps its own."""
     objects: dict[str, str] = Field(default_factory=dict)
-    """Loads of a generator, and SQL Server's one table: single tables, indexes and partitions on volumes of their own,
-    each a name or a pattern (`"public.orders"`, `"orders_*"`) with its volume. A name with a dot begins with the
-    schema. What no name matches lies where the other keys say. `"tables"`, `"indexes"` and `"temp"` mean the same as
-    the keys of these names. On MariaDB, indexes lie in their table's own file.
+    """Loads of a generator, and SQL Server's one table: the volumes of single tables, indexes and partitions, by a name
+    or a pattern (`"public.orders"`, `"orders_*"`). A name with a dot begins with the schema. The other keys place all
+    objects that no name matches. `"tables"`, `"indexes"` and `"temp"` mean the same as the keys of these names. On
+    MariaDB, indexes lie in their table's own file.
     """
     data_size_bytes: Annotated[int | None, LeftOut("all room")] = Field(None, ge=1, lt=2**63)
-    """Simulated: size of all data files together. For raw I/O: size of the one file. On simulated drives it starts
-    where the volume does; on a real volume its size must be given, and it is written full before the first run."""
+    """Simulated: size of all data files together. For raw I/O: size of the one file. On simulated drives it starts at
+    the begin of the volume. On a real volume its size is required, and the whole file is written before the first
+    run."""
     log_size_bytes: Annotated[int | None, LeftOut("8 GB")] = Field(None, ge=1, lt=2**63)
     """Simulated: size of the log."""
 
 
 class BetweenRunsConfig(Described):
-    """What happens before each run, so that runs don't affect each other."""
+    """Steps before each run, so that runs don't affect each other."""
 
     checkpoint: bool = True
     """Real servers: make a checkpoint and sync the volumes before the clock starts."""
@@ -355,12 +357,12 @@ class BetweenRunsConfig(Described):
     """Real servers: pause before each run."""
     data: Literal["rebuild", "template"] = "rebuild"
     """Loads of a generator: how a run gets its tables. Rebuild: they are made for each run. Template: they are made
-    once for each layout, data and settings, and each run begins with a copy. storagelab copies the server's files,
-    as reflinks if the file system can make them; a PostgreSQL that already runs copies a database of storagelab's.
+    once for each layout, data and settings, and each run starts with a copy. storagelab copies the server's files, as
+    reflinks if the file system supports them. A PostgreSQL that already runs copies a database of storagelab.
     """
     burn_in: int = Field(0, ge=0, le=1000)
-    """How many runs at the beginning of each block (after each preparation of the drives) are stored but not judged:
-    a drive's first runs differ from its later ones. 1 is enough for newly formatted flash drives.
+    """The number of runs at the beginning of each block (after each preparation of the drives) that are stored but not
+    judged, because a drive's first runs differ from later ones. 1 is enough for newly formatted flash drives.
     """
     format_drives: bool = False
     """Simulated: format all drives before each run instead of once at the beginning of each block."""
@@ -381,20 +383,20 @@ class MeasureConfig(Described):
     (PostgreSQL) or 2 % (MariaDB, SQL Server).
     """
     raw: Annotated[Literal["before", "after"] | None, LeftOut("no raw I/O")] = None
-    """Private PostgreSQL and MariaDB: before or after each run's load, measure by fio how much I/O each volume can
-    do in the same state: reads and writes, at random and in order, in the server's page size. The report then says
-    what share of that the database reached.
+    """Private PostgreSQL and MariaDB: before or after each run's load, measure each volume's I/O rates with fio in the
+    same state: random and sequential reads and writes, in the server's page size. The report then gives the share of
+    these rates that the database reached.
     """
     raw_s: float = Field(1.0, ge=1, le=3600)
     """With `raw`: the length of each of its four tests on each volume."""
     judge: Judge = "throughput"
-    """Loads of a generator: whether cells are compared by their throughput or by a figure of their latency. It
-    affects no run, so it may change while results are kept.
+    """Loads of a generator: whether cells are compared by their throughput or by a figure of their latency. It affects
+    no run, so it may change while results exist.
     """
 
 
 class Config(Described):
-    """Everything that a target must know about one cell: the spec with the cell's levels."""
+    """The complete configuration of one cell: the spec with the cell's levels."""
 
     target: TargetConfig
     server: ServerConfig | None = None
@@ -407,7 +409,7 @@ class Config(Described):
 
     @property
     def kind(self) -> Engine:
-        """What storagelab knows of the engine on these volumes."""
+        """The facts about the engine on these volumes."""
         real = ON_PATHS.get(self.target.engine)
         places = [self.volumes[name] for name in self.data_volumes if name in self.volumes]
         return real if real is not None and any(place.real for place in places) else ENGINES[self.target.engine]
@@ -471,7 +473,7 @@ class Config(Described):
 
     @property
     def price_per_month(self) -> float | None:
-        """What the volumes in use cost together; None if the spec has no price of one of them."""
+        """The total price of the used volumes; None if the spec lacks the price of one of them."""
         prices = [self.volumes[name].price_per_month for name in self.volumes_used if name in self.volumes]
         known = [price for price in prices if price is not None]
         return sum(known) if known and len(known) == len(self.volumes_used) else None

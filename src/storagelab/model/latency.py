@@ -17,7 +17,7 @@ from storagelab.model.values import Count, Frozen
 
 _BITS = 8
 BIN_ERROR = 2.0**-_BITS / 2
-"""A bin is at most 2^-8 of its latency wide, so its middle is within this share, 0.2 %, of every latency in it."""
+"""The width of a bin is at most 2^-8 of its latency, so its middle is within 0.2 % of every latency in it."""
 
 
 class Latency(Frozen):

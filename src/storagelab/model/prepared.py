@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from storagelab.model.config import Config
 
 RESTORED = "restored from a template, "
-"""What the state of a run's data begins with, before how it was copied."""
+"""The first words of the state of a run's data; the kind of copy follows."""
 
 
 def wanted(config: Config) -> bool:

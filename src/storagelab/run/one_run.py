@@ -246,7 +246,7 @@ class OneRun(Generic[C]):
         progress(work)
 
     def _checkpoint(self) -> float | None:
-        """The seconds that the server takes to write out the table after the load; None if the login may not do this."""
+        """The seconds that the server takes to write out the table after the load; None if the login may not."""
         if not self.server.reach.may_write_out:
             return None
         began = time.perf_counter()
