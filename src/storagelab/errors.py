@@ -136,7 +136,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def choices(word: str, known: Iterable[str], allowed: str) -> str:
-    """A hint: the nearest known word, if any is near, then `allowed` and all known words, or of many the nearest."""
+    """A hint: the most similar known word, if there is one, then `allowed` and all known words (only the most similar
+    if there are many)."""
     words = list(known)
     near = nearest(word, words)
     listed = ", ".join(words) or "none"
@@ -148,9 +149,9 @@ def choices(word: str, known: Iterable[str], allowed: str) -> str:
 
 # --- finds, names and escapes characters that must not reach a terminal or a chart unchanged --------------------------
 #
-# These are control characters, which move a terminal's cursor or change what it shows; marks that reverse the
-# direction of a line; invisible breaks; and code points that are not characters: lone surrogates, and those that XML
-# can't contain.
+# These are control characters, which move a terminal's cursor or change its display; marks that reverse the direction
+# of a line; invisible breaks; and code points that are not characters: lone surrogates, and those that XML can't
+# contain.
 
 _ODD = (
     r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters except tab, line feed and carriage return

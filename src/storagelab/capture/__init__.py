@@ -1,3 +1,1 @@
-"""What a running server reads and writes: taken from its own counters and the kernel's, kept in a folder, and read
-again.
-"""
+"""The I/O of a running server: captured from its own counters and the kernel's, stored in a folder, and read again."""

@@ -1,4 +1,4 @@
-"""Requests turned into rows: whose file, what kind of process, how many, how much, how many in order, and how long."""
+"""Requests as rows: object, kind of process, number, bytes, sequential requests, and time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OPERATIONS = ("read", "write", "sync")
 _LOOKS_APART = 50
 """Folders are listed again after this many times as long as listing took: at most 2 % of a CPU."""
 _AGAIN_S = 20.0
-"""A file's number may be another file's by then: the folders are listed again."""
+"""After this, a file's number may belong to another file, so the folders are listed again."""
 _Inode = tuple[int, int]
 
 
 class File(NamedTuple):
-    """A file of the server. Without a thing, its object is not known yet."""
+    """A file of the server; its object is not known yet if it has no thing."""
 
     path: str
     thing: Thing | None
@@ -70,7 +70,7 @@ class Files:
 
     @property
     def stale(self) -> bool:
-        """They may have changed, and listing them again is cheap by now."""
+        """Whether the files may have changed, and enough time has passed to list them again."""
         return time.monotonic() - self._listed_at > max(_AGAIN_S, _LOOKS_APART * self._listing_s)
 
     @property
@@ -78,8 +78,8 @@ class Files:
         return time.monotonic() - self._listed_at > max(1.0, _LOOKS_APART * self._listing_s)
 
     def get(self, inode: _Inode, threads: Callable[[], Column]) -> File | None:
-        """The file; None for one that is not the server's, or is gone. A new file is found by the threads that
-        asked.
+        """The file; None if it is not the server's, or is gone. A new file is found through the threads of its
+        requests.
         """
         if (known := self._known.get(inode)) is not None:
             if known.thing is None:
@@ -95,8 +95,8 @@ class Files:
         return self._keep(inode, File(path, thing))
 
     def unknown(self, inode: _Inode, threads: Callable[[], Column], seen: Collection[int]) -> File | None:
-        """One of the server's unknown files, if a thread of the server asked for it: `seen` asked for its other
-        files.
+        """One of the server's unknown files, if a thread of the server used it. `seen` are the threads that used its
+        other files.
         """
         if inode in self._foreign or inode[0] not in self._devices:
             return None
@@ -112,12 +112,12 @@ class Files:
 
 
 def unknown_files(folder: str | Path) -> Thing:
-    """The object of files that were gone before they could be named."""
+    """The object of files that were deleted before their names were known."""
     return Thing(UNKNOWN_FILES, None, "files that were gone before they could be named", "other", Path(folder))
 
 
 def _threads(requests: Records, which: Column, number: int) -> Column:
-    """The threads that asked for one of the files."""
+    """The threads that used one of the files."""
     return np.asarray(np.unique(requests["pid"][which == number]))
 
 
@@ -172,7 +172,7 @@ class Attribution:
         self._watched, self._files = watched, files
         self._begin_ns, self._interval_s = begin_ns, interval_s
         self._seen: set[int] = set()
-        """Threads that asked for files of the server. They may have ended before anybody could see whose they are."""
+        """Threads that used files of the server. They may have ended before their process was known."""
         self._ends: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.waiting: list[tuple[File, IoRow]] = []
         """Rows of files whose object is not known yet, such as those of a table that is being made."""
@@ -197,8 +197,8 @@ class Attribution:
         return FileRequests(list(self._rows(requests, which, in_order, found)), requests, which, found)
 
     def _in_order(self, requests: Records, which: Column, inodes: list[_Inode]) -> Column:
-        """Which requests go on where the last one to the same file did: they begin in it or at its end, and end further
-        on. PostgreSQL's log writes its last page again, which is in order, too.
+        """Which requests are sequential: they begin within the last request to the same file or at its end, and end
+        after it. PostgreSQL writes the last page of its log again, which also counts as sequential.
         """
         lane = which * 3 + requests["operation"]
         # numpy sorts numbers of 16 bits in one pass.
@@ -244,9 +244,9 @@ class Attribution:
                 yield row
 
     def times(self, requests: Records, ends: Records) -> Iterator[IoRow]:
-        """Rows without requests, which have the time of those that ended, in the intervals in which they did.
+        """Rows without requests, with the time of requests in the intervals in which they ended.
 
-        A thread waits for one request at a time, so an end belongs to its last request: of direct I/O, or its last
+        A thread waits for one request at a time, so an end belongs to its last request with direct I/O, or to its last
         sync. Ends of requests that a thread doesn't wait for are not traced, nor those of buffered I/O, nor of syncs on
         XFS.
         """
@@ -281,7 +281,7 @@ class Attribution:
 
 
 _FEW = 16
-"""Servers with more files of the log, such as PostgreSQL, tell the time of log writes themselves."""
+"""Servers with more log files, such as PostgreSQL, report the time of log writes themselves."""
 
 
 def log_files(watched: Watched) -> list[int]:
@@ -296,7 +296,7 @@ def log_files(watched: Watched) -> list[int]:
 
 
 def paired(requests: Records, ends: Records) -> tuple[Records, Records]:
-    """The ends that belong to requests, with the nanoseconds between them as `bytes`; and the requests that go on."""
+    """The ends that belong to requests, with the nanoseconds between them as `bytes`; and the unfinished requests."""
     begun = requests[requests["operation"] != READ]
     some = np.concatenate([begun, ends])
     is_end = np.arange(len(some)) >= len(begun)
@@ -323,15 +323,15 @@ def paired(requests: Records, ends: Records) -> tuple[Records, Records]:
 HEADER = b"fio version 3 iolog\n"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.#-]+")
 _SINGLE = ("table", "index", "toast")
-"""Objects whose files go on where the one before ends. Any other file is by itself, and gets a number."""
+"""Objects whose files are consecutive parts. Any other file is separate, and gets a number."""
 
 
 class Iolog:
     """A capture's requests as a log that fio plays back, written as they come: version 3, whose times are microseconds
     from the start.
 
-    Files are named by object (`public.orders`), not by the server's paths. It holds what was asked for and when, as a
-    queue sees it; not how long it took.
+    Files are named by object (`public.orders`), not by the server's paths. It contains the requests and their times,
+    without durations.
     """
 
     def __init__(self, file: BinaryIO, watched: Watched, begin_ns: int) -> None:
@@ -369,7 +369,7 @@ class Iolog:
                 ending, begin = self._watched.place_in(file.path)
                 key, of, form = (thing.id, ending), of + ending, "#{}"
                 self._given.setdefault(key, of if of not in self._taken else "")
-            # Characters that are replaced must not make one file of two.
+            # Replaced characters must not give two files one name.
             self._given[key] = self._given.get(key) or next(
                 name for n in itertools.count(1) if (name := of + form.format(n)) not in self._taken
             )
@@ -411,8 +411,8 @@ class LoadChange(NamedTuple):
 def load_change(rates: Sequence[float]) -> LoadChange | None:
     """The largest change of a rate by interval; None if noise explains it.
 
-    The rate is split where its two sides differ most. That is a change if the sides differ by more than noise as slow
-    as that of the rate itself would make them, and by an amount that matters.
+    The rate is split where its two sides differ most. This is a change if the difference is large enough to matter, and
+    larger than noise with the rate's own autocorrelation explains.
     """
     rate = np.asarray(rates, float)
     n = len(rate)
@@ -427,15 +427,15 @@ def load_change(rates: Sequence[float]) -> LoadChange | None:
     before, after = float(rate[:best].mean()), float(rate[best:].mean())
     if abs(before - after) < _MATTERS * max(before, after):
         return None
-    # The shorter side may lie within one swing, and then tells nothing of the noise.
+    # The shorter side may be within one slow fluctuation, and then doesn't show the noise.
     noise = max(_long_run_variance(rate[:best]), _long_run_variance(rate[best:]))
     error = np.sqrt(noise / best + noise / (n - best))
     return LoadChange(best, before, after) if abs(before - after) > _CERTAIN * error else None
 
 
 def _long_run_variance(part: np.ndarray[Any, np.dtype[Any]]) -> float:
-    """The variance of a mean of many, for each value: neighbours that are alike tell less than independent ones. At
-    least that of counting.
+    """The variance of a mean, per value: correlated neighbours give less information than independent ones. At least
+    the variance of counting.
     """
     off = part - part.mean()
     n, variance = len(part), float(np.mean(off**2))
@@ -443,5 +443,5 @@ def _long_run_variance(part: np.ndarray[Any, np.dtype[Any]]) -> float:
     total = variance
     for lag in range(1, reach + 1):
         total += 2 * (1 - lag / (reach + 1)) * float(np.dot(off[lag:], off[:-lag])) / n
-    # Few values tell their own likeness badly, and too low.
+    # With few values, autocorrelation is estimated badly, and too low.
     return max(total, variance, float(part.mean())) * n / max(1, n - reach - 1)

@@ -5,7 +5,8 @@ io.csv            what each object read and wrote, in requests to the operating 
 devices.csv       what reached the devices of each volume
 requests.iolog    the requests themselves, if they were asked for
 
-While a capture goes on, its manifest says that it is not complete. So a folder is whole, or says that it was cut off.
+While a capture goes on, its manifest says that it is not complete. So a folder is complete, or says that it was
+interrupted.
 """
 
 from __future__ import annotations
@@ -103,9 +104,10 @@ class Machine(Described):
     busy_cpus: Seconds
     """How many of them were busy."""
     others_cpus: Seconds
-    """Those busy with others than the server and storagelab: with clients of the load, too, if they are here."""
+    """CPUs busy with programs other than the server and storagelab; clients of the load count if they are on this
+    machine."""
     steal_cpus: Seconds
-    """Those that the hypervisor gave to others."""
+    """CPUs that the hypervisor gave to other guests."""
     run_queue: Seconds
     """The tasks that ran or waited for a CPU."""
 
@@ -115,7 +117,7 @@ class Machine(Described):
 
     @property
     def crowding(self) -> float:
-        """How many times as long the server's work on CPUs may have taken because of others; 1: as long as alone."""
+        """The factor by which other programs may have slowed the server's work on CPUs; 1: not at all."""
         stretched = max(1.0, self.run_queue / self.cpus, 1 / max(0.1, 1 - self.steal_cpus / self.cpus))
         return stretched if self.foreign_share >= _FOREIGN else 1.0
 
@@ -125,9 +127,9 @@ class Machine(Described):
 
 
 IDLE = 0.1
-"""A longer idle stretch than this share of the window makes its rate another than the load's."""
+"""If an idle stretch is longer than this share of the window, the rate is not that of the load."""
 _FOREIGN = 0.1
-"""Others that take less of the CPUs don't matter."""
+"""Other programs that use less of the CPUs don't matter."""
 
 
 class Manifest(Described):
@@ -152,13 +154,13 @@ class Manifest(Described):
     transactions: Amount | None = None
     """Transactions that ended in the window, as the server counts them; none if unknown."""
     unit: Literal["transaction", "unit"] = "transaction"
-    """`unit`: not all transactions can be told. Counted are COMMITs, and changes that committed by themselves."""
+    """`unit`: not all transactions are visible. COMMITs and autocommitted changes are counted."""
     write_transactions: Amount | None = None
-    """Those of them that changed something, and so waited for the log; none if unknown."""
+    """Transactions that wrote, and so waited for the log; none if unknown."""
     cpu_seconds: Seconds | None = None
     """The CPU time of the server in the window; none if unknown."""
     storage_read_bytes: Amount | None = None
-    """What the server's processes read from devices, as the kernel counts it by process; none if unknown."""
+    """Bytes that the server's processes read from devices, by the kernel's counts; none if unknown."""
     idle_seconds: Seconds = 0.0
     """The longest time in which no session worked."""
     machine: Machine | None = None
@@ -166,7 +168,7 @@ class Manifest(Described):
     sources: Sources = Sources()
     """Where the figures come from."""
     cost_percent: Figure | None = None
-    """The throughput that capturing cost, measured by turns; none if it was not measured."""
+    """The loss of throughput through capturing, measured in alternation; none if it was not measured."""
     volumes: tuple[Volume, ...] = ()
     """The file systems that hold files of the server."""
     objects: tuple[CapturedObject, ...] = ()
@@ -174,16 +176,16 @@ class Manifest(Described):
     changes: tuple[Change, ...] = ()
     """What changed in the window."""
     notes: tuple[str, ...] = ()
-    """What is missing and why, a sentence each."""
+    """Missing data with reasons, a sentence each."""
     complete: bool = True
-    """The capture ended by itself or by the user. If not, it was cut off, and the figures end where it was."""
+    """The capture ended normally or by the user. If not, it was interrupted, and its figures end there."""
 
 
 _EMPTY_IS_NONE = BeforeValidator(lambda cell: None if cell == "" else cell)
 
 
 class IoRow(NamedTuple):
-    """What one object did in one interval, in requests to the operating system: a line of `io.csv`."""
+    """The requests of one object to the operating system in one interval: a line of `io.csv`."""
 
     second: Seconds
     object: str
@@ -198,7 +200,7 @@ class IoRow(NamedTuple):
 
 
 class DeviceRow(NamedTuple):
-    """What reached a volume's devices in one interval: a line of `devices.csv`."""
+    """The requests that reached a volume's devices in one interval: a line of `devices.csv`."""
 
     second: Seconds
     volume: str
@@ -244,7 +246,8 @@ def is_capture(path: Path) -> bool:
 
 
 def is_free(path: Path) -> bool:
-    """Whether a capture may be written here: nothing is there, or only what a killed one made before its manifest."""
+    """Whether a capture may be written here: the folder is empty, or has only files of a killed capture without a
+    manifest."""
     if not path.is_dir():
         return not os.path.lexists(path)
     sizes = {name: len(_lines([fields])) for name, fields in _TABLES.items()}
@@ -255,7 +258,7 @@ def is_free(path: Path) -> bool:
 
 
 def begin(path: Path, manifest: Manifest) -> None:
-    """Makes the folder, with tables without rows, and last a manifest that says that the capture is not complete."""
+    """Makes the folder, with empty tables, and then a manifest that says that the capture is not complete."""
     for name, fields in _TABLES.items():
         write_whole(path / name, [_lines([fields])])
     write_manifest(path, manifest.model_copy(update={"complete": False}))
@@ -363,11 +366,11 @@ def _rows(file: Path, kind: type[_Row], *, complete: bool) -> tuple[_Row, ...]:
 OTHER_FILES = "other files"
 LOG, TEMPORARY = "log", "temporary"
 UNKNOWN_FILES = "unknown files"
-"""Files that were gone before they could be named."""
+"""Files that were deleted before their names were known."""
 ALL_TABLES = "all tables"
 TOAST = " toast"
 """What follows a table's id in that of its long values, which lie where the table lies."""
-"""The tables and indexes together, where the server does not count them singly."""
+"""All tables and indexes together, if the server does not count them separately."""
 
 
 _PLAIN = re.compile(r'[^"=+@.\s#-][^".\s#]*')
@@ -405,8 +408,8 @@ CountKey = tuple[str, str, str]
 
 
 class Counters(NamedTuple):
-    """A look at the server's counters, all of them growing. `times` are the mean seconds of a request that it can tell
-    for kinds of requests: (log or data, operation, by) -> (requests, seconds) so far.
+    """A reading of the server's cumulative counters. `times` has the times of requests that it reports, by kind: (log
+    or data, operation, by) -> (requests, seconds) so far.
     """
 
     counts: dict[CountKey, Count]
@@ -415,13 +418,13 @@ class Counters(NamedTuple):
     """Sessions that work at this moment."""
     times: Mapping[CountKey, tuple[int, float]] = MappingProxyType({})
     write_transactions: int | None = None
-    """Transactions that changed something, known to the moment, while `transactions` may be late; None if unknown."""
+    """Transactions that wrote, without delay, while `transactions` may be late; None if unknown."""
     unit: Literal["transaction", "unit"] = "transaction"
-    """`unit`: not all transactions can be told, and `transactions` counts those that can."""
+    """`unit`: not all transactions are visible, and `transactions` counts the visible ones."""
 
 
 class Watched(Protocol):
-    """A running server, looked at and never changed."""
+    """A running server, which is read but never changed."""
 
     engine: str
     version: str
@@ -431,14 +434,14 @@ class Watched(Protocol):
     """Names of its threads, as the kernel shows them; patterns may be among them."""
     views: tuple[str, ...]
     notes: list[str]
-    """What it can't tell, and why."""
+    """Data that it does not report, with reasons."""
 
     def things(self) -> dict[str, Thing]:
         """Its objects now."""
 
     def thing_of(self, path: str) -> Thing | None:
-        """Whose file this is, by what `things` last saw; None for others' files, and for those of an object that it did
-        not see.
+        """The object of a file, by the last call of `things`; None for other programs' files, and for objects that are
+        new since.
         """
 
     def place_in(self, path: str) -> tuple[str, int]:
@@ -448,7 +451,8 @@ class Watched(Protocol):
         """Its folders by names for volumes: data, log, tablespaces."""
 
     def has(self, thread: int) -> bool:
-        """Whether this is a thread of it, and not of another server; one that has ended is if it was seen before."""
+        """Whether this is a thread of it, and not of another server. A thread that has ended counts if it was seen
+        before."""
 
     def by(self, thread: int) -> str:
         """What a thread of it does: session, checkpoint, log or background."""
@@ -457,7 +461,7 @@ class Watched(Protocol):
         """Its counters now; without those of single objects if they are not wanted."""
 
     def processes(self) -> list[int]:
-        """Its processes, the one that began the others first; none if they can't be seen."""
+        """Its processes, the parent first; none if they can't be seen."""
 
     def close(self) -> None: ...
 
@@ -468,8 +472,8 @@ def label_of(schema: str, name: str) -> str:
 
 
 def used_by(pids: list[int]) -> dict[str, float]:
-    """What processes used so far, with the ended children of the first: `server_s` of CPUs, and `read_bytes` of
-    devices, as the kernel counts them by process; nothing that can't be seen.
+    """The resources that processes have used, including the ended children of the first: `server_s` of CPUs, and
+    `read_bytes` of devices, by the kernel's counts; without figures that can't be read.
     """
     found: dict[str, float] = {}
     for pid in pids:

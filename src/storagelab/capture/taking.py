@@ -1,4 +1,4 @@
-"""Takes a capture: watches a server for a while, and writes what it does into a folder, interval by interval."""
+"""Takes a capture: watches a server for some time, and writes its I/O into a folder, interval by interval."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from storagelab.words import numbers
 LOOK_S = 0.5
 """Between two looks at the rings, which must not fill."""
 _HARDLY = 0.05
-"""A stretch is idle if so small a share of the mean transactions ended in it."""
+"""A stretch is idle if at most this share of the mean number of transactions ended in it."""
 _OTHERS = frozenset({folder.OTHER_FILES, folder.UNKNOWN_FILES})
 _UNNAMED = {folder.ALL_TABLES, folder.LOG, folder.TEMPORARY, folder.OTHER_FILES}
 _READ_AND_WRITE: tuple[folder.Operation, ...] = ("read", "write")
 
 
 class Window(NamedTuple):
-    """What is asked of a capture."""
+    """The options of a capture."""
 
     seconds: float
     interval_s: float = 1.0
@@ -120,10 +120,10 @@ class Taking:
         self.attribution: Attribution | None = None
         self.iolog: Iolog | None = None
         self.traced = 0
-        """Requests that the trace told of."""
+        """Requests from the trace."""
         self.seen: set[str] = set()
         self.rows: list[IoRow] = []
-        """What no interval has written yet."""
+        """Rows that are not written yet."""
         self.written = Counter[str]()
         """Writes at the device of each volume."""
 
@@ -132,7 +132,7 @@ class Taking:
         return self.file_systems.counts if self.file_systems is not None else {}
 
     def run(self, *, on: bool) -> None:
-        """Goes on with the kernel's traces, or rests."""
+        """Continues the kernel's traces, or pauses them."""
         for traces in filter(None, (self.tracer, self.file_systems)):
             traces.run(on=on)
 
@@ -163,7 +163,7 @@ class Taking:
         return self.watched.counters(objects=self.tracer is None)
 
     def look(self) -> None:
-        """Takes what the rings hold."""
+        """Reads the records from the rings."""
         self.runnable.append(processes.run_queue())
         if self.tracer is None or self.attribution is None or self.files is None:
             return
@@ -205,7 +205,7 @@ class Taking:
         if new := {row.object for row in rows} - self.seen:
             self.seen |= new
             folder.write_manifest(self.out, self.manifest(self.gone_s, complete=False))
-        # What the load asked for, and not this capture, which reads catalogs.
+        # The load's requests, without this capture's reads of catalogs.
         others = _OTHERS.union(name for name, thing in self.ever.items() if thing.schema in self.system)
         asked = [row for row in rows if row.by in ("session", "log") and row.object not in others]
         self.totals.append(sum(row.requests for row in asked))
@@ -309,14 +309,15 @@ class Taking:
         )  # fmt: skip
 
     def _idle_s(self) -> float:
-        """The longest stretch in which no session worked when looked at, and hardly a transaction ended."""
+        """The longest stretch in which no look found a working session, and hardly any transaction ended."""
         few = _HARDLY * statistics.fmean(self.ended or [0])
         idle = (not working and ended <= few for working, ended in zip(self.working, self.ended, strict=True))
         stretches = [len(list(stretch)) for is_idle, stretch in itertools.groupby(idle) if is_idle]
         return max(stretches, default=0) * self.window.interval_s
 
     def _used(self) -> dict[str, float]:
-        """What the machine's CPUs did so far, and what the server's processes used; nothing that can't be seen."""
+        """The CPU times of the machine and the resources of the server's processes so far, without figures that can't
+        be read."""
         return {**processes.read_cpu_time(None), **folder.used_by(self.watched.processes())}
 
     def _machine(self, used: dict[str, float]) -> folder.Machine | None:
@@ -364,7 +365,7 @@ def take(watched: Watched, out: Path, window: Window, progress: Progress = lambd
         except KeyboardInterrupt:
             taking.notes.append("The window was ended early, by hand.")
         except folder.ServerGone:
-            pass  # what was seen is kept; the end says so
+            pass  # the data so far are kept; the last message says so
         return taking.end()
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -411,7 +412,7 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 def _device_rows(second: float, volumes: Iterable[Volume], counted: dict[str, float]) -> Iterable[folder.DeviceRow]:
-    """What reached the devices: of the file system itself where it shares a disk with others."""
+    """The requests that reached the devices: only those of the file system if it shares a disk with others."""
     for volume in volumes:
         whole = f"volume.{volume.name}."
         own = f"{whole}file_system_"
@@ -427,22 +428,21 @@ def _device_rows(second: float, volumes: Iterable[Volume], counted: dict[str, fl
 
 
 # --- what capturing costs a server ------------------------------------------------------------------------------------
-#
-# Measured by turns: stretches with and without it, one after the other.
+# The cost of capturing: stretches with and without it alternate.
 
 STRETCH_S = 2.0
 
 
 class Cost(NamedTuple):
-    """`percent` of the server's transactions; None if it makes too few to tell."""
+    """`percent` of the server's transactions; None if there are too few."""
 
     percent: float | None
     words: str
 
 
 def cost_percent(watched: Watched, window: Window, turns: int, say: Callable[[str], None]) -> Cost:
-    """Measures it in pairs of stretches, in turns, by the transactions that the server ends in each. The order within a
-    pair changes, so that a trend favours neither.
+    """Measures the cost in pairs of stretches, by the transactions that end in each. The order within pairs alternates,
+    so that a trend favours neither kind.
     """
     say(f"measuring what capturing costs: {turns} pairs of {STRETCH_S:g} s")
     pairs = []
@@ -457,7 +457,7 @@ def cost_percent(watched: Watched, window: Window, turns: int, say: Callable[[st
             taking.end()
         finally:
             taking.close()
-    for of in (0, 1):  # those that write are known to the moment
+    for of in (0, 1):  # writing transactions are counted without delay
         if all(with_[of] and without[of] for with_, without in pairs):
             logs = [math.log(with_[of] / without[of]) for with_, without in pairs]
             ratio = math.exp(statistics.fmean(logs))

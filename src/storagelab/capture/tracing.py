@@ -1,11 +1,11 @@
-"""The kernel's trace points: a server's requests to the operating system, and what file systems write of their own.
+"""The kernel's trace points: a server's requests to the operating system, and file systems' own writes.
 
-tracefs is read through a mount that has no place in the file tree and ends with this process. So nothing is left
-behind, even if the process is killed.
+tracefs is read through a detached mount, which ends with this process. So nothing remains, even if the process is
+killed.
 
 Records come through rings that the kernel shares with this process (`perf_event_open`). Each event has a ring for each
 CPU, so all records in a ring have one length and numpy reads them at once. The kernel closes the rings when the process
-ends, however it ends. What comes while a ring is full is lost, and counted.
+ends, even after a kill. Records that come while a ring is full are lost, and counted.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Rings:
         self._rings.append((number, ring))
 
     def run(self, *, on: bool) -> None:
-        """Goes on with the trace, or rests."""
+        """Continues the trace, or pauses it."""
         for number, _ in self._rings:
             fcntl.ioctl(number, _ENABLE if on else _DISABLE, 0)
 
@@ -195,7 +195,7 @@ class Rings:
         return found
 
     def _form(self, names: Sequence[str], length: int) -> np.dtype[Any]:
-        """The form of a record of this length."""
+        """The layout of a record of this length."""
         if (names, length) not in self._forms:
             fields = {name: (self._event.fields[name].type, _DATA + self._event.fields[name].offset) for name in names}
             whole = {"record_kind": ("u4", 0), "record_bytes": ("u2", 6), "time_ns": ("u8", 8), **fields}
@@ -272,14 +272,14 @@ _POINTS = (
 )
 _ENDS = (
     _Point("ext4/ext4_sync_file_exit", _EXT4, SYNC),
-    # Of direct I/O that its thread waits for; of few files, as each event costs time.
+    # Only direct I/O for which its thread waits, and only for few files, because each event costs time.
     _Point("iomap/iomap_dio_complete", _EXT4, WRITE, only="aio == 0 && ({files})"),
 )
-"""The ends of requests. XFS tells none of its syncs."""
+"""The ends of requests. XFS has no event for the end of a sync."""
 
 
 class Traces:
-    """Rings of several events, which go on and rest together."""
+    """Rings of several events, which continue and pause together."""
 
     def __init__(self) -> None:
         self.rings: list[Rings] = []
@@ -297,7 +297,7 @@ class Traces:
             os.close(root)
 
     def run(self, *, on: bool) -> None:
-        """Goes on with the trace, or rests."""
+        """Continues the trace, or pauses it."""
         for rings in self.rings:
             rings.run(on=on)
 
@@ -365,9 +365,9 @@ def _requests(number: int, point: _Point, one: Event, some: Records) -> Records:
 
 
 def put_together(some: Records) -> Records:
-    """The requests, each once. The kernel tells of a large request part by part, each with the rest that is left: parts
-    of one thread and file that end at the same byte, each beginning further on, are one request. Of two trace points
-    that tell of the same part, the first counts.
+    """The requests, each once. The kernel reports a large request in parts, each with the remaining bytes: parts of one
+    thread and file with the same end and ascending begins are one request. If two trace points report the same part,
+    the first counts.
     """
     order = np.argsort(some["pid"], kind="stable")
     sorted_ = some[order]
@@ -395,7 +395,7 @@ _BLOCK = Path("/sys/class/block")
 
 
 class OwnWrites(NamedTuple):
-    """What a file system wrote beside the server's data. The kernel's counts of writes have them all."""
+    """A file system's own writes, in addition to the server's data. The kernel's counts of writes include them."""
 
     requests: int
     bytes: int
@@ -448,7 +448,7 @@ class FileSystems(Traces):
 
 
 def _places(device: Path) -> tuple[str, str]:
-    """Filters for requests to a device, and for those to its whole disk: a flush names no place on it."""
+    """Filters for requests to a device, and for those to its whole disk, because a flush has no address."""
     if not (device / "partition").exists():
         whole = f"dev == {_number(device)}"
         return whole, whole

@@ -1,4 +1,4 @@
-"""Runs -> Findings: what the experiment shows, and how surely. Pure; `report` writes the text."""
+"""Runs -> Findings: the conclusions of the experiment with their uncertainty. Pure; `report` writes the text."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     """All findings of an experiment from the runs stored so far: the latest usable attempt of each cell and
     repetition.
 
-    Failed runs are counted but not used otherwise; burn-in runs are not judged. The robust fit leaves odd runs out
-    whose record shows a cause that is the machine's; other odd runs count, and are named.
+    Failed runs are counted but not used otherwise; burn-in runs are not judged. The robust fit leaves out odd runs that
+    the machine caused, by their record; other odd runs count, and are named.
     """
     basis = basis_of(experiment, plan, runs, fit)
     compared, stated = basis.compared, basis.stated
     judged = stated.judged
     cells = with_fitted_means(summaries(experiment.factors, plan, runs, basis), basis, judged, compared)
     by_wait = cells
-    # Engines have no common names of waits, so engines are compared by what is waited for.
+    # Engines have no common names of waits, so engines are compared by categories of waits.
     several_engines = len({cell.config.target.engine for cell in plan.cells}) > 1
     if several_engines:
         by_wait = summaries(experiment.factors, plan, runs, basis, by_class=True)

@@ -1,7 +1,7 @@
-"""The answer to an experiment's question, from its findings: what to use, how sure, what is gained, why, and
-cautions.
+"""The answer to an experiment's question, from its findings: the layouts to use, with what certainty, the gains, the
+reasons, and cautions.
 
-Pure; `report` words it in at most eight lines.
+Pure; `report` writes its text.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ time.
 """
 FACTORS_EXPLAINED = 2
 CHEAPER_WITHIN = 0.01
-"""A cheaper layout is the default only if it takes at most so much more time, unless the spec says (`indifferent`)."""
+"""A cheaper layout is the default only if it takes at most this share more time; the spec's `indifferent` overrides
+it."""
 FORBIDS = ("cpu-saturated", "short-runs")
-"""Facts that may be the reason why layouts don't differ: then the runs say nothing about storage."""
+"""Facts that may explain why layouts don't differ. Then the runs give no information about storage."""
 
 
 def answer(findings: Findings) -> Answer:
@@ -156,7 +157,8 @@ def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
 
 
 def _most(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> float | None:
-    """How much slower than the truly fastest any of `tied` can be; 1 for a winner, None if one can't be compared so."""
+    """The largest ratio of any of `tied` to the truly fastest; 1 for a winner, None if one of them has no such
+    bound."""
     found = [_most_of(findings, load, load.cells[layout]) for load in loads for layout in tied]
     known = [one for one in found if one is not None]
     return max(known) if len(known) == len(found) else None
@@ -180,10 +182,10 @@ def _next(findings: Findings, load: LoadVerdict) -> Comparison | None:
 
 
 def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pick:
-    """The first of the layouts by the preferences, and then by the order of levels; judged by the first load's cells.
+    """The first of the layouts by the preferences, and then by the order of levels, for the first load's cells.
 
-    A level that an effect shows as slower is no default. Of those that remain, only layouts within the margin of the
-    fastest of them are cheaper without a loss. Prices count if each of the layouts has one.
+    Levels that an effect shows as slower are excluded. Of the remaining layouts, only those within the margin of the
+    fastest are candidates. Prices count if each of the layouts has one.
     """
     among = [loads[0].cells[layout] for layout in tied]
     slow = _slower_levels(findings)
@@ -363,7 +365,7 @@ def _limit(found: AtLimit) -> Limit:
 
 
 def _slowest_at_limit(findings: Findings, causes: Sequence[Cause]) -> SlowestAtLimit | None:
-    """What the evidence says of the slowest layout, where no cause says that a volume was at its limit."""
+    """The volume that explains the slowest layout, if no cause already says that a volume was at its limit."""
     found = between_ends(findings)
     if found is None or findings.worst is None or any(cause.limit is not None for cause in causes):
         return None
@@ -376,14 +378,14 @@ def _slowest_at_limit(findings: Findings, causes: Sequence[Cause]) -> SlowestAtL
 
 
 def _unable(findings: Findings) -> Iterator[str]:
-    """What keeps the runs from answering, the most serious first."""
+    """The facts that keep the runs from answering, the most serious first."""
     if not any(cell.elapsed_s for cell in findings.cells):
         yield "nothing-measured"
     elif findings.verdict in ("too-few-runs", "untested"):
         yield findings.verdict
     facts = [(one.rank(), one.unable) for one in findings.cautions if one.is_unable(findings)]
     if any(one.elapsed_s is None for one in findings.cells) or findings.not_compared:
-        facts.append(((2, "not-compared"), "not-compared"))  # among runs, behind those to be made, which explain it
+        facts.append(((2, "not-compared"), "not-compared"))  # after missing runs, which explain it
     yield from dict.fromkeys(fact for _, fact in sorted(facts))
 
 
@@ -393,8 +395,8 @@ def _nothing_told(findings: Findings, choices: Sequence[Choice]) -> bool:
 
 
 def _weighed(findings: Findings, choices: Sequence[Choice]) -> list[Caution]:
-    """Cautions before notes, and by group; before all others what the layouts to use give up, and not all
-    others.
+    """Cautions before notes, and by group. The first ones are risks of the layouts to use that other layouts don't
+    have.
     """
     used = {cell for choice in choices for cell in choice.meant}
     return sorted(
@@ -404,13 +406,12 @@ def _weighed(findings: Findings, choices: Sequence[Choice]) -> list[Caution]:
 
 
 # --- what to do next --------------------------------------------------------------------------------------------------
-# What to do next, so that the runs of an experiment say more: from its cautions, its ties and the scatter of its runs.
-# Pure.
+# The next step to make the result more certain: from cautions, ties and the scatter of runs. Pure.
 
 MATTERS = 0.03
 """More repetitions are not advised for smaller differences, unless the spec says that they matter (`indifferent`)."""
 REPETITIONS_MOST = 100
-"""Nobody makes more, so they are not advised."""
+"""More repetitions are not advised, because nobody makes so many."""
 
 
 def next_step(findings: Findings, choices: Sequence[Choice], weighed: Sequence[Caution]) -> Next | None:
@@ -426,8 +427,8 @@ def next_step(findings: Findings, choices: Sequence[Choice], weighed: Sequence[C
 
 
 def _more_repetitions(findings: Findings, choices: Sequence[Choice]) -> Next | None:
-    """How many repetitions would tell apart what is tied now: what matters to the reader, or the largest usual
-    difference that may still be hidden.
+    """The repetitions that would tell tied layouts apart: for the difference that matters to the reader, or for the
+    largest usual difference that may still be hidden.
     """
     hidden = [choice.at_most_slower for choice in choices if choice.verdict != "winner" and not choice.same]
     scatter = next(iter(Scatter.of(findings)), None)

@@ -1,4 +1,4 @@
-"""The parts of an experiment's answer, as values: what to use, how sure, what is gained, why, and the cautions."""
+"""The parts of an experiment's answer, as values: choices, bounds, gains, causes and cautions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Good(Frozen):
 
 
 class Pattern(Frozen):
-    """A pattern that describes a set of layouts: all combinations of the `needed` levels, whatever the `free`
-    factors are.
+    """A pattern that describes a set of layouts: all combinations of the `needed` levels, at any level of the `free`
+    factors.
     """
 
     needed: tuple[Good, ...]
@@ -32,7 +32,7 @@ class Pattern(Frozen):
 
 
 class Pick(Frozen):
-    """The cheapest, by the spec's `prefer`, of the layouts to use that take hardly more time than their fastest."""
+    """The cheapest, by the spec's `prefer`, of the layouts to use that are almost as fast as the fastest."""
 
     cell_id: str = Field(description="Its id.")
     levels: dict[str, JsonValue] = Field(description="Its levels.")
@@ -66,10 +66,10 @@ class Choice(Frozen):
     highest: Estimate | None = Field(None, description="The longest mean time, or the highest rate.")
     at_most_slower: float | None = Field(
         None,
-        description="The ratio that the time of any of `meant` over that of the truly fastest does not exceed, at 95 "
-        "%; `null` where it may be more than 2, or is not known.",
+        description="An upper bound (95 %) for the time of any of `meant` over that of the truly fastest; `null` if "
+        "it is above 2 or unknown.",
     )
-    same: bool = Field(False, description="Whether that is within `indifferent`.")
+    same: bool = Field(False, description="Whether that bound is within `indifferent`.")
     next_slower: str | None = Field(None, description="The nearest cell that is told apart.")
     leads: tuple[Estimate, ...] = Field(
         (), description="Its ratio of times to the fastest; over several loads the smallest and the largest."
@@ -77,8 +77,8 @@ class Choice(Frozen):
 
 
 class Gain(Frozen):
-    """What the good levels of a factor save, all else the same. A factor without good levels is compared with its
-    first.
+    """The gain from the good levels of a factor, with all else equal. A factor without good levels is compared with its
+    first level.
     """
 
     factor: str = Field(description="The factor.")
@@ -117,27 +117,28 @@ class Cause(Frozen):
         "volume's limit sets the pace."
     )
     limit: Limit | None = Field(None, description="That limit, or `null`.")
-    from_s: float = Field(description="Seconds in the wait before; with a limit, the least that the volumes allow.")
+    from_s: float = Field(description="Seconds in the wait before; with a limit, the volumes' shortest time.")
     to_s: float = Field(description="The same after.")
     total_from_s: float = Field(description="Seconds in all before.")
     total_to_s: float = Field(description="Seconds in all after.")
 
 
 class SlowestAtLimit(Frozen):
-    """The slowest layout, if a volume's limit sets its pace and surely explains most of its time beyond the fastest."""
+    """The slowest layout, if a volume's limit surely explains most of the time by which it is slower than the
+    fastest."""
 
     cell_id: str = Field(description="The slowest cell.")
     limit: Limit = Field(description="The volume that was at its limit there.")
 
 
 class Next(Frozen):
-    """What to do next, so that runs say more."""
+    """The next step to make the result more certain."""
 
     step: str = Field(
-        description="`runs`: make those that are missing. `repetitions`: make so many. Else the kind of the "
-        "caution whose cause to remove."
+        description="`runs`: make the missing runs. `repetitions`: make more repetitions. Otherwise the kind of "
+        "caution whose cause should be removed."
     )
-    repetitions: int | None = Field(None, description="How many to make in all.")
+    repetitions: int | None = Field(None, description="The total number of repetitions.")
     effect: float | None = Field(
         None, description="The difference, as a share of the time, that these find in 4 of 5 experiments."
     )
@@ -161,25 +162,26 @@ class Answer(Frozen):
     compared: Compared
     """As in the findings."""
     unable: tuple[str, ...]
-    """Facts that keep the runs from answering, or from answering all: `nothing-measured`, `too-few-runs`, `untested`,
-    `not-compared` (a layout has no result), and those of cautions.
+    """Facts that keep the runs from answering the question or a part of it: `nothing-measured`, `too-few-runs`,
+    `untested`, `not-compared` (a layout has no result), and those of cautions.
     """
     choices: tuple[Choice, ...]
-    """What to use: one for each group of loads with the same best layouts; none while nothing is judged."""
+    """The layouts to use: one choice for each group of loads with the same best layouts; none while nothing is
+    judged."""
     gains: tuple[Gain, ...]
-    """What each factor saves, the largest first."""
+    """The gain from each factor, the largest first."""
     causes: tuple[Cause, ...]
     """Which wait changed with a factor, or which volume was at its limit."""
     slowest_at_limit: SlowestAtLimit | None = None
-    """The slowest layout, if a volume's limit sets its pace."""
+    """The slowest layout, if a volume's limit explains its time."""
     cautions: tuple[str, ...]
     """Kinds of cautions that are not in `unable`, the most serious first."""
     indifferent: float | None = None
     """The margin that the spec sets, as a share."""
     next: Next | None = None
-    """What to do next, so that runs say more; None = nothing."""
+    """The next step to make the result more certain; None = nothing."""
     no_verdict: str | None = None
-    """The fact in `unable` that leaves storage without a verdict."""
+    """The fact in `unable` because of which there is no verdict on storage."""
 
 
 # --- the pattern that describes a set of layouts ----------------------------------------------------------------------
@@ -194,8 +196,8 @@ _Box = list[set[int]]
 def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Sequence[int]) -> tuple[Pattern, list[int]]:
     """The largest pattern found that holds only tied layouts, and the places of these; `tied` = places in `layouts`.
 
-    A pattern is grown from one layout, each time by the level that adds most tied layouts and no others. Combinations
-    that were not tried don't prevent it.
+    A pattern is grown from one layout. Each step adds the level that adds most tied layouts and no others. Combinations
+    that were not tried are ignored.
     """
     levels = [[level.value for level in factor.levels] for factor in factors]
     places = np.array(

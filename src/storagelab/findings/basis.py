@@ -37,7 +37,7 @@ def cells_before(
     last: dict[tuple[str, int], str] = {}
     host = ""
     for run in sorted(runs, key=lambda run: (run.started_at, run.sequence, run.attempt)):
-        host = host_of(run) or host  # a run that failed doesn't say
+        host = host_of(run) or host  # a failed run does not record this
         earlier = last.get((host, run.block))
         last[host, run.block] = run.cell_id
         chosen = used.get(run.cell_id, {}).get(run.repetition)
@@ -54,10 +54,10 @@ class Basis:
     """The runs that are judged, and the fit by which cells are compared.
 
     `used` = for each cell the runs that have figures, by repetition; `blocks` = for each cell of the plan its stretch
-    of time; `kept` = the times that are fitted; `odd` = runs that stand apart, `left_out` = those of them, by cell and
-    repetition, that the fit leaves out, with the cause. `fleet` = the fits of hosts, if there are several: then
-    `fitted` has a column for each host instead of each round. `carried` = what the run before explains of the times.
-    `made_in` = the number of the preparation in which each run was made, as cells x rounds; -1 without a run.
+    of time; `kept` = the times that are fitted; `odd` = odd runs, `left_out` = those of them, by cell and repetition,
+    that the fit leaves out, with the cause. `fleet` = the fits of hosts, if there are several: then `fitted` has a
+    column for each host instead of each round. `carried` = the effect of the previous run on times. `made_in` = the
+    number of the preparation in which each run was made, as cells x rounds; -1 without a run.
     """
 
     experiment: Experiment
@@ -94,7 +94,7 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     in_stretches = experiment.order != "randomised" and provenance != "simulated"
     compared = compared_of(plan)
     rounds, log_s = log_times(plan, [timed(run) for of_cell in used.values() for run in of_cell.values()], compared)
-    # A race looks at its rounds one after the other, as one host makes them.
+    # A race tests its rounds one after the other, so they must be from one host.
     several = None if experiment.race or provenance != "measured" else hosts.hosts_of(plan, used, rounds)
     odd = tuple(stalls.outliers(log_s) if several is None else hosts.outliers(several, log_s))
     causes = _causes(plan, used, rounds, odd) if fit == "robust" else {}
@@ -131,14 +131,12 @@ def _carried(
 ) -> order.CarriedOver | None:
     before = cells_before(plan, used, runs, rounds)
     found = order.carried_over([cell.levels for cell in plan.cells], kept, before, blocks)
-    # A race was decided by the times as they are.
+    # A race was decided by uncorrected times.
     return found if found is None or experiment.race is None else replace(found, corrected=False)
 
 
 def _without_parts(plan: Plan, blocks: Sequence[int], used: Mapping[str, Mapping[int, Run]]) -> Sequence[int]:
-    """The blocks, with one of its own for each cell that can't be compared as its runs hold parts of checkpoint
-    cycles.
-    """
+    """The blocks. A cell whose runs contain parts of checkpoint cycles is its own block, as it can't be compared."""
     alone, first = withheld(used), max(blocks, default=0) + 1
     return [
         first + place if cell.cell_id in alone else block
@@ -147,11 +145,11 @@ def _without_parts(plan: Plan, blocks: Sequence[int], used: Mapping[str, Mapping
 
 
 def _tick(used: Mapping[str, Mapping[int, Run]], compared: Compared) -> float:
-    """The share of its time by which a run is off at least, by its clock, by what it counts, or by its throttle."""
+    """The least relative error of a run's time, from its clock, its unit of work, or its throttle."""
     runs = [one for of_cell in used.values() for _, one in measured(of_cell)]
     if compared in ("time-per-request", "time-per-transaction"):
         return grain_of([one.work.amount for one in runs])
-    # A simulated clock has no ticks, and a latency is known within its bin, which is below what matters.
+    # A simulated clock has no ticks, and the bin of a latency is narrower than the margin.
     timed_here = compared in ("elapsed", "time-per-row") and not any(one.provenance == "simulated" for one in runs)
     if not timed_here:
         return 0.0
@@ -162,7 +160,7 @@ def _tick(used: Mapping[str, Mapping[int, Run]], compared: Compared) -> float:
 def _causes(
     plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence[int], odd: Iterable[stalls.Outlier]
 ) -> dict[stalls.Outlier, MachineCause]:
-    """The odd runs with a cause in their record that is the machine's."""
+    """The odd runs that the machine caused, by their record."""
     found = {}
     for one in odd:
         runs = dict(measured(used[plan.cells[one.cell].cell_id]))
@@ -174,9 +172,9 @@ def _causes(
 
 
 def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
-    """The time of `other` over that of `one`: what the report says of the two where one is its best. The interval of
-    other pairs holds together with those of all of them, so one may pick the pair after seeing the data. None if the
-    two can't be tested.
+    """The time of `other` over that of `one`. If one of them is the best, this is the report's own comparison. Other
+    intervals hold together for all pairs, so the pair may be selected after seeing the data. None if the two can't be
+    tested.
     """
     for row in basis.stated.judged.comparisons:
         if {row.cell_id, row.best_cell_id} == {one, other}:
@@ -189,21 +187,21 @@ def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
 
 
 # --- the least difference of times that a verdict may rest on ---------------------------------------------------------
-#
-# What matters to the reader, and what clocks resolve.
+# The margin that matters to the reader, and the resolution of clocks.
 
 MATTERS = 0.005
-"""A layout that is slower by a smaller share is not worth a choice, unless the spec says what is (`indifferent`)."""
+"""Smaller differences between layouts don't matter, unless the spec sets another margin (`indifferent`)."""
 TIES_LEAST = 0.5
-"""If so many runs take exactly as long as another one, a clock with coarse ticks made them equal."""
+"""If this share of runs takes exactly as long as another run, the clock has coarse ticks."""
 _ROUNDED_UP = 1 + 1e-6
-"""Times that are one tick apart are so in the last digit, too."""
+"""Times that differ by one tick do so exactly, to the last digit."""
 _STEPS = 4
-"""Two times next to each other may be so many ticks apart."""
+"""Neighbouring times may differ by so many ticks."""
 
 
 def resolved(fitted: Fit, tick: float, margin: float | None = None) -> Fit:
-    """The fit whose differences are at least off by a `tick`, as a share of the time, and matter above the `margin`."""
+    """The fit with differences that have at least the error `tick`, and that matter above `margin`; both are shares of
+    the time."""
     return replace(
         fitted, tick=_ROUNDED_UP * math.log1p(tick), margin=math.log1p(MATTERS if margin is None else margin)
     )
@@ -212,7 +210,7 @@ def resolved(fitted: Fit, tick: float, margin: float | None = None) -> Fit:
 def tick_of(times_s: Sequence[float]) -> float:
     """The tick of the clock that measured these times, as a share of the shortest; 0 if it is too fine to show.
 
-    Ticks show where many times are equal to the last digit, and all are multiples of the same step.
+    A tick shows if many times are equal to the last digit, and all are multiples of the same step.
     """
     values = Counter(float(f"{time_s:.9g}") for time_s in times_s if time_s > 0)
     ties = sum(number for number in values.values() if number > 1)
@@ -228,7 +226,7 @@ def tick_of(times_s: Sequence[float]) -> float:
 
 
 def grain_of(amounts: Sequence[int]) -> float:
-    """The share by which a run of a set time is off, as only whole pieces of work are counted."""
+    """The relative error of a run with a set time, because only whole units of work are counted."""
     return 1 / min(amounts) if amounts and min(amounts) > 0 else 0.0
 
 
@@ -254,7 +252,7 @@ Names = Annotated[tuple[str, ...], PlainSerializer(", ".join)]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything stored of an experiment, and its analysis: its `cells` in sum, and the `basis` of verdicts."""
+    """All stored data of an experiment, and its analysis: summaries of its `cells`, and the `basis` of verdicts."""
 
     experiment: Experiment
     plan: Plan
@@ -276,8 +274,8 @@ class Evidence:
 
     @property
     def provenance(self) -> Provenances:
-        """Where the figures come from. In a simulation each run has a seed, and blocks don't drift, because the
-        world is made anew.
+        """Where the figures come from. In a simulation each run has a seed, and blocks don't drift, because every block
+        starts from the same state.
         """
         return self.basis.provenance or "measured"
 

@@ -1,5 +1,4 @@
-"""Predicted beside measured: order, ratios and misses of the layouts that a measured campaign and a prediction share.
-Pure.
+"""Predictions compared with measurements: order, ratios and misses of the layouts that both have. Pure.
 
 A prediction is a file of `storagelab predict`, or a simulated campaign. Both are compared by the speed of each layout
 over that of one layout, the base, so that only ratios count.
@@ -33,12 +32,12 @@ class Row:
 
     @property
     def error(self) -> float:
-        """Predicted over measured, less 1."""
+        """Predicted over measured, minus 1."""
         return self.predicted.value / self.measured.value - 1
 
     @property
     def missed(self) -> bool | None:
-        """Whether the two intervals are apart; None if one is missing."""
+        """Whether the two intervals are disjoint; None if one is missing."""
         ends = (self.measured.low, self.measured.high, self.predicted.low, self.predicted.high)
         low, high, least, most = ends
         if low is None or high is None or least is None or most is None:
@@ -110,7 +109,7 @@ def of_campaigns(found: Compare, first: Plan, second: Plan) -> tuple[Beside, dic
     kinds = (found.first.findings.provenance, found.second.findings.provenance)
     if set(kinds) != {"measured", "simulated"}:
         return None
-    # Whichever is named first, the measured one is the truth.
+    # The measured one is the reference, in either order of the names.
     ids = [(one.first_id, one.second_id) for one in found.matched]
     sides, plans = (found.first, found.second), (first, second)
     if kinds[0] == "simulated":
@@ -120,7 +119,7 @@ def of_campaigns(found: Compare, first: Plan, second: Plan) -> tuple[Beside, dic
     predicted = {base[0]: Estimate(value=1.0)}
     for name, of_simulated in ids[1:]:
         if (ratio := simulated(base[1], of_simulated)) is not None:
-            # Its interval holds the scatter of repetitions, not the model's error: nothing can be missed by it.
+            # Its interval contains the scatter of repetitions, not the model's error, so misses can't be judged by it.
             predicted[name] = Estimate(value=ratio.value)
     texts = {name: cell_entry(name, cell_text(sides[0].findings.cell(name).levels)) for name in predicted}
     return beside(base[0], measured, predicted), texts

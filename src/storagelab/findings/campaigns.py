@@ -1,16 +1,16 @@
-"""Campaigns: the layouts that two have, the ratios of their times, and what differs in how they were made; and a new
-one against a history. Pure.
+"""Campaigns: the layouts that two have in common, the ratios of their times, and the differences of their specs and
+machines; and a new campaign against a history. Pure.
 
 The runs of two campaigns are independent samples: they have no rounds in common. So intervals include the effects of
-each campaign's own rounds, which all of its layouts share. Where runs are surely like those just before them, a
-campaign holds fewer independent ones than it has, and intervals allow for that. But no campaign shows how the machine
-changed between the two: a ratio shows whether times differ, not why.
+each campaign's own rounds, which all of its layouts share. If neighbouring runs are surely correlated, a campaign has
+fewer independent runs, and intervals allow for that. But no campaign shows how the machine changed between the two: a
+ratio shows whether times differ, not why.
 
-Of five campaigns or more before a new one, each is one figure for each layout. Their scatter shows how far campaigns
-are apart by themselves, so intervals say where one more may lie if nothing changed (prediction intervals).
+In a history of five campaigns or more, each campaign gives one figure for each layout. Their scatter shows how much
+campaigns differ without a change, so intervals predict the next campaign (prediction intervals).
 
 Intervals hold together at 95 %: half of the error goes to the overall ratio, half to the layouts (Bonferroni). As in
-`stats`, a layout differs only if the scatter of its own runs alone shows that, too, so that a noisy layout among quiet
+`stats`, a layout differs only if a test with the scatter of its own runs shows it, too. So a noisy layout among quiet
 ones does not look different. docs/records/monte-carlo.md says how often equal campaigns are told apart.
 """
 
@@ -44,7 +44,7 @@ OVERALL_SHARE = 0.5
 _OF_ITS_OWN = ("name: ", "question: ", "seed: ")
 """Keys in which specs of one history may differ."""
 HISTORY_LEAST = 5
-"""Fewer campaigns hardly show how far they are apart by themselves."""
+"""Fewer campaigns hardly show how much campaigns differ without a change."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def compare(
     Raises LookupError if they have no layout in common that was run in both.
     """
     every = [(one, _match(one, second)) for one in (*(earlier or ()), first)]
-    # One that was cut off would take its layout from all others.
+    # An interrupted campaign would remove its missing layouts from all comparisons.
     whole = [(one, match) for one, match in every if all(name != one.name for name, _ in match[1])] or every
     history = [one for one, _ in whole]
     left_out = tuple(one.name for one, _ in every if one.name not in [of.name for of in history])
@@ -167,7 +167,7 @@ def compare(
         one, other = history_of(sides), noisier(other, sides)
     untested = _untested(first, second) if earlier is None else _untested_history(history, second)
     alpha, share = ALPHA / others, OVERALL_SHARE if len(pairs) > 1 else 1.0
-    # One layout makes one statement, not two: the layout's row is the overall ratio.
+    # With one layout there is one statement: the layout's row is the overall ratio.
     of_layouts = alpha * (1 - share) if len(pairs) > 1 else alpha
     matched = tuple(_matched(pair, one, other, n, of_layouts, untested) for n, pair in enumerate(pairs))
     overall = matched[0].ratio if len(pairs) == 1 else _ratio(one[-1], other[-1], 1, alpha * share, untested)[0]
@@ -227,8 +227,8 @@ def _found(first: Campaign, second: Campaign, others: int, earlier: Sequence[Cam
 
 
 def gate(found: Sequence[Compare], margin: float) -> Gate:
-    """Slower if the overall ratio or any layout's is surely above the margin; not slower if every overall ratio is
-    surely below it, and no layout lacks runs. `margin` = 0.05 for 5 %.
+    """Slower if the overall ratio or any layout's ratio is surely above the margin. Not slower if every overall ratio
+    is surely below it, and no layout lacks runs. `margin` = 0.05 for 5 %.
     """
     overall = [compared.overall for compared in found]
     result = _gate(overall, [one.ratio for compared in found for one in compared.matched], margin)
@@ -257,7 +257,7 @@ class Pair:
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The higher, the more it is the pair to show: surely slower, then not told, then the slowest."""
+        """The priority of a pair for display: surely slower pairs, then undecided ones, then the slowest."""
         severity = 0 if self.gate is None else (Gate.NOT_SLOWER, Gate.CANT_TELL, Gate.SLOWER).index(self.gate)
         return severity, self.counted if self.ratio is None else self.ratio.value
 

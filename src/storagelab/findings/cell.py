@@ -1,4 +1,4 @@
-"""What analysis finds of one cell, as values: samples of its runs, and what else they show."""
+"""The findings of one cell, as values: samples of its runs, and other findings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Sample(Frozen):
 
 
 class Finding(Frozen, ABC):
-    """Something that the runs show, with its words; `findings.kinds` has a class for each. Its fields are exported."""
+    """A finding with its texts; `findings.kinds` has a class for each kind. Its fields are exported."""
 
     kind: ClassVar[str]
     """Its name, and its field in `found`."""
@@ -56,7 +56,7 @@ class Finding(Frozen, ABC):
     weight: ClassVar[int] = 0
     """Within that part, the smallest comes first."""
     of_cells: ClassVar[bool] = False
-    """Whether a cell's runs show it: then it is in `found` of each cell that has some."""
+    """Whether it belongs to a cell: then it is in `found` of each cell that has it."""
 
     @classmethod
     def of(cls, where: CellSummary | Findings) -> tuple[Self, ...]:
@@ -66,11 +66,11 @@ class Finding(Frozen, ABC):
     @classmethod
     @abstractmethod
     def sentences(cls, findings: Findings) -> list[str]:
-        """All of this kind for the evidence: what, and how much."""
+        """The text of all findings of this kind for the evidence, with figures."""
 
     @classmethod
     def line(cls, findings: Findings) -> str:  # noqa: ARG003
-        """All of this kind in one sentence for the answer; "" = none."""
+        """The text of all findings of this kind for the answer, in one sentence; "" = none."""
         return ""
 
 
@@ -117,7 +117,7 @@ class CellSummary(Frozen):
     """Completion times."""
     work_per_s: Sample | None = None
     """Work a second: rows, requests or transactions."""
-    work: float | None = Field(None, description="what the mean run did, in its unit")
+    work: float | None = Field(None, description="the work of the mean run, in its unit")
     checkpoint_s: Sample | None = None
     """The checkpoint after a run."""
     latency: dict[str, Estimate] = Field(
@@ -138,12 +138,12 @@ class CellSummary(Frozen):
     explained: float | None = Field(None, description="share of it that waits + CPU account for")
     drive_states: tuple[DriveState, ...] = Field((), description="the drives as these runs found and left them")
     spent: tuple[Spent, ...] = Field((), description="where each second went; of several engines by class of wait")
-    bounds: tuple[Bound, ...] = Field((), description="what known limits of its volumes allow at best")
+    bounds: tuple[Bound, ...] = Field((), description="the shortest times that known limits of its volumes allow")
     stretch: int = Field(0, description="cells of different stretches of time can't be tested against each other")
-    drives: int | None = Field(None, description="drives, or volumes where drives are not known, that data and log use")
-    capacity_bytes: float | None = Field(None, description="room on the volumes of the data, where known")
-    price_per_month: float | None = Field(None, description="what its volumes and levels cost, if the spec says it")
-    found: Found = Field(default_factory=dict, description="what else its runs show")
+    drives: int | None = Field(None, description="drives of data and log, or volumes if drives are not known")
+    capacity_bytes: float | None = Field(None, description="capacity of the volumes of the data, if known")
+    price_per_month: float | None = Field(None, description="the sum of the spec's prices of its volumes and levels")
+    found: Found = Field(default_factory=dict, description="other findings of its runs")
     labels: dict[str, str] = Field(default_factory=dict, description="the spec's own short names of what varies")
 
     @property

@@ -1,5 +1,5 @@
-"""What the records of runs tell of whether runs may be compared: odd runs whose cause is the machine's, runs that hold
-parts of the server's checkpoint cycles, and steady state. Pure."""
+"""Decides from the records of runs whether runs may be compared: odd runs that the machine caused, runs with parts of
+the server's checkpoint cycles, and steady state. Pure."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from storagelab.model.measurement import AWAKE, CLOCK, CYCLES, Measurement, Run,
 from storagelab.model.volume import SLICE_S
 
 # --- odd runs whose cause is the machine's ----------------------------------------------------------------------------
-# An odd run without a cause in its record that lies outside its layout may be what its layout does now and then, so it
-# counts.
+# If the record of an odd run shows no cause outside its layout, it may be a stall of the layout, so it counts.
 
 MachineCause = Literal["clock", "asleep", "others", "quota"]
 SHARE_MOST = 0.10
-"""Of the CPU time of the machine, or of the run, that a run may lose before that explains an odd time."""
+"""The share of the machine's CPU time, or of the run, above which lost time explains an odd run."""
 TIMES_USUAL = 2.0
-"""What a cell's other runs lose as well explains no odd run among them."""
+"""If a cell's other runs lose as much, the loss does not explain an odd run."""
 
 
 def others_share(run: Measurement) -> float | None:
     """The share of the machine's CPU time that others or the hypervisor took; None where that is not known.
 
-    A load average would not do: it can't separate others from the server under test. The share is of the time in the
+    A load average can't be used, because it includes the server under test. The share is relative to the time in the
     same counters, because they are read over a little more than the run.
     """
     return _cpu_share(run, "others_s", "steal_s")
@@ -48,7 +47,7 @@ def _cpu_share(run: Measurement, *names: str) -> float | None:
 
 
 def held_share(run: Measurement) -> float | None:
-    """The share of the run in which a CPU quota held back the server or its load; None where that is not known."""
+    """The share of the run in which a CPU quota throttled the server or its load; None if that is not known."""
     shares = [share for _, share in held_back(run.counters.get("cpu", {}), run.elapsed_s).values()]
     return max(shares, default=0.0) if "cpu" in run.counters else None
 
@@ -75,14 +74,14 @@ SHARE_LEAST = 0.02
 
 
 def short_cells(runs: Mapping[str, Iterable[Measurement]]) -> dict[str, float]:
-    """The median time of each cell of throttled runs of which a slice is more than 2 %."""
+    """The median time of each cell with throttled runs, if a slice is more than 2 % of it."""
     times_s = {cell_id: [one.elapsed_s for one in of_cell if _is_throttled(one)] for cell_id, of_cell in runs.items()}
     middle_s = {cell_id: median(of_cell) for cell_id, of_cell in times_s.items() if of_cell}
     return {cell_id: one_s for cell_id, one_s in middle_s.items() if 0 < one_s * SHARE_LEAST < SLICE_S}
 
 
 def slice_share(runs: Mapping[str, Iterable[Measurement]]) -> float:
-    """By how much the time of such a run may be off, whichever run it is; 0 if there is none."""
+    """The largest error of the time of such a run; 0 if there is none."""
     shortest_s = min(short_cells(runs).values(), default=None)
     return 0.0 if shortest_s is None else min(1.0, SLICE_S / shortest_s)
 
@@ -98,17 +97,17 @@ def _is_throttled(measurement: Measurement) -> bool:
 # --- checkpoint cycles that runs hold in parts ------------------------------------------------------------------------
 
 ENOUGH = 5
-"""From this many checkpoints on, the part of a cycle that is left over hardly matters: if throughput differs by 20 %
-between the halves of a cycle, it is then off by 1 %."""
+"""From this many checkpoints on, a partial cycle hardly matters: if throughput differs by 20 % between the halves of a
+cycle, the error is 1 %."""
 _MOST_RUNS = 0.75
-"""A cell is as this share of its runs."""
+"""A cell has a property if this share of its runs has it."""
 
 Told = Mapping[str, float]
 """What one run stores about checkpoints."""
 
 
 def told_of(used: Mapping[str, Mapping[int, Run]]) -> dict[str, list[Told]]:
-    """What the runs of each cell tell about checkpoints, if they do."""
+    """The checkpoints in the runs of each cell, if recorded."""
     told: dict[str, list[Told]] = {
         cell_id: [run.counters[CYCLES] for _, run in measured(runs) if CYCLES in run.counters]
         for cell_id, runs in used.items()
@@ -122,14 +121,14 @@ def nothing_seen(told: Mapping[str, Sequence[Told]]) -> bool:
 
 
 def in_parts(told: Mapping[str, Sequence[Told]]) -> tuple[str, ...]:
-    """The cells whose runs hold parts of cycles, or none while those of others hold some."""
+    """The cells whose runs contain parts of cycles, or no checkpoint although runs of other cells have some."""
     if nothing_seen(told):
         return ()
     return tuple(cell_id for cell_id, runs in told.items() if not _most(_whole, runs))
 
 
 def withheld(used: Mapping[str, Mapping[int, Run]]) -> tuple[str, ...]:
-    """The cells that are not compared: their runs were to count whole cycles, and do not."""
+    """The cells that are not compared, because their runs should contain whole cycles, and do not."""
     found = in_parts(told_of(used))
     return tuple(one for one in found if any(run.config.workload.warm_up_is_found for run in used[one].values()))
 
@@ -159,7 +158,7 @@ def log_rates(runs: Iterable[Run]) -> dict[str, float]:
 
 
 # --- steady state -----------------------------------------------------------------------------------------------------
-# By the storage industry's rule (SNIA, Solid State Storage Performance Test Specification): over five rounds the rate
+# The storage industry's rule (SNIA, Solid State Storage Performance Test Specification): over five rounds the rate
 # stays within 20 % of its mean, and the fitted line changes by at most 10 % of it.
 
 ROUNDS = 5
@@ -171,7 +170,7 @@ RATE = "requests_per_s"
 
 
 class Steadiness(NamedTuple):
-    """Of five rounds, as shares of their mean: the range of the rate, and the change of the fitted line."""
+    """The range of the rate in five rounds, and the change of the fitted line, as shares of their mean."""
 
     excursion: float
     slope: float
@@ -206,8 +205,8 @@ def rounds_of(run: Measurement) -> list[float]:
 
 def is_steady(runs: Sequence[Measurement]) -> bool | None:
     """Whether each run of a cell ended in steady state; for runs without a series, whether the repetitions did. None if
-    there are fewer than five rounds. Of simulated runs, the repetitions come first: a drive keeps its state from run to
-    run, and its rate within a run goes in steps if its life is scaled down.
+    there are fewer than five rounds. For simulated runs, repetitions are used first: a drive keeps its state from run
+    to run, and at a small scale its rate changes in steps within a run.
     """
     simulated = any(one.provenance == "simulated" for one in runs)
     first, then = (_by_repetitions, _by_series) if simulated else (_by_series, _by_repetitions)

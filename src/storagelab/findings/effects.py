@@ -16,7 +16,7 @@ from storagelab.stats.contrast import Difference, Family, contrasts, named, rati
 from storagelab.stats.fit import Fit, collapse
 
 EFFECT_ROWS_MAX = 40
-"""The most effects per combination of the other factors: nobody reads a longer table."""
+"""The largest number of effects per combination of the other factors: nobody reads a longer table."""
 
 _Key = str
 _Pairs = Sequence[tuple[int, int]]
@@ -35,10 +35,10 @@ class _Row:
 def main_effects(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
-    """Each level against its factor's first, over all matched cells: one family of comparisons, over all factors.
+    """Each level against its factor's first, over all matched cells.
 
-    The larger the family, the surer each statement must be. Levels in different blocks are not tested and do not count
-    in it.
+    All factors form one family of comparisons. A larger family needs stronger evidence for each statement, so levels in
+    different blocks, which are not tested, don't count in it.
     """
     groups = [_rows(factor, cells, {}, combinations(cells, factor)) for factor in _varied(factors)]
     yield from _judged(groups, fitted, blocks, alpha)
@@ -69,8 +69,9 @@ def _judged(groups: Sequence[Sequence[_Row]], fitted: Fit, blocks: Sequence[int]
 
 
 def _effects(fitted: Fit, levels: Sequence[_Pairs], family: Family, alpha: float) -> list[Difference]:
-    """For each level, the geometric mean of the ratios of its pairs of cells. Where levels have several pairs, the
-    error is also that of their averages in each round, so that what disturbs all cells of a level at once is noise too.
+    """For each level, the geometric mean of the ratios of its pairs of cells. If levels have several pairs, the error
+    also includes the scatter of their averages in each round, so that a disturbance of all cells of a level counts as
+    noise.
     """
     weights = np.zeros((len(levels), len(fitted.cells)))
     for row, pairs in zip(weights, levels, strict=True):
@@ -83,7 +84,7 @@ def _effects(fitted: Fit, levels: Sequence[_Pairs], family: Family, alpha: float
     baseline = sorted({other for pairs in levels for _, other in pairs})
     whole = collapse(fitted, [baseline, *([one for one, _ in pairs] for pairs in levels)])
     of_averages = ratios(whole, range(1, len(levels) + 1), 0, family, alpha)
-    # Of levels in different blocks, the averages of rounds say nothing: the sample is their preparations.
+    # Levels in different blocks have no rounds in common, so preparations are the sample.
     inside = [{int(fitted.blocks[cell]) for pair in pairs for cell in pair} for pairs in levels]
     return [
         wider(one, of_averages[number]) if len(blocks) == 1 else one

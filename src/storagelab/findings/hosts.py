@@ -3,12 +3,12 @@
 The model is Scheffe's mixed model (1956, Annals of Mathematical Statistics 27): log time = cell + host + host x cell +
 round + residual, where cells are fixed and hosts are drawn from all hosts like these. Each host makes complete rounds
 of all cells, and gives one figure for each cell: its mean over the host's rounds, adjusted for runs that are missing.
-All comparisons rest on these figures, so the mean square of host x cell, which holds the run-to-run noise too, is their
-error. It is never pooled with the residual. All figures of a cell count alike, whatever the number of rounds:
-unweighted means, whose error the scatter over hosts shows without bias even if some hosts made fewer rounds.
+All comparisons use these figures, so their error is the mean square of host x cell, which includes the run-to-run
+noise. It is never pooled with the residual. All figures of a cell have the same weight, whatever the number of rounds.
+The scatter over hosts estimates the error of such unweighted means without bias, even if some hosts made fewer rounds.
 
-So the fit over hosts is that of `stats` with a column for each host instead of each round. What hosts say of
-themselves, how far they differ and which is odd, is found here by their rounds.
+So the fit over hosts is that of `stats` with a column for each host instead of each round. The differences between
+hosts, and odd hosts, are found here from the rounds of each host.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from storagelab.stats.samples import from_logs
 _FitOfRounds = Callable[[Matrix, Sequence[int]], Fit]
 
 CELLS_LEAST = 0.5
-"""A host that has run a smaller share of the cells takes no part in verdicts: it can't be compared with the others."""
+"""A host that has run a smaller share of the cells is left out of verdicts, because it can't be compared with the
+others."""
 ODD_LEAST = 0.05
-"""Smaller differences between hosts are common, and of no use to a reader."""
+"""Smaller differences between hosts are common, and don't matter to a reader."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,10 @@ class Fitted:
 
 
 def fit(hosts: Hosts, log_s: Matrix, blocks: Sequence[int], of_rounds: _FitOfRounds = stalls.fit) -> Fitted:
-    """With a single host that counts, all together is that host alone, by its rounds; `of_rounds` fits these.
+    """If only one host counts, the fit of all together is that of this host, by its rounds; `of_rounds` fits these.
 
-    Where runs surely leave something behind, it hits the same layouts on all hosts, as no order is quite balanced. The
-    scatter over hosts doesn't show that, so there it counts as no less than what runs explain of it.
+    Certain carry-over affects the same layouts on all hosts, because no order is perfectly balanced. The scatter over
+    hosts doesn't show this, so it is then at least the scatter that carry-over explains.
     """
     own = tuple(of_rounds(hosts.only(log_s, host), blocks) for host in hosts.counted)
     calm, every = (np.array(each).T for each in zip(*((one.calm.log_s, one.cells) for one in own), strict=True))
@@ -116,7 +117,7 @@ def outliers(hosts: Hosts, log_s: Matrix) -> list[stalls.Outlier]:
 
 
 def means(values: Sequence[float], hosts: Sequence[str]) -> list[float]:
-    """The mean of each host's values: a random block counts once. The values themselves where all are of one host."""
+    """The mean of each host's values, because a random block counts once. If there is one host, its values."""
     of_host: dict[str, list[float]] = {}
     for value, host in zip(values, hosts, strict=True):
         of_host.setdefault(host, []).append(value)
@@ -124,7 +125,7 @@ def means(values: Sequence[float], hosts: Sequence[str]) -> list[float]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What hosts say of themselves
+# Differences between hosts
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -187,7 +188,7 @@ def _levels(fitted: Fitted, cells: Places) -> tuple[dict[int, Estimate], set[int
     def odd(host: int, others: Sequence[int]) -> float | None:
         apart, half = against(host, others)
         known = df > 0 and abs(apart) > max(half, math.log1p(ODD_LEAST))
-        # Of two hosts that differ, the slower one is named.
+        # If there are two hosts, the slower one is named.
         return None if not known or (len(others) == 1 and apart < 0) else abs(apart)
 
     places = _one_after_the_other(len(counted), odd, most=max(1, (len(counted) - 1) // 2))
@@ -195,7 +196,7 @@ def _levels(fitted: Fitted, cells: Places) -> tuple[dict[int, Estimate], set[int
 
 
 def _rounds(own: Fit, cells: Places) -> Matrix:
-    """What the rounds of a host add to its times, those with at least half of the cells."""
+    """The effects of a host's rounds on its times, for rounds with at least half of the cells."""
     apart = own.log_s[cells] - own.cells[cells, None]
     there = ~np.isnan(apart)
     kept = there.sum(axis=0) >= CELLS_LEAST * max(1, len(cells))
@@ -203,7 +204,7 @@ def _rounds(own: Fit, cells: Places) -> Matrix:
 
 
 def _one_after_the_other(hosts: int, odd: Callable[[int, Sequence[int]], float | None], most: int) -> list[int]:
-    """The hosts that are odd, the oddest first, each against those that are left; at most so many, as most hosts can't
+    """The odd hosts, the oddest first, each compared with the remaining ones; at most so many, because most hosts can't
     be odd."""
     found: list[int] = []
     while len(found) < most:
@@ -232,7 +233,7 @@ def _scatter(fitted: Fitted) -> tuple[Estimate | None, float | None]:
     above, half = square / per_figure, ALPHA / 2
 
     def component(tail: float) -> float:
-        """A bound of the variance of a cell's figure that is host x cell's."""
+        """A bound of the variance component host x cell of a cell's figure."""
         shrunk = square - per_figure * float(special.fdtri(together.free, df, tail))
         return max(0.0, together.free * shrunk / float(special.chdtri(together.free, 1 - tail)))
 
@@ -244,8 +245,8 @@ def _scatter(fitted: Fitted) -> tuple[Estimate | None, float | None]:
 
 
 def _odd_ratios(fitted: Fitted, cells: Places, blocks: Sequence[int]) -> set[int]:
-    """The hosts whose ratios between cells are not those of the others: by F tests of what a host's figures deviate
-    from the others' means over what those deviate from each other, at 5 % for all hosts together (Bonferroni).
+    """The hosts whose ratios between cells differ from the others'. The F tests compare the deviation of a host's
+    figures from the others' means with the deviations among the others, at 5 % for all hosts together (Bonferroni).
     """
     counted = fitted.hosts.counted
     hosts, of_cell = len(counted), np.asarray(blocks)[cells]

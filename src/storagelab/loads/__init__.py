@@ -1,1 +1,1 @@
-"""Well-known load generators: how each runs beside a server, and what its own log says of every transaction."""
+"""Well-known load generators: how each runs, and its own log of every transaction."""

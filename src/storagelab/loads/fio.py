@@ -39,8 +39,8 @@ Direction = Literal["read", "write"]
 
 
 class Place(NamedTuple):
-    """Where requests go: storagelab's own file, by its name in its folder, or a device, which is only read. What
-    sends them writes nothing else except its logs, in a temporary folder.
+    """Where requests go: storagelab's own file, by its name in its folder, or a device, which is only read. The sender
+    writes nothing else except its logs, in a temporary folder.
     """
 
     folder: Path
@@ -67,8 +67,8 @@ class Outcome(NamedTuple):
     """What was sent, as its sender counted it.
 
     `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each second, None in one
-    without any. `due`: how many requests were to be sent by the end of each second; None if there is always one.
-    `io_engine`: fio's own, None without fio. `figures`: results beside those of every run.
+    without any. `due`: the requests due by the end of each second; None if one is always due. `io_engine`: fio's own,
+    None without fio. `figures`: results in addition to those of every run.
     """
 
     elapsed_s: float
@@ -260,7 +260,7 @@ def _options(place: Place, job: Job) -> list[str]:
         f"--iodepth={job.outstanding}",
         "--time_based",
         f"--runtime={round(job.seconds * 1e6)}us",
-        # At random over the whole file, as SQLIO and the simulated drives do, instead of each block once.
+        # Random addresses over the whole file, like SQLIO and the simulated drives, instead of each block once.
         "--norandommap=1",
         "--random_generator=tausworthe64",
         f"--randseed={job.seed % 2**62}",

@@ -1,4 +1,4 @@
-"""A load generator: how it reaches the server, what is known of its program, and its process, which works in its own
+"""A load generator: how it connects to the server, the facts about its program, and its process, which works in its own
 folder.
 """
 
@@ -72,7 +72,7 @@ def _folder(inputs: Mapping[str, bytes], owner: tuple[int, int] | None) -> Itera
 
 
 FATAL = re.compile(r"^FATAL: ", re.MULTILINE)
-"""What a program says of an error that ends it, whatever its exit code."""
+"""The pattern of a program's fatal error messages, because its exit code may be 0."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Program:
     may run; how to `read` its log in that folder; the `words` of its messages; the signal that ends it after its
     current transactions. A program with `says_it_counts` keeps the warm-up and the set time itself: it prints these
     words when the warm-up is over, and ends soon after the set time. `asks_first` is the pattern of the files that it
-    makes in the folder after a first session of its own, in which it asks about the tables; empty if it has none.
+    makes in the folder after a first session that reads facts about the tables; empty if it has no such session.
     `inputs` are the files for its folder, by name; `owner` (uid, gid) gets all of them; `in_child` prepares its
     process.
     """

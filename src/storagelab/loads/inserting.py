@@ -19,7 +19,7 @@ from storagelab.watching.sampler import Observation
 
 
 class Worker(Generic[C]):
-    """One connection, and the thread that waits for its answer, as the driver has no other way to wait."""
+    """One connection, and the thread that waits for its answer, because the driver's calls block."""
 
     def __init__(self, connection: C) -> None:
         self.connection = connection
@@ -157,7 +157,7 @@ def _check_reads(workload: InsertLoad, loops: Sequence[Loop]) -> list[Check]:
         return []
     made, found = sum(loop.reads_done for loop in loops), sum(loop.reads_found for loop in loops)
     wanted = len(loops) * round(workload.reads_per_row * workload.rows_per_connection)
-    # The reads due are summed row by row, so a connection may make one read more or less than its share.
+    # Due reads are added up row by row, so a connection may make one read more or less than its share.
     ok = found == made and abs(made - wanted) <= len(loops)
     return [
         Check(

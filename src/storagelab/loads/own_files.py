@@ -72,7 +72,7 @@ def _statements(text: str, token: re.Pattern[str]) -> Iterator[tuple[int, str]]:
 _LONGEST_SCRIPT_BYTES = 2**20
 _MOST_BESIDE = 50
 _HEAD_BYTES = 2**20
-"""How much of a dump is checked: a dump of several databases names the first one near its beginning."""
+"""The bytes of a dump that are checked: a dump of several databases names the first one near its beginning."""
 _PASSWORD = re.compile(r"\bpassword\b\s*(?:=\s*)?'|\bpassword=\S|\w+://[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
 """A password in SQL (`PASSWORD 'x'`) or in a connection string."""
 
@@ -204,13 +204,13 @@ def form_of(path: Path, key: str, dumped_by: str) -> Form:
 
 
 def version_in(text: bytes) -> tuple[int, ...] | None:
-    """The version of the server that a dump is of, as it says itself at its beginning."""
+    """The version of a dump's server, from the begin of the dump."""
     found = _VERSION.search(text)
     return None if found is None else tuple(int(part) for part in found.groups() if part is not None)
 
 
 def newer_words(dump: tuple[int, ...] | None, server: tuple[int, ...], title: str) -> str:
-    """That the dump is of a newer server, if it is; it follows the words of a failure."""
+    """A note, for failures, that the dump is of a newer server; "" if it is not."""
     if dump is None or dump[: len(server)] <= server[: len(dump)]:
         return ""
     of, on = (".".join(map(str, one)) for one in (dump, server))

@@ -1,8 +1,8 @@
-"""A load generator's run: its program works beside the server, and its sessions stand for a run's connections.
+"""A load generator's run: its program sends the load, and its sessions are the run's connections.
 
-The part that counts begins once all sessions are connected and the warm-up is over: after its time, or when throughput
-has settled. A run of set time ends when its time is over: counters are then read while all sessions still work, and
-only afterwards the program is told to stop.
+The measurement begins after all sessions are connected and the warm-up is over: after a set time, or when throughput is
+stable. A run of a set time ends when its time is over: counters are then read while all sessions still work, and only
+then the program is stopped.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from storagelab.watching.sampler import Observation
 
 # --- which transactions count ----------------------------------------------------------------------------------------
 #
-# Which of a generator's transactions count: those of a set time, a set number, or a time that the generator keeps
-# itself.
+# Which of a generator's transactions count: those of a set time, a set number, or a time that the generator itself
+# measures.
 
 
 Hold = Callable[[], Callable[[], None]]
 """Locks the tables of a load, and returns a function that unlocks them."""
 POLL_SESSIONS_S = 0.02
 BEFORE_ITS_END_S = 0.2
-"""How long before the end of a self-timed generator the sessions are last looked at."""
+"""The time between the last look at the sessions and the end of a self-timed generator."""
 
 
 Span = tuple[LoadReport, float, float]
@@ -60,12 +60,12 @@ class CountedPart(ABC):
     """
 
     warm_up_s: float | None = None
-    """How long the warm-up took, if its end was to be found."""
+    """The length of an automatic warm-up."""
 
     @property
     def in_turns(self) -> bool:
-        """Whether the run is watched in turns: it is long enough, and the log tells each transaction's end and
-        latency."""
+        """Whether watched and unwatched stretches alternate: the run is long enough, and the log has each transaction's
+        end and latency."""
         return False
 
     def __init__(self, load: GeneratedLoad, process: Process, cycles: Cycles) -> None:
@@ -73,7 +73,7 @@ class CountedPart(ABC):
         self.start_s = self.end_s = 0.0
 
     def prepare(self) -> None:  # noqa: B027 - most need nothing
-        """Do what must be done before the program starts."""
+        """Steps before the program starts."""
 
     @abstractmethod
     def warm_up(self) -> None: ...
@@ -135,7 +135,7 @@ class SetTime(CountedPart):
     _seconds = 0
     _end: WarmUp
     _ends_s: float
-    """When a run ends at the latest whose warm-up is to be found."""
+    """The latest end of a run with an automatic warm-up."""
 
     @property
     def in_turns(self) -> bool:
@@ -184,7 +184,7 @@ class SetTime(CountedPart):
         return logged.within(self.start_s, self.end_s), self.start_s, self.end_s
 
     def checks(self) -> Iterator[Check]:
-        """A check that fails if the end of the warm-up was to be found, and throughput did not settle in time."""
+        """A check that fails if throughput was not stable before the end of an automatic warm-up."""
         if self.warm_up_s is None or self._end.settled:
             return
         got = "too short to tell"
@@ -200,12 +200,11 @@ class SetTime(CountedPart):
 
 
 class OwnTime(CountedPart):
-    """A time that the program keeps itself; it says when the part that counts begins."""
+    """A time that the program itself measures; it reports the begin of the measurement."""
 
     @property
     def in_turns(self) -> bool:
-        """With a rate, transactions wait in the program until one of its sessions is free, which its log doesn't
-        tell."""
+        """With a rate, transactions wait in the program for a free session; its log does not contain this wait."""
         return self.load.duration_s >= SHORTEST_S and self.load.rate is None
 
     def warm_up(self) -> None:
@@ -261,8 +260,8 @@ class SetNumber(CountedPart):
 
 
 SAME_FOR_S = 0.1
-"""The sessions of a program that asks first are the load's once the list has been the same for so long: the server
-lists the session that asked until its process is gone."""
+"""If a program has a first session of its own, the load's sessions are known when the list has been the same for this
+time, because the server lists that first session until its process is gone."""
 _WHOLE = 100
 """From this many transactions a second on, fractions are left out."""
 RATE_TOLERANCE = 0.05
@@ -272,8 +271,7 @@ RATE_TOLERANCE = 0.05
 class Generator(Sessions[C]):
     """The run of one generator. `connect` opens a session that has the load's settings, `sessions` asks the server for
     the ids of the generator's sessions, `hold` locks its tables and returns a function that unlocks them, `checkpoints`
-    counts the server's checkpoints that have begun, `log_room` tells how many bytes of how many that its redo log has
-    room for are in use.
+    counts the server's checkpoints that have begun, `log_room` reports the used bytes and the capacity of its redo log.
     """
 
     def __init__(

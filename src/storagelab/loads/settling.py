@@ -1,8 +1,8 @@
-"""When a warm-up is over and when a counted part ends: the checkpoints of a measured server, the room in its redo log,
-and the trend of throughput.
+"""Decides when a warm-up is over and when a measurement ends, by the checkpoints of the server, the space in its redo
+log, and the trend of throughput.
 
-Throughput falls when a checkpoint begins and recovers until the next one. A part of a cycle that counts alone tells as
-much about its place in the cycle as about the layout.
+Throughput falls when a checkpoint begins and recovers until the next one. So the throughput of a part of a cycle
+depends as much on its place in the cycle as on the layout.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from storagelab.model.measurement import CYCLES, LOG_ROOM
 LOOK_S = 0.25
 """The time between two looks at the server's count of checkpoints."""
 BAND = 0.02
-"""How much throughput may still change over the counted part, as a share of it, or from one cycle to the next."""
+"""The share by which throughput may still change over the measured part, or from one cycle to the next."""
 _ALIGNED_S = 4 * LOOK_S
-"""A counted part begins with a checkpoint if it begins within this time of it."""
+"""A measured part begins with a checkpoint if it begins within this time after it."""
 SHORTER = 0.1
-"""A counted part of whole cycles may be shorter than asked by this share: else two cycles of 59 s would count for 60
-s."""
+"""A measured part of whole cycles may be shorter than `duration` by this share; otherwise two cycles of 59 s would be
+needed for 60 s."""
 
 
 def concerns(load: Load) -> bool:
@@ -36,8 +36,8 @@ def concerns(load: Load) -> bool:
 
 
 class WarmUp:
-    """Decides when a warm-up is over whose end is to be found: when throughput has settled or, if checkpoints come
-    meanwhile, as one begins. It began at `began_s`, and what counts is to end before `ends_s`.
+    """Decides when an automatic warm-up is over: when throughput is stable or, if there are checkpoints, when one
+    begins. The warm-up began at `began_s`, and the measurement must end before `ends_s`.
     """
 
     def __init__(self, counted_s: float, began_s: float, ends_s: float) -> None:
@@ -69,7 +69,7 @@ class WarmUp:
         return fmean(rates[second:third]) / fmean(rates[first:second]) - 1
 
     def _is_last_chance(self, starts_s: Sequence[float]) -> bool:
-        """Whether no whole cycle would be left to be counted if the warm-up lasted until the next checkpoint."""
+        """Whether no whole cycle would remain for the measurement if the warm-up lasted until the next checkpoint."""
         # The first cycle may have begun before the warm-up.
         before_s = starts_s[-2] if len(starts_s) > 1 else self._began_s
         cycle_s = (1 + SHORTER) * (starts_s[-1] - before_s)
@@ -78,11 +78,10 @@ class WarmUp:
 
 
 def end_of_whole(starts_s: Sequence[float], began_s: float, counted_s: float) -> float | None:
-    """When a counted part that began at `began_s` ends, so that it holds whole cycles and lasts about `counted_s` or
-    longer; None while that is not known. `starts_s` = when checkpoints began so far, before and after `began_s`.
+    """The end of a measured part that began at `began_s`, so that it contains whole cycles and lasts about `counted_s`
+    or longer; None while unknown. `starts_s` = the begins of checkpoints so far, before and after `began_s`.
 
-    A part that begins with a checkpoint ends with one, however long each cycle is. Any other part ends after a multiple
-    of the cycle's length.
+    A part that begins with a checkpoint ends with one. Any other part ends after a multiple of the cycle's length.
     """
     inside = [at_s for at_s in starts_s if at_s >= began_s - _ALIGNED_S]
     if not starts_s:
@@ -97,7 +96,7 @@ def end_of_whole(starts_s: Sequence[float], began_s: float, counted_s: float) ->
 
 
 def whole_between(starts_s: Sequence[float], began_s: float, end_s: float) -> int:
-    """How many whole cycles a counted part holds if it was to hold whole ones; 0 if it does not."""
+    """The number of whole cycles in a measured part that should contain whole ones; 0 if it does not."""
     inside = [at_s for at_s in starts_s if began_s - _ALIGNED_S <= at_s <= end_s + _ALIGNED_S]
     if len(inside) < 2:
         return 0
@@ -107,8 +106,8 @@ def whole_between(starts_s: Sequence[float], began_s: float, end_s: float) -> in
 
 
 def told(starts_s: Sequence[float], began_s: float, end_s: float) -> dict[str, float]:
-    """What a run stores: how many checkpoints began in its warm-up and while it counted, how many whole cycles it
-    holds, and when each began, in seconds since the run counts.
+    """The stored figures of a run: the number of checkpoints in its warm-up and in the measurement, the number of whole
+    cycles, and the begin of each checkpoint, in seconds since the begin of the measurement.
     """
     counted = [at_s for at_s in starts_s if began_s - _ALIGNED_S <= at_s < end_s - _ALIGNED_S]
     return {
@@ -133,7 +132,7 @@ class Cycles:
         self.starts_s: list[float] = []
 
     def look(self) -> None:
-        """To be called often; asks the server now and then."""
+        """Call it often; it asks the server from time to time."""
         self._beside()
         now_s = self._now_s()
         if self._begun is None or now_s < self._due_s:
@@ -156,7 +155,8 @@ class Cycles:
 
 
 FULL = 7 / 8
-"""InnoDB hurries to write pages from this share on (`max_modified_age_async`), and then stays between it and all."""
+"""From this share on, InnoDB flushes pages faster (`max_modified_age_async`); the age then stays between this share and
+the limit."""
 
 
 class LogRoom:
@@ -170,7 +170,7 @@ class LogRoom:
         self._all = 0
 
     def look(self) -> None:
-        """To be called often; asks the server now and then."""
+        """Call it often; it asks the server from time to time."""
         now_s = self._now_s()
         if self._ask is None or now_s < self._due_s:
             return
@@ -196,9 +196,9 @@ class LogRoom:
 #
 # Decides whether a load's throughput has settled: it has no trend left that would change it during the part of a run
 # that counts. Pure. Lines are fitted through the last seconds, over windows of several lengths: a short window sees
-# that a steep climb is over; only a long one averages out noise. Throughput has settled if, in one window, the line is
-# almost surely so flat that it would change by less than 2 % over the counted part. docs/records/monte-carlo.md has the
-# reasons, and the results on simulated loads.
+# that a steep climb is over; only a long one averages out noise. Throughput is stable if, in one window, the line would
+# almost surely change by less than 2 % over the measured part. docs/records/monte-carlo.md has the reasons, and the
+# results on simulated loads.
 
 
 Numbers = NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 sysbench's final report counts from a checkpoint at the end of the warm-up. Its histogram has bins 1.8 % wide, each
 named by its geometric middle, so a percentile differs from that of the latencies by at most 0.9 %. It has no log, so a
-script around the one that it runs writes one (`transactions`).
+script that wraps the user's script writes one (`transactions`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from storagelab.servers.programs import version_output
 
 OWN_SCRIPT = "storagelab-script.lua"
 LOGGED = "storagelab-logged.lua"
-"""The script that does what another one does, and logs its transactions."""
+"""A script that runs another one and logs its transactions."""
 ASKING = "storagelab-asking.lua"
 """The script that asks the server something in a session like those of a run, and prints the answer."""
 TABLE = re.compile(r"sbtest\d+")

@@ -1,5 +1,5 @@
-"""The tables of a generator's load, in the same way for every engine: who makes and fills them, and what works on
-them.
+"""The tables of a generator's load, in the same way for every engine: the programs that make and fill them, and the
+load.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GeneratedTables(Places, Generic[C, L]):
     """Added to an engine's layout. Each kind of load says how its tables are filled, and what works on them."""
 
     unit_bytes: ClassVar[int] = 0
-    """What a unit of the load's data takes on disk, measured and rounded up."""
+    """The bytes of a unit of the load's data on disk, measured and rounded up."""
     index_share: ClassVar[float] = 0.2
     """How much of that is indexes, measured and rounded up."""
     filled_in_place: ClassVar[bool] = False
@@ -92,12 +92,13 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @abstractmethod
     def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
-        """Each program of the load that logs in, and where its names without a schema lead; "" = nowhere. Raises
+        """Each program of the load that logs in, and the schema of its names without a schema; "" = none. Raises
         RunFailed with the words of one that can't log in.
         """
 
     def refuse_elsewhere(self, clients: Clients, wanted: str) -> None:
-        """Raises RunFailed unless names without a schema lead to `wanted`: others may have tables of the same names."""
+        """Raises RunFailed unless names without a schema refer to `wanted`: other schemas may have tables of the same
+        names."""
         for program, found in self.places(clients):
             if found != wanted:
                 raise RunFailed(

@@ -21,7 +21,7 @@ from storagelab.words.numbers import duration, plural
 
 What = Literal["r", "w", "s"]
 _BYTES_EACH = 550
-"""Memory that a request takes at most, here and where it is sent from."""
+"""The most memory for a request, here and in the sender."""
 _LEAST_BYTES_EACH = 20
 """The shortest line of a request."""
 _ALIGNED = 2**20
@@ -41,7 +41,7 @@ class Request(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What a file holds. `left_out` counts by kind what is not sent."""
+    """The content of a file. `left_out` counts omitted events by kind."""
 
     requests: tuple[Request, ...]
     left_out: Mapping[str, int]
@@ -150,7 +150,7 @@ def _of_iolog(file: Path, content: BinaryIO) -> Iterator[Request | str]:
 
 
 def _request(fields: list[str], at_us: int, numbers: dict[str, int]) -> Request | str:
-    """What it is for one that is not sent. `numbers`: those of the trace's files. Raises ValueError or IndexError."""
+    """The kind of an event that is not sent. `numbers`: those of the trace's files. Raises ValueError or IndexError."""
     name, action = fields[:2]
     if not 0 <= at_us < _MOST_US:
         raise ValueError
@@ -174,7 +174,7 @@ _MOST_US = 2**63 // 1000
 
 
 def _packed(requests: list[Request]) -> Iterator[Request]:
-    """The files of a trace one behind the other, without gaps but for alignment; the first keeps its offsets."""
+    """The files of a trace one after the other, without gaps except for alignment; the first keeps its offsets."""
     ends: dict[int, int] = {}
     for one in requests:
         number = one.offset // _RANGE

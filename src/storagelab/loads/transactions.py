@@ -1,4 +1,4 @@
-"""The transactions of one run as its generator logged them, and what follows from them. Pure.
+"""The logged transactions of one run, and figures from them. Pure.
 
 Moments are in seconds since the epoch by this machine's clock, latencies in microseconds.
 """
@@ -130,7 +130,7 @@ def _between(moments_s: Numbers, start_s: float, end_s: float) -> NDArray[np.boo
 
 # --- watched and unwatched stretches ---------------------------------------------------------------------------------
 #
-# What a run's transactions did while nothing looked at its sessions, and while something did. Pure.
+# A run's transactions in unwatched and in watched stretches. Pure.
 
 
 def in_turns(
@@ -158,7 +158,7 @@ def in_turns(
 
 # --- the log ---------------------------------------------------------------------------------------------------------
 #
-# The log in which a generator tells when each transaction ended: pgbench's own form, which sysbench is made to write.
+# The log with the end of each transaction, in pgbench's own format, which sysbench's wrapper script also writes.
 #
 # Each thread writes its own file. A line has the client, the transaction's number, its latency in us or a word, the
 # script, seconds and microseconds of its end, and the lag in us if there is a rate (pgbench's manual, "Per-Transaction

@@ -1,5 +1,5 @@
-"""What the kernel counts: the disks under each volume, and the control groups of a process, of either version: how fast
-they let it read and write, and how long they held it back.
+"""The kernel's counts: of the disks under each volume, and of the control groups of a process (either version): their
+limits on reads and writes, and the time for which they throttled it.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def control_groups(controller: str, kernel: Kernel = HERE, process: int | str = 
 def throttle(names: Iterable[str], kernel: Kernel = HERE, process: int | str = "self") -> Throttle | None:
     """The innermost control group that limits a process's I/O on the file system of these block devices.
 
-    A limit applies to a whole disk, so a partition has its disk's limit. For several devices together (btrfs, md) there
-    is no answer: it depends on how a load is spread over them.
+    A limit applies to a whole disk, so a partition has its disk's limit. For several devices together (btrfs, md) the
+    limit is unknown, because it depends on how a load is spread over them.
     """
     own = tuple(names)
     if len(own) != 1:
@@ -104,11 +104,11 @@ def _lines(path: Path) -> list[list[str]]:
 
 # --- throttling ------------------------------------------------------------------------------------------------------
 #
-# How long control groups of either version held processes back because their CPU quota was used up.
+# How long control groups of either version throttled processes because their CPU quota was used up.
 #
-# A group counts the time in which the tasks of one CPU wanted to run and had to wait for the group's next period,
-# summed over CPUs: four CPUs that stand still for a second count as four seconds. `group_cpu_s`, the CPU time that the
-# group got, is summed over CPUs, too.
+# A group counts the time in which runnable tasks of a CPU had to wait for the group's next period, summed over CPUs:
+# one second on four throttled CPUs counts as four seconds. `group_cpu_s`, the CPU time that the group got, is summed
+# over CPUs, too.
 
 _NS, _US = 1e-9, 1e-6
 _POSSIBLE_GROUPS = 20_000
@@ -188,8 +188,8 @@ class Throttling:
         self._groups.setdefault(who, set()).update(self._known.get(text, ()))
 
     def end(self) -> dict[str, float]:
-        """`server_throttled_s` and so on: for each owner, the time of the group that held its processes back the
-        longest. `server_group_cpu_s`: the CPU time that this group got meanwhile, if it counts that.
+        """`server_throttled_s` and so on: for each owner, the time of the group that throttled its processes longest.
+        `server_group_cpu_s`: the CPU time that this group got in the run, if it counts that.
         """
         self._look_at_all()
         after = {
@@ -207,9 +207,7 @@ class Throttling:
 
 
 def _change(before: Mapping[Path, GroupTime], group: Path, after: GroupTime) -> GroupTime:
-    """The change of a group's counters. A group that did not exist before began at 0; so did one that was made anew
-    under the same name.
-    """
+    """The change of a group's counters. A group that is new, or that was made again under the same name, began at 0."""
     began = before.get(group, GroupTime(0.0, 0.0))
     if after.throttled_s < began.throttled_s:
         began = GroupTime(0.0, 0.0)
@@ -253,7 +251,7 @@ def _unit_of(name: str) -> float:
 
 
 class DeviceCounters:
-    """What the disks under each volume have done since they came up. Reading is cheap enough for once a second.
+    """The kernel's counters of the disks under each volume. Reading them is cheap enough for once a second.
 
     Keys of `read()`: `volume.NAME.` + reads, read_bytes, read_time_s, writes, write_bytes, write_time_s, busy_s,
     discards, discard_bytes, flushes, flush_time_s. They cover the *whole disks*, since the kernel counts flushes only
@@ -321,8 +319,8 @@ def _sum(parts: list[dict[str, float]]) -> dict[str, float]:
 def difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
     """The difference between two reads of `DeviceCounters`, for the keys that both have.
 
-    Counts wrap at 2**32 on 32-bit kernels, and times in milliseconds do so on every kernel. A counter that fell from
-    the lower half of its range was reset (the device came back): its difference is unknown and left out.
+    Counts wrap at 2**32 on 32-bit kernels, and times in milliseconds do so on every kernel. If a counter fell from the
+    lower half of its range, the device was reset: the difference is unknown and left out.
     """
     changes: dict[str, float] = {}
     for name in after:

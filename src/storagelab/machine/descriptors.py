@@ -1,8 +1,8 @@
 """Opens, writes, reads and removes files where another user may have put something.
 
 A server's folders belong to a user without root's rights, and a spec's SQL can make the server put links, pipes and
-forged files there. A path may lead elsewhere a moment after it was checked; a descriptor can't. So each folder of a
-path is opened within the one above it, never through a link, and the checks use the descriptor.
+forged files there. The target of a path may change after a check; that of a descriptor can't. So each folder of a path
+is opened within the one above it, never through a link, and the checks use the descriptor.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def content_of(top: int) -> Iterator[os.stat_result]:
 
 
 def remove(name: str, within: int) -> None:
-    """Remove whatever has this name in a folder, with everything inside; the targets of links stay. Raises OSError
-    at the end if some of it could not be removed.
+    """Remove the file or folder of this name, with everything inside; the targets of links stay. Raises OSError at the
+    end if some of it could not be removed.
     """
     with contextlib.suppress(FileNotFoundError), _full_name(name, within):
         try:
@@ -128,7 +128,7 @@ def empty(top: int, but: Collection[str] = ()) -> None:
 
 
 def _empty(within: int, top: int, but: Collection[str], depth: int) -> bool:
-    """True if something was moved up to the folder `top`, which must then be emptied once more."""
+    """True if a folder was moved up to `top`, which must then be emptied once more."""
     again, problem = False, None
     for name in os.listdir(within):
         try:
@@ -197,9 +197,8 @@ def write_whole(file: Path, parts: Sequence[bytes], *, within: Path | None = Non
     """Write `file`: a regular or new file completely or not at all, through a temporary file beside it that is
     renamed.
 
-    Makes its folder. An existing file keeps its mode and, if possible, its owner. Anything but a regular file is
-    written to directly: a device, a pipe, or the terminal. Raises OSError, also for a block device, where no report
-    belongs.
+    Makes its folder. An existing file keeps its mode and, if possible, its owner. Other kinds of files are written
+    directly: a device, a pipe, or the terminal. Raises OSError, also for a block device.
     """
     if (number := descriptor_of(file)) is not None:
         # Write to an open file. What was printed before comes first

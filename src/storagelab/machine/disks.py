@@ -2,8 +2,8 @@
 
     folder -> mount -> block device of the file system -> (partition, device-mapper, md, loop ...) -> whole disks
 
-Each function takes the roots of /proc and /sys as `kernel`, so that the same code reads a recorded machine. Whatever
-can't be read (no Linux, no /sys, a container) is empty, never an exception.
+Each function takes the roots of /proc and /sys as `kernel`, so that the same code reads a recorded machine. Facts that
+can't be read (no Linux, no /sys, a container) are empty; they raise no exception.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def integer_in(path: Path) -> int | None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Is the disk what it seems to be?
+# Whether a disk is a drive of this machine
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -290,9 +290,7 @@ _MODELS = {
 def virtual_disk(
     mount: Mount | None, stack: tuple[str, ...], on_virtual_machine: bool | None, kernel: Kernel = HERE
 ) -> tuple[bool | None, str]:
-    """Whether the disk is something other than a drive of this machine, and the evidence. None = no evidence for
-    either.
-    """
+    """Whether the disk is not a drive of this machine, and the evidence. None = no evidence for either."""
     if mount is None:
         return None, "this system does not show what lies under it"
     for pattern, reason in _FILE_SYSTEMS.items():

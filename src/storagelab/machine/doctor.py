@@ -1,7 +1,7 @@
-"""What this machine can and can't measure, and how to fix that.
+"""Checks what this machine can measure, and how to fix the rest.
 
-One small probe checks each ability, by trying it if that leaves nothing behind. A probe that fails says so in its own
-row and does not affect the others.
+One small probe checks each ability, by trying it if that leaves no remains. A failed probe reports this in its own row
+and does not affect the others.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MORE_SHARED_MEMORY = (
 OLDEST_SQLITE = (3, 37, 0)
 """The first version with STRICT tables, which the schema uses."""
 BUSY_SHARE_OF_CPUS = 0.25
-"""Above this load per CPU, others affect a run's times (measured: a load of 1 on 2 CPUs cost 15 %)."""
+"""Above this load per CPU, other programs affect a run's times (measured: a load of 1 on 2 CPUs cost 15 %)."""
 FILES_PER_CONNECTION = 4
 """File descriptors needed to watch one connection: its socket, two files of /proc, and one in reserve."""
 _PROBE_LIMIT_S = 5.0
@@ -206,7 +206,7 @@ def lacks_inodes(path: Path, files: int = 1) -> bool:
 
 
 def drives(places: Mapping[str, Path], kernel: Kernel = HERE) -> list[Ability]:
-    """One row for each drive below the folders, which says whether it is what it seems to be."""
+    """One row for each drive below the folders, which says whether it is a drive of this machine."""
     names: dict[str, list[str]] = {}
     found: dict[str, dict[str, object]] = {}
     for name, path in places.items():

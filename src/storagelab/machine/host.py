@@ -1,8 +1,8 @@
-"""This machine and its volumes: what a run's manifest says about them, and what may be done to them; and what
+"""This machine and its volumes: their facts for a run's manifest, and actions on them; and what
 Kubernetes says about this pod.
 
-Functions that describe never fail: what is unknown is None or absent (a container without /sys). Only functions
-that act (`drop_page_cache`, `try_writing`) raise errors, with the way out.
+Functions that describe never fail: unknown facts are None or absent (a container without /sys). Only functions that act
+(`drop_page_cache`, `try_writing`) raise errors, with a solution.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def operating_system() -> str:
 
 
 def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str = "self") -> dict[str, object]:
-    """What lies under `path`, ready for JSON: from the file system down to the disk. None = unknown.
+    """The layers under `path`, ready for JSON: from the file system down to the disk. None = unknown.
 
     `device` is the kernel's name of the whole disk; if there are several disks, of the device that combines them
     (`disks` has them all); "" if there is none, as under tmpfs, overlay or NFS. `device_stack` runs from the file
@@ -235,7 +235,7 @@ def _space_bytes(path: str | Path) -> tuple[int | None, int | None]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What may be done
+# Actions
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -301,14 +301,14 @@ def drop_page_cache(kernel: Kernel = HERE) -> None:
 
 
 def memory_available(kernel: Kernel = HERE) -> int:
-    """The bytes that programs can have without swapping; as far as the kernel doesn't say, those that are free."""
+    """The bytes that programs can use without swapping; if the kernel doesn't report them, the free bytes."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return parse_meminfo(read_text(kernel.proc / "meminfo")).get("MemAvailable", free)
 
 
 # --- Kubernetes: this pod, its node, and the claims that are mounted in it, for a run's manifest ----------------------
 # The Job that `storagelab k8s` writes sets the variables of `Names`. Everything else is asked of the cluster's own
-# server, if the service account may read it; what may not be read is listed under `unknown`, with the reason.
+# server, if the service account may read it. Facts that it may not read are listed under `unknown`, with the reason.
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _ANSWER_S = 5.0
@@ -437,7 +437,7 @@ def _ask(path: str) -> Answer:
 
 @cache
 def _answer_to(path: str) -> Answer | Exception:
-    """The answer, or why there is none. Each object is asked for once, as it does not change while a pod runs."""
+    """The answer, or why there is none. Each object is read once, because it does not change while a pod runs."""
     try:
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         token = read_text(SERVICE_ACCOUNT / "token")

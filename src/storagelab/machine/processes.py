@@ -181,9 +181,8 @@ _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"
 
 def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str, float]:
     """Cumulative CPU seconds: `busy_s`, `idle_s`, `iowait_s`, `steal_s` of the whole machine, `kernel_s` of interrupts
-    and the kernel's threads, `storagelab_s` of this process, `server_s` of `server_parent_pid` and all that descend
-    from it, and `load_s` of what else descends from this process: the load's program. Empty if /proc does not give
-    them.
+    and the kernel's threads, `storagelab_s` of this process, `server_s` of `server_parent_pid` and its descendants, and
+    `load_s` of the other descendants of this process: the load's program. Empty if /proc does not give them.
     """
     try:
         first = (proc / "stat").read_text(encoding="utf-8").split("\n", maxsplit=1)[0].split()
@@ -221,8 +220,8 @@ def run_queue(proc: Path = _PROC) -> int:
 
 
 def cpu_time_between(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """CPU seconds between two readings, with `others_s`: busy, but for none of the server, the load, storagelab and the
-    kernel, whose threads and interrupts do the load's own I/O.
+    """CPU seconds between two readings, with `others_s`: busy time that belongs neither to the server, the load and
+    storagelab, nor to the kernel, whose threads and interrupts do the load's own I/O.
     """
     spent = {name: max(0.0, after[name] - before[name]) for name in after if name in before}
     if "server_s" in spent:
@@ -244,7 +243,7 @@ _STATES_OF_THE_DEAD = frozenset("ZXx")
 _READ_BYTES = 4096
 _ENOUGH_FOR_STATE_BYTES = 96
 FILES_LEFT_TO_OTHERS = 128
-"""How many of the process's file descriptors views leave free: sockets and the store need some, too."""
+"""The file descriptors that views leave free, because sockets and the store also need some."""
 
 
 class SchedStat(NamedTuple):
@@ -265,8 +264,8 @@ class Switches(NamedTuple):
 class TaskView:
     """The kernel's files of one task, kept open so that a look costs only a few microseconds.
 
-    Near the limit on open files, they are opened anew at each look instead: slower, but never an error. A task that has
-    ended reads as None, or as `GONE`.
+    Near the limit on open files, they are opened at each look instead: this is slower, but never an error. A task that
+    has ended reads as None, or as `GONE`.
     """
 
     __slots__ = ("_folder", "_schedstat", "_stat", "pid", "tid")

@@ -1,5 +1,5 @@
-"""What a server may do: its programs run without root's rights, in their own folders, and end with storagelab; and what
-a spec's settings would let them do beyond that.
+"""The rights of a server: its programs run without root's rights, in their own folders, and end with storagelab. Also
+the additional rights that a spec's settings would give them.
 
 Under root they run as another user, `nobody`. The accounts `postgres` and `mysql` would work as well, but may own the
 databases of other servers on this machine, which a spec's settings must not reach.
@@ -27,9 +27,9 @@ from storagelab.model.values import Frozen, Scalar
 # --- passage ---------------------------------------------------------------------------------------------------------
 #
 # Lets a server without root's rights pass through folders that only root may enter, such as a checkout below /root.
-# Nothing on the disk changes. The server gets its own view of the file system (a mount namespace). There, an empty
-# folder that is open to all covers each closed folder on the server's path, and holds only the next folder of the path.
-# So all paths stay the same, and the rest of the closed folder stays hidden.
+# Nothing on the disk changes. The server gets its own view of the file system (a mount namespace). There, each closed
+# folder on the server's path is covered by an empty, open folder that contains only the next folder of the path. So all
+# paths stay the same, and the rest of the closed folder stays hidden.
 #
 # Tried without it: `storagelab demo` in root's home (mode 0700, as distributions make it) ends with "/root is closed to
 # the server", so the first command of README fails for everybody who works as root.
@@ -91,7 +91,7 @@ def cover(ways: Sequence[Cover]) -> None:
         return
     _unshare()
     for one in ways:
-        kept = [(child, os.open(child, os.O_PATH)) for child in one.children]  # opened before the mount hides them
+        kept = [(child, os.open(child, os.O_PATH)) for child in one.children]  # opened before the mounts hide them
         _mount("storagelab", one.folder, "tmpfs", _MS_NOSUID | _MS_NODEV, _MOUNT_OPTIONS)
         for child, handle in kept:
             child.mkdir(mode=0o711)
@@ -162,8 +162,8 @@ def as_server(*reach: Path) -> Callable[[], None]:
 
 
 def check_may_enter(folder: Path, key: str | None = None) -> None:
-    """Tries whether a server can reach what will be made in this folder: root may go anywhere, but the server runs
-    without root's rights. Raises PreflightError that names the obstructing folder, and the spec's `key`.
+    """Tries whether a server can reach files in this folder: root can, but the server runs without root's rights.
+    Raises PreflightError that names the obstructing folder, and the spec's `key`.
     """
     try:
         tried = subprocess.run(["test", "-x", str(folder)], check=False, preexec_fn=as_server(folder / "to be made"))
@@ -236,7 +236,7 @@ FLAG = "--allow-commands"
 _ELSEWHERE = re.compile(r"(?:^|[\s:;,='\"])(?:[/~]|[A-Za-z]:\\)|(?:^|[\s:;,='\"/])\.\.(?:/|$)")
 
 PrivilegeOf = Callable[[str, Scalar], str | None]
-"""What a setting with this name and value makes its server do, as the engine knows it; None = nothing special."""
+"""The effect of a setting with this name and value beyond configuration, from the engine; None = no such effect."""
 
 
 class Privilege(Frozen):
@@ -252,7 +252,7 @@ class Privilege(Frozen):
 
 
 def by_value(value: Scalar) -> str | None:
-    """What such a value does in any setting."""
+    """The effect of such a value in any setting."""
     return GOES_ELSEWHERE if isinstance(value, str) and _ELSEWHERE.search(value) else None
 
 
@@ -270,9 +270,7 @@ def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) 
 
 
 def _whose_programs(folder: Path) -> str:
-    """Why the programs of a folder may be somebody else's; "" if only root and the current user can have put them
-    there.
-    """
+    """Why others may have written the programs of a folder; "" if only root and the current user can have done so."""
     if not folder.is_absolute():
         return "starts programs of a folder beside the spec"
     real = folder.resolve()

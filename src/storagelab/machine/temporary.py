@@ -1,8 +1,8 @@
-"""What lasts as long as one storagelab: folders in the system's temporary folder, and the programs that it started.
+"""Temporary folders and programs of one storagelab process.
 
-Each process keeps all of its own in one folder, named after the process and the machine, and each program that it
-starts inherits a mark of the same name in its environment. So cleaning up after a kill needs no notes: if the process
-is gone, the next run of any experiment removes the folder and ends the programs.
+Each process keeps its files in one folder, named after the process and the machine. Each program that it starts
+inherits a mark of the same name in its environment. So the clean-up after a kill needs no notes: if the process is
+gone, the next run of any experiment removes the folder and ends the programs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OWNED = re.compile(r"storagelab-(?P<pid>[0-9a-f]+)-(?P<start>[0-9a-f]+)-(?P<boo
 
 
 def path(kind: str) -> Path:
-    """A path for something of this kind. Call `prepare` first and `remove` last, whatever happens in between."""
+    """A path for a file of this kind. Call `prepare` first and `remove` last, even after an error."""
     return Path(tempfile.gettempdir()) / own_name() / f"{kind}-{secrets.token_hex(4)}"
 
 
@@ -161,12 +161,12 @@ def new_mark() -> str:
 
 
 def end_marked(mark: str) -> None:
-    """Kill whatever still runs with this mark."""
+    """Kill all programs that still run with this mark."""
     _kill_marked(lambda found: found == mark)
 
 
 def end_left_running() -> list[str]:
-    """Kill what has the mark of a storagelab that has ended; returns what was killed."""
+    """Kill programs with the mark of a storagelab that has ended, and return their names."""
     ended = _kill_marked(lambda found: is_nobodys(found.partition("/")[0]))
     return [f"stopped the program {name} (process {pid}), left running by a killed run" for pid, name in ended.items()]
 

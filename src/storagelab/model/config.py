@@ -69,8 +69,8 @@ class TargetConfig(Described):
     yet.
     """
     scale: Annotated[int | None, LeftOut("64")] = Field(None, ge=1, le=LARGEST_SCALE)
-    """Simulated only: how many times smaller than life-size the world is. Rows, memory, drives, log and checkpoint
-    period shrink; cores, connections and latencies stay. Reported times, rows, bytes and counts are life-size."""
+    """Simulated only: the scale of the simulation, such as 64 for 1/64. Rows, memory, drives, log and checkpoint period
+    shrink; cores, connections and latencies don't. Reported times, rows, bytes and counts are life-size."""
     dsn: Annotated[str | None, LeftOut("a private server is started")] = None
     """A server that already runs, as a connection string without a password: `postgresql://user@host/db`,
     `mysql://user@host:port/`, `mssql://user@host/master`. Passwords come from `~/.pgpass`, PGPASSWORD, MYSQL_PWD or
@@ -95,7 +95,7 @@ class TargetConfig(Described):
 
     @property
     def world_scale(self) -> int:
-        """How many times smaller than life-size the world is, if it is simulated."""
+        """The scale of the simulation; 1 if it is measured."""
         return self.scale or ENGINES[self.engine].default_scale
 
     @property
@@ -150,20 +150,21 @@ class LayoutConfig(Described):
     temp: Annotated[str | None, LeftOut("where the server has them")] = None
     """Loads of a generator: the volume of temporary tables and files. A MariaDB that already runs keeps its own."""
     objects: dict[str, str] = Field(default_factory=dict)
-    """Loads of a generator, and SQL Server's one table: single tables, indexes and partitions on volumes of their own,
-    each a name or a pattern (`"public.orders"`, `"orders_*"`) with its volume. A name with a dot begins with the
-    schema. What no name matches lies where the other keys say. `"tables"`, `"indexes"` and `"temp"` mean the same as
-    the keys of these names. On MariaDB, indexes lie in their table's own file.
+    """Loads of a generator, and SQL Server's one table: the volumes of single tables, indexes and partitions, by a name
+    or a pattern (`"public.orders"`, `"orders_*"`). A name with a dot begins with the schema. The other keys place all
+    objects that no name matches. `"tables"`, `"indexes"` and `"temp"` mean the same as the keys of these names. On
+    MariaDB, indexes lie in their table's own file.
     """
     data_size_bytes: Annotated[int | None, LeftOut("all room")] = Field(None, ge=1, lt=2**63)
-    """Simulated: size of all data files together. For raw I/O: size of the one file. On simulated drives it starts
-    where the volume does; on a real volume its size must be given, and it is written full before the first run."""
+    """Simulated: size of all data files together. For raw I/O: size of the one file. On simulated drives it starts at
+    the begin of the volume. On a real volume its size is required, and the whole file is written before the first
+    run."""
     log_size_bytes: Annotated[int | None, LeftOut("8 GB")] = Field(None, ge=1, lt=2**63)
     """Simulated: size of the log."""
 
 
 class BetweenRunsConfig(Described):
-    """What happens before each run, so that runs don't affect each other."""
+    """Steps before each run, so that runs don't affect each other."""
 
     checkpoint: bool = True
     """Real servers: make a checkpoint and sync the volumes before the clock starts."""
@@ -173,12 +174,12 @@ class BetweenRunsConfig(Described):
     """Real servers: pause before each run."""
     data: Literal["rebuild", "template"] = "rebuild"
     """Loads of a generator: how a run gets its tables. Rebuild: they are made for each run. Template: they are made
-    once for each layout, data and settings, and each run begins with a copy. storagelab copies the server's files,
-    as reflinks if the file system can make them; a PostgreSQL that already runs copies a database of storagelab's.
+    once for each layout, data and settings, and each run starts with a copy. storagelab copies the server's files, as
+    reflinks if the file system supports them. A PostgreSQL that already runs copies a database of storagelab.
     """
     burn_in: int = Field(0, ge=0, le=1000)
-    """How many runs at the beginning of each block (after each preparation of the drives) are stored but not judged:
-    a drive's first runs differ from its later ones. 1 is enough for newly formatted flash drives.
+    """The number of runs at the beginning of each block (after each preparation of the drives) that are stored but not
+    judged, because a drive's first runs differ from later ones. 1 is enough for newly formatted flash drives.
     """
     format_drives: bool = False
     """Simulated: format all drives before each run instead of once at the beginning of each block."""
@@ -199,20 +200,20 @@ class MeasureConfig(Described):
     (PostgreSQL) or 2 % (MariaDB, SQL Server).
     """
     raw: Annotated[Literal["before", "after"] | None, LeftOut("no raw I/O")] = None
-    """Private PostgreSQL and MariaDB: before or after each run's load, measure by fio how much I/O each volume can
-    do in the same state: reads and writes, at random and in order, in the server's page size. The report then says
-    what share of that the database reached.
+    """Private PostgreSQL and MariaDB: before or after each run's load, measure each volume's I/O rates with fio in the
+    same state: random and sequential reads and writes, in the server's page size. The report then gives the share of
+    these rates that the database reached.
     """
     raw_s: float = Field(1.0, ge=1, le=3600)
     """With `raw`: the length of each of its four tests on each volume."""
     judge: Judge = "throughput"
-    """Loads of a generator: whether cells are compared by their throughput or by a figure of their latency. It
-    affects no run, so it may change while results are kept.
+    """Loads of a generator: whether cells are compared by their throughput or by a figure of their latency. It affects
+    no run, so it may change while results exist.
     """
 
 
 class Config(Described):
-    """Everything that a target must know about one cell: the spec with the cell's levels."""
+    """The complete configuration of one cell: the spec with the cell's levels."""
 
     target: TargetConfig
     server: ServerConfig | None = None
@@ -225,7 +226,7 @@ class Config(Described):
 
     @property
     def kind(self) -> Engine:
-        """What storagelab knows of the engine on these volumes."""
+        """The facts about the engine on these volumes."""
         real = ON_PATHS.get(self.target.engine)
         places = [self.volumes[name] for name in self.data_volumes if name in self.volumes]
         return real if real is not None and any(place.real for place in places) else ENGINES[self.target.engine]
@@ -289,7 +290,7 @@ class Config(Described):
 
     @property
     def price_per_month(self) -> float | None:
-        """What the volumes in use cost together; None if the spec has no price of one of them."""
+        """The total price of the used volumes; None if the spec lacks the price of one of them."""
         prices = [self.volumes[name].price_per_month for name in self.volumes_used if name in self.volumes]
         known = [price for price in prices if price is not None]
         return sum(known) if known and len(known) == len(self.volumes_used) else None

@@ -1,4 +1,4 @@
-"""What survives a crash of a server or its machine. Each engine judges that from the settings with which it runs."""
+"""Which data survive a crash of a server or its machine. Each engine derives this from its settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_COMMITS = {"last commits", "last second of commits", "commits not in the log
 
 
 class Deciding(Frozen):
-    """A setting that decides what survives, with the server's value."""
+    """A setting that affects which data survive, with the server's value."""
 
     name: str
     value: str

@@ -1,4 +1,4 @@
-"""The engines that an experiment may name, and what all of storagelab may know about them.
+"""The engines that an experiment may name, and the facts about them that all modules may use.
 
 An engine's behaviour is in its folder below `engines`, in the module `engine`.
 """
@@ -11,8 +11,8 @@ Provenance = Literal["measured", "simulated"]
 Provenances = Literal["measured", "simulated", "measured and simulated"]
 """The name for a whole experiment of both: raw I/O may run on simulated and on real drives."""
 LARGEST_SCALE = 1000
-"""The largest scale of a simulated world. The core has the same limit (a test): beyond it, a PFS page would be less
-than an extent."""
+"""The largest scale of a simulation. The core has the same limit (a test): beyond it, a PFS page would cover less than
+an extent."""
 
 
 class Engine(NamedTuple):
@@ -32,7 +32,7 @@ class Engine(NamedTuple):
     raw_io: bool = False
     """The engine sends requests to a volume, without a database."""
     generators: tuple[str, ...] = ()
-    """The programs that can send it transactions, the usual one first."""
+    """The programs that can send it transactions, the default first."""
     memory_setting: str = ""
     """The setting that gives it most of its memory, with a value."""
     page_bytes: int = 8192
@@ -52,8 +52,7 @@ class Engine(NamedTuple):
     """How many times smaller the world is."""
     setup_s: float = 2.0
     work_per_s: float = 50_000.0
-    """With `setup_s`, a first guess at the length of a run: how much work the scaled world does in a second, in the
-    unit of the work.
+    """With `setup_s`, a first guess at the length of a run: the work per second at this scale, in the unit of the work.
     """
 
 
@@ -106,7 +105,7 @@ def taking(generator: str) -> tuple[str, ...]:
 
 
 def engine_of(dsn: str) -> str | None:
-    """The engine of a DSN, by its scheme, or by its form if it has none; None if no engine has such a one."""
+    """The engine of a DSN, by its scheme, or by its form if it has none; None if no engine matches."""
     scheme, colon, _ = dsn.partition("://")
     for name, engine in ENGINES.items():
         if scheme.lower() in engine.schemes if colon else engine.dsn_of_words and "=" in dsn:

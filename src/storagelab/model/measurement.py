@@ -1,4 +1,4 @@
-"""What a run records: raw counts. Everything else is derived from them when they are read.
+"""The raw counts of a run. Everything else is derived from them when they are read.
 
 Times are in seconds, or in whole nanoseconds if a kernel counts them.
 """
@@ -29,7 +29,7 @@ from storagelab.model.waits import RawWaits
 
 _BITS = 8
 BIN_ERROR = 2.0**-_BITS / 2
-"""A bin is at most 2^-8 of its latency wide, so its middle is within this share, 0.2 %, of every latency in it."""
+"""The width of a bin is at most 2^-8 of its latency, so its middle is within 0.2 % of every latency in it."""
 
 
 class Latency(Frozen):
@@ -126,14 +126,13 @@ def merged(latencies: Iterable[Latency]) -> Latency | None:
 RAW_IO = "raw-io"
 """The group of counters with the results of a run of raw I/O."""
 RAW_IO_BESIDE = "raw-io beside the load"
-"""The group of counters with the I/O that a database's volumes can do: `volume.NAME.random_write_ios_per_s` and so
-on.
+"""The group of counters with the I/O rates of a database's volumes: `volume.NAME.random_write_ios_per_s` and so on.
 """
 RAW_IO_AT_DRIVE = "raw-io at the drive"
-"""The group of counters with the same requests as fio and as the kernel counted them."""
+"""The group of counters with fio's and the kernel's counts of the same requests."""
 GENERATOR = "generator"
-"""The group of counters with what a load generator did beside its transactions: `NOT_AT_ONCE`, `skipped`, `lag_mean_s`,
-`lag_max_s` and `warm_up_s`.
+"""The group of counters with a load generator's figures other than transactions: `NOT_AT_ONCE`, `skipped`,
+`lag_mean_s`, `lag_max_s` and `warm_up_s`.
 """
 NOT_AT_ONCE: Mapping[str, str] = {
     "failed": "refused by the server",
@@ -145,34 +144,34 @@ REFUSED_MOST = 0.05
 """A run in which a larger share of transactions was refused or made again is `unverified`. Deadlocks of sysbench in
 small tables reach 3 %."""
 LOAD = "load"
-"""The group of counters with `counts_after_s`: when a run began to count, in seconds since its load began."""
+"""The group of counters with `counts_after_s`: the begin of the measurement, in seconds since the load began."""
 CYCLES = "checkpoint cycles"
-"""The group of counters with the checkpoints of a generator's run: how many began `in_warm_up` and `while_counted`, and
-how many `whole` cycles the counted part holds (0 if it holds parts of some).
+"""The group of counters with the checkpoints of a generator's run: the numbers `in_warm_up` and `while_counted`, and
+the number of `whole` cycles in the measured part (0 if it contains parts of cycles).
 """
 LOG_ROOM = "log room"
-"""The group of counters with the room in the redo log during a generator's run: of `all_bytes`, the shares in use as
-the run began and ended to count (`begin_share`, `end_share`), and `full_after_s`, when it was full, since the run
-counts, if it was.
+"""The group of counters with the use of the redo log during a generator's run: the used shares of `all_bytes` at the
+begin and the end of the measurement (`begin_share`, `end_share`), and `full_after_s`, the time from the begin until it
+was full, if it was.
 """
 SETTLED = "throughput"
-"""The name of the check that fails if the end of the warm-up was to be found, and throughput did not settle in time."""
+"""The name of the check that fails if throughput was not stable before the end of an automatic warm-up."""
 BEHIND_RATE = "rate"
-"""The name of the check that fails if a run fell behind the rate at which its transactions were to begin."""
+"""The name of the check that fails if a run fell behind its rate of transactions."""
 WATCHED = "watching"
 """The name of the check that fails if part of a run was not watched."""
 THROTTLED = "CPU quota"
-"""The name of the check that fails if control groups held back the server or its load for a large part of the run."""
+"""The name of the check that fails if control groups throttled the server or its load for a large part of the run."""
 REFUSED = "refused transactions"
 """The name of the check that fails if the share of transactions that were refused or made again is above
 `REFUSED_MOST`.
 """
 CLOCK = "the server's clock"
-"""The name of the check that fails if the clock that times a run was set meanwhile."""
+"""The name of the check that fails if the clock that times a run was changed during the run."""
 AWAKE = "this machine"
 """The name of the check that fails if the machine was suspended during the run."""
 REWRITTEN = "objects rewritten meanwhile"
-"""The name of the check that tells which tables and indexes got new files during the run, or were dropped."""
+"""The name of the check that lists tables and indexes that got new files during the run, or were dropped."""
 Status = Literal["ok", "failed", "unverified"]
 
 
@@ -198,7 +197,7 @@ PFS_PAGE = "a PFS page"
 
 
 class Resource(Frozen):
-    """A thing that sessions wait for: what it is and, if known, which one."""
+    """A resource that sessions wait for: its kind and, if known, its identity."""
 
     kind: str
     """What it is: "a PFS page", "end of transaction"."""
@@ -236,7 +235,7 @@ class WaitingTask(Frozen):
     sessions: Count
     data_file: Count | None = None
     held_by: str = ""
-    """What the holder was doing, if known."""
+    """The holder's activity, if known."""
 
     @field_validator("resource", mode="before")
     @classmethod
@@ -271,8 +270,8 @@ class TimeSeries(Frozen):
 
 class ObserverCost(Frozen):
     """The cost of observing: CPU seconds of the sampler and of its own server session (None if unknown), the samples
-    (`ticks`) and the late ones. `blind_s` adds up the times in which they came so late that something must have stood
-    still.
+    (`ticks`) and the late ones. `blind_s` is the sum of times in which samples were so late that something must have
+    stood still.
     """
 
     sampler_cpu_s: Figure
@@ -283,9 +282,7 @@ class ObserverCost(Frozen):
 
 
 class Turns(Frozen):
-    """What a load did in a run that was watched in turns: in the stretches in which nothing looked at its sessions, and
-    in the others.
-    """
+    """The work of a load in a run with alternating stretches: in unwatched stretches, and in watched ones."""
 
     unwatched_s: Figure
     unwatched_transactions: Count
@@ -313,11 +310,12 @@ class Measurement(Frozen):
     connection_s: tuple[Figure, ...] = ()
     """Start to finish of each connection."""
     latency: Latency | None = None
-    """The latencies of its requests or transactions: those of unwatched stretches, if it was watched in turns."""
+    """The latencies of its requests or transactions; if watched and unwatched stretches alternate, those of unwatched
+    ones."""
     waits: RawWaits | None = None
     """Waits as the engine counted them, or as its sessions were sampled."""
     waiting_tasks: tuple[WaitingTask, ...] = ()
-    """What sessions were waiting for at some moments."""
+    """The waits of sessions at some moments."""
     crowds: tuple[CountedCrowd, ...] = ()
     """Of a simulated run, the longest waits first."""
     counters: dict[str, dict[str, float]] = Field(default_factory=dict)
@@ -327,13 +325,13 @@ class Measurement(Frozen):
     environment: dict[str, object] = Field(default_factory=dict)
     """Host, volumes, server with its settings, and storagelab's version, as found at this run."""
     durability: Durability | None = None
-    """What survives a crash; None without a server."""
+    """Which data survive a crash; None without a server."""
     checks: tuple[Check, ...] = ()
-    """What was asked for and what was read back."""
+    """The requested values and the values that were read back."""
     observer: ObserverCost | None = None
-    """What observing cost."""
+    """The cost of observing."""
     turns: Turns | None = None
-    """None if the run was watched throughout, or not at all."""
+    """None if the run was watched all the time, or not at all."""
     setup_s: Figure | None = None
     """How long it took to prepare it."""
     teardown_s: Figure | None = None
@@ -356,12 +354,12 @@ class Measurement(Frozen):
 
     @property
     def work_per_s(self) -> float | None:
-        """Work a second, while nothing looked at the sessions if possible; None if no time passed."""
+        """Work a second, in unwatched stretches if there are any; None if no time passed."""
         return self.unwatched_work / self.elapsed_s if self.elapsed_s > 0 else None
 
     @property
     def unwatched_work(self) -> float:
-        """The work that the run would have done if it had been unwatched throughout, as far as that is known."""
+        """The work of the run if it had not been watched, if that is known."""
         turns = self.turns
         return self.work.amount if turns is None else turns.unwatched_transactions / turns.unwatched_s * self.elapsed_s
 
@@ -372,22 +370,22 @@ class Measurement(Frozen):
 
 
 def refused_share(counted: Mapping[str, float], transactions: int) -> float:
-    """Transactions that were refused or made again, by a generator's counters, as a share of all that were tried."""
+    """Transactions that were refused or repeated, by a generator's counters, as a share of all attempts."""
     number = sum(counted.get(name, 0.0) for name in NOT_AT_ONCE)
     return number / (number + transactions) if number else 0.0
 
 
 HELD_BACK: Mapping[str, str] = {"server": "the server", "load": "the load's own program", "storagelab": "storagelab"}
-"""Whom control groups can hold back: the word in the counters' names -> its meaning."""
+"""The programs that control groups can throttle: the word in the counters' names -> its meaning."""
 
 
 def held_back(counters: Mapping[str, float], elapsed_s: float) -> dict[str, tuple[float, float]]:
-    """Whom a CPU quota held back, by the run's counters of CPU time: the seconds, summed over CPUs, and the share of
-    the run.
+    """The programs that a CPU quota throttled, by the run's counters of CPU time: the seconds, summed over CPUs, and
+    the share of the run.
 
-    A process on one CPU loses as much of the run as it was held back. On several CPUs, the share is the time held back
-    over the CPU time that was wanted (used plus held back). Each share is an upper bound of what the run lost, so the
-    smaller one is returned.
+    A process on one CPU loses as much of the run as it was throttled. On several CPUs, the share is the throttled time
+    over the needed CPU time (used plus throttled). Each share is an upper bound of the loss, so the smaller one is
+    returned.
     """
     found = {}
     for who in HELD_BACK:
@@ -412,7 +410,7 @@ class Run(Frozen):
     repetition: int = Field(ge=-_MOST_RUNS, le=_MOST_RUNS)
     """From 1; repetitions of a burn-in count down from 0."""
     attempt: int = Field(1, ge=1, le=_MOST_RUNS)
-    """From 1; a failed run that is made again has the next attempt."""
+    """From 1; if a failed run is repeated, the repetition has the next number."""
     sequence: int = Field(ge=0, le=_MOST_RUNS)
     """Its place in the order, from 0."""
     block: int = Field(0, ge=0, le=_MOST_RUNS)
@@ -420,7 +418,7 @@ class Run(Frozen):
     seed: int = Field(0, ge=0, lt=2**63)
     """Its random seed."""
     status: Status
-    """`unverified`: measured, but something is not as asked, or could not be read."""
+    """`unverified`: measured, but some value differs from the spec, or could not be read."""
     reason: str = ""
     """Why it is not `ok`."""
     started_at: str
@@ -455,7 +453,7 @@ PREPARATION = "preparation"
 
 
 def preparation_of(run: Run) -> str:
-    """What distinguishes the preparation of a run's volumes from others of its block; "" if nothing does."""
+    """The id of the preparation of a run's volumes within its block; "" if there is none."""
     facts = run.measurement.environment.get(PREPARATION) if run.measurement is not None else None
     return str(facts.get("id", "")) if isinstance(facts, Mapping) else ""
 
@@ -463,8 +461,8 @@ def preparation_of(run: Run) -> str:
 def name_of_host(facts: Mapping[str, object]) -> str:
     """The name that distinguishes the host with this description from others; "" if it has none.
 
-    It is the name that the user gave it or, except in a container, the system's name. A container's name is made up
-    anew each time, and so means nothing.
+    It is the name that the user gave it or, except in a container, the system's name. A container's name is random, so
+    it is not used.
     """
     given = facts.get("name") or ("" if facts.get("container") else facts.get("hostname"))
     return str(given or "")

@@ -1,4 +1,4 @@
-"""Which object of a database lies on which volume, by the names and patterns of `layout.objects`."""
+"""The volume of each database object, by the names and patterns of `layout.objects`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Kind = Literal["table", "index"]
 
 
 class Object(NamedTuple):
-    """A table, an index, or a partition of one. `names` are its own name and those of what it is a partition of, the
-    nearest first. `spread`: it is one of the partitions that are placed in turn on the data files. `bytes` is its size,
-    if known.
+    """A table, an index, or a partition of one. `names` are its own name and the names of the tables of which it is a
+    partition, the nearest first. `spread`: it is one of the partitions that are placed in turn on the data files.
+    `bytes` is its size, if known.
     """
 
     names: tuple[str, ...]
@@ -42,17 +42,17 @@ class Object(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Why a placement can't be made, and the way out."""
+    """Why a placement is impossible, and a solution."""
 
     problem: str
     hint: str
 
 
 class Placement:
-    """What a cell places on volumes of its own. `asked` maps names, patterns and words to volumes.
+    """The objects that a cell places on other volumes. `asked` maps names, patterns and words to volumes.
 
-    A pattern with a dot is compared with schema and name, any other with the name alone. A name or pattern counts
-    before a word, and that of a partition before that of its table.
+    A pattern with a dot is compared with schema and name, any other with the name alone. Names and patterns have
+    priority over words, and those of a partition over those of its table.
     """
 
     def __init__(self, asked: Mapping[str, str]) -> None:
@@ -69,7 +69,7 @@ class Placement:
         return None if one.spread else self.words.get(TABLES)
 
     def problem(self, objects: Collection[Object]) -> Problem | None:
-        """The first pattern that matches none of these objects, or two that want one object on different volumes."""
+        """The first pattern that matches none of these objects, or two that place one object on different volumes."""
         for pattern in self.patterns:
             if not any(_matches(pattern, one.schema, name) for one in objects for name in one.names):
                 return Problem(f"{shown(pattern)} matches no table and no index", _there_are(objects))
@@ -94,7 +94,7 @@ def _matches(pattern: str, schema: str, name: str) -> bool:
 
 
 def _there_are(objects: Collection[Object]) -> str:
-    """What exists, partitions only by their whole."""
+    """The existing objects; partitions only by their table or index."""
     whole: Sequence[str] = list(
         dict.fromkeys(f"{one.schema}.{one.names[-1]}" if one.schema else one.names[-1] for one in objects)
     )

@@ -31,30 +31,31 @@ def as_key(level: JsonValue) -> str:
 
 
 class Factor(Frozen):
-    """Something that varies. `name` is a spec path, or any name if the levels are labelled and set several keys."""
+    """A factor. `name` is a spec path, or any name if the levels are labelled and set several keys."""
 
     name: str
     levels: tuple[Level, ...]
     labels: dict[str, str] = Field(default_factory=dict)
     """Short names that the spec gives to the factor, or to a path that its levels set."""
     prices: dict[str, float] = Field(default_factory=dict)
-    """What each level costs in a month, by `as_key` of its value; none, or all. It comes on top of what volumes cost.
+    """The price of each level per month, by `as_key` of its value; for none or all levels. It is added to the prices of
+    volumes.
     """
 
 
 Order = Literal["randomised", "as-listed", "cell-by-cell"]
 Preference = Literal["lowest-price", "fewest-files", "most-capacity", "fewest-drives", "baseline", "fastest"]
 PREFERENCES: tuple[Preference, ...] = ("lowest-price", "fewest-files", "most-capacity", "fewest-drives", "baseline")
-"""Which of the layouts without a proven difference is the cheapest, unless the spec says otherwise."""
+"""The default order of preferences among layouts without a proven difference."""
 
 
 FEW_RACED = 3
-"""Up to so many layouts, a race makes two rounds in turns before it looks: see `spec.matrix`, where up to five do. Of
-more, some leave, and what is left of two mixed rounds would no longer be balanced."""
+"""With up to this many layouts, a race interleaves two rounds before each test (in `spec.matrix`, up to five layouts
+do). With more layouts, some leave, and the rest of two interleaved rounds would not be balanced."""
 
 
 class Race(Frozen, extra="ignore"):  # earlier versions stored when such a race looks first
-    """A race for the best layout: those that are surely slower leave, and the others go on. `within` is the margin
+    """A race for the best layout: layouts that are surely slower leave, and the others continue. `within` is the margin
     within which a layout is as good as the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin.
     """
 
@@ -77,31 +78,32 @@ class Experiment(Described):
     repetitions: int = Field(REPETITIONS_SOUND, ge=1, le=MOST_REPETITIONS)
     """How many times each cell is run, on all hosts together. 5 or more give useful intervals."""
     order: Order = "randomised"
-    """A repetition is a complete round of all cells. `randomised`: a random order; for measured runs, one in which
-    each cell follows each, itself included, about equally often, with rounds of up to five cells made two at a time.
-    `as-listed`: the same in each round. `cell-by-cell` makes all repetitions of a cell before the next cell, as the
-    published harness did. In the last two, what a run leaves behind looks like an effect of the cells, and in the last
-    one so does drift: measured runs in these orders are shown but not judged."""
+    """A repetition is a complete round of all cells. `randomised`: a random order; for measured runs, each cell follows
+    each cell, including itself, about equally often, and with up to five cells two rounds are interleaved. `as-listed`:
+    the same order in each round. `cell-by-cell` makes all repetitions of a cell before the next cell, as the published
+    harness did. In the last two orders, carry-over looks like an effect of the cells, and in the last one so does
+    drift: measured runs in these orders are shown but not judged."""
     seed: int = Field(1, ge=0, lt=2**63)
     """The same seed gives the same order on every machine and with every version of Python."""
     costly: tuple[str, ...] = ()
     """Names of the factors to change as rarely as possible. Each combination of their levels runs in one stretch, a
-    block, which holds rounds of everything else. Measured runs of different blocks are compared only if `blocks` is at
-    least 2. Factors that change a volume with `made_for = "block"` are costly by themselves.
+    block, which contains rounds of all other factors. Measured runs of different blocks are compared only if `blocks`
+    is at least 2. Factors that change a volume with `made_for = "block"` are always costly.
     """
     blocks: int = Field(1, ge=1, le=1000)
-    """Measured runs: how many times each combination of the costly factors' levels is prepared. These blocks come in
+    """Measured runs: how many times each combination of the costly factors' levels is prepared. These blocks are in
     random order, and share the repetitions: `repetitions` must be a multiple. With 2 or more, layouts of different
-    preparations are compared, and how much preparing again changes the times is in their intervals. 3 or more give
-    useful intervals."""
+    preparations are compared, and their intervals include the effect of another preparation. 3 or more give useful
+    intervals."""
     prefer: tuple[Preference, ...] = PREFERENCES
     """Which layout to pick by default if several have no proven difference. The first word decides; if several
     layouts remain, the next word; finally the order of the levels. `baseline` means the levels that are listed
     first; `lowest-price` counts if each of the layouts has a price.
     """
     indifferent: Annotated[str | None, LeftOut("no margin")] = None
-    """The difference in time that does not matter to you, such as `"3%"`. Reports then say which layouts take the
-    same time within it, if the runs show that, and name no winner by less. Without it, none by less than 0.5 %.
+    """The difference in time that does not matter to you, such as `"3%"`. Reports then say which layouts are the same
+    within this margin, if the runs show that, and name no winner with a smaller lead. The default margin for winners is
+    0.5 %.
     """
     source: str = ""
     """The spec's file, as the user named it."""
@@ -116,12 +118,12 @@ class Experiment(Described):
     excludes: tuple[dict[str, JsonValue], ...] = ()
     """Combinations of levels that are left out."""
     balanced: bool = True
-    """Whether the random order of measured runs is balanced by what follows what. Campaigns that earlier versions began
-    are not, and go on as they began."""
+    """Whether the random order of measured runs is balanced for carry-over. Campaigns of earlier versions are not
+    balanced, and continue so."""
     files: dict[str, str] = Field(default_factory=dict)
     """The SHA-256 of each file that the spec names, by key and name; none in campaigns of version 0.2.0 and before."""
     judged_before: str = ""
-    """What a stored campaign was, if only an earlier version could judge it so."""
+    """The kind of a stored campaign, if only an earlier version could judge this kind."""
     race: Race | None = None
     """The race, unless all repetitions of all cells are run."""
 
@@ -149,7 +151,7 @@ class Cell(Frozen):
 
 
 def price_of(cell: Cell, factors: Sequence[Factor]) -> float | None:
-    """What a layout costs in a month: its volumes, and its levels; None if neither has a price."""
+    """The price of a layout per month: its volumes and its levels; None if neither has a price."""
     priced = [factor for factor in factors if factor.prices and factor.name in cell.levels]
     of_levels = [factor.prices[as_key(cell.levels[factor.name])] for factor in priced]
     of_volumes = cell.config.price_per_month
@@ -211,8 +213,8 @@ class Plan(Frozen):
 
     @property
     def in_detail(self) -> float:
-        """How many repetitions of each cell reports read with time series and waiting tasks: all, unless there are
-        very many runs. Raw I/O is judged by its series.
+        """The number of repetitions of each cell that reports read with time series and waiting tasks: all, unless
+        there are very many runs. Raw I/O needs its series for the verdict.
         """
         few = len(self.runs) <= MANY_RUNS or any(cell.config.workload.raw_io for cell in self.cells)
         return math.inf if few else MANY_RUNS // len(self.cells)
@@ -233,7 +235,7 @@ class Plan(Frozen):
 # --- data that is prepared once and copied for each run: which cells share it -----------------------------------------
 
 RESTORED = "restored from a template, "
-"""What the state of a run's data begins with, before how it was copied."""
+"""The first words of the state of a run's data; the kind of copy follows."""
 
 
 def wants_template(config: Config) -> bool:

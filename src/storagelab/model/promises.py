@@ -12,7 +12,7 @@ from storagelab.model.waits import conservation, normalise
 
 State = Literal["pass", "fail", "open"]
 EXPLAINED_LEAST, EXPLAINED_MOST = 0.6, 1.25
-"""Wider than the limits of a whole experiment: these runs are short and have few samples."""
+"""These limits are wider than those of an experiment, because these runs are short and have few samples."""
 _CLOCK_TOLERANCE_S = 0.001
 
 REACHED = "the server can be reached and allows what storagelab needs"

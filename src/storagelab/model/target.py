@@ -1,9 +1,8 @@
 """The interface to what is measured: a real server or simulated drives. No code above it can tell which.
 
-preflight(...)                          looks only, and names what stands in the way
-with open_block(...) as block:          brings drives or servers into the state that its first run needs
-    with block.open(planned) as target: sets up one run's layout, and removes it at the end, whatever happens
-        target.run(...)                 one Measurement
+preflight(...) only checks, and names obstacles with open_block(...) as block:          brings drives or servers into
+the state that its first run needs with block.open(planned) as target: sets up one run's layout, and removes it at the
+end, whatever happens target.run(...)                 one Measurement
 """
 
 from __future__ import annotations
@@ -64,12 +63,12 @@ class VolumeNeed(Frozen):
     needed_bytes: int | None
     free_bytes: int | None
     lacks: str = ""
-    """That there is too little space, in words, where the runs are to be made in spite of it."""
+    """A note that there is too little space, if the runs are made in spite of it."""
 
 
 class CheckpointCycle(NamedTuple):
-    """How far apart a server's checkpoints come: after this time at the latest, or sooner, after so many bytes of log.
-    With the names of the settings that say so.
+    """The distance between a server's checkpoints: at most this time, or less after this many bytes of log. With the
+    names of the settings.
     """
 
     longest_s: float
@@ -86,9 +85,9 @@ class ClaimedDrive(Frozen):
 
 
 class Preflight(Frozen):
-    """What the checks found. `notes` are worth knowing and stop nothing. If engines are compared, `durability` says
-    what survives a crash of each. `blocks_at_once`: how many simulated blocks fit into this machine's memory. `cycles`:
-    the checkpoints of each cell's server whose runs have a set time, by cell, where they are known.
+    """The results of the checks. `notes` are information and stop nothing. If engines are compared, `durability` says
+    which data survive a crash of each. `blocks_at_once`: how many simulated blocks fit into this machine's memory.
+    `cycles`: the checkpoints of each cell's server whose runs have a set time, by cell, if known.
     """
 
     server: str
@@ -96,7 +95,7 @@ class Preflight(Frozen):
     notes: tuple[str, ...] = ()
     durability: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
-    """What is done to volumes before each run."""
+    """The steps on volumes before each run."""
     objects: tuple[str, ...] = ()
     """Which table or index lies on which volume, where layouts place them singly."""
     drives: tuple[ClaimedDrive, ...] = ()
@@ -106,7 +105,7 @@ class Preflight(Frozen):
     log_rooms: dict[str, float] = Field(default_factory=dict)
     """The bytes of redo log after which each cell's server must write pages, likewise."""
     least_s: dict[str, float] = Field(default_factory=dict)
-    """The least time of each cell's runs, where that is known: a trace's requests have their own times."""
+    """The shortest time of each cell's runs, if known: a trace's requests have their own times."""
 
 
 class Target(Protocol):

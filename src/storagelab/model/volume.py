@@ -41,8 +41,8 @@ class DriveConfig(Described):
     trim: Annotated[bool | None, LeftOut("as in the profile")] = None
     """Whether the operating system tells the drive which addresses are free again."""
     host_ram_bytes: Annotated[int | None, LeftOut("no limit")] = Field(None, ge=1, lt=2**63)
-    """Host memory that the drive's map may use. `plan` refuses a spec whose rows need more. If earlier runs use it up,
-    the drive goes off-line and the run fails."""
+    """Host memory for the drive's map. `plan` refuses a spec whose rows need more. If earlier runs use it up, the drive
+    goes off-line and the run fails."""
     log_delay_ns: Annotated[int | None, LeftOut("0")] = Field(None, ge=0, le=10**9)
     """Mean extra delay of a write to the log on a flash drive, exponentially distributed. Each drive of a mirror has
     its own, and the write waits for the slower one."""
@@ -85,32 +85,31 @@ LIMITS = ("read_iops", "write_iops", "read_bytes_per_s", "write_bytes_per_s")
 SLICE_S = 0.1
 """Linux, `throtl_slice`: the kernel's control groups admit requests in slices of this length."""
 COARSE_BELOW = 10 / SLICE_S
-"""Below so many requests a second, a slice holds fewer than 10, and the limit that holds may be 10 % or more below the
-one that is set.
+"""Below this many requests a second, a slice admits fewer than 10, and the effective limit may be 10 % or more below
+the set one.
 """
 Rate = Annotated[int | None, LeftOut("that of `like`, or no limit")]
 
 
 def effective(key: str, limit: float) -> float:
-    """What a limit really lets through in a second: of requests, the kernel admits a whole number in each slice."""
+    """The effective limit per second: the kernel admits a whole number of requests in each slice."""
     per_slice = limit * SLICE_S
     return limit if "bytes" in key or per_slice < 1 else math.floor(per_slice + 1e-9) / SLICE_S
 
 
 class BurstConfig(Described):
-    """A bucket of credits: while it holds any, the volume does more than its limit allows. One credit is one
-    request."""
+    """A bucket of credits: while it is not empty, the volume may exceed its limit. One credit is one request."""
 
     iops: int = Field(ge=1, lt=2**32)
     """Reads, and as many writes, a second while there are credits."""
     credits: int = Field(ge=1, lt=2**63)
-    """How many credits the bucket holds. It is refilled with as many a second as the limit allows requests."""
+    """The size of the bucket in credits. Each second, it gets as many credits as the limit allows requests."""
     start: Literal["full", "empty"] = "full"
     """The bucket when a run begins."""
 
 
 class LimitConfig(Described):
-    """The most that a volume does in a second. Reads and writes are limited separately, and latency is not imitated."""
+    """The limits of a volume per second. Reads and writes are limited separately, and latency is not imitated."""
 
     like: Annotated[str | None, LeftOut("none")] = None
     """The name of a cloud disk whose limits apply: `storagelab drives list` lists them. Other keys replace its figures.
@@ -124,7 +123,7 @@ class LimitConfig(Described):
     write_bytes_per_s: Rate = Field(None, ge=4096, lt=2**63)
     """Bytes written a second."""
     burst: Annotated[BurstConfig | None, LeftOut("that of `like`, or none")] = None
-    """Credits with which the volume exceeds its limit on requests for a while."""
+    """Credits with which the volume exceeds its limit on requests for some time."""
 
 
 # --- volumes ----------------------------------------------------------------------------------------------------------
@@ -143,7 +142,7 @@ MADE_KEYS = DRIVE_KEYS | {key for file in LAYERS for key in file.Keys.model_fiel
 }  # fmt: skip
 """The keys of volumes that are made or prepared before runs."""
 BY_HAND = "by-hand"
-"""The value of a volume's `prepare` that asks a person to prepare it."""
+"""The value of a volume's `prepare` with which a person prepares it."""
 
 
 class _KeysBelow(Described):
@@ -170,7 +169,8 @@ class _KeysBelow(Described):
     arrays: int | None = Field(None, ge=1, le=1024)
     """Simulated: number of arrays in a RAID-100."""
     offset_bytes: int = Field(0, ge=0, lt=2**63)
-    """Simulated: where the file system begins. 32,256 bytes, the traditional 63 sectors, align with nothing."""
+    """Simulated: the offset of the file system. The traditional 63 sectors, 32,256 bytes, are not aligned to any page
+    or stripe."""
     cache: Annotated[CacheConfig | None, LeftOut("no cache")] = None
     """Simulated: a controller's write-back cache. A write is mirrored before it is acknowledged."""
     link: Annotated[LinkConfig | None, LeftOut("no link")] = None
@@ -178,21 +178,21 @@ class _KeysBelow(Described):
     lost: tuple[str, ...] = ()
     """Simulated: failed drives. Mirrors and parity work without them; without redundancy, the run fails."""
     file_bytes: Annotated[int | None, LeftOut("the folder `path` itself")] = Field(None, ge=2**24, lt=2**63)
-    """storagelab makes the volume anew before each run or block: a file of this size in `path`, used as a drive (a loop
-    device) with a file system of its own. It is removed afterwards. Needs root."""
+    """storagelab makes the volume again before each run or block: a file of this size in `path`, used as a drive (a
+    loop device) with its own file system. It is removed afterwards. Needs root."""
     devices: Annotated[tuple[str, ...] | None, LeftOut("the folder `path` itself")] = Field(None, min_length=1)
-    """storagelab makes the volume of these whole drives, and mounts it in `path`. **All that they hold is destroyed.**
-    Each is named by its stable name, `/dev/disk/by-id/...`. Before anything is written, `run` asks for the serial
-    number of each drive. Needs root."""
+    """storagelab makes the volume from these whole drives, and mounts it in `path`. **All data on them is destroyed.**
+    Use stable names, `/dev/disk/by-id/...`. Before anything is written, `run` asks for the serial number of each drive.
+    Needs root."""
     wipe: Annotated[str | tuple[str, ...] | None, LeftOut("none")] = None
-    """Volumes made of drives: the serial numbers of those drives that may hold something. A drive that holds a
-    partition table, a file system or a part of a RAID is refused unless its serial number is named here."""
+    """Volumes made of drives: the serial numbers of drives that may hold data. A drive with a partition table, a file
+    system or a part of a RAID is refused unless its serial number is listed here."""
     capacity: Annotated[str | None, LeftOut("100%")] = None
     """Volumes made of drives: the share of each drive that is used, `"5%"` to `"100%"`. The whole drive is discarded
     first, so it can use the rest for itself."""
     sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("512 on a file; as the drive has it")] = None
-    """Volumes that storagelab makes: the sector size of the drive. An NVMe drive is formatted to it, which takes the
-    LBA formats that the drive has."""
+    """Volumes that storagelab makes: the sector size of the drive. An NVMe drive is formatted to it; the drive must
+    support this LBA format."""
 
 
 class _KeysAbove(Described):
@@ -210,28 +210,28 @@ class _KeysAbove(Described):
     """Volumes that storagelab makes: whether the file system tells the drive which addresses are free again (the mount
     option `discard`, also through encryption)."""
     read_ahead_bytes: Annotated[int | None, LeftOut("the kernel's")] = Field(None, ge=0, lt=2**31)
-    """Volumes that storagelab makes: how far the kernel reads ahead on the drive."""
+    """Volumes that storagelab makes: the kernel's read-ahead on the drive."""
     scheduler: Annotated[str | None, LeftOut("the kernel's")] = None
     """Volumes that storagelab makes: the drive's I/O scheduler, such as `"none"` or `"mq-deadline"`."""
     limit: Annotated[LimitConfig | None, LeftOut("no limit")] = None
-    """Volumes that storagelab makes: the most that the volume does in a second, as cloud disks have it."""
+    """Volumes that storagelab makes: limits on requests and bytes a second, like those of cloud disks."""
     prepare: Annotated[str | None, LeftOut("nothing")] = None
     """A command that prepares the volume before each run, run by `sh -c` in the spec's folder. `path` must exist
     before. It finds the volume's keys and `variables` and the cell's levels in its environment: STORAGELAB_VOLUME,
     STORAGELAB_PATH, STORAGELAB_<KEY>, STORAGELAB_LEVEL_<FACTOR>. Needs `--allow-commands`. Or `"by-hand"`: before each
-    block of runs, `run` waits until you have prepared the volume, also across a reboot."""
+    block of runs, `run` waits until you have prepared the volume; you may reboot in between."""
     prepare_text: Annotated[str | None, LeftOut("nothing")] = None
-    """With `prepare = "by-hand"`: your own words on what is to be done, which `run` shows when it asks for it."""
+    """With `prepare = "by-hand"`: a description of the preparation, which `run` shows when it asks for it."""
     made_for: Annotated[Literal["run", "block"] | None, LeftOut("run, or block if prepared by hand")] = None
-    """Whether the volume is made or prepared anew before each run, or once for a block of runs, which is right if that
-    takes long. Factors that change the volume are then costly; with `blocks` it is made again for several blocks of
-    each level."""
+    """Whether the volume is made or prepared again before each run, or once for a block of runs, if preparation takes
+    long. Factors that change the volume are then costly; with `blocks` it is made again for several blocks of each
+    level."""
     check: Annotated[str | None, LeftOut("nothing")] = None
-    """A command that shows how the volume was prepared, with the same environment. What it prints is stored with the
-    run, which is `unverified` if the command fails. Needs `--allow-commands`."""
+    """A command that shows how the volume was prepared, with the same environment. Its output is stored with the run,
+    which is `unverified` if the command fails. Needs `--allow-commands`."""
     price_per_month: Annotated[float | None, LeftOut("not known")] = Field(None, ge=0, le=10**9)
-    """What the volume costs in a month, in any currency, the same for all volumes. If the layouts' prices differ, a
-    chart shows their times against them. It affects no run, so it may change while results are kept.
+    """The price of the volume per month, in any currency, the same for all volumes. If the layouts' prices differ, a
+    chart shows times over prices. It affects no run, so it may change while results exist.
     """
     variables: dict[str, Scalar] = Field(default_factory=dict)
     """Values for `prepare` and `check`, each in a variable of the environment: `recordsize = "16K"` is
@@ -253,7 +253,7 @@ class VolumeConfig(_AllKeys):
 
     @property
     def made(self) -> bool:
-        """Whether storagelab makes the volume, or has it prepared."""
+        """Whether the volume is made by storagelab, or prepared by a command or a person."""
         return self.has_own_drive or self.prepare is not None or self.check is not None
 
     @property
@@ -283,5 +283,5 @@ class VolumeConfig(_AllKeys):
 
     @property
     def real(self) -> bool:
-        """Whether it is a place on this machine, or on a server's, and not made of simulated drives."""
+        """Whether it is a folder on this machine or on a server's machine, and not made of simulated drives."""
         return self.path is not None or self.device is not None

@@ -1,1 +1,1 @@
-"""Makes the runs of a plan, and stores what they measured."""
+"""Makes the runs of a plan, and stores their measurements."""

@@ -1,8 +1,7 @@
 """Works on a Dask cluster. Only this module knows Dask.
 
-Client, scheduler and workers trust each other, as all programs do that use Dask: whoever reaches a scheduler can run
-any program on its workers and on its clients. So a scheduler beyond this machine is joined by TLS, unless the user
-insists.
+Client, scheduler and workers trust each other, as always with Dask: anybody who reaches a scheduler can run any program
+on its workers and clients. So a scheduler on another machine is joined only by TLS, unless the user overrides this.
 """
 
 from __future__ import annotations
@@ -63,18 +62,18 @@ class Cluster(Generic[Task, Report]):
         self._sent: dict[Future, tuple[Task, float]] = {}
         """With the time at which each was sent."""
         self._hanging: list[Future] = []
-        """Given up, but still with a worker, which gets nothing else meanwhile: Dask can't stop a task that has begun.
+        """Tasks that were given up but still run: Dask can't stop them, so their workers get no other task.
         """
         self._welcome: set[str] = set()
-        """The workers that have what we have."""
+        """The workers with the same versions as ours."""
 
     @property
     def at_once(self) -> int:
         return max(1, self._threads)
 
     def execute(self, jobs: Jobs[Task, Report]) -> None:
-        """Any error here, or Ctrl-C, leaves the cluster; results of its current tasks are dropped. A scheduler that is
-        gone may come back: all that was not reported is sent again. Raises StoragelabError if it stays away.
+        """Any error here, or Ctrl-C, leaves the cluster and drops the results of its current tasks. If a lost scheduler
+        returns, all unreported tasks are sent again. Raises StoragelabError if it does not.
         """
         deadline = 0.0
         while True:
@@ -96,7 +95,7 @@ class Cluster(Generic[Task, Report]):
                 time.sleep(_TICK_S)
 
     def _send_and_receive(self, client: Client, jobs: Jobs[Task, Report]) -> None:
-        """Raises CancelledError, as Dask does, if the scheduler is gone with all that it knew."""
+        """Raises CancelledError, as Dask does, if the scheduler and its state are gone."""
         waited = False
         while self._send(client, jobs):
             if not self._threads and not waited:
@@ -151,7 +150,7 @@ class Cluster(Generic[Task, Report]):
 
 
 def _outcome(future: Future) -> list[Any] | str:
-    """What a worker reported, or why there is nothing. Raises the error of a program that is at fault."""
+    """A worker's report, or why there is none. Raises errors of storagelab itself."""
     try:
         return future.result(timeout=_ANSWER_S)  # type: ignore[no-any-return]
     except (OSError, MemoryError, KilledWorker) as error:  # the worker ended, or its machine is full
@@ -171,7 +170,7 @@ def _done(work: Work[Any, Any], task: object) -> list[Any]:
 
 
 def _checked(answers: dict[str, dict[str, str] | Exception]) -> set[str]:
-    """The workers that have what we have. Raises PreflightError if one differs; one that is gone says nothing."""
+    """The workers with the same versions as ours. Raises PreflightError if one differs; lost workers are ignored."""
     for worker, theirs in answers.items():
         if isinstance(theirs, Exception):
             differing = "" if isinstance(theirs, OSError) else f"can't load storagelab ({theirs})"
@@ -185,7 +184,7 @@ def _checked(answers: dict[str, dict[str, str] | Exception]) -> set[str]:
 
 
 def identity() -> dict[str, str]:
-    """What must be the same everywhere so that results are the same."""
+    """Versions that must be equal everywhere so that results are equal."""
     return {
         "storagelab": f"{__version__} ({_sources()})", "core": _sim.version(),
         "Python": ".".join(platform.python_version_tuple()[:2]), "Dask": distributed.__version__,
@@ -206,8 +205,8 @@ def _sources() -> str:
 
 
 def asked(address: str | None, processes: int, *, trusted: bool) -> Reach:
-    """The cluster that the user means: by the option, by Dask's own setting, or none. Raises PreflightError for an
-    address that is not encrypted, unless the network is `trusted`.
+    """The user's cluster, from the option or Dask's own setting, or none. Raises PreflightError for an address that is
+    not encrypted, unless the network is `trusted`.
     """
     given = address or dask.config.get("scheduler-address", None)
     if given is None:

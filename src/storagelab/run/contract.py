@@ -27,7 +27,7 @@ from storagelab.volumes.folders import Site
 
 # --- probes ----------------------------------------------------------------------------------------------------------
 #
-# What the contract suite must know of an engine in addition to the interface.
+# The contract suite's own interface to an engine.
 
 
 class Probe(Protocol):
@@ -36,7 +36,7 @@ class Probe(Protocol):
     setting: tuple[str, Scalar]
 
     def inventory(self, target: TargetConfig) -> frozenset[str]:
-        """Lists what a user could have made where storagelab makes things: kind, name and the server's own id."""
+        """Lists the objects in the places that storagelab uses, by kind, name and the server's own id."""
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
         """Make something with the name `name` that is not storagelab's, as another user would."""
@@ -174,9 +174,7 @@ class _Suite:
                 self.probe.clear(self.target, self.site.prefix)
 
     def _not_refused(self) -> str:
-        """Names the step that did not refuse although something was in the way, or what has vanished; "" if all is
-        well.
-        """
+        """Names the step that did not refuse in spite of an obstacle, or the lost object; "" if all is well."""
         there = self.probe.inventory(self.target)
         tries: dict[str, Callable[[], object]] = {
             "the checks before a run": lambda: preflight(self.plan, self.site),
@@ -250,7 +248,7 @@ class _Suite:
         return outcome.reason if contents() == before else "it changed tables that are not storagelab's"
 
     def _clean_up(self) -> Promise:
-        """Removes what should already be gone, and reports what it found."""
+        """Removes remains that should not exist, and reports them."""
         self.say("cleaning up")
         try:
             with uninterrupted():

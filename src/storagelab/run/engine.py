@@ -1,4 +1,4 @@
-"""The interface to an engine, found in the module `engine` of its folder, and what all engines do together."""
+"""The interface to an engine, found in the module `engine` of its folder, and steps over all engines."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class Engine(NamedTuple):
     """Drops what is left on the server that a cell attaches to; returns what was dropped."""
     abilities: Callable[[], tuple[Ability, ...]] = lambda: ()
     durability: Callable[[Config], Durability] | None = None
-    """What survives a crash of the server or of its machine."""
+    """Which data survive a crash of the server or of its machine."""
     probe: Callable[[], Any] = lambda: None
     """Lists what is on a server, for the contract suite."""
     privilege: Callable[[str, Scalar], str | None] = lambda *_: None
-    """What a setting with this name and value makes the server do besides keeping a database; None = nothing."""
+    """The effect of a setting with this name and value beyond a database; None = no such effect."""
     found: Callable[[TargetConfig], RunningServer] | None = None
     """What a running server shows of its layout."""
     watched: Callable[[TargetConfig], Watched] | None = None
@@ -199,7 +199,7 @@ def _checked(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
 
 # --- sweeping --------------------------------------------------------------------------------------------------------
 #
-# Finds and removes what a killed run of an experiment left behind, on any engine.
+# Finds and removes the remains of a killed run of an experiment, on any engine.
 
 
 def _stop_orphan(data_folder: Path) -> bool:
@@ -225,11 +225,11 @@ def sweep_temporary() -> list[str]:
 
 
 def sweep(plan: Plan, site: Site) -> list[str]:
-    """Remove what killed runs left: runs of any experiment in the temporary folder, and of this one its servers that
-    still run, its folders, and its objects on attached servers. Returns what was removed.
+    """Remove the remains of killed runs: of any experiment in the temporary folder; of this experiment its running
+    servers, its folders, and its objects on attached servers. Returns what was removed.
 
-    A folder's name shows only the experiment, so every engine is asked whether its server runs there. Raises
-    PreflightError if that fails, or if something has such a name and is not storagelab's.
+    A folder's name shows only the experiment, so every engine checks whether its server runs there. Raises
+    PreflightError if that fails, or if something with such a name is not storagelab's.
     """
     removed = sweep_temporary()
     for config in {places_of(cell.config, site): cell.config for cell in plan.cells}.values():
@@ -251,7 +251,7 @@ def sweep(plan: Plan, site: Site) -> list[str]:
 
 
 def _placement_notes(configs: Sequence[Config], site: Site) -> Iterator[str]:
-    """What a comparison of placements can't show on this machine, before hours are spent on it."""
+    """Limits of a comparison of placements on this machine, before hours are spent on it."""
     used, placements = list[tuple[Config, str, Path]](), set()
     for config in configs:
         paths = [(name, path) for name, path in site.volume_paths(config).items() if name in config.volumes_used]

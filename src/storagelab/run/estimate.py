@@ -18,12 +18,12 @@ _COPIED_PER_S = 1_500_000
 _REQUESTS_A_COMMIT = 2
 """A commit's write and the flush after it: a limit counts both, measured on ext4."""
 _PLAIN = 0.5
-"""A template whose making takes more than this share of a run can be told from the chance by which runs differ."""
+"""If making a template takes more than this share of a run, it can be distinguished from the scatter of runs."""
 
 
 class TimeEstimate(Frozen):
     """Seconds that the runs will take; learned from `learned_from` finished runs (0 = a guess). `set_up` is the share
-    of it in which nothing counts: servers, tables, copies, warm-ups, cleaning up; None if it is not known."""
+    outside the measurement: servers, tables, copies, warm-ups, clean-up; None if unknown."""
 
     seconds: float
     learned_from: int
@@ -37,9 +37,9 @@ def estimate(
     set_up: float | None = None,
     least_s: Mapping[str, float] = MappingProxyType({}),
 ) -> TimeEstimate:
-    """Time for `runs`, one after the other: what `learned` gives for each, and the making of each template that they
-    copy. `set_up` is its share in finished runs, which holds where runs have no set time. `least_s` is the least time
-    that counts of a cell's runs, where it is known."""
+    """Time for `runs`, one after the other: the `learned` time of each, and the making of each template that they copy.
+    `set_up` is its share in finished runs, for runs without a set time. `least_s` is the shortest measured time of a
+    cell's runs, if known."""
     durations = list(finished)
     seconds_of = learned(plan, durations)
     known = {cell.cell_id: cell.config for cell in plan.cells}
@@ -59,8 +59,8 @@ def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[Plan
 
     The estimate is set-up + work x seconds per unit; both are learned once cells with different amounts of work are
     done. Before that, it is the first guess for its engine, multiplied by the ratio of finished runs' times to their
-    guesses. Work counted in one unit tells nothing about work in another. Of runs of a set time, only what is added to
-    that time is learned. `finished` holds (cell_id, wall seconds).
+    guesses. Work in different units is estimated separately. For runs of a set time, only the additional time is
+    learned. `finished` holds (cell_id, wall seconds).
     """
     configs = {cell.cell_id: cell.config for cell in plan.cells}
     durations = list(finished)
@@ -101,8 +101,8 @@ class _Making(NamedTuple):
 
 
 def _making(configs: Mapping[str, Config], finished: Iterable[tuple[str, float]]) -> _Making:
-    """The first run of a template made it. What that took is what it took more than the next runs of its cell; before
-    there are any, it was as much longer than guessed as all the rest that is added to a run's set time."""
+    """The first run of a template made it. This took the difference between the first run and the next runs of its
+    cell. Before there are any, the ratio to the guess is that of the other additional time of runs."""
     made, first, others = set[str](), list[tuple[str, float]](), list[tuple[str, float]]()
     for cell_id, wall_s in finished:
         config = configs.get(cell_id)
@@ -127,8 +127,8 @@ def _making(configs: Mapping[str, Config], finished: Iterable[tuple[str, float]]
 def _made_once(
     configs: Mapping[str, Config], first: list[tuple[str, float]], others: list[tuple[str, float]]
 ) -> list[tuple[str, float]]:
-    """The other runs without those that made a template again, as the first run after an interruption does: they took
-    longer than the rest of their cell by about what its making had taken before.
+    """The other runs, without those that made a template again, such as the first run after an interruption. These took
+    longer than the others of their cell by about the earlier time of making the template.
     """
     usual = {cell_id: median_low(walls) for cell_id, walls in _by_cell(others).items()}
     making_s = {
@@ -150,7 +150,7 @@ def _by_cell(runs: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
 
 
 def _ratio(took_and_guessed: Iterable[tuple[float, float]]) -> float:
-    """How many times as long as guessed something took; 1 if nothing is known."""
+    """The ratio of actual to guessed times; 1 if unknown."""
     pairs = list(took_and_guessed)
     guessed_s = sum(guess_s for _, guess_s in pairs)
     return max(0.0, sum(took_s for took_s, _ in pairs)) / guessed_s if guessed_s > 0 else 1.0
@@ -174,7 +174,7 @@ def _guess(config: Config) -> float:
 
 
 def _commits_s(config: Config) -> float:
-    """The least time of the commits of a connection, which follow each other, where the log's volume has a limit."""
+    """The shortest time for the successive commits of a connection, if the log's volume has a limit."""
     volume = config.volumes.get(config.log_volume or "")
     limit = None if volume is None or volume.limit is None else volume.limit.write_iops
     if limit is None:

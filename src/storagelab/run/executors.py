@@ -4,9 +4,9 @@ An executor asks `Jobs` for tasks, does `work` on each, and passes on what `work
 worker has one pipe, to its parent, and shares nothing with other workers: a worker that dies at any moment harms no
 other.
 
-The standard library's pools were tried, one of a single process for each worker, and are no shorter: they don't tell
-what a task reports before it ends, nor the exit code of a process that died; they can't kill a process at work before
-Python 3.14, as Ctrl-C must; and each has two threads, and leaves semaphores behind if it is killed.
+The standard library's pools were tried, with one process each, and need as much code. They don't pass on a task's
+reports before it ends, or the exit code of a dead process. Before Python 3.14, they can't kill a working process, which
+Ctrl-C needs. Each pool has two threads, and leaves semaphores if it is killed.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Jobs(Protocol[Task, Reported]):
         """Reports that came together, in order."""
 
     def ended(self, task: Task) -> None:
-        """The work on this task has ended. A part that it has not reported was not begun."""
+        """The work on this task has ended. Unreported parts were not begun."""
 
     def lost(self, task: Task, why: str) -> None:
-        """The process that did this task is gone. The part that it did not report may be scheduled again."""
+        """The process of this task is gone. Unreported parts may be scheduled again."""
 
 
 class Executor(Protocol[Task, Told]):
@@ -128,7 +128,7 @@ class Processes(Generic[Task, Report]):
                 worker.bury()
             if end and worker.task is not None:
                 ended, worker.task = worker.task, None
-                if end == _DONE or not worker.took:  # one that died while idle had begun nothing of its task
+                if end == _DONE or not worker.took:  # a process that died while idle had not begun its task
                     jobs.ended(ended)
                 else:
                     code = worker.process.exitcode

@@ -1,4 +1,4 @@
-"""The loop: makes each run that is not yet stored, and appends it. Keep it simple.
+"""The loop: makes each missing run, and appends it to the store. Keep it simple.
 
 Runs come in blocks. An executor makes blocks, whole or in batches, here or in other processes; only this process writes
 the store. A run gives the same result wherever it is made, because its block carries the state of its drives.
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 STATE_FOLDER = "state"
 _BUDGET_S = 5.0
-"""How long a batch takes elsewhere: so short that little is lost with a machine, and so long that sending it (20 ms)
-costs almost nothing.
+"""The time of a batch in another process: short, so that little is lost with a machine, but long compared with the time
+to send it (20 ms).
 """
 _TIMES_ESTIMATED, _LEAST_LIMIT_S = 20, 120.0
 _WORTH_A_PROCESS_S = 10.0
@@ -109,7 +109,7 @@ def run_all(
     if not todo and rounds is None:
         elsewhere = None  # no need to wait for a worker
     executor: Executor[Batch, Report] = elsewhere or Here(make_batch)
-    # What keeps state there: simulated drives, and volumes that a person prepares.
+    # Blocks with state: simulated drives, and volumes that a person prepares.
     if portable(plan) or any(volume.by_hand for cell in plan.cells for volume in cell.config.volumes.values()):
         # Made before the first run: without it, every run would fail at its end.
         folder = store.folder / STATE_FOLDER
@@ -194,7 +194,7 @@ class _Campaign:
                 case WorkSoFar(planned, amount):
                     self._listener.work_done(planned, amount)
                 case BatchResult(_, number, state):
-                    # After the runs: a drives' state that is ahead of the store is of no use.
+                    # After the runs, because a drives' state that is ahead of the store is useless.
                     with suppress(OSError):  # a state that is lost is made again
                         InFile(_state_file(self._store.folder, number)).write([state.kept()])
             for run in _runs_of(one):
@@ -353,7 +353,7 @@ def make_run(planned: PlannedRun, cell: Cell, attempt: int, opening: Opening, pr
     except DataRefused:
         raise  # every other run would fail as well
     except RunFailed as failure:
-        # Set-up failed, or clean-up after a run: keep what was measured, and report the first error first.
+        # Set-up failed, or clean-up after a run: keep the measurement, and report the first error first.
         reasons.append(str(failure))
     except KeyboardInterrupt:
         if measurement is None:

@@ -1,6 +1,6 @@
 """Measures a folder's drive with fio: a file that is written full, long stretches, then the points in a random order.
 
-What was measured is kept at once, so that the same command goes on after an interruption.
+Each measurement is stored at once, so that the same command continues after an interruption.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ _STRETCHES = (
 
 
 class KeptResults:
-    """The file that keeps what was measured, line by line."""
+    """The file that stores the measurements, line by line."""
 
     def __init__(self, file: Path, of: dict[str, Any]) -> None:
-        """`of` = what the lines belong to: lines of anything else are not used."""
+        """`of` = the subject of the lines: other lines are not used."""
         self.file, self._of = file, of
         self._lines: list[str] = []
         self.results: list[Result] = []
@@ -104,7 +104,7 @@ class KeptResults:
         content = one._asdict() if isinstance(one, Result) else one.model_dump()
         self._lines.append(json.dumps(content) + "\n")
         with uninterrupted():
-            try:  # whole, as a line that was cut off must not be gone on with
+            try:  # rewritten, so that nothing is appended to a truncated line
                 write_whole(self.file, ["".join([json.dumps(self._of), "\n", *self._lines]).encode()])
             except OSError as error:
                 hint = "make room; the same command goes on"
@@ -143,8 +143,8 @@ def file_on(folder: Path, file_bytes: int) -> Iterator[tuple[Place, str]]:
 
 
 def stretches(place: Place, engine: str, effort: Effort, kept: KeptResults, tell: Tell) -> None:
-    """Long stretches of writes and reads, first: they show the burst of a volume that has rested, and end it. After an
-    interruption the volume has rested again: those that showed a burst come again.
+    """First, long stretches of writes and reads: they show the burst of an idle volume, and use it up. After an
+    interruption the volume may burst again, so stretches with a burst are repeated.
     """
     program = fio.find("--volume")
     for number, job in enumerate(_STRETCHES):
@@ -221,7 +221,7 @@ class MeasuredVolume(NamedTuple):
     folder: Path
     loaded: Callable[[], AbstractContextManager[None]]
     identity: dict[str, Any]
-    """What a fit that is resumed must have in common with what was kept."""
+    """Facts that must be equal for a fit to be resumed."""
 
 
 def volume_at(folder: Path) -> MeasuredVolume:

@@ -165,7 +165,7 @@ class OneRun(Generic[C]):
         return str(error).strip() if isinstance(error, RunFailed) else self.system.message_of(error)
 
     def _reason(self, error: BaseException) -> str:
-        """What to say of an error, with the server's log and without secrets."""
+        """The message for an error, with the server's log and without secrets."""
         return hidden(self.server.with_log(self._message(error)), self.config.target)
 
     # --- a run -------------------------------------------------------------------------------------------------------
@@ -245,9 +245,7 @@ class OneRun(Generic[C]):
         progress(work)
 
     def _checkpoint(self) -> float | None:
-        """How many seconds the server takes to write out the table after the load; None if the login may not ask for
-        it.
-        """
+        """The seconds that the server takes to write out the table after the load; None if the login may not."""
         if not self.server.reach.may_write_out:
             return None
         began = time.perf_counter()
@@ -270,7 +268,7 @@ class OneRun(Generic[C]):
         )  # fmt: skip
 
     def _layout_checks(self) -> list[Check]:
-        """Checks which files the server really made, and where."""
+        """Checks the files that the server made, and their places."""
         own, layout, server = self.server.own, self.system.layout, self.server
         return [
             *layout.read_back(own), *self.system.check_remote_volumes(own), *server.reach.check_log_place(own),

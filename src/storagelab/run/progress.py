@@ -120,7 +120,7 @@ class RunProgress:
     def work_done(self, planned: PlannedRun, amount: int) -> None:
         """The work of the current run so far, in the unit of its load."""
         which = planned.cell_id, planned.repetition
-        if which in self._shares:  # else it is already stored, and made again only to restore the drives' state
+        if which in self._shares:  # otherwise it is already stored, and made again only to restore the drives' state
             self._shares[which] = min(1.0, amount / self._cells[planned.cell_id].config.workload.work.amount)
         self._show()
         self._check()
@@ -142,7 +142,7 @@ class RunProgress:
             self.renew_page()
 
     def left_to_make(self, runs: Sequence[PlannedRun]) -> None:
-        """Some of the remaining runs are not needed after all: at most `runs` are still to be made."""
+        """Some of the remaining runs are not needed: at most `runs` are missing."""
         done = self.done
         self._left, self._eta_until_s = {(run.cell_id, run.repetition): run for run in runs}, 0.0
         self.total = done + len(runs)
@@ -167,8 +167,8 @@ class RunProgress:
         )
 
     def time_left(self) -> str:
-        """In words, with whether it is a guess, as no run has finished; for a cluster also its workers and its rate. If
-        the estimate takes long, it is reused for a while.
+        """The remaining time in words, marked as a guess if no run has finished; for a cluster also its workers and its
+        rate. If the estimate takes long, it is reused for a while.
         """
         began = time.monotonic()
         if began >= self._eta_until_s:

@@ -1,7 +1,7 @@
 """Which process makes which runs: blocks in batches, for any number of processes, with the state of their drives.
 
-A state travels packed: that of drives with little data shrinks to a hundredth. Code that only passes a state on keeps
-it packed, so a file may hold either form.
+States are sent packed: the state of drives with little data shrinks to a hundredth. Code that only passes on a state
+keeps it packed, so a file may contain either form.
 """
 
 from __future__ import annotations
@@ -108,9 +108,9 @@ def drives_lost(defect: str) -> str:
 
 
 _BATCHES = 8
-"""A process gets this part of its share of the remaining runs: small enough that all processes end at about the same
-time, large enough that loading the drives (13 ms; a run takes half a second at scale 64) costs almost nothing. 4 is
-as good for few processes, but with 9 blocks on 8 processes the last block would begin too late.
+"""A process gets this part of its share of the remaining runs. It is small, so that all processes end at about the same
+time, but large compared with loading the drives (13 ms; a run takes half a second at scale 64). 4 is as good for few
+processes, but with 9 blocks on 8 processes the last block would begin too late.
 """
 ATTEMPTS = 3
 """A run is given up after this many processes ended during it."""
@@ -237,9 +237,8 @@ class Schedule:
         return batch._replace(wanted={at: batch.wanted[at] for at in unreported.values()} | rest.wanted)
 
     def lost(self, scheduled: Batch) -> Batch | None:
-        """The process of this batch is gone; its unreported runs are scheduled again. If that happened too often
-        during one run, that run and all later ones of its block are given up: they count as in progress, and must be
-        reported.
+        """The process of this batch is gone; its unreported runs are scheduled again. If this happened too often during
+        one run, that run and all later ones of its block are given up: they count as in progress, and must be reported.
         """
         if (whole := self._taken_back(scheduled)) is None:
             return None

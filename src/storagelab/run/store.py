@@ -289,8 +289,8 @@ def _set_aside_failure(folder: Path, experiment: Experiment) -> Path | None:
 def _checked(experiment: Experiment) -> Experiment:
     """The experiment. Raises SpecError that names the key if no spec could have declared it.
 
-    A store may be made by hand, and its texts and numbers go to the same places as a spec's: paths, terminals, pages,
-    the sizes of plans. Its cells are checked when the plan is made.
+    A store may be made by hand, and its texts and numbers are used like a spec's: in paths, on terminals and pages, as
+    sizes of plans. Its cells are checked when the plan is made.
     """
     reading.refuse_odd_name(experiment.name.removesuffix(_SMALL_WORLDS))
     listed = experiment.canonical.get("listed")
@@ -299,7 +299,7 @@ def _checked(experiment: Experiment) -> Experiment:
         if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
             raise SpecError("is no table of names in order", key="canonical.listed", hint="")
     tables = experiment.model_dump(include={"name", "question", "costly", "factors", "excludes"}, exclude_none=True)
-    for content in (json.loads(json.dumps(tables)), experiment.canonical, experiment.base):  # lists, as TOML has them
+    for content in (json.loads(json.dumps(tables)), experiment.canonical, experiment.base):  # lists, as in TOML
         foreign.refuse_odd_values(content)
     if all(isinstance(experiment.base.get(table, {}), Mapping) for table in ("volumes", "drives")):
         reading.refuse_odd_places(experiment.base)

@@ -1,7 +1,7 @@
 """A store's file, which may come from anybody: opens it, refuses what storagelab didn't write, and reads its rows.
 
 A database can contain code: views, triggers, generated columns, checks. So its schema must equal ours word for word
-before any table is read, and from then on SQLite allows only what storagelab asks. A statement may take only as many
+before any table is read. After that, SQLite allows only storagelab's own statements. A statement may take only as many
 steps as a store of that size needs. SQLite's defensive mode is on if Python can set it (3.12 and later).
 """
 
@@ -40,8 +40,8 @@ _TABLES = ("experiment", "run")
 
 _STEPS_A_CALL = 10_000
 _FEWEST_STEPS = 1_000_000
-"""The steps that SQLite may take for a statement, in addition to one for each byte of the file. A row takes some
-hundred, and has a thousand bytes.
+"""The steps that SQLite may take for a statement, in addition to one for each byte of the file. A row needs about a
+hundred steps, and has a thousand bytes.
 """
 _LONGEST_VALUE_BYTES = 2**28
 _LONGEST_STATEMENT_BYTES = 100_000
@@ -175,7 +175,7 @@ def is_empty(connection: sqlite3.Connection, file: Path) -> bool:
 
 def check_made_by_us(connection: Connection, file: Path) -> None:
     """Raises StoreError for a store of another program or version, and for one with anything that storagelab didn't
-    make. From then on SQLite allows only what storagelab asks.
+    make. After that, SQLite allows only storagelab's own statements.
     """
     ((version,),) = ask(connection, file, "PRAGMA user_version")
     ((application,),) = ask(connection, file, "PRAGMA application_id")
@@ -273,7 +273,7 @@ RUN_COLUMNS = tuple(Run.model_fields)
 def read_run(row: Sequence[Any], shared: Shared) -> Run | str:
     """A stored row (texts as text or bytes) as a value; or which run can't be read, and why.
 
-    A run in which no time passed counts as failed: nothing can be divided by it. All rows of one store use the same
+    A run without elapsed time counts as failed, because rates can't be computed. All rows of one store use the same
     `shared`.
     """
     fields = dict(zip(RUN_COLUMNS, row, strict=True))

@@ -1,5 +1,5 @@
-"""Servers that already run, on any engine: where their DSN is given, what a login needs, which processes are theirs,
-what they show of their layout; and how passwords are kept out of messages.
+"""Servers that already run, on any engine: the source of their DSN, the rights of a login, their processes, the
+visible facts about their layout; and how passwords are kept out of messages.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from storagelab.model.values import JsonValue, Scalar
 from storagelab.spec.given_files import opened, text_of
 
 # --- hides passwords in messages of drivers and servers ---------------------------------------------------------------
-# A message that holds a piece of a secret is hidden as a whole. A DSN of a plain form says which part is the password:
-# that and options with secrets are secret, and user, host, database and paths are not. If it is of no such form, or has
-# an option that no driver knows, a password may stand anywhere in it, so all of it is secret:
+# A message that holds a piece of a secret is hidden as a whole. In a DSN of a simple form, the password and options
+# with secrets are secret; user, host, database and paths are not. If a DSN has another form, or an option that no
+# driver knows, a password may be anywhere in it, so all of it is secret:
 #
 #     postgresql://me:pass@word@host/     libpq takes "word@host" for the host, and names it if it can't find it
 #     postgresql://me:password/           "password" is the port
@@ -71,7 +71,7 @@ def hidden(words: str, target: TargetConfig) -> str:
 
 
 def secrets_of(dsn: str) -> list[str]:
-    """What a message must not show: of a DSN of a plain form its secrets, else all of it."""
+    """Texts that a message must not show: the secrets of a DSN of a simple form, or all of another DSN."""
     found = _of_settings(dsn) if "://" not in dsn else _of_uri(dsn)
     return [dsn] if found is None else found
 
@@ -80,7 +80,7 @@ def _of_uri(dsn: str) -> list[str] | None:
     uri = _URI.fullmatch(dsn)
     if uri is None:
         return None
-    # Values as they are written: a message may have them so, or decoded.
+    # Values as written: a message may contain them in this form, or decoded.
     options = [part.partition("=") for part in uri["options"].split("&")] if uri["options"] else []
     secrets = _of_options([(name, value) for name, equals, value in options if equals])
     if not all(equals for _, equals, _ in options):
@@ -146,10 +146,10 @@ OWNERSHIP = "made by storagelab, which removes it again"
 """Marks what storagelab makes on a server. Anything without the mark belongs to others, whatever its name."""
 
 Decoys = tuple[TargetConfig, dict[str, JsonValue], Callable[[], object]]
-"""A database that storagelab made on a server, whose default schema has tables of the names that a load's own program
-uses; the load; and what reads those tables."""
+"""A database that storagelab made on a server, with tables of the load program's names in its default schema; the load;
+and a function that reads those tables."""
 Need = tuple[bool, str, str]
-"""(whether the need is met, the problem if not, the way out)"""
+"""(whether the requirement is met, the problem if not, the solution)"""
 
 
 def key_of(target: TargetConfig) -> str:
@@ -202,13 +202,13 @@ def kept_by_load(names: Iterable[str]) -> list[str]:
 
 
 def is_near(line: socket.socket) -> bool:
-    """Whether a connection ends on this machine, though what answers there may only pass it on."""
+    """Whether a connection ends on this machine; a proxy may answer there."""
     return line.family == socket.AF_UNIX or ip_address(line.getpeername()[0].partition("%")[0]).is_loopback
 
 
 def holds_other_end(process: Path, line: socket.socket) -> bool:
     """Whether a process, by its folder in /proc, holds the other end of a connection. If this user may not see its
-    files, the owner of that end stands for it.
+    files, the owner of that end is compared instead.
     """
     if line.family == socket.AF_UNIX:
         pid, *_ = _CREDENTIALS.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
@@ -295,7 +295,7 @@ class RunningServer(NamedTuple):
 
     title: str
     settings: dict[str, Scalar]
-    """Settings that bear on storage and that its operator chose."""
+    """Settings that affect storage and that its operator changed."""
     places: dict[str, Path]
     here: bool
     """It runs on this machine."""
@@ -303,9 +303,9 @@ class RunningServer(NamedTuple):
     bin_dir: Path | None = None
     """The folder of its programs, if it runs on this machine and they can be seen."""
     asked: frozenset[str] = frozenset()
-    """The names of all settings that bear on storage, chosen or not."""
+    """The names of all settings that affect storage."""
     left_out: tuple[str, ...] = ()
-    """What else its operator chose, in lines with reasons; no values, as some are secret."""
+    """Other settings that its operator changed, in lines with reasons; without values, because some are secret."""
     sessions: int = 0
     """Open sessions of clients."""
     working: int = 0
@@ -320,7 +320,7 @@ def volume_name(name: str) -> str:
 
 
 def reasons(known: Mapping[tuple[str, ...], str], names: Sequence[str]) -> tuple[str, ...]:
-    """Settings that a draft leaves out, in lines with reasons: `known` has those by how names begin."""
+    """Settings that a draft leaves out, in lines with reasons: `known` has reasons by prefixes of names."""
     lines = []
     for begins, reason in known.items():
         if of := [name for name in names if name.startswith(begins)]:

@@ -1,5 +1,5 @@
-"""What every engine with private and running servers checks in the same way: a plan's cells; settings, by the engine's
-own programs; and what a server shows of them. Changes nothing.
+"""Checks that are the same for every engine with private and running servers: a plan's cells, settings by the engine's
+own programs, and settings that a server reports. Changes nothing.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ Connect = Callable[[TargetConfig], AbstractContextManager[C]]
 
 @dataclass(frozen=True)
 class Checks(Generic[C, F]):
-    """What only one engine knows of a preflight: the disk space that a run takes, also one that begins with a copy of
-    its data; the paths that data files can't have, and why; the setting of the memory for data, with its bytes on a
-    private server and whether data files bypass the page cache there; how to connect, what to check on a running server
-    for its cells (with notes), and how to log in as a load's program, with what may be the matter if that fails.
+    """An engine's own part of a preflight: the disk space of a run, with or without a copy of its data; the paths that
+    data files can't have, with reasons; the setting of the memory for data, with its bytes on a private server and
+    whether data files bypass the page cache there; how to connect; the checks on a running server for its cells (with
+    notes); and how to log in as a load's program, with likely causes of a failure.
     """
 
     starter: Starter[Any]
@@ -132,7 +132,7 @@ class Checks(Generic[C, F]):
 def by_cell(
     cells: Sequence[Cell], connect: Connect[C], shown: Callable[[C], _T | None], asked: Callable[[Config], _T | None]
 ) -> dict[str, _T]:
-    """What running servers show and the settings of private ones say, by cell, where it is known."""
+    """Facts from running servers and from the settings of private ones, by cell, if known."""
     running: dict[tuple[str | None, str | None], _T | None] = {}
     for first, *_ in by_server([cell.config for cell in cells if cell.config.target.attached]):
         with connect(first.target) as connection:

@@ -1,5 +1,5 @@
 """Drafts of specs: for a server that runs, of its own or as a ready-made spec filled in; or from the answers to three
-questions. A draft plans at once, and its comments say what to change and what it leaves out.
+questions. `plan` accepts a draft unchanged; its comments say what to change and what it leaves out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SHORT_CYCLES = """[target.settings]
 checkpoint_timeout = "30s"  # so that runs of a minute count whole checkpoint cycles; a server's own is "5min"
 """
 _CYCLES = 5
-"""From so many checkpoint cycles on, it hardly matters where a run of fixed length begins."""
+"""From this many checkpoint cycles on, the begin of a run of fixed length hardly matters."""
 PRIVATE = tuple(name for name, engine in ENGINES.items() if engine.generators)
 """The load of an engine unless another is asked for."""
 
@@ -101,8 +101,8 @@ def _volume(one: Volume) -> str:
 
 
 def _settings(found: RunningServer, own: Mapping[str, object]) -> str:
-    """The table of settings: the server's and, of those that it was not asked for, a spec's `own`; and what is left
-    out.
+    """The table of settings: the server's, and a spec's `own` settings that the server does not have; and the omitted
+    ones.
     """
     settings = {**{name: value for name, value in own.items() if name not in found.asked}, **found.settings}
     lines = [
@@ -155,7 +155,7 @@ def of_server(engine: str, found: RunningServer, variable: str) -> str:
 
 def _volumes(places: Mapping[str, Path]) -> tuple[tuple[Volume, ...], dict[str, str]]:
     """A volume for each file system that holds any of these folders; and each folder's volume. A volume is the mount
-    point, or, where this user may not write there or it is the whole machine's, the folder of the spec.
+    point. If this user may not write there, or it is the root file system, it is the folder of the spec.
     """
     mounts, by_mount = mounts_here(), dict[str, list[str]]()
     for name, folder in places.items():
@@ -180,9 +180,9 @@ def _volume_of(point: str, names: Sequence[str], places: Mapping[str, Path]) -> 
 # --- a ready-made spec for that server --------------------------------------------------------------------------------
 
 _SCALE_BYTES, _ROW_BYTES = 15 * 2**20, 250
-"""What one of pgbench's scale takes, and one of sysbench's rows with its index."""
+"""The bytes of one unit of pgbench's scale, and of one row of sysbench with its index."""
 _FEWEST, _OF_MEMORY, _OF_ROOM = 10, 3, 5
-"""pgbench's smallest scale, and the most that data is made to take: a multiple of the memory, a part of the room."""
+"""pgbench's smallest scale, and the limits of the data's size: a multiple of the memory, a share of the free space."""
 _COUNTED_S = 60
 _FOR_DATA = ("ext4", "xfs", "btrfs", "f2fs")
 _OF_THE_SYSTEM = ("/boot", "/etc", "/dev", "/proc", "/sys", "/run", "/usr")

@@ -1,6 +1,6 @@
-"""What is known of engines without their drivers, above all what survives a crash.
+"""Facts about engines that need no driver, mainly which data survive a crash.
 
-Engines can be compared only if the same survives on each, and a plan says so.
+Engines can be compared only if these are the same; a plan says so.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def of_cell(
     config: Config, asked: Mapping[str, str], connect: Callable[[TargetConfig], AbstractContextManager[_C]],
     deciding: Callable[[_C], tuple[dict[str, str], str]], judge: Callable[[Mapping[str, str], str], Durability],
 ) -> Durability:  # fmt: skip
-    """What survives a crash of the cell's server, by the settings asked for and, of a running server, the `deciding`
-    ones that it shows, with its version.
+    """Which data survive a crash of the cell's server, by the spec's settings and, for a running server, the `deciding`
+    settings that it reports, with its version.
     """
     if not config.target.attached:
         return judge(asked, "")

@@ -1,4 +1,4 @@
-"""The parts of a run, what only a database system itself knows, and the steps that all real servers share.
+"""The parts of a run, the part of each database system, and the steps that all real servers share.
 
 A run has a server, the sessions of a load, and a watcher; `one_run` puts them together. `System` is what each engine
 adds. `Reach` is how sessions and client programs get to one server, private or attached.
@@ -41,8 +41,8 @@ Columns = Callable[[], Mapping[str, float]]
 
 
 class Reach(ABC, Generic[C]):
-    """How sessions get to one server, and what may be asked of it. It is a private `server`, whose own parser reads its
-    settings as `expected`; or an attached one, with its `facts`.
+    """How sessions connect to one server, and its facts. It is a private `server`, whose own parser reads its settings
+    as `expected`; or an attached one, with its `facts`.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class Sessions(ABC, Generic[C]):
 
     @property
     def in_turns(self) -> bool:
-        """Whether the load tells when each piece of its work was done, and lasts so long that it is watched in
-        turns.
+        """Whether the load logs the end of each transaction and is long enough, so that watched and unwatched stretches
+        alternate.
         """
         return False
 
@@ -131,7 +131,7 @@ class Sessions(ABC, Generic[C]):
 
     @abstractmethod
     def done(self, loops: list[Loop], seen: Observation, clocks: Clocks) -> Work:
-        """What the sessions did. Raises RunFailed if they did something else than they should."""
+        """The work of the sessions. Raises RunFailed if it differs from the load."""
 
     @abstractmethod
     def close(self) -> None:
@@ -149,7 +149,7 @@ class Table(Protocol[C]):
     def sessions(self, own: C, reach: Any, seed: int) -> Sessions[C]: ...
 
     def read_back(self, connection: C) -> list[Check]:
-        """Checks what the server really made, and where."""
+        """Checks the tables and their places in the server."""
         ...
 
     def check_after(self, connection: C) -> list[Check]:
@@ -158,7 +158,7 @@ class Table(Protocol[C]):
 
 
 class System(ABC, Generic[C]):
-    """What only one database system knows of a cell's run."""
+    """A database system's own part of a cell's run."""
 
     name: ClassVar[str]
     starter: ClassVar[Starter[Any]]
@@ -167,7 +167,7 @@ class System(ABC, Generic[C]):
     foreign_errors: ClassVar[tuple[type[BaseException], ...]]
     """Errors that fail one run: it is stored as failed and the next runs go on. Any other error is a bug."""
     counts_this_machine: ClassVar[bool] = True
-    """Whether this machine's drives and CPUs say something about a run."""
+    """Whether this machine's drives and CPUs are those of the run."""
     mounts_from: ClassVar[str]
     """Where the server reports its file systems."""
     log_tells_of_sessions: ClassVar[bool]
@@ -204,7 +204,7 @@ class System(ABC, Generic[C]):
         """The server's message, from the driver's error."""
 
     def is_away(self, error: BaseException) -> bool:
-        """Whether the server may be coming up, so that another try soon makes sense."""
+        """Whether the server may be starting, so that another attempt makes sense."""
         return False
 
     # --- asked of the server -----------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class System(ABC, Generic[C]):
         return None
 
     def mounts(self, connection: C) -> list[places.Mount]:
-        """The file systems of the server's machine, as far as it reports them."""
+        """The file systems of the server's machine that it reports."""
         return []
 
     def remote_volumes(self, connection: C) -> dict[str, dict[str, object]]:
@@ -254,7 +254,7 @@ class System(ABC, Generic[C]):
 
 
 class Work(NamedTuple):
-    """What a run did, as its own sessions or its generator counted it. Either `rows` or `transactions` are known.
+    """The work of a run, as counted by its own sessions or its generator. Either `rows` or `transactions` are known.
     `series` replaces the sampler's series, with the generator's columns.
     """
 
@@ -270,9 +270,7 @@ class Work(NamedTuple):
 
 
 def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], checkpoint: Callable[[], object]) -> None:
-    """Bring the machine to the same state before each run. `checkpoint` makes the server write out what it holds in
-    memory.
-    """
+    """Bring the machine to the same state before each run. `checkpoint` makes the server write out its dirty pages."""
     if between.checkpoint:
         checkpoint()
         for path in volumes.values():
@@ -284,7 +282,7 @@ def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], che
 
 
 def places_of(config: Config, site: Site) -> tuple[object, ...]:
-    """A key that differs for cells that may leave something in different places."""
+    """A key that differs for cells whose remains may be in different places."""
     target = config.target
     return (target.engine, target.dsn, target.dsn_env, *sorted(site.volume_paths(config).values()))
 

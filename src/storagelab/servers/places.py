@@ -59,7 +59,7 @@ def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
 
 
 def facts(config: Config, mounts: Sequence[Mount]) -> dict[str, dict[str, object]]:
-    """What is known of each remote volume, for the environment of a run."""
+    """The facts about each remote volume, for the environment of a run."""
     found: dict[str, dict[str, object]] = {}
     for name, path in remote_paths(config).items():
         mount = mount_of(path, mounts)
@@ -83,7 +83,7 @@ def checks(config: Config, mounts: Sequence[Mount], read_from: str) -> list[Chec
 
 
 def needs(configs: Sequence[Config], bytes_on: Callable[[Config, str], int]) -> tuple[VolumeNeed, ...]:
-    """Each remote volume once, with the most that any cell needs there. Its free space is unknown from here."""
+    """Each remote volume once, with the largest need of any cell. Its free space is unknown."""
     needed: dict[tuple[str, str], int] = {}
     for config in configs:
         for name, path in remote_paths(config).items():
@@ -196,9 +196,8 @@ def check_files(files: Mapping[str, tuple[Path, Path]]) -> Check:
 def changed_files(
     before: Mapping[str, str], after: Mapping[str, str], placed: Collection[str], read_from: str
 ) -> Iterator[Check]:
-    """A check if objects have other files after a run than before it, or are gone. A rewritten one is no fault of the
-    run, as its place is checked then as well. Where one of the `placed` objects lay that is gone can't be read any
-    more.
+    """A check whether objects have other files after a run, or are gone. A rewritten object is no fault of the run,
+    because its new place is checked, too. The place of a dropped `placed` object can't be read any more.
     """
     gone = [name for name in before if name not in after]
     texts = [f"{name} was dropped" for name in gone]
@@ -237,7 +236,7 @@ def share_on(config: Config, known: Sequence[Object] | None, volume: str) -> flo
 
 
 def planned(configs: Iterable[Config], site: Site) -> tuple[str, ...]:
-    """Which object lies on which volume in these cells, with its size, if the layout of any cell places objects. Raises
+    """The volume of each object in these cells, with its size, if the layout of any cell places objects. Raises
     PreflightError for names that match nothing.
     """
     cells = [config for config in configs if config.generated and config.kind.provenance == "measured"]
@@ -249,7 +248,7 @@ def planned(configs: Iterable[Config], site: Site) -> tuple[str, ...]:
         problem = None if known is None else config.placement.problem(known)
         if problem is not None:
             raise PreflightError(problem.problem, key=KEY, hint=problem.hint)
-        # Of tables that are not known before they are made, what the layout names.
+        # Tables that are unknown before they are made: only those that the layout names.
         named = [
             (Object((WORDS.get(what, what),), "table"), volume)
             for what, volume in config.placed.items()

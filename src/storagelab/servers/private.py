@@ -38,7 +38,7 @@ class StartFailed(RunFailed):
 
 
 class Refusal(NamedTuple):
-    """Why a connection was refused, in the driver's words. `by_server`: the server is up and refused it itself, so
+    """Why a connection was refused, in the driver's words. `by_server`: the running server itself refused it, so
     waiting does not help.
     """
 
@@ -118,7 +118,7 @@ class PrivateServer(ABC, Generic[P]):
         return (self.data_folder, self.log_folder)
 
     def shut_down(self) -> None:
-        """Stop once everything is written out, so that the folders can be copied. Raises RunFailed."""
+        """Write everything out and stop, so that the folders can be copied. Raises RunFailed."""
         process = self._process
         assert process is not None, "the server is not started"
         process.send_signal(self.shut_down_signal)
@@ -164,7 +164,7 @@ class PrivateServer(ABC, Generic[P]):
         return self._kills.words(self._process.poll()) if self._process is not None else ""
 
     def _make_socket_folder(self) -> None:
-        self._socket_folder = temporary.short_path("socket")  # written down before it exists, for the clean-up
+        self._socket_folder = temporary.short_path("socket")  # noted before it exists, for the clean-up
         temporary.prepare(self._socket_folder)
         make_folder(self._socket_folder)
 
@@ -225,9 +225,7 @@ class PrivateServer(ABC, Generic[P]):
         return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
 
     def log_of_trouble(self, lines: int = 8) -> str:
-        """The first lines of the log that report trouble, since later trouble follows from it; without any, the last
-        lines.
-        """
+        """The first lines of the log that report errors, because they cause later ones; without any, the last lines."""
         wanted = [line for line in self.log_tail(lines=10_000).splitlines() if self.trouble.search(line)]
         return "\n".join(wanted[:lines]) or self.log_tail(lines)
 

@@ -51,8 +51,8 @@ def installation(program: Path) -> tuple[Path, ...]:
 
 
 def environment(*more: str) -> dict[str, str]:
-    """The environment of a program that runs a spec's SQL, scripts or settings. It has few of the caller's
-    variables, since any other may hold a secret or change what is measured. `more` are patterns of further names.
+    """The environment of a program that runs a spec's SQL, scripts or settings. It has few of the caller's variables,
+    because others may hold a secret or change the measurement. `more` are patterns of further names.
     """
     wanted = (*PASSED_ON, *more)
     kept = {name: value for name, value in os.environ.items() if any(fnmatchcase(name, one) for one in wanted)}
@@ -125,8 +125,8 @@ def first_program(folders: Iterable[Path | None], *names: str) -> Path | None:
 
 
 def version_output(program: Path, *options: str) -> str:
-    """The output of `program --version`, run as it will be run later: a program that only root may run is of no use
-    to a server without root's rights. Raises PreflightError if it does not run.
+    """The output of `program --version`, run as it will be run later: a server without root's rights can't use a
+    program that only root may run. Raises PreflightError if it does not run.
     """
     command = [str(program), *options, "--version"]
     try:

@@ -35,7 +35,7 @@ class Server(ABC, Generic[C]):
     elsewhere = False
     """Whether the server runs on another machine."""
     restored: Restoration | None = None
-    """What was copied from a template, if the run began with one."""
+    """The copy of a template, if the run began with one."""
     reach: Reach[C]
 
     def __init__(self, system: System[C]) -> None:
@@ -119,7 +119,7 @@ class Private(Server[C]):
         super().prepare()
 
     def close(self) -> None:
-        with contextlib.ExitStack() as steps:  # do each, even if one before it fails
+        with contextlib.ExitStack() as steps:  # do all steps, even if an earlier one fails
             steps.callback(self.system.folders.remove)
             if self.process is not None:
                 steps.callback(self.process.stop)
@@ -185,8 +185,8 @@ class AttachedServer(Server[C]):
         self.system.folders.remove()
 
     def _drop(self) -> None:
-        """Raises RunFailed if that fails. The folders then stay, because a server whose files vanish may stop for
-        good.
+        """Raises RunFailed if that fails. Then the folders remain, because a server may fail permanently without its
+        files.
         """
         system, deadline = self.system, time.monotonic() + _RECOVERY_S
         while True:
@@ -201,7 +201,7 @@ class AttachedServer(Server[C]):
             time.sleep(0.2)
 
     def volumes(self) -> Mapping[str, Path]:
-        """The spec's volumes. If it has none: where a server of this machine keeps its files, if that is known."""
+        """The spec's volumes. If it has none: the places of the files of a server on this machine, if known."""
         if self.system.config.volumes or self.elsewhere:
             return self.system.volumes
         folder = self.system.data_folder(self.own)

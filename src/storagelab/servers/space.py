@@ -1,4 +1,4 @@
-"""Space on volumes and in memory: whether a plan's cells have enough, and what was full when a set-up ran out of it.
+"""Space on volumes and in memory: whether a plan's cells have enough, and which volume was full when a set-up failed.
 
 Servers report a full disk in many ways, and seldom say which disk. By then, they have often removed what they had
 written, so the space is free again. So storagelab watches the free space during a set-up.
@@ -74,7 +74,8 @@ def volume_needs(
 
 
 def _leftover_bytes(configs: Sequence[Config], site: Site) -> dict[int, int]:
-    """What a killed run of this experiment left on each file system (by st_dev); it is removed before the first run."""
+    """The bytes that a killed run of this experiment left on each file system (by st_dev); they are removed before the
+    first run."""
     volumes = {str(path): path for config in configs for path in site.volume_paths(config).values()}
     places = [Folders(site, volumes), templates.folders_of(site, volumes)]
     places += [for_runs.folders_of(site, config, name) for config in configs for name in for_runs.wanted(config)]
@@ -103,7 +104,7 @@ def _check_holds(volume: VolumeConfig, key: str, needed_bytes: int) -> None:
 
 
 def _bytes_of_drives(volume: VolumeConfig) -> float:
-    """What the volume's drives hold together."""
+    """The total capacity of the volume's drives."""
     sizes = [size_bytes(Path(os.path.realpath(one)).name) for one in volume.devices or ()]
     full = {"raid0": len(sizes), "striped": len(sizes), "raid5": len(sizes) - 1, "raid10": len(sizes) / 2}
     return min(sizes) * volume.share * full.get(volume.raid_level or "", 1)
@@ -130,7 +131,7 @@ def _check_usable(path: Path, key: str) -> None:
 def _lacking(
     configs: Iterable[Config], site: Site, leftover_bytes: Mapping[int, int], bytes_on: BytesOn, size_key: str
 ) -> Iterator[PreflightError]:
-    """Compares the hungriest cell of each file system with the free space, which its volumes share."""
+    """Compares the largest need of a cell on each file system with its free space, which its volumes share."""
     hungriest: dict[int, tuple[int, list[tuple[str, Path]], Config]] = {}
     for config in configs:
         sharing: dict[int, list[tuple[str, Path]]] = {}
@@ -211,8 +212,8 @@ _GIB, _MIB = 2**30, 2**20
 
 
 class Memory(NamedTuple):
-    """What may hold data: the server's buffers (setting and size) and the machine's memory; None = unknown.
-    `cached`: the server reads and writes through the kernel's page cache.
+    """Memory for data: the server's buffers (setting and size) and the machine's memory; None = unknown. `cached`: the
+    server reads and writes through the kernel's page cache.
     """
 
     setting: str
@@ -239,8 +240,8 @@ def refuse_more_than_there_is(memory: Memory) -> None:
 
 
 def memory_note(load: GeneratedLoad, unit_bytes: int, memory: Memory, *, dropped: bool = False) -> str:
-    """That the data of `load` fits into memory, or what is unknown; "" if it is known not to fit. One unit of the load
-    takes `unit_bytes`; `dropped`: the page cache is empty when a run begins.
+    """A note that the data of `load` fits into memory, or that this is unknown; "" if it does not fit. One unit of the
+    load takes `unit_bytes`; `dropped`: the page cache is empty when a run begins.
     """
     buffers = memory.setting + (f" ({_memory_size(memory.buffers_bytes)})" if memory.buffers_bytes else "")
     data = data_bytes(load, unit_bytes)
@@ -348,9 +349,8 @@ class SpaceWatch:
                     return
 
     def explain(self, words: str, log: str, config: Config, data_folder: Path | None) -> RunFailed | None:
-        """The failure in words that name what was full, if `words` or the server's log report that something was. (A
-        lost connection or a damaged index may follow from it and hide it.) Names of files are relative to
-        `data_folder`.
+        """The failure with the name of the full volume, if `words` or the server's log report a full disk. (A lost
+        connection or a damaged index may be a consequence that hides it.) Names of files are relative to `data_folder`.
         """
         line = next((line for line in [*words.splitlines(), *log.splitlines()] if _FULL.search(line)), None)
         if line is None:
@@ -365,7 +365,7 @@ class SpaceWatch:
             return f"filled shared memory ({_free_text(doctor.SHARED_MEMORY)})", doctor.MORE_SHARED_MEMORY
         full = min(self._least, key=self._least.__getitem__, default=None)
         found = _FILE.search(line)
-        if found is not None and (data_folder is not None or found[1].startswith("/")):  # else its folder is unknown
+        if found is not None and (data_folder is not None or found[1].startswith("/")):  # else the folder is unknown
             file = ((data_folder or Path()) / found[1]).resolve()
             holding = [name for name, path in self._volumes.items() if file.is_relative_to(path.resolve())]
             if not holding:

@@ -27,12 +27,12 @@ from storagelab.volumes.folders import Site
 
 # --- extremes --------------------------------------------------------------------------------------------------------
 #
-# Picks a few servers that represent all, among many whose settings differ in numbers alone.
+# Selects a few servers that represent all servers whose settings differ only in numbers.
 #
-# A server refuses what is too little or too much: a lock table that does not fit into memory, more connections than
-# files that it may open, fewer than it keeps for superusers. So if it accepts the least and the most of each number, it
-# accepts those between them. Words, such as "on" or "fsync", and numbers in different units have no order: each
-# combination of them is tried by itself.
+# A server refuses values that are too small or too large: a lock table that does not fit into memory, more connections
+# than files that it may open, fewer connections than it reserves for superusers. So if it accepts the smallest and the
+# largest value of each number, it accepts those between them. Words, such as "on" or "fsync", and numbers in different
+# units have no order: each combination of them is tried by itself.
 
 
 _NUMBER = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
@@ -53,8 +53,8 @@ def standing_for(items: Sequence[_T], texts_of: Callable[[_T], Texts]) -> list[_
 
 
 def _extremes(group: Sequence[int], numbers: Sequence[Mapping[str, float]]) -> set[int]:
-    """For each number that differs, the first item with the least and with the most of it. Among equals, the item
-    with the least or the most of the other numbers, too: their sum counts as well.
+    """For each number that differs, the first item with its smallest and with its largest value. Among equals, the item
+    with the smallest or largest sum of the other numbers.
     """
     differing = [name for name in numbers[group[0]] if len({numbers[position][name] for position in group}) > 1]
     found = set() if differing else {group[0]}
@@ -157,7 +157,7 @@ _AT_ONCE = 100
 
 @dataclass(frozen=True)
 class Starter(Generic[P]):
-    """What an engine knows about its private servers: `find` locates its programs in a folder or on this machine,
+    """An engine's facts about its private servers: `find` locates its programs in a folder or on this machine,
     `settings` are those of a cell's server, `text` is the text of a setting's value, and `server` makes one. `ask`
     makes the programs read settings together, without a database, and returns how they read them, to compare with
     later; it raises PreflightError with their words. `is_own` says which settings keep a private server private.
@@ -195,8 +195,8 @@ class Starter(Generic[P]):
         return found
 
     def accepts(self, programs: P, kinds: Sequence[Settings]) -> bool:
-        """Whether the programs take the settings of all these kinds at once: one kind after the other, each with what
-        differs from the one before.
+        """Whether the programs accept the settings of all these kinds in one start: one kind after the other, each with
+        the differences from the previous one.
         """
         now, given = dict[str, str](), list[tuple[str, str]]()
         for settings in kinds:

@@ -1,1 +1,1 @@
-"""Statistics of campaigns: from log times to estimates. Pure; knows cells and rounds, and nothing of storage."""
+"""Statistics of campaigns: from log times to estimates. Pure. It knows cells and rounds, but not storage."""

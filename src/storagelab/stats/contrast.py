@@ -1,19 +1,19 @@
 """Contrasts of a fit -> differences with simultaneous intervals. Pure.
 
-A contrast is a sum of cells' means with weights that add up to 0; its exponential is a ratio of times. The test asks
-two things at once, so that neither a quiet nor a wild cell misleads:
+A contrast is a sum of cells' means with weights that add up to 0; its exponential is a ratio of times. The test has two
+conditions, so that neither a quiet nor a noisy cell misleads:
 
 1. The difference exceeds a simultaneous critical value times its standard error, with the variance that all cells have
-   in common. For comparisons with the best it is Tukey's studentized range over all cells, as the best cell is picked
-   by looking at the data; for differences named beforehand it is Bonferroni's.
+   in common. For comparisons with the best it is Tukey's studentized range over all cells, because the best cell is
+   selected from the data; for differences named beforehand it is Bonferroni's.
 2. It passes Welch's t test, which uses only the variances of the cells it compares (Welch 1947, Biometrika 34), at a
-   level that falls slowly with the number of cells (`Family.cautious`). So one noisy cell looks neither slow nor quiet.
+   level that falls slowly with the number of cells (`Family.cautious`). So a noisy cell looks neither slow nor quiet.
 
-An odd run only adds time. So a cell takes at least the time of its calm runs, and at most that of all its runs, and one
-is slower than another if its calm runs take longer than all runs of that one.
+An odd run can only add time. So a cell takes at least the time of its runs without odd ones, and at most the time of
+all its runs. Cell A is slower than cell B if the runs of A without odd ones take longer than all runs of B.
 
-Within a block, the sample is its runs. Cells of different blocks are compared by preparations (`fit.Preparations`).
-Error rates and power: docs/records/monte-carlo.md, drawn by `make bench ARGS="--only statistics"`.
+Within a block, runs are the sample. Cells of different blocks are compared by preparations (`fit.Preparations`). Error
+rates and power: docs/records/monte-carlo.md, by `make bench ARGS="--only statistics"`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from storagelab.stats.points import ALPHA, MANY, maximum_point, range_point, t_p
 from storagelab.stats.samples import from_logs
 
 CAUTION = 0.65
-"""With 0, one noisy cell would look slow in 6 to 8 % of experiments; with 1, a tenth fewer 5 % slow-downs would be
-found.
+"""With 0, a noisy cell would look slow in 6 to 8 % of experiments; with 1, a tenth of the 5 % slow-downs would be
+missed.
 """
 CAUTION_ALIKE = 0.6
-"""As `CAUTION`, where no cell looks noisier than others: divided by a cell's degrees of freedom, as with few runs a
-noisy cell may look quiet. With 0, one noisy cell would look slow in 7 to 8 % of experiments with 3 runs.
+"""As `CAUTION`, if no cell looks noisier than others. It is divided by a cell's degrees of freedom, because with few
+runs a noisy cell may look quiet. With 0, a noisy cell would look slow in 7 to 8 % of experiments with 3 runs.
 """
 KNOWN = 2.0
-"""A bound above this factor says no more than that it is not known how much longer one takes than the other."""
+"""A bound above this factor is shown as "not known"."""
 RUNS_LEAST = 2
 """With fewer runs of a cell, or preparations of a block, nothing is tested."""
 _NONE = 1e-6
@@ -48,9 +48,9 @@ _NONE = 1e-6
 
 @dataclass(frozen=True)
 class Difference:
-    """A ratio of times with its simultaneous interval. `tested`: enough runs, so that it may be called a difference;
-    if not, the ratio has no interval. It has none either if the runs are so wild that they bound nothing. Up to
-    `margin`, on the log scale, it doesn't matter."""
+    """A ratio of times with its simultaneous interval. `tested`: there are enough runs for a test. Otherwise the ratio
+    has no interval. It also has none if the runs scatter too much to bound it. Differences up to `margin`, on the log
+    scale, don't matter."""
 
     ratio: Estimate
     tested: bool
@@ -80,7 +80,7 @@ def wider(one: Difference, other: Difference) -> Difference:
 class Family:
     """Differences tested together, with an error rate for the whole family.
 
-    "range": all differences between `count` rows, whose best was picked by looking at the data, in each of `families`;
+    "range": all differences between `count` rows, whose best was selected from the data, in each of `families`;
     "maximum": each of `count` rows against all others, one-sided; "named": `count` differences named beforehand.
     `cautious`: the level of a difference's own test falls with this power of their number.
     """
@@ -91,7 +91,8 @@ class Family:
     cautious: float = CAUTION
 
     def point(self, df: float, alpha: float) -> float:
-        """The standardised difference that any of the family exceeds with probability `alpha` if nothing differs."""
+        """The standardised difference that some member of the family exceeds with probability `alpha` if nothing
+        differs."""
         df = round(min(df, MANY), 1)
         match self.kind:
             case "range":
@@ -130,13 +131,13 @@ def cautious(runs: float, *, alike: bool) -> float:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What a contrast may be off by
+# The errors of contrasts
 # ---------------------------------------------------------------------------------------------------------------------
 
 
 class _Sums(NamedTuple):
-    """Of several contrasts at once: log ratios, whether they may be tested, their standard errors and degrees of
-    freedom with the common variance, and the same with the cells' own."""
+    """Several contrasts: log ratios, whether they may be tested, and their standard errors and degrees of freedom, with
+    the common variance and with the cells' own."""
 
     value: Vector
     tested: NDArray[np.bool_]
@@ -215,8 +216,8 @@ def _across(fitted: Fit, cells: Places, weights: Vector) -> NDArray[np.bool_]:
 def _of_preparations(
     fitted: Fit, prepared: Preparations, cells: Places, weights: Vector, plus: Means, minus: Means
 ) -> tuple[float, bool, float, float, float, float]:
-    """A contrast between blocks, as a row of `_Sums`. In each preparation its cells are summed up first, so that what
-    they share counts as noise.
+    """A contrast between blocks, as a row of `_Sums`. In each preparation its cells are summed up first, so that their
+    common effects count as noise.
     """
     figures = np.where(
         (weights > 0)[:, None],
@@ -278,9 +279,9 @@ def _pairs(rows: Sequence[int] | Places, base: int) -> tuple[Places, Vector]:
 def compare_with_best(
     fitted: Fit, best: int, cells: Sequence[int] | None = None, families: int = 1, alpha: float = ALPHA
 ) -> dict[int, Difference]:
-    """As `ratios`, of all cells or of these, where the base was picked as the best of them (Tukey). That also covers a
-    best cell for each block: cells are never further apart within blocks than over all of them. If cells are compared
-    in several `families`, each with its own best, they hold together over all of these (Bonferroni).
+    """As `ratios`, of all cells or of these, if the base was selected as the best of them (Tukey). This also covers a
+    best cell for each block, because the range within a block is at most the range over all cells. If cells are
+    compared in several `families`, each with its own best, the intervals hold together over all families (Bonferroni).
     """
     among = range(len(fitted.cells)) if cells is None else cells
     count = int((fitted.runs[list(among)] > 0).sum())
@@ -293,9 +294,9 @@ def compare_with_best(
 
 
 def may_be_fastest(fitted: Fit, cells: Sequence[int], families: int = 1) -> list[int]:
-    """The cells of which each may be the fastest of these, the one in front first: at 95 %, a fastest one is among
-    them, however many there are (Hsu 1984, Annals of Statistics 12). A cell that can't be compared with the one in
-    front is not among them, nor known to be slower.
+    """The cells that may be the fastest of these, the one in front first: at 95 %, a fastest one is among them, for any
+    number of cells (Hsu 1984, Annals of Statistics 12). A cell that can't be compared with the one in front is neither
+    among them nor known to be slower.
     """
     first = fitted.fastest(cells)
     if first is None:
@@ -304,7 +305,7 @@ def may_be_fastest(fitted: Fit, cells: Sequence[int], families: int = 1) -> list
     if not len(others):
         return [first]
     sums, half = _one_sided(fitted, others, first, len(others) + 1, families)
-    # What is slower by less than matters may be used as well.
+    # A cell that is slower by less than the margin may be used as well.
     staying = sums.tested & ((sums.value - half <= fitted.tick) | (sums.value <= fitted.margin))
     return [first, *sorted(others[staying].tolist(), key=lambda cell: float(fitted.cells[cell]))]
 
@@ -312,8 +313,8 @@ def may_be_fastest(fitted: Fit, cells: Sequence[int], families: int = 1) -> list
 def at_most_slower(fitted: Fit, cells: Sequence[int], among: Sequence[int], families: int = 1) -> dict[int, float]:
     """For each of `cells`, an upper bound for the ratio of its time to that of the truly fastest of `among`.
 
-    The bounds hold together at 95 %, however the cells were picked (Hsu). A cell that can't be compared with all of
-    `among`, or may take more than `KNOWN` times as long, has none.
+    The bounds hold together at 95 %, even if the cells were selected from the data (Hsu). A cell that can't be compared
+    with all of `among`, or may take more than `KNOWN` times as long, has none.
     """
     found = {}
     for cell in cells:
@@ -329,6 +330,6 @@ def at_most_slower(fitted: Fit, cells: Sequence[int], among: Sequence[int], fami
 
 
 def _one_sided(fitted: Fit, others: Places, cell: int, count: int, families: int) -> tuple[_Sums, Vector]:
-    """The calm time of `others` over all of that of `cell`, and by how much that may be too large."""
+    """The time of `others` without odd runs over that of `cell` with all runs, and the upper error of this ratio."""
     sums = _sums(fitted, *_pairs(others, cell), fitted.calm, fitted.every)
     return sums, sums.half(Family("maximum", count, families, caution_of(fitted)), ALPHA)

@@ -2,13 +2,13 @@
 
 `log_s` is always a matrix of natural logarithms of elapsed seconds (or of seconds for each piece of work, or of a
 latency), one row for each cell and one column for each round, NaN where a run is missing or left out. The cells of a
-round ran close together in time, so they share its effect, and differences of cells are free of it. If runs were made
-on several hosts, or in several campaigns, these are drawn from all like them: then the columns are the hosts, and a
-figure is a cell's mean on one of them (Kalibera and Jones 2013, ISMM: where the highest level of repetition varies,
-its means are the sample). `Preparations` does the same for blocks that were prepared again.
+round ran close together in time, so they share its effect, and it cancels out in their differences. If runs were made
+on several hosts, or in several campaigns, these are a sample of all similar ones. Then the columns are the hosts, and a
+value is a cell's mean on one of them (Kalibera and Jones 2013, ISMM: the means of the highest varying level of
+repetition are the sample). `Preparations` does the same for blocks that were prepared again.
 
-Odd runs that may be what a layout does now and then (`stalls`) count in the means of their own cells. Rounds and all
-other cells are known without them.
+Odd runs that may be stalls of a layout (`stalls`) count in the means of their own cells. Rounds and all other cells are
+estimated without them.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Vector = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 VARIANCE_FLOOR = 1e-14
-"""The least variance of log seconds: clocks and schedulers don't repeat better than a part in ten million."""
+"""The least variance of log seconds: clocks and schedulers are not more exact than one part in ten million."""
 NOISIER_P_VALUE = 0.1
-"""A cell is noisier than the others if chance makes such a variance the largest more rarely than this."""
+"""A cell is noisier than the others if the largest variance is that large by chance with less than this probability."""
 
 
 @dataclass(frozen=True)
 class Means:
     """Each cell's mean, NaN for a cell without runs, the number of its `runs`, and `residuals` as cells x rounds.
 
-    Variances are of one run: `own` by the cell's residuals alone, NaN where they say nothing; `variance` pooled over
-    all cells but for those that are surely noisier, which keep their own.
+    Variances are of one run: `own` from the cell's residuals alone, NaN if it has none; `variance` pooled over all
+    cells, except those that are surely noisier, which keep their own.
     """
 
     log_s: Vector
@@ -49,8 +49,8 @@ class Means:
 class Preparations:
     """The means of cells in each preparation of their block, as cells x preparations, NaN where there is none.
 
-    All runs of a preparation share its luck, so cells of different blocks are compared by these: they are the sample.
-    `every` and `calm` as in `Fit`; `variance` = for each cell, that of one figure, pooled over the blocks but for those
+    All runs of a preparation share its random effect, so cells of different blocks are compared by these means. `every`
+    and `calm` as in `Fit`; `variance` = for each cell, the variance of one mean, pooled over the blocks except those
     that surely vary more; `df` = preparations beyond the first of each block.
     """
 
@@ -68,16 +68,16 @@ class Preparations:
 
 @dataclass(frozen=True)
 class Fit:
-    """The fit of `log_s`, all runs that count. `every` = the means of all runs, `calm` = those without odd ones: one
-    object if there are none. `blocks` = the block of each cell, `peers` = the measured cells in it, `of_rounds` = the
-    variance of its rounds, what residuals add to that included.
+    """The fit of `log_s`, all runs that count. `every` = the means of all runs, `calm` = the means without odd ones:
+    one object if there are no odd runs. `blocks` = the block of each cell, `peers` = the measured cells in it,
+    `of_rounds` = the variance of its rounds, including the part from residuals.
 
     `effects` = those of rounds and covariates, whose values are `design`, as effects x cells x rounds; `free` = degrees
     of freedom of the residuals; `pooled` = the variance of cells that are not `noisier`, with `df`: below 1 no test is
-    possible. `columns` = for each cell the mean of the design, `inverse` the inverse of its information, so that what
-    missing runs and covariates cost is in the error of each contrast, and `estimable` the projection on what can be
-    told. `preparations`: how blocks are compared, if they can be. No difference is known better than by `tick`, or
-    matters up to `margin`, both on the log scale.
+    possible. `columns` = for each cell the mean of the design, `inverse` the inverse of its information, so that the
+    error of each contrast includes the effect of missing runs and covariates, and `estimable` the projection on the
+    estimable effects. `preparations`: how blocks are compared, if they can be. No difference is more exact than `tick`,
+    and none up to `margin` matters, both on the log scale.
     """
 
     log_s: Matrix
@@ -123,7 +123,7 @@ class Fit:
         return np.where(again, self.blocks[again].min(initial=self.blocks.max(initial=0)), self.blocks)
 
     def without_covariates(self, count: int) -> Matrix:
-        """The times without what the last `count` effects add to them."""
+        """The times minus the last `count` effects."""
         first = len(self.effects) - count
         return self.log_s - np.tensordot(self.effects[first:], self.design[first:], 1)
 
@@ -140,9 +140,9 @@ class Fit:
 def fit(
     log_s: Matrix, blocks: Sequence[int] | Places = (), calm: Matrix | None = None, covariates: Sequence[Matrix] = ()
 ) -> Fit:
-    """The fit of `log_s`. `blocks` = the block of each cell, none = one for all: each block has its own rounds, as the
-    n-th rounds of two blocks were far apart in time. `calm` = the times without odd runs, or with those changed;
-    `covariates` = what else may explain times, each as cells x rounds.
+    """The fit of `log_s`. `blocks` = the block of each cell, none = one for all. Each block has its own rounds, because
+    the n-th rounds of two blocks were far apart in time. `calm` = the times without odd runs, or with other times for
+    them; `covariates` = other quantities that may explain times, each as cells x rounds.
     """
     quiet = log_s if calm is None else calm
     of_cell = np.asarray(blocks if len(blocks) else [0] * len(log_s), dtype=int)
@@ -152,7 +152,7 @@ def fit(
     peers = np.array([((runs > 0) & (of_cell == block)).sum() for block in of_cell], dtype=float)
     raw = _design(there, of_cell, peers, covariates)
     columns = np.where(there, raw, 0.0).sum(axis=2).T / many[:, None]
-    # The rounds of a block with one cell are what that cell did in them: such a block tells nothing of covariates.
+    # A block with one cell has one run per round, so it gives no information on covariates.
     shared = there & (peers > 1)[:, None]
     within = np.where(shared, raw - columns.T[:, :, None], 0.0).reshape(len(raw), there.size)
     information = within @ within.T
@@ -179,7 +179,8 @@ def fit(
 
 
 def _design(there: NDArray[np.bool_], of_cell: Places, peers: Vector, covariates: Sequence[Matrix]) -> Matrix:
-    """What is fitted beside cells, as columns x cells x rounds: each round of a block but its first, and covariates."""
+    """The effects that are fitted in addition to cells, as columns x cells x rounds: each round of a block except its
+    first, and covariates."""
     found = []
     for block in np.unique(of_cell[peers > 1]):
         inside = of_cell == block
@@ -198,7 +199,7 @@ def _own(residuals: Matrix, free: Vector) -> Vector:
 
 
 def _with_odd_runs(log_s: Matrix, quiet: Matrix, explained: Matrix, calm: Means, free: Vector) -> Means:
-    """The means in which the odd runs count that `log_s` has and `quiet` has not, or has as other times."""
+    """The means with the odd runs: those that `log_s` has and `quiet` lacks, or has with other times."""
     odd = ((log_s != quiet) & ~(np.isnan(log_s) & np.isnan(quiet))).any(axis=1)
     if not odd.any():
         return calm
@@ -211,8 +212,8 @@ def _with_odd_runs(log_s: Matrix, quiet: Matrix, explained: Matrix, calm: Means,
 
 
 def surely_noisier(own: Vector, free: Vector) -> NDArray[np.bool_]:
-    """The rows whose variance is surely above that of the others, the noisiest first, each among those that are left
-    (Cochran 1941, Annals of Eugenics 11); at most half of them.
+    """The rows whose variance is surely above that of the others, the noisiest first; each is tested against the
+    remaining rows (Cochran 1941, Annals of Eugenics 11). At most half of the rows.
     """
     left = ~np.isnan(own) & (free > 0)
     found = np.zeros(len(own), dtype=bool)
@@ -229,14 +230,14 @@ def surely_noisier(own: Vector, free: Vector) -> NDArray[np.bool_]:
 
 
 def pool(own: Vector, free: Vector, noisier: NDArray[np.bool_]) -> tuple[float, float]:
-    """The variance that the rows have in common which are not `noisier`, and its degrees of freedom; NaN without."""
+    """The common variance of the rows that are not `noisier`, and its degrees of freedom; NaN without such rows."""
     counted = (free > 0) & ~noisier
     df = float(free[counted].sum())
     return (float((own * free)[counted].sum() / df) if df else np.nan), df
 
 
 def at_least(fitted: Fit, variance: float) -> Fit:
-    """The fit whose variances of one figure are no less than this: what is known of them from elsewhere."""
+    """The fit whose variances are at least this value, which is known from another source."""
     calm, every = (
         replace(of, own=np.maximum(of.own, variance), variance=np.maximum(of.variance, variance))
         for of in (fitted.calm, fitted.every)
@@ -265,7 +266,7 @@ def average(rows: Matrix) -> Vector:
 def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int] = ()) -> Fit:
     """A fit whose rows are averages over `groups` of cells (geometric means of times), without the effects of rounds.
 
-    Its noise is that of the averages, so that a disturbance of all cells of a group at once is not taken for chance.
+    Its noise is that of the averages, so that a disturbance of all cells of a group counts as noise.
     """
     every, calm = (
         np.array([of.log_s[list(group)].mean() + average(of.residuals[list(group)]) for group in groups])
@@ -276,8 +277,9 @@ def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int]
 
 
 def prepared(fitted: Fit, made_in: Places) -> Fit:
-    """The fit, with how cells of different blocks are compared: by their means in each preparation, if two blocks or
-    more were prepared again. `made_in` = the number of each run's preparation, as cells x rounds; -1 without a run.
+    """The fit with `preparations`: if two or more blocks were prepared again, cells of different blocks are compared by
+    their means in each preparation. `made_in` = the number of each run's preparation, as cells x rounds; -1 without a
+    run.
     """
     if len(set(fitted.blocks)) < 2:
         return fitted
@@ -286,7 +288,7 @@ def prepared(fitted: Fit, made_in: Places) -> Fit:
     kinds = np.unique(fitted.blocks[counts > 1])
     if len(kinds) < 2:
         return fitted
-    # Cells of one block share the luck of its preparations: they add no degrees of freedom.
+    # Cells of one block share the random effects of its preparations, so they add no degrees of freedom.
     of_kind = [calm[(fitted.blocks == kind) & (counts > 1)] for kind in kinds]
     own = np.array([max(float(np.nanvar(figures, axis=1, ddof=1).mean()), VARIANCE_FLOOR) for figures in of_kind])
     free = np.array([counts[fitted.blocks == kind].max() - 1.0 for kind in kinds])

@@ -1,4 +1,4 @@
-"""The mean time of one cell, and what it may be off by. Pure."""
+"""The mean time of one cell, and its error. Pure."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from storagelab.stats.points import ALPHA, MANY, t_point
 from storagelab.stats.samples import VALUES_LEAST, from_logs
 
 NOISY_P_VALUE = 0.01
-"""A cell noisier than chance makes one in this many cells gets an interval from its own scatter alone."""
+"""If chance makes fewer than one in this many cells so noisy, a cell gets an interval from its own scatter alone."""
 SKEWED_P_VALUE = 0.1
-"""Residuals whose third moments differ from 0 by chance no more often than this are skewed."""
+"""Residuals are skewed if their third moments differ from 0 by chance with at most this probability."""
 
 
 def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
     """The geometric mean time of a cell, adjusted for missed rounds, with its 95 % interval; none below three runs.
 
     Its variance is that of the round effects, which all cells share, and of the cell's own scatter (degrees of freedom
-    by Satterthwaite 1946). A cell picked as the fastest of `picked_from` is faster here than in the long run; its
-    interval reaches further up by as much as the fastest of that many equal cells can be too fast (Bonferroni).
+    by Satterthwaite 1946). A cell selected as the fastest of `picked_from` looks faster than it is in the long run, so
+    its interval extends further up (Bonferroni, for that many equal cells).
 
-    Where noise is surely skewed, the interval reaches further to the side of the rare runs by Johnson's adjustment of t
-    (1978, Journal of the American Statistical Association 73): a few runs may hold none of them. The picked cell may be
-    the fastest as it holds none, so its interval reaches up by that also where runs are too few to show surely that
-    noise is skewed. Odd runs only add time, so the interval of a cell that has some reaches down no further than that
-    of its other runs.
+    If noise is surely skewed, the interval extends further towards the long tail by Johnson's adjustment of t (1978,
+    Journal of the American Statistical Association 73), because a small sample may contain no runs of the tail. The
+    selected cell may be the fastest because it contains none, so its interval is extended upwards even if skewness
+    can't be shown. Odd runs can only add time, so the lower end of a cell's interval is that of its runs without odd
+    ones.
     """
     prepared = fitted.preparations
     if prepared is not None and prepared.counts[cell] > 1:
@@ -69,9 +69,7 @@ def _reach(fitted: Fit, means: Means, cell: int, picked_from: int) -> tuple[floa
 
 
 def _adjustment(point: float) -> float:
-    """By how much a t interval reaches further for each unit of skewness, in standard errors over the root of the
-    runs.
-    """
+    """The extension of a t interval for each unit of skewness, in standard errors over the root of the runs."""
     return (1 + 2 * point**2) / 6
 
 
@@ -95,7 +93,7 @@ def _skewness(left: Matrix) -> float:
 
 
 def _sure_skewness(fitted: Fit, means: Means) -> float:
-    """The same; 0 where chance or a single cell may explain it: a t test over cells, 5 % a side."""
+    """The same, or 0 if chance or a single cell may explain it: a t test over cells, 5 % on each side."""
     left = means.residuals[~np.isnan(fitted.cells)]
     of_cells = np.nansum(left**3, axis=1)
     if len(of_cells) < 2:
@@ -105,9 +103,9 @@ def _sure_skewness(fitted: Fit, means: Means) -> float:
 
 
 def _skewness_feared(fitted: Fit, means: Means) -> float:
-    """Half the skewness to the right that the runs show, be it chance or not: what is feared of a picked cell.
+    """Half the skewness to the right that the runs show, even if it is chance: a safety margin for a selected cell.
 
-    Of two cells, the residuals mirror each other and show none, so each one's runs and rounds are used.
+    With two cells, the residuals mirror each other and show no skewness, so each cell's runs and rounds are used.
     """
     measured = ~np.isnan(fitted.cells)
     left = fitted.log_s - fitted.cells[:, None] if measured.sum() == 2 else means.residuals

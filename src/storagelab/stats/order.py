@@ -1,4 +1,4 @@
-"""What the order of runs leaves in their times: a drift, a step, and what a run leaves behind for the next. Pure.
+"""Effects of the order of runs on their times: a drift, a step, and carry-over from one run to the next. Pure.
 
 Matrices are those of `fit`: natural logarithms of times, a row for each cell and a column for each round.
 """
@@ -21,20 +21,20 @@ from storagelab.stats.points import ALPHA, t_point
 # ---------------------------------------------------------------------------------------------------------------------
 
 TOO_WIDE = math.log(100)
-"""An interval of a change whose ends are a hundred times apart says nothing of its size."""
+"""If the ends of an interval are a hundred times apart, the size of the change is unknown."""
 PERMUTATIONS = 199
 ALIKE_LEAST = 1.64
-"""Independent neighbours agree by more standard errors than this in one experiment of 20."""
+"""In one experiment of 20, independent neighbours agree by more standard errors than this."""
 KEPT_MOST = 0.9
 STEP_T_LEAST = 2.5
-"""Steps below this many standard errors are not worth the permutations: chance makes larger ones in most experiments.
+"""Steps below this many standard errors are not tested by permutations: most experiments have larger ones by chance.
 """
 
 
 @dataclass(frozen=True)
 class Drift:
-    """A linear trend of times: `change` = relative change from the first run made to the last, of all or of a block;
-    None if the runs don't tell how large it is."""
+    """A linear trend of times: `change` = relative change from the first run to the last, of all or of a block; None if
+    its size is unknown."""
 
     change: float | None
     p_value: float
@@ -57,10 +57,10 @@ def drift(
 ) -> Drift | None:
     """The linear trend of times over the run order, each cell measured against itself; None if it can't be estimated.
 
-    The slope is that within cells. The change is that over all runs given, even if each cell saw only a part of them,
-    or over the `length` of a block if each block begins anew. A slope seen in a few neighbouring runs says little of
-    many: if the 95 % interval of the change is too wide to say, or it is more than times can differ, the change is
-    unknown. Rounds are NOT removed here: they would absorb the drift.
+    The slope is that within cells. The change is over all runs, even if each cell has only a part of them, or over the
+    `length` of a block if blocks are independent. The slope of a few neighbouring runs is uncertain for many runs: if
+    the 95 % interval of the change is too wide, or exceeds the possible range of times, the change is unknown. Rounds
+    are NOT removed here: they would absorb the drift.
     """
     times, at = _centred(log_s, cells), _centred(sequence, cells)
     df = len(times) - len(set(cells)) - 1
@@ -85,9 +85,9 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
     """The place at which times changed most; None if no change is large enough to test.
 
     Every place is tried, each cell measured against itself. The p-value is that of the largest step, by permuting each
-    cell's runs (as E-divisive finds change points: Matteson and James 2014, J. Am. Stat. Assoc. 109). Where runs near
-    in time are alike, permuting hides that, so the step must be larger by as much as that lets means scatter more. A
-    change between two cells that were run one after the other can't be seen.
+    cell's runs (as E-divisive finds change points: Matteson and James 2014, J. Am. Stat. Assoc. 109). If neighbouring
+    runs are correlated, permutations remove that, so the step must be larger by the factor by which means then scatter
+    more. A change between two cells that ran one after the other can't be detected.
     """
     order = np.argsort(np.asarray(sequence, dtype=float), kind="stable")
     times = _centred(log_s, cells)[order]
@@ -120,9 +120,8 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
 
 
 def long_run_variance(left: Matrix) -> float:
-    """How many times as much means of many runs in a row scatter as if runs were independent, from what is `left` of
-    their times; 1 unless neighbours are surely alike. Each run is taken to keep a share of the deviation of the one
-    before."""
+    """The factor by which means of many consecutive runs scatter more than means of independent runs, from the
+    residuals `left`; 1 unless neighbours are surely correlated. The model is an autoregression of first order."""
     total = float(left @ left)
     share = float(left[1:] @ left[:-1]) / total if total > 0 else 0.0
     if share <= ALIKE_LEAST / math.sqrt(len(left)):
@@ -162,30 +161,29 @@ def _centred(values: Sequence[float], groups: Sequence[int]) -> Matrix:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What a run leaves behind for the next one
+# Carry-over from one run to the next
 # ---------------------------------------------------------------------------------------------------------------------
 
 CHANGE_LEAST = 0.02
-"""Smaller effects of the run before are of no use to a reader."""
+"""Smaller effects of the previous run don't matter to a reader."""
 CELLS_LEAST = 5
-"""Times of fewer cells are not corrected: what runs leave behind for two or three runs looks much like what they leave
-for one, so that the correction would err. A balanced order lets it hit all alike."""
+"""With fewer cells, times are not corrected: carry-over to two or three runs looks much like carry-over to one, so the
+correction would be wrong. A balanced order makes it affect all cells equally."""
 CORRECTED_P_VALUE = 0.005
-"""Times are corrected only for what is nearly certain. Where runs are like those just before them, the test finds
-something in 8 of 100 experiments with five layouts in which runs leave nothing behind, and correcting for it makes
-differences."""
+"""Times are corrected only if carry-over is nearly certain. If neighbouring runs are correlated, the test finds
+carry-over in 8 of 100 experiments with five layouts that have none, and a correction would create differences."""
 _FREE_LEAST = 2
 """Degrees of freedom that must be left for the residuals."""
 _CELLS_MOST = 8
-"""Of more cells, and several factors, the levels before are looked at."""
+"""With more cells and several factors, the levels of the previous run are tested instead."""
 _COLUMNS_MOST = 40
 
 
 @dataclass(frozen=True)
 class CarriedOver:
-    """What runs leave behind: runs after `levels` take `change` longer than others (0.12 for 12 %), shorter if
-    negative; of all levels this is the one that differs most. `covariates`: what the run before was, for `fit`;
-    `corrected`: verdicts rest on the fit with them."""
+    """Carry-over: runs after `levels` take `change` longer than others (0.12 for 12 %), shorter if negative; these
+    levels differ most from the others. `covariates`: the previous runs, for `fit`; `corrected`: verdicts use the fit
+    with them."""
 
     levels: Mapping[str, JsonValue]
     change: float
@@ -197,10 +195,9 @@ class CarriedOver:
 def carried_over(
     levels: Sequence[Mapping[str, JsonValue]], log_s: Matrix, before: Places, blocks: Sequence[int]
 ) -> CarriedOver | None:
-    """Whether the cell of the run before or, of many cells, the level of each of its factors explains times: the F test
-    of these effects together. `levels` = those of each cell; `before` = the place of the cell that ran before, as
-    cells x rounds, -1 for none. None if that makes no difference that is surely there, or if too few runs are made to
-    tell.
+    """Tests whether the cell of the previous run explains times (with many cells: the levels of its factors), by one F
+    test of all these effects. `levels` = those of each cell; `before` = the place of the cell that ran before, as cells
+    x rounds, -1 for none. None if there is no certain effect, or if there are too few runs.
     """
     columns = _columns(levels, before)
     there = ~np.isnan(log_s)
@@ -208,7 +205,7 @@ def carried_over(
         return None
     known = there & (before >= 0)
     shares = np.array([column[known].mean() if known.any() else 0.0 for _, column in columns])
-    # A run without one before it counts as one after the usual mix.
+    # A run without a previous run counts as a run after the average cell.
     covariates = tuple(
         np.where(before < 0, 0.0, column - share) for (_, column), share in zip(columns, shares, strict=True)
     )
@@ -228,7 +225,7 @@ def carried_over(
 
 
 def _columns(levels: Sequence[Mapping[str, JsonValue]], before: Places) -> list[tuple[dict[str, JsonValue], Matrix]]:
-    """What may have come before, and where it did."""
+    """The possible previous cells or levels, and the runs that follow them."""
     varied = [name for name in levels[0] if len({repr(of[name]) for of in levels}) > 1]
     if len(levels) <= _CELLS_MOST or len(varied) < 2:
         return [(dict(of), (before == place).astype(float)) for place, of in enumerate(levels)]

@@ -1,7 +1,7 @@
 """Critical values: Student's t, Tukey's studentized range, Dunnett's maximum. Pure.
 
-The last two are one quadrature, checked in tests against `scipy.stats`, whose import alone takes 1.8 s of CPU time and
-whose studentized range takes 0.1 to 0.6 s for each value.
+The last two are one quadrature, which tests compare with `scipy.stats`. That module takes 1.8 s of CPU time to import,
+and 0.1 to 0.6 s for each value of the studentized range.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def maximum_point(others: int, df: float, alpha: float) -> float:
 
 
 def _point(below: Callable[[Vector], Vector], df: float, alpha: float, low: float, high: float) -> float:
-    """The t with P(t s > a standardised difference) = 1 - `alpha`, s being an estimated sd over the true one; between
-    the value for one comparison and that for all as if they were independent.
+    """The t with P(t s > a standardised difference) = 1 - `alpha`, where s is an estimated sd over the true one. It is
+    between the value for one comparison and that for independent comparisons.
     """
     log_s, weights = _log_sd_density(df)
     for _ in range(28):

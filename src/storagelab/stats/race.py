@@ -1,13 +1,13 @@
-"""The rule by which cells leave a race: after each complete round, those that are surely slower. Pure.
+"""The rule for races: after each complete round, the cells that are surely slower leave. Pure.
 
 Every cell still in the race runs once in each round. From the third round on, the race is evaluated after each round (a
 look). Each cell is compared with the one in front by the test of the verdicts (`contrast.compare_with_best`), with the
-number of comparisons as if none had left, since the one in front was picked by looking. A look may err with a small
-probability (`error_of`), most of it at the last planned round, where a race without looks would have spent all (O'Brien
-and Fleming 1979, Biometrics 35). These probabilities add up to 4 % over all rounds that there can ever be, and 1 % is
-left for the other statements of a report. So all statements of all looks hold together at 95 %, whenever a race ends
-and whoever decides to continue. That includes who left, and by how much the cell in front may be slower than the
-fastest. How often the fastest is lost, and how many runs races take: docs/records/monte-carlo.md.
+number of comparisons at the start, because the one in front was selected from the data. A look may err with a small
+probability (`error_of`). Most of the error is at the last planned round, where a race without looks would have all of
+it (O'Brien and Fleming 1979, Biometrics 35). These probabilities add up to 4 % over all possible rounds, and 1 % is
+left for the other statements of a report. So all statements of all looks hold together at 95 %, whenever the race ends:
+the cells that left, and the bound by which the cell in front may be slower than the fastest.
+docs/records/monte-carlo.md says how often the fastest is lost, and how many runs races take.
 
 A race is a function of the times of its complete rounds. An interrupted race decides the same when it continues.
 """
@@ -23,11 +23,11 @@ from storagelab.stats.fit import Fit
 from storagelab.stats.points import ALPHA
 
 LOOK_FROM = 3
-"""Two runs of a cell say nothing about its own scatter, nor whether both were slow only because they were its first."""
+"""Two runs of a cell hardly show its scatter, and may both be slow only because they were its first."""
 SHARE = 0.8
-"""The share of the report's 5 % that all looks have together, the same as for the verdict of any other experiment."""
+"""The part of the report's 5 % for all looks together, the same as for the verdict of any other experiment."""
 _LATE = 0.1
-"""The share of all rounds after the planned ones together: a budget may allow such at any time."""
+"""The share of all rounds after the planned ones together; a budget may add such rounds."""
 _RISE = 4.5
 """With five rounds planned, the looks after rounds 3, 4 and 5 have 10, 27 and 63 % of the rest."""
 
@@ -63,7 +63,7 @@ class Standing:
 
     `racing` = those still in it, the one in front first. `differences` of each of them to the first, at the last look.
     `silent` = those that left because none of their runs succeeded. `cleared` = for each cell that was ever in front,
-    the cells that are known not to be faster than it by more than the race's margin.
+    the cells that are not faster than it by more than the race's margin.
     """
 
     racing: tuple[int, ...]

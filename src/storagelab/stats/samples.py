@@ -11,18 +11,18 @@ from storagelab.model.values import MOST, Estimate
 from storagelab.stats.points import ALPHA, CONFIDENCE, MANY, t_point
 
 VALUES_LEAST = 3
-"""With fewer values, an interval reflects Student's t more than the runs: for two values it is 13 standard errors
+"""With fewer values, an interval depends more on Student's t than on the runs: for two values it is 13 standard errors
 wide.
 """
 
 FURTHEST = 5 * math.log(MOST)
-"""No sure difference of log times has an interval that reaches so far, as figures are below `MOST`."""
+"""Log times can't differ by more than this, because figures are below `MOST`."""
 
 
 def from_logs(value: float, down: float, up: float | None = None) -> Estimate:
     """e^`value` with the 95 % interval from e^(value - down) to e^(value + up); `up` is `down` if not given.
 
-    An interval wider than any two figures can be apart has no ends: the runs don't bound the value.
+    If an interval is wider than the possible range of figures, it has no ends: the runs don't bound the value.
     """
     up = down if up is None else up
     if not max(abs(value - down), abs(value + up)) <= FURTHEST:

@@ -1,7 +1,7 @@
-"""Odd runs, and the fit in which they count where they belong. Pure.
+"""Odd runs, and a fit in which they count only in their own layout. Pure.
 
-A stall is what a layout does now and then: a run that takes much longer than its others. It counts in the mean of its
-own layout. Rounds and other layouts are known without it.
+A stall is a run that takes much longer than the other runs of its layout. It counts in the mean of its own layout.
+Rounds and other layouts are estimated without it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ OUTLIER_CHANGE = 0.05
 MEDIAN_EFFICIENCY = 0.37
 """The efficiency of the median absolute deviation for a normal spread, relative to the full sample (Hampel 1974)."""
 QUIET_SD = 1.1
-"""A cell whose other runs scatter up to this many times the typical cell is quiet, with an odd run; above it, noisy."""
+"""If the other runs of a cell scatter up to this many times as much as the typical cell, the cell is quiet and has an
+odd run; otherwise it is noisy."""
 RARE_SHARE_MOST = 0.2
 """Of a cell's runs."""
 ODD_SHARE_MOST = 0.15
@@ -33,8 +34,8 @@ ODD_SHARE_MOST = 0.15
 class Outlier:
     """A run far from the time expected of its cell and round: `ratio` = its time over that, `deviation` in robust sds.
 
-    `rare`: it took too long, as did at most a fifth of its cell's runs (or one), and the others are as quiet as any.
-    Their scatter is then known without it; otherwise the cell is noisy.
+    `rare`: it took too long, as did at most a fifth of its cell's runs (or one run), and the others are as quiet as
+    those of other cells. Then their scatter is estimated without it. Otherwise the cell is noisy.
     """
 
     cell: int
@@ -45,10 +46,11 @@ class Outlier:
 
 
 def outliers(log_s: Matrix) -> list[Outlier]:
-    """Runs whose residual from medians of cell and round exceeds 5 %, 3.5 robust sds, and what chance would produce.
+    """Runs whose residual from medians of cell and round exceeds 5 %, 3.5 robust sds, and the limit of chance.
 
     The last limit grows with the number of runs, so that about one clean experiment in 20 has a false alarm. Cells with
-    fewer than four runs are not judged, nor experiments with fewer than twelve: a median of three is one of the three.
+    fewer than four runs are not checked, because a median of three is one of the three. Experiments with fewer than
+    twelve runs are not checked, either.
     """
     runs_of_cell = (~np.isnan(log_s)).sum(axis=1)
     judged = runs_of_cell >= 4
@@ -61,7 +63,7 @@ def outliers(log_s: Matrix) -> list[Outlier]:
         residuals = residuals - _medians(residuals.T).T
     count = int((~np.isnan(residuals)).sum())
     free = max(1, count - residuals.shape[0] - residuals.shape[1] + 1)
-    # Medians pass through as many residuals as they have parameters; those zeros say nothing about the spread.
+    # Medians make as many residuals zero as they have parameters; these zeros don't show the spread.
     sizes = np.sort(np.abs(residuals[~np.isnan(residuals)]))[count - free :]
     sd = max(float(np.median(sizes)) / 0.6745, math.sqrt(VARIANCE_FLOOR))
     chance = t_point(MEDIAN_EFFICIENCY * free, ALPHA / count)
@@ -95,7 +97,7 @@ def _medians(rows: Matrix) -> Matrix:
 
 
 def _quiet(residuals: Matrix, sd: float) -> bool:
-    # Cells that agree to the last digit, as simulated ones may, have no scatter to judge by.
+    # Cells that agree to the last digit, as simulated ones may, have no scatter.
     return float(np.nanstd(residuals, ddof=1)) <= QUIET_SD * max(sd, math.log1p(OUTLIER_CHANGE) / OUTLIER_DEVIATION)
 
 
@@ -108,14 +110,14 @@ def without(log_s: Matrix, runs: Iterable[Outlier]) -> Matrix:
 
 
 def fit(log_s: Matrix, blocks: Sequence[int] | Places = (), covariates: Sequence[Matrix] = ()) -> Fit:
-    """The fit in which rare odd runs count in the means of their cells, but do not hide what the other runs show."""
+    """The fit in which rare odd runs count in the means of their cells, but don't affect other estimates."""
     of_others = least_squares.fit(log_s, blocks, covariates=covariates)
     odd = [run for run in outliers(of_others.without_covariates(len(covariates))) if run.rare]
     return least_squares.fit(log_s, blocks, without(log_s, odd), covariates) if odd else of_others
 
 
 def share_most(runs: int, stalled: int = 0) -> float:
-    """The largest share of a layout's runs that may stall, at 95 %, if so many of its `runs` did (Clopper and Pearson
-    1934, Biometrika 26): for none, 1 - 0.05 ** (1 / runs).
+    """The largest share of a layout's runs that may stall, at 95 %, if so many of its `runs` stalled (Clopper and
+    Pearson 1934, Biometrika 26): for none, 1 - 0.05 ** (1 / runs).
     """
     return 1.0 if stalled >= runs else float(special.betaincinv(stalled + 1, runs - stalled, 1 - ALPHA))

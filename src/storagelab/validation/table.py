@@ -186,8 +186,8 @@ def _how(simulations: Sequence[Simulations]) -> Iterator[str]:
     if any(one.repetitions > 1 for one in simulations):
         yield (
             "Simulated figures are means over repetitions, ± half their 95 % confidence interval. "
-            'Levels joined by "or" can\'t be told apart, or single repetitions come to them: any will do. '
-            "A range is met where an interval reaches into it."
+            'If levels are joined by "or", runs don\'t tell them apart, or repetitions differ: each counts as within. '
+            "A figure is within a range if its interval overlaps the range."
         )
 
 

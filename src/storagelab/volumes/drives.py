@@ -38,7 +38,7 @@ class Drive(Frozen):
     name: str
     serial: str
     wwid: str = ""
-    """A name of this namespace or unit alone, in the whole world; namespaces of one controller share their serial. "" =
+    """A globally unique name of this namespace or unit; namespaces of one controller share their serial. "" =
     unknown."""
     model: str = ""
     firmware: str = ""
@@ -177,7 +177,7 @@ def _holds(name: str, kernel: Kernel) -> tuple[str, ...] | None:
     for node in (f"/dev/{part}" for part in (name, *partitions_of(name, kernel))):
         try:
             found |= dict.fromkeys(signatures_in(said("wipefs", "--json", node), node))
-        except RunFailed:  # a drive that can't be read holds something unknown
+        except RunFailed:  # a drive that can't be read may hold data
             found[UNKNOWN_DATA] = None
     if not found and not is_blank(f"/dev/{name}"):
         found[UNKNOWN_DATA] = None
@@ -208,16 +208,17 @@ def table_uuid(drive: Drive) -> set[str]:
 
 
 def contents(drive: Drive) -> str:
-    """What lies on the drive, for somebody who must say whether it may be destroyed."""
+    """The content of the drive, for a user who must decide whether it may be destroyed."""
     begins = [f"{one} begins with {_first(one, 16).hex(' ')}" for one in (drive.name, *partitions_of(drive.name))]
     return "; ".join([drive.text, *begins])
 
 
 # --- the mark --------------------------------------------------------------------------------------------------------
 #
-# While a drive holds nothing of storagelab's with a UUID, its first MiB is full of the claim's token, and so is the
-# second, where a partition will begin. Whoever uses the drive or the partition writes there: a file system, a partition
-# table, a database or an archive. The first page is written last: until then, a kill leaves what tells whose it is.
+# While nothing of storagelab on a drive has a UUID, its first MiB is filled with the claim's token, and so is the
+# second, where a partition will begin. Any other use of the drive or the partition overwrites it: a file system, a
+# partition table, a database or an archive. The first page is written last, so the owner can be identified even after a
+# kill.
 
 
 def mark(name: str, token: str) -> None:
@@ -226,8 +227,8 @@ def mark(name: str, token: str) -> None:
 
 
 def is_marked(name: str, token: str) -> bool:
-    """Whether the first MiB holds the mark, and beside it nothing but zeros: a kill may leave some, and so does mdadm
-    where its superblock was.
+    """Whether the first MiB holds only the mark and zeros. A kill may leave zeros, and mdadm leaves some in place of
+    its superblock.
     """
     first = _first(name, _LOOKED_AT_BYTES)
     others = first.replace(_line_of(token), b"")
@@ -278,8 +279,8 @@ def signatures_in(text: str, node: str) -> Iterator[str]:
 
 
 def is_blank(node: str, *, whole: bool = False) -> bool:
-    """Whether the first and the last MiB hold nothing but zeros or ones, as after a discard; or the `whole` of it, if
-    that can be read within a minute: else nobody knows.
+    """Whether the first and the last MiB hold only zeros or ones, as after a discard. With `whole`, checks the whole
+    drive if it can be read within a minute; otherwise the answer is unknown.
     """
     until_s = time.monotonic() + _SCAN_S
     try:
@@ -315,7 +316,7 @@ class Format(NamedTuple):
 
 
 class Formats(NamedTuple):
-    """The LBA formats of a namespace, and what formatting it does to others."""
+    """The LBA formats of a namespace, and the effect of formatting it on others."""
 
     formats: tuple[Format, ...]
     protection: int
@@ -362,18 +363,18 @@ def formats(name: str, kernel: Kernel = HERE) -> Formats:
 
 
 def namespaces_beside(name: str, kernel: Kernel = HERE) -> int:
-    """How many namespaces the drive has, this one among them."""
+    """The number of namespaces of the drive, including this one."""
     beside = node_of(name, kernel).resolve().parent
     return sum(1 for one in beside.glob("nvme*n*") if (one / "size").exists())
 
 
 def format_to(name: str, number: int) -> None:
-    """Formats the namespace, which takes everything off it. Raises RunFailed with the drive's words."""
+    """Formats the namespace, which erases it. Raises RunFailed with the drive's message."""
     said("nvme", "format", f"/dev/{name}", f"--lbaf={number}", "--force", patience_s=_FORMATS_S)
 
 
 def written_in_its_life(name: str) -> int | None:
-    """Bytes that hosts have written to the drive in its life; None if it doesn't tell."""
+    """Bytes that hosts have ever written to the drive; None if it does not report them."""
     if not Path(f"/dev/{name}").exists():
         return None
     try:

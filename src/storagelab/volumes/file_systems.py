@@ -44,7 +44,7 @@ class _Kind(NamedTuple):
 
 
 _KINDS = {
-    # Everything is written at once, so that no kernel thread goes on writing during a run.
+    # Everything is written at once, so that no kernel thread writes during a run.
     "ext4": _Kind("e2fsprogs", ("-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"), ("-U", "{}"), 2**24),
     "xfs": _Kind("xfsprogs", ("-q", "-f"), ("-m", "uuid={}"), 300 * 2**20),
     "btrfs": _Kind("btrfs-progs", ("-q", "-f"), ("-U", "{}"), 109 * 2**20),
@@ -140,7 +140,7 @@ def _check(name: str, asked: str, got: str, *, ok: bool) -> Check:
 
 
 def warnings(name: str, options: str | None) -> Iterator[str]:
-    """What such mount options give up."""
+    """The safety that such mount options give up."""
     for option in (options or "").split(","):
         if option in _UNSAFE:
             yield f"volumes.{name}.mount_options: with {option}, {_UNSAFE[option]}"
@@ -153,8 +153,8 @@ LOOP_PROGRAMS = {"losetup": "mount"}
 
 @contextlib.contextmanager
 def made_of_file(image: Path, size_bytes: int, sector_bytes: int | None) -> Iterator[str]:
-    """The kernel's name of a drive made of the new file `image`, such as "loop0". All space of the file is taken at
-    once, so that a full disk shows here and not in the middle of a run. The device bypasses the page cache of the file
+    """The kernel's name of a drive made of the new file `image`, such as "loop0". All space of the file is allocated at
+    once, so that a full disk is noticed here and not during a run. The device bypasses the page cache of the file
     system that holds the file.
     """
     if (free := free_bytes(image.parent)) < size_bytes:
@@ -185,7 +185,7 @@ def loop_devices_in(folder: Path, kernel: Kernel = HERE) -> list[str]:
 
 
 def written_bytes(name: str, kernel: Kernel = HERE) -> int:
-    """What the kernel has counted as written to the device since it is there."""
+    """The bytes that the kernel has counted as written to the device."""
     fields = read_text(node_of(name, kernel) / "stat").split()
     return int(fields[6]) * 512 if len(fields) > 6 else 0
 
@@ -208,7 +208,7 @@ def queue_asked(volume: VolumeConfig) -> Queue:
 
 
 def queue_now(device: str, asked: Queue, kernel: Kernel = HERE) -> dict[str, str | int]:
-    """The values that the keys of `asked` have, but for those that the kernel does not tell."""
+    """The values of the keys of `asked`, except those that the kernel does not report."""
     now = describe_queue(device, kernel)
     return {key: value for key in asked if isinstance(value := now.get(key), str | int)}
 
@@ -262,7 +262,7 @@ def compared(volume: str, pairs: Mapping[str, tuple[object, object]], read_from:
 # --- layers between drives and the file system: each kind is a file of `model.layers` ---------------------------------
 
 _BUSY_S = 10.0
-"""How long something may be busy after its last use: udev looks into each device that was written to."""
+"""How long a device may be busy after its last use: udev reads each device that was written to."""
 _PROGRAMS = {"dmsetup": "dmsetup", "wipefs": "util-linux"}
 
 
@@ -333,7 +333,7 @@ def made_of(device: str) -> str:
 
 
 def check_driver(modules: tuple[str, ...], what: str, key: str, kernel: Kernel = HERE) -> None:
-    """Raises PreflightError if the kernel has one of these drivers neither in it nor as a module that it can load."""
+    """Raises PreflightError if the kernel lacks one of these drivers, built in or as a module."""
     folder = Path("/lib/modules") / os.uname().release
     known = {
         Path(line.partition(":")[0]).name.partition(".ko")[0].replace("-", "_")
@@ -349,8 +349,8 @@ def check_driver(modules: tuple[str, ...], what: str, key: str, kernel: Kernel =
 
 
 def take_apart(device: str, kernel: Kernel = HERE) -> None:
-    """Unmounts what lies on the device, and takes apart all that is made of it, from the top down. What the device
-    itself holds stays, so that a program may find it and put it together again until that is wiped. Raises RunFailed.
+    """Unmounts everything on the device, and disassembles its layers from the top down. The device's own content stays,
+    so programs may find and assemble it again until it is wiped. Raises RunFailed.
     """
     for mount in reversed(disks.mounts_here(kernel)):
         if device in disks.block_devices_of(mount, kernel):
@@ -369,8 +369,8 @@ def _stop(device: str, kernel: Kernel) -> None:
 
 
 def take_down(*devices: str) -> None:
-    """Takes apart what is made of these devices, and lets none of them say any more that it is a part of an array. udev
-    may put an array together again until then, so all of it is tried again. Raises RunFailed.
+    """Disassembles the layers of these devices, and removes their array superblocks. Until then, udev may assemble an
+    array again, so all steps are repeated if necessary. Raises RunFailed.
     """
 
     def once() -> None:

@@ -1,4 +1,4 @@
-"""Makes, recognises, locks and removes storagelab's own folders on the user's volumes, and touches nothing else."""
+"""Makes, recognises, locks and removes storagelab's own folders on the user's volumes, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Site(Frozen):
     identity: str
     spec_folder: Path
     despite_space: bool = False
-    """Whether runs are made although a volume may lack space for them."""
+    """Whether runs are made even if a volume may lack space for them."""
     results: Path | None = None
     """The folder of the experiment's results; None where runs are not stored."""
     texts: dict[str, str] | None = None
@@ -143,7 +143,7 @@ class Folders:
     def leftovers(self) -> list[Path]:
         """The folders that an earlier, killed run of this experiment left behind.
 
-        Raises PreflightError if something has such a name and is not storagelab's.
+        Raises PreflightError if something with such a name is not storagelab's.
         """
         found = []
         for folder in sorted(set(self._folders.values())):
@@ -230,7 +230,7 @@ def experiments_on(volume: Path) -> list[str]:
 # --- locks ------------------------------------------------------------------------------------------------------------
 
 _PATIENCE_S = 1.0
-"""A storagelab that was just killed may hold its locks for a moment; the system, too, may look at a device briefly."""
+"""A storagelab that was just killed may hold its locks for a moment, and the system may open a device briefly."""
 
 
 def volumes_locked(plan: Plan, site: Site) -> AbstractContextManager[None]:

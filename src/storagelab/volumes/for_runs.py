@@ -1,9 +1,9 @@
-"""Volumes that are made for each run, or shared by the runs of a block: what they need of this machine, the target of a
-run on them, and what a killed run left of them.
+"""Volumes that are made for each run, or shared by the runs of a block: their requirements, the target of a run on
+them, and the remains of a killed run.
 
-A block that was interrupted finds its volumes gone, except those prepared by hand. So they are made anew, and its other
-runs belong to another preparation, which has another id. A volume prepared by hand stays as it is, across a reboot as
-well: its block goes on with it as long as it is the same file system as when it was confirmed.
+After an interruption, the volumes of a block are gone, except those prepared by hand. So they are made again, and the
+other runs of the block belong to another preparation with another id. A volume prepared by hand remains, even after a
+reboot: its block continues with it if it is still the file system that was confirmed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _of(plan: Plan) -> Iterator[tuple[Config, str, VolumeConfig]]:
 
 
 class Making(NamedTuple):
-    """What is done to make the plan's volumes, each step once; the drives whose content is destroyed; and warnings."""
+    """The steps that make the plan's volumes, each once; the drives whose content is destroyed; and warnings."""
 
     steps: tuple[str, ...]
     drives: tuple[ClaimedDrive, ...]
@@ -132,7 +132,7 @@ def try_making(plan: Plan, site: Site) -> None:
 
 
 def _refused(volume: Volume) -> list[str]:
-    """What the volume has otherwise than asked, in words."""
+    """The differences between the volume and the spec, in words."""
     return [f"{one.name}: asked {one.asked}, got {one.got}" for one in volume.checks if one.ok is not True]
 
 
@@ -143,8 +143,8 @@ def _refused(volume: Volume) -> list[str]:
 def made(
     volumes: Mapping[str, VolumeConfig], config: Config, site: Site, levels: Mapping[str, object]
 ) -> Iterator[list[Volume]]:
-    """Volumes that are made, and removed at the end: it leaves nothing behind. If something can't be removed after a
-    failure, that is added to the failure's words; beside any other error, it goes to the log.
+    """Volumes that are made, and removed at the end. If something can't be removed after a failure, the failure's
+    message says so. With any other error, it goes to the log.
     """
     undo = contextlib.ExitStack()
     try:
@@ -178,7 +178,7 @@ def folders_of(site: Site, config: Config, name: str) -> Folders:
 
 
 def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> list[str]:
-    """Removes what killed runs left of the cell's volumes; returns what was removed. Raises PreflightError."""
+    """Removes the remains of killed runs on the cell's volumes, and returns them. Raises PreflightError."""
     removed = []
     for name in wanted(config):
         folders = folders_of(site, config, name)
@@ -196,9 +196,7 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
 
 
 def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that killed runs of an experiment left claimed; returns what was done. Raises
-    PreflightError.
-    """
+    """Returns the drives that killed runs of an experiment left claimed; gives the steps. Raises PreflightError."""
     try:
         return provisioned.put_back(results, may_wipe)
     except RunFailed as error:
@@ -231,8 +229,8 @@ class BlockVolumes:
             raise waits
 
     def of(self, cell: Cell) -> list[Volume]:
-        """The cell's volumes, made if they are not there yet, and read back again. Raises RunFailed; what can't be
-        prepared is not tried again in this block.
+        """The cell's volumes, made if they do not exist yet, and read back again. Raises RunFailed; a failed
+        preparation is not tried again in this block.
         """
         for name, volume in _kept(cell).items():
             if name in self._failed:
@@ -248,7 +246,7 @@ class BlockVolumes:
         return [self._made[name].for_a_run() for name in _kept(cell)]
 
     def begin_run(self) -> dict[str, object]:
-        """What the environment of the block's next run says of its preparation."""
+        """The preparation, for the environment of the block's next run."""
         self._runs += 1
         return {PREPARATION: {"id": self._id, "run": self._runs}} if self._made else {}
 
@@ -270,14 +268,14 @@ def _kept(cell: Cell) -> dict[str, VolumeConfig]:
 
 
 class PreparationAwaited(StoragelabError):
-    """A block can't begin before a person has prepared its volumes. `asked` = what is to be done, in words."""
+    """A block can't begin before a person has prepared its volumes. `asked` = the task, in words."""
 
     exit_code = AWAITED
 
     def __init__(self, names: list[str], block: int, asked: list[str], confirm: Callable[[], None]) -> None:
         self.names, self.asked, self.block = names, asked, block
         self.confirm = confirm
-        """Checks that it was done, and notes it. Raises PreflightError that says what is not as asked."""
+        """Checks the preparation, and notes it. Raises PreflightError with the differences from the spec."""
         super().__init__("; ".join(asked))
 
     def with_words(self, words: str) -> PreparationAwaited:
@@ -288,7 +286,7 @@ class PreparationAwaited(StoragelabError):
 
 
 def _waiting(block: PlannedBlock, site: Site, state: State, confirmed: dict[str, object]) -> PreparationAwaited | None:
-    """None if nothing is to be prepared by hand, or it was, and is still there."""
+    """None if nothing must be prepared by hand, or if the preparation is done and still there."""
     cells = {name: cell for cell in block.cells.values() for name, one in _kept(cell).items() if one.by_hand}
     if not cells:
         return None
@@ -318,7 +316,7 @@ def _confirmed(state: State) -> dict[str, object]:
 
 
 def _file_system(place: Path) -> str:
-    """What distinguishes the file system at a place from one that was made anew there."""
+    """An identification of the file system at a place, which changes if it is made again."""
     try:
         return f"{os.statvfs(place).f_fsid:x}"
     except OSError as error:
@@ -358,16 +356,14 @@ def opened(
 
 
 def _placed(config: Config, made: Sequence[Volume]) -> Config:
-    """The configuration on the volumes that were made: each is a place like any other. Those that it does not use are
-    not there.
-    """
+    """The configuration with the places of the volumes that were made, without unused volumes."""
     places = {one.name: VolumeConfig(path=str(one.path)) for one in made}
     places |= {name: volume for name, volume in config.volumes.items() if not volume.made}
     return config.model_copy(update={"volumes": {name: places[name] for name in config.volumes if name in places}})
 
 
 class _OnVolumes:
-    """A target whose volumes were made for its run, or for its block; `facts` = what the environment says of that."""
+    """A target whose volumes were made for its run, or for its block; `facts` = their entries in the environment."""
 
     def __init__(self, target: Target, volumes: Sequence[Volume], facts: Mapping[str, object], took_s: float) -> None:
         self._target, self._made, self._facts, self._took_s = target, volumes, facts, took_s

@@ -1,7 +1,8 @@
-"""The journal of what storagelab does to drives, written before it is done, so that a killed run can be undone.
+"""The journal of steps on drives.
 
-It lies in the results folder of its experiment, a line for each event. A drive that is claimed has a file in
-/var/lib/storagelab, too, which names the results folder.
+Each step is written before it is done, so that a killed run can be undone. The journal is in the results folder of its
+experiment, a line for each event. A drive that is claimed has a file in /var/lib/storagelab, too, which names the
+results folder.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ _BY_HAND = (
 
 
 class Claim(Frozen):
-    """A drive that an experiment uses: as it was before, and the index of its LBA format then. `token` is drawn for
-    the claim; the registry and the journal must have the same. `made` = the UUIDs that may lie on the drive: of what it
-    held, and of what storagelab makes. Claims of earlier versions have neither.
+    """A drive that an experiment uses: as it was before, and the index of its LBA format then. `token` is random; the
+    registry and the journal must have the same one. `made` = the UUIDs that may be on the drive: those of its former
+    content and of everything that storagelab makes. Claims of earlier versions have neither.
     """
 
     drive: Drive
@@ -74,8 +75,8 @@ class _Event(Frozen):
 
 
 class History(NamedTuple):
-    """What the journal says about one drive: as it was last confirmed or given back, the claim that is not given back
-    yet, the steps begun since, and whether it was given back before. `queue` = its queue's settings before.
+    """The journal's facts about one drive: the drive as it was last confirmed or returned, the open claim, the steps
+    since, and whether it was returned before. `queue` = its former queue settings.
     """
 
     confirmed: Drive | None = None
@@ -156,9 +157,9 @@ class Journal:
         return history
 
     def left(self) -> list[tuple[Claim, bool]]:
-        """The drives that were not given back, and whether root's registry has each claim, too: with this folder of
-        results, and the same token. A claim that only one of them knows is no reason to destroy anything unasked:
-        others may write the journal, and a kill may have come before anything was done.
+        """The drives that were not returned, and whether root's registry has each claim, too, with this folder of
+        results and the same token. A claim in only one of them does not permit destroying anything without asking:
+        others may write the journal, and a kill may have happened before the first step.
         """
         registered = {one.drive.id: one for one in claims() if one.results == str(self.results)}
         devices = dict.fromkeys([*(event.device for _, event in self._events()), *registered])
@@ -171,8 +172,8 @@ class Journal:
         return found
 
     def _events(self) -> Iterator[tuple[int, _Event]]:
-        """The lines with their numbers. The last one may have been cut off by a kill: then what it announces was not
-        begun. Raises RunFailed.
+        """The lines with their numbers. The last one may have been truncated by a kill; then its step was not begun.
+        Raises RunFailed.
         """
         try:
             file = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -219,8 +220,8 @@ class Journal:
 
 @contextlib.contextmanager
 def locked(drive: Drive) -> Iterator[None]:
-    """Keeps the drive to this process until it ends, and to the programs that it starts until they end. First waits for
-    those that a killed process left at work. Raises RunFailed if a process of storagelab has the drive.
+    """Locks the drive for this process and the programs that it starts, until they end. First waits for running
+    programs of a killed process. Raises RunFailed if another storagelab has the drive.
     """
     lock, of_programs = (REGISTRY / f"{drive.key}.{what}" for what in ("lock", "programs"))
     with contextlib.ExitStack() as undo:

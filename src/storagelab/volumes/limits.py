@@ -1,9 +1,9 @@
 """Limits of a drive that belongs to the experiment, set through the kernel's control groups, and those of cloud disks.
 
-In version 1, the root group's limit holds back everything that reaches the device: what servers request themselves, and
-what the kernel writes for them later, which is in no other group. In version 2 the root group has no limits, so every
-group at the top gets the same, and storagelab has to run in one of them. There, a file's buffered writes belong to the
-group that first wrote to it: tried with direct writes, and with buffered ones that a process synchronizes itself.
+In version 1, the root group's limit applies to all requests to the device: the servers' own ones, and the kernel's
+later writes for them, which belong to no other group. In version 2 the root group has no limits. So every top-level
+group gets the same limit, and storagelab has to run in one of them. There, a file's buffered writes belong to the group
+that first wrote to it. This was tried with direct writes, and with buffered writes that a process synchronizes itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from storagelab.model.volume import COARSE_BELOW, LIMITS, SLICE_S, BurstConfig, 
 Rates = Mapping[str, int]
 """The keys of `LIMITS` that are limited, each a second."""
 _NEAR = 0.99
-"""A limit that lets at least this share of itself through is kept well."""
+"""A limit counts as accurate if at least this share of it is reached."""
 _V2_WORDS = {name: word for word, name in V2_LIMITS.items()}
 
 
@@ -52,7 +52,7 @@ def groups(kernel: Kernel = HERE) -> Groups | None:
 
 
 def check(key: str, kernel: Kernel = HERE) -> None:
-    """Raises PreflightError if this machine can't limit the I/O of what storagelab starts."""
+    """Raises PreflightError if this machine can't limit the I/O of storagelab's programs."""
     found = groups(kernel)
     if found is None:
         raise PreflightError(
@@ -83,9 +83,7 @@ class Limiter:
         self.number = read_text(node_of(device, kernel) / "dev")
 
     def set(self, rates: Rates) -> None:
-        """From now on, the drive does no more than this in a second; what is not in `rates` is not limited. Raises
-        RunFailed.
-        """
+        """Sets these limits per second; other rates are not limited. Raises RunFailed."""
         try:
             if self._version == 1:
                 for name, file in V1_LIMITS.items():
@@ -117,7 +115,7 @@ class Limiter:
 
 @contextlib.contextmanager
 def limited(device: str, kernel: Kernel = HERE) -> Iterator[Limiter]:
-    """Takes the limits back at the end, whatever happens: the kernel would keep them for the device's next user."""
+    """Removes the limits at the end, even after an error: the kernel would keep them for the device's next user."""
     drive = Limiter(device, kernel)
     try:
         yield drive
@@ -126,7 +124,7 @@ def limited(device: str, kernel: Kernel = HERE) -> Iterator[Limiter]:
 
 
 def warnings(name: str, asked: Rates) -> Iterator[str]:
-    """Which limits of requests the kernel keeps only coarsely."""
+    """The limits on requests that the kernel rounds by much."""
     for key, limit in asked.items():
         if "iops" in key and (limit < COARSE_BELOW or effective(key, limit) < _NEAR * limit):
             yield (
@@ -141,8 +139,8 @@ def warnings(name: str, asked: Rates) -> Iterator[str]:
 #
 # A bucket of credits, as cloud disks have it: a volume exceeds its limit while it has credits, one for each request.
 #
-# A thread reads what the kernel counted, reckons the credits, and changes the limit when the bucket runs empty or
-# fills.
+# A thread reads the kernel's counts, computes the credits, and changes the limit when the bucket becomes empty or
+# refills.
 
 
 _LOOK_EVERY_S = 0.05
@@ -164,8 +162,8 @@ class Bucket:
         self._refill_per_s = max(effective(key, rates.get(key, 0)) for key in ("read_iops", "write_iops"))
         self.credits = float(burst.credits if burst.start == "full" else 0)
         self.emptied_after_s: list[float] = []
-        """Each time that it ran empty, in seconds since the load began: it fills again while little is sent, such as
-        between a warm-up and what counts.
+        """Each time at which it ran empty, in seconds since the load began. It refills while there are few requests,
+        such as between the warm-up and the measurement.
         """
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="storagelab burst credits", daemon=True)
@@ -247,8 +245,8 @@ def disks() -> dict[str, CloudDisk]:
 
 
 def resolved(limit: LimitConfig, size_bytes: int, key: str) -> LimitConfig:
-    """The limit with the figures of the disk that it is like, as far as it has none of its own. Raises PreflightError
-    for a name that is not in the list.
+    """The limit, with missing figures taken from the disk of its `like`. Raises PreflightError for a name that is not
+    in the list.
     """
     if limit.like is None:
         return limit

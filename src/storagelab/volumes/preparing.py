@@ -1,5 +1,5 @@
-"""Prepares drives for a volume, and gives them back: each step is in the journal before it is done, and just before
-each step that destroys something, the drive's serial number is read again.
+"""Prepares drives for a volume, and returns them. Each step is written to the journal before it is done, and the
+drive's serial number is read again just before each destructive step.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from storagelab.words.numbers import bytes_
 PROGRAMS = {"sfdisk": "fdisk"}
 _ALIGNED_BYTES = 2**20
 _BUSY_S = 20.0
-"""How long somebody may look at a partition, such as udev: meanwhile, the kernel keeps what it knows of the drive's
-table.
+"""How long a program such as udev may have a partition open: until then, the kernel keeps the drive's old table.
 """
 _SETTLES_S = 60
 _BLKRRPART = 0x125F
@@ -42,7 +41,7 @@ _BLKRRPART = 0x125F
 
 
 def size_for(size_bytes: int, share: float) -> int:
-    """How large the partition is that, with the table before it, uses this share of a drive."""
+    """The size of the partition that, with the table before it, uses this share of a drive."""
     return (int(size_bytes * share) // _ALIGNED_BYTES - 1) * _ALIGNED_BYTES
 
 
@@ -56,7 +55,7 @@ def make(drive: str, size_bytes: int, sector_bytes: int, table: UUID) -> None:
 
 
 def only_one(drive: str) -> str:
-    """The kernel's name of the drive's only partition, once it is there, and nobody looks at it as a new one. Raises
+    """The kernel's name of the drive's only partition, as soon as it exists and udev has finished with it. Raises
     RunFailed.
     """
 
@@ -73,8 +72,8 @@ def only_one(drive: str) -> str:
 
 
 def forget(drive: str) -> None:
-    """Lets the kernel forget the partitions of a drive whose table is gone. sfdisk would not tell whether it does.
-    Raises RunFailed.
+    """Lets the kernel forget the partitions of a drive without a table; sfdisk would not report failures. Raises
+    RunFailed.
     """
 
     def is_done() -> bool:
@@ -98,9 +97,9 @@ def _users(drive: str) -> str:
 
 
 def settle() -> None:
-    """Waits until udev has ended its work on what changed, if the machine has udev. When a table changes, udev sees
-    each partition go and come back, and has mdadm take one that is gone out of its RAID: late, it would be the new
-    one's. Raises RunFailed.
+    """Waits until udev has processed all changes, if the machine has udev. When a table changes, udev removes and adds
+    each partition, and lets mdadm remove a missing one from its RAID. If this is late, it hits the new RAID. Raises
+    RunFailed.
     """
     if path_of("udevadm") is not None:
         said("udevadm", "settle", f"--timeout={_SETTLES_S}")
@@ -135,7 +134,7 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
 
 
 def _known_to(drive: Drive, journal: Journal) -> Background | None:
-    """What the journal knows of the drive; None if an interrupted run still has it, and the next one gives it back."""
+    """The journal's facts about the drive; None if an interrupted run still has it, and the next run returns it."""
     try:
         history = journal.of(drive.id)
         journal.refuse_claimed_by_others(drive)
@@ -189,7 +188,7 @@ class OpenDrive:
         self.drive, self._opened = drive, opened
 
     def refuse_another(self) -> None:
-        """Raises RunFailed if the names no longer lead to the drive that is open, or if that is another one."""
+        """Raises RunFailed if the names no longer refer to the open drive, or if the drive has changed."""
         number = os.fstat(self._opened).st_rdev
         node = f"/dev/{self.drive.name}"
         for name in (self.drive.id, node):
@@ -261,8 +260,8 @@ def _one(
 
 
 def _prepare(held: OpenDrive, volume: VolumeConfig, journal: Journal, claim: Claim, table: UUID) -> str:
-    """Makes the drive blank and formats and partitions it. The kernel's name of the device to use, which nobody takes
-    for a former one any more.
+    """Makes the drive blank and formats and partitions it. Returns the kernel's name of the device to use, without old
+    signatures.
     """
     drive = held.drive
     _clear(held, journal, claim.token)
@@ -289,9 +288,9 @@ def _do(held: OpenDrive, journal: Journal, what: str, step: Callable[[], object]
 
 
 def _clear(held: OpenDrive, journal: Journal, token: str) -> None:
-    """Removes partitions and signatures, so that no program takes the drive for what it was. The mark comes first: it
-    tells what is left of them, if this is killed, from what others may write there later. A drive that is marked has no
-    partition table any more, so its partitions come before it.
+    """Removes partitions and signatures, so that no program recognises the former content. The mark is written first:
+    after a kill, it distinguishes the remains from data that others write later. A marked drive has no partition table,
+    so its partitions are removed before.
     """
     name = held.drive.name
     for device in (*drives.partitions_of(name), name):
@@ -326,7 +325,7 @@ def _give_back(held: OpenDrive, claim: Claim, journal: Journal) -> None:
 
 def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
     """Gives back the drives that a killed run left claimed. What was done, in words. Drives with these serial numbers
-    may be wiped whatever they hold; others only if that is storagelab's. Raises RunFailed.
+    may be wiped with any content, others only with storagelab's content. Raises RunFailed.
     """
     done, problems = [], []
     if (left := journal.left()) and os.geteuid() != 0:
@@ -338,7 +337,7 @@ def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
                 raise RunFailed(f"{claim.drive.id} is now another drive, serial {found.serial}; nothing is done to it")
             # The kernel may have given it another name since.
             with held(claim.drive.model_copy(update={"name": found.name})) as own:
-                found = drives.look(claim.drive.id, "devices")  # what a killed run's programs did has ended now
+                found = drives.look(claim.drive.id, "devices")  # the programs of the killed run have ended now
                 journal.refuse_claimed_by_others(found)
                 _refuse_used(found, claim)
                 others = _of_others(found, claim, is_known)
@@ -366,8 +365,8 @@ def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
 
 
 def _refuse_used(drive: Drive, claim: Claim) -> None:
-    """Raises RunFailed or PreflightError for each reason for which `run` refuses a drive, but for what storagelab
-    made.
+    """Raises RunFailed or PreflightError for each reason for which `run` refuses a drive, except storagelab's own
+    content.
     """
     places = drives.mounted_from(drive.name)
     strange = [f"it is mounted at {one}" for one in places if "/storagelab-" not in one]
@@ -391,7 +390,7 @@ def _refuse_used(drive: Drive, claim: Claim) -> None:
 
 
 def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
-    """What the drive holds that may be others', in words; "" if all is storagelab's; None if nothing has to be
+    """Content of the drive that may belong to others, in words; "" if all is storagelab's; None if nothing must be
     removed.
     """
     parts = drives.partitions_of(drive.name)
@@ -412,7 +411,7 @@ def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
 
 
 def _is_own(part: str, claim: Claim) -> bool:
-    """Whether nothing lies on the partition but what the claim knows: a table of ours says nothing about it."""
+    """Whether the partition holds only content of the claim: storagelab's partition table does not prove this."""
     by_uuid = _known(drives.uuids_on(part), claim)
     return by_uuid or drives.is_marked(part, claim.token) or drives.is_blank(f"/dev/{part}", whole=True)
 
@@ -449,8 +448,8 @@ def facts(used: Sequence[tuple[Drive, str]]) -> list[dict[str, object]]:
 def with_written(
     facts: Sequence[dict[str, object]], before: Sequence[int | None], used: Sequence[Drive]
 ) -> list[dict[str, object]]:
-    """The same facts after a run, with what the drives' own counters say was written. They said `before` as it began:
-    an earlier run may have used the same volume.
+    """The same facts after a run, with the bytes written by the drives' own counters. `before` has the counters at the
+    begin of the run, because an earlier run may have used the same volume.
     """
     found = []
     for fact, was, drive in zip(facts, before, used, strict=True):

@@ -60,7 +60,8 @@ def said(program: str, *arguments: str, given: str = "", patience_s: float = _PA
 
 
 def patiently(step: Callable[[], object], within_s: float, pause_s: float = 0.2) -> None:
-    """Does the step, again while it fails for a while: something may still use the device. Raises RunFailed."""
+    """Does the step, and repeats it for some time if it fails, because something may still use the device. Raises
+    RunFailed."""
     problems: list[RunFailed] = []
 
     def is_done() -> bool:
@@ -76,7 +77,7 @@ def patiently(step: Callable[[], object], within_s: float, pause_s: float = 0.2)
 
 
 def _last_words(text: str) -> str:
-    """The end of what it said, without how to use it."""
+    """The end of its message, without usage information."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     usage = next((number for number, line in enumerate(lines) if line.lower().startswith("usage")), 0)
     lines = lines[:usage] or lines
@@ -84,9 +85,8 @@ def _last_words(text: str) -> str:
 
 
 # --- the locks of places where programs are at work -------------------------------------------------------------------
-#
-# Each program that storagelab starts holds them to its own end, so that what it made is not undone before it has
-# ended, even if storagelab was killed meanwhile.
+# Each program that storagelab starts holds them until it ends, so that its work is not undone before that, even if
+# storagelab was killed.
 
 _LONGEST_S = 3600.0
 """As long as the slowest of the programs may take."""
@@ -95,8 +95,8 @@ _HELD = set[int]()
 
 @contextlib.contextmanager
 def alone_at(place: Path) -> Iterator[None]:
-    """Holds the lock of a file or a folder. First waits until the programs have ended that a killed storagelab left at
-    work there, and says so. Raises RunFailed.
+    """Holds the lock of a file or a folder. First waits for running programs of a killed storagelab there, and says so.
+    Raises RunFailed.
     """
     try:
         opened = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -1,4 +1,4 @@
-"""Which drives storagelab refuses to touch, and why: decided from what a drive is, without looking at it again."""
+"""Which drives storagelab refuses to use, and why: decided from the facts about a drive, without reading it again."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _UNEQUAL = 0.01
 
 
 class Background(NamedTuple):
-    """What is known of a drive besides itself. `confirmed` is the drive as the user last confirmed it. `released`:
-    this experiment used it before and left it blank. `formats` are those of an NVMe drive that is to be formatted."""
+    """Further facts about a drive. `confirmed` is the drive as the user last confirmed it. `released`: this experiment
+    used it before and left it blank. `formats` are those of an NVMe drive that is to be formatted."""
 
     confirmed: Drive | None = None
     released: bool = False
@@ -63,7 +63,7 @@ def refusals(
 
 
 def _uncertain(drive: Drive) -> Iterator[tuple[str, str]]:
-    """Why the name may not be that of one drive, today and tomorrow, each with what to do."""
+    """Reasons why the name may not always refer to the same drive, each with a solution."""
     if str(Path(drive.id).parent) + "/" != STABLE_NAMES:
         yield "is no stable name, and may be another drive's tomorrow", f"name it by its identity: ls -l {STABLE_NAMES}"
     if drive.part_of:

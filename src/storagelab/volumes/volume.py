@@ -39,13 +39,13 @@ class Volume:
     checks: list[Check] = field(default_factory=list)
     drives: Sequence[Drive] = ()
     read_back: Callable[[], Iterable[Check]] = tuple
-    """Looks again how it is."""
+    """Reads its state again."""
     begin: Callable[[], None] = lambda: None
     """To be called as the load of a run begins."""
     at_the_end: Callable[[], Iterable[Check]] = tuple
-    """Looks at what may have changed during a run: a RAID goes on without a drive that fails."""
+    """Checks for changes during a run: a RAID continues without a failed drive."""
     written_before: int = 0
-    """What the drive of a made volume had written before it was made: the kernel goes on counting."""
+    """Bytes written to the drive before its volume was made, because the kernel's counter continues."""
 
     def for_a_run(self) -> Volume:
         """The same volume for one of several runs, as it is now."""
@@ -58,8 +58,8 @@ class Volume:
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
-        """Limits the volume while the context lasts, as setting it up is not what is measured; and notes what was
-        written to its drives. Raises RunFailed."""
+        """Limits the volume while the context lasts, because the set-up is not measured; and notes the bytes written to
+        its drives. Raises RunFailed."""
         before = [preparing.written_in_life(drive) for drive in self.drives]
         with self._limited():
             yield
@@ -94,8 +94,8 @@ class Volume:
 
 
 def check(name: str, volume: VolumeConfig, results: Path | None = None) -> tuple[Drive, ...]:
-    """Everything that making the volume needs of this machine, but the rights. The drives that it is made of; `results`
-    is the experiment's folder, which tells what it did to them. Changes nothing. Raises PreflightError.
+    """Checks everything that the volume needs, except rights. Returns its drives; `results` is the experiment's folder
+    with its journal. Changes nothing. Raises PreflightError.
     """
     key = f"volumes.{name}"
     if not volume.has_own_drive:
@@ -166,7 +166,7 @@ def _limit(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> LimitConf
 
 
 def warnings(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
-    """What is given up by the volume's keys, or does not hold as it is written."""
+    """Safety that the volume's keys give up, and values that don't hold exactly."""
     yield from file_systems.warnings(name, volume.mount_options)
     if volume.has_own_drive and (limit := _limit(name, volume, found)) is not None:
         yield from limits.warnings(name, limits.rates(limit))
@@ -218,7 +218,7 @@ def made(
 
 
 def _told(name: str, command: str, folder: Path, variables: Mapping[str, str], facts: dict[str, Any]) -> Check:
-    """What the user's command says about the volume; it says how the volume is, not whether that is right."""
+    """The output of the user's command about the volume; it describes the volume, but is not a check."""
     got = "0"
     try:
         facts["check"] = run_command(command, folder, variables, f"volumes.{name}.check")
@@ -229,7 +229,7 @@ def _told(name: str, command: str, folder: Path, variables: Mapping[str, str], f
 
 @dataclass
 class _Base:
-    """What layers and the file system lie on: the kernel's names of the devices, and how they are read back."""
+    """The devices below layers and the file system, by the kernel's names, and how they are read back."""
 
     devices: list[str]
     read_back: Callable[[], Iterable[Check]]
@@ -339,7 +339,8 @@ def _drives(
 
 
 def remove_left(folders: Sequence[Path]) -> None:
-    """Unmounts and detaches what a killed run left in these folders, once its programs have ended. Raises RunFailed."""
+    """Unmounts and detaches the remains of a killed run in these folders, after its programs have ended. Raises
+    RunFailed."""
     for folder in (one for one in folders if one.is_dir()):
         with programs.alone_at(folder):
             for place in file_systems.left_in(folder):

@@ -1,1 +1,1 @@
-"""What is read while a run is measured: waits, series, clocks, and counters of the server and of this machine."""
+"""Readings during a run: waits, series, clocks, and counters of the server and of this machine."""

@@ -1,4 +1,4 @@
-"""What is read before and after a run: counters of the server, the drives and the CPUs, and clocks."""
+"""Readings before and after a run: counters of the server, the drives and the CPUs, and clocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Counters = dict[str, dict[str, float]]
 
 
 def difference(before: Counters, after: Counters) -> Counters:
-    """What was counted between two readings; counters that did not change are left out."""
+    """The difference between two readings; counters that did not change are left out."""
     changed: Counters = {}
     for group, counters in after.items():
         then = before.get(group, {})
@@ -34,7 +34,7 @@ def counting(read: Callable[[], Counters]) -> Callable[[], Counters]:
 
 
 LARGEST_HELD_BACK = 0.1
-"""If a run lost a larger share of its time to a CPU quota, it measured the quota."""
+"""If a run lost a larger share of its time to a CPU quota, it measured the quota, not the layout."""
 
 
 class MachineCounters:
@@ -51,7 +51,7 @@ class MachineCounters:
         return self._devices.read(), processes.read_cpu_time(self._server_process)
 
     def look(self) -> None:
-        """Reads the processes; to be called every 0.2 s, to see one that ends before the run does, or stands still."""
+        """Reads the processes. Call it every 0.2 s, to notice processes that end before the run or are stopped."""
         self._throttling.look()
         self.standstill.look()
 
@@ -85,15 +85,16 @@ class MachineCounters:
 
 # --- clocks ----------------------------------------------------------------------------------------------------------
 #
-# Checks whether a run's elapsed time can be trusted: the server's clock measures it, and somebody may set that clock.
+# Checks whether a run's elapsed time is reliable: it is measured by the server's clock, which somebody may change.
 #
-# The server is asked for its time before the gate opens and after the last loop has ended. The difference is compared
-# with a clock of this machine that nobody can set. Each answer is uncertain by the time of its round trip.
+# The server's time is read before the gate opens and after the last loop has ended. The difference is compared with a
+# monotonic clock of this machine. Each answer is uncertain by the time of its round trip.
 
 
 TOLERANCE_S = 0.01
 TOLERANCE_SHARE = 0.001
-"""The most that two honest clocks differ by: a time service changes the speed of each by half a thousandth at most."""
+"""The largest normal difference of two clocks: a time service changes the speed of each by at most half a
+thousandth."""
 _SUSPENDED_S = 0.1
 _STEADY = time.CLOCK_BOOTTIME
 """This clock keeps running while the machine is suspended, as a server's clock does."""
@@ -167,7 +168,8 @@ class Clocks:
 
     @property
     def _step_s(self) -> float:
-        """By how much the server's clock was set forward between the two readings; negative if it was set back."""
+        """The seconds by which the server's clock was set forward between the two readings; negative if it was set
+        back."""
         return self._ended.server_s - self._begun.server_s - self._passed_s
 
     @property

@@ -1,5 +1,5 @@
-"""What a watcher of a run needs on any engine: a pace that limits its own cost, a series once a second, a few
-moments of waits, and how often each wait was seen.
+"""Parts of a watcher on any engine: a pace that limits its cost, a series once a second, a few samples of waiting
+sessions, and the counts of each wait.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from storagelab.watching.wait_events import Event
 
 LONGEST_BLIND_S = 0.5
 LARGEST_BLIND_SHARE = 0.005
-"""A run that was unseen, or stood still, for less than this counts as watched."""
+"""If a run was not watched, or stood still, for less than this, it counts as watched."""
 LATE_S = 1.0
-"""A run is looked at every 0.2 s. If a look is so late, a busy machine alone can't be the reason."""
+"""A run is looked at every 0.2 s. If a look is this late, a busy machine alone can't be the reason."""
 LOOKS_PER_CHECK = 5
 CHECK_INTERVAL_S = 0.2
 """The cost is checked after this many looks and this much time: soon enough to prevent many expensive looks."""
@@ -31,13 +31,13 @@ BLIND_AFTER_S = 0.25
 SERIES_HZ = 1.0
 SERIES_TOLERANCE_S = 0.01
 ENOUGH_LOOKS = 3
-"""So many looks that all see no session at work are no chance."""
+"""If this many looks see no working session, this is not chance."""
 SHORTEST_INTERVAL_S = 0.2
 """A last interval of the series that is shorter than this would show noise, so it is merged into the one before."""
 
 
 class Standstill:
-    """For how long a run stood still, of any load: looks came late, or a process was stopped by force. `processes`
+    """How long a run with any load stood still: looks were late, or a process was stopped by a signal. `processes`
     lists those of the load and of its server at each look.
     """
 
@@ -56,11 +56,11 @@ class Standstill:
 def check_watching(
     error: str, observer: ObserverCost | None, elapsed_s: float, passes: int | None = None, stood_s: float = 0.0
 ) -> list[Check]:
-    """A check that fails if only part of a run was watched: its waits must not pass for the whole run's, nor a
-    standstill for work.
+    """A check that fails if only part of a run was watched, because its waits are then not those of the whole run, or
+    if it stood still.
 
     `error` is empty unless watching stopped early. `passes` are the looks that saw a session of the load, where waits
-    are sampled. `observer` is None where no sampler watches; `stood_s` is the time of `Standstill`.
+    are sampled. `observer` is None without a sampler; `stood_s` is the time of `Standstill`.
     """
     got, blind_s = error, min(elapsed_s, max(stood_s, observer.blind_s if observer else 0.0))
     if not got and passes == 0 and observer and observer.ticks >= ENOUGH_LOOKS and elapsed_s >= LONGEST_BLIND_S:
@@ -83,7 +83,7 @@ class Pace:
     """
 
     resting = False
-    """Whether what is due next is the end of an unwatched stretch, and no look."""
+    """Whether the next event is the end of an unwatched stretch, not a look."""
 
     def __init__(self, hz: float, budget: float, *, at_random: bool, in_turns: bool = False) -> None:
         self._shortest_s = self._interval_s = 1 / hz
@@ -155,10 +155,11 @@ class Pace:
         if begins_s < ends_s:
             self.rests.append((begins_s, ends_s))
             checked_s, spent_s = self._checked
-            self._checked = (checked_s + ends_s - begins_s, spent_s)  # rests must not make room for dearer looks
+            self._checked = (checked_s + ends_s - begins_s, spent_s)  # rests don't allow dearer looks
 
     def saw_stopped(self) -> None:
-        """Notes that this look found a working session stopped by force: nothing since the last look counts as seen."""
+        """Notes that this look found a working session stopped by a signal: the time since the last look counts as
+        unwatched."""
         self._saw_nothing(self._looked_s, time.monotonic())
 
     def halt(self) -> None:
@@ -195,9 +196,7 @@ class Pace:
         self._spend()
 
     def blind_s(self, run_s: float) -> float:
-        """For how long nothing was seen of the first `run_s` seconds. The last look may come long after a run has
-        ended.
-        """
+        """The unwatched part of the first `run_s` seconds. The last look may be long after the end of a run."""
         return sum(max(0.0, min(to_s, run_s) - since_s) for since_s, to_s in self._blind)
 
     def cost(self) -> ObserverCost:
@@ -245,7 +244,8 @@ class Series:
 
 
 class Moments(Generic[T]):
-    """Keeps a run's moments few: when there are too many, it drops every second one and accepts half as many."""
+    """Limits the number of a run's moments: if there are too many, it drops every second one and accepts half as
+    many."""
 
     def __init__(self, interval_s: float, limit: int) -> None:
         self.interval_s = interval_s
@@ -299,18 +299,18 @@ class Tallies:
 
 # --- watched and unwatched stretches ---------------------------------------------------------------------------------
 #
-# Watched and unwatched stretches of a run in turns, so that what watching costs can be told from what it watches.
+# Alternating watched and unwatched stretches of a run, to measure the cost of watching.
 #
-# Stretches are short, since whatever else disturbs a machine lasts longer and so hits both kinds alike: with other
+# Stretches are short, because other disturbances of a machine last longer and so affect both kinds equally: with other
 # programs on all CPUs, the ratio of both kinds scatters by 4 % from one run of 16 s to the next, and by 15 % with
-# stretches of a second. Yet they last longer than most transactions, since one that ends in another stretch than it
-# began in is neither. The order is that of Thue and Morse (watched, not, not, watched, not, watched, watched, not ...):
-# neither a trend nor a period of the load hits one kind more than the other.
+# stretches of a second. But stretches are longer than most transactions, because a transaction that spans two stretches
+# belongs to neither kind. The order is that of Thue and Morse (watched, not, not, watched, not, watched, watched, not
+# ...): neither a trend nor a period of the load affects one kind more than the other.
 
 
 STRETCH_S = 0.25
 SHORTEST_S = 4.0
-"""A shorter run has too few stretches: it is watched throughout."""
+"""A shorter run has too few stretches, so it is watched all the time."""
 
 
 def is_watched(at_s: float) -> bool:

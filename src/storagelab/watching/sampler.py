@@ -23,7 +23,7 @@ from storagelab.watching.wait_events import WaitEvents
 
 
 class Totals(NamedTuple):
-    """What all sessions together spent in the run."""
+    """The times of all sessions together in the run."""
 
     cpu_s: float
     runqueue_s: float
@@ -104,7 +104,7 @@ class Accounts:
 
 
 class Looks(NamedTuple):
-    """What the thread does: `first` and `last` once, `tick` whenever the pace says so."""
+    """The work of the thread: `first` and `last` once, `tick` whenever the pace says so."""
 
     first: Callable[[], None]
     tick: Callable[[], None]
@@ -188,7 +188,7 @@ RawWaitsOf = Callable[["Observation", float, float, int], SampledWaits | Counted
 
 @dataclass(frozen=True)
 class Observation:
-    """What was seen of one run. `totals` come from the kernel; `error` is empty unless sampling stopped before the
+    """The observations of one run. `totals` come from the kernel; `error` is empty unless sampling stopped before the
     end.
     """
 
@@ -203,12 +203,12 @@ class Observation:
     raw_waits: RawWaitsOf | None = None
     error: str = ""
     blind_s: Callable[[float], float] = lambda _: 0.0
-    """For how many seconds nothing was seen of a run of this length."""
+    """The unwatched seconds of a run of this length."""
     unwatched: tuple[tuple[float, float], ...] = ()
     """The stretches in which nothing looked at the sessions, from when to when, by the monotonic clock."""
 
     def observed(self, elapsed_s: float) -> ObserverCost:
-        """The cost of watching, and what was not seen of the run. Watching ends after the run does."""
+        """The cost of watching, and the unwatched part of the run. Watching ends after the run."""
         return self.observer.model_copy(update={"blind_s": self.blind_s(elapsed_s)})
 
     def waits(self, elapsed_s: float, busy_s: float, connections: int) -> SampledWaits | CountedWaits | None:

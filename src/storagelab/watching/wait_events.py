@@ -1,4 +1,4 @@
-"""What a server's waits mean: the class that groups them across engines, and the name that a SQL Server DBA knows.
+"""The meaning of a server's waits: the category that groups them across engines, and SQL Server's name.
 
 Each engine lists its waits in its module `events`: one line says everything about one wait.
 """
@@ -94,12 +94,12 @@ class WaitEvents:
 
 # --- knowledge -------------------------------------------------------------------------------------------------------
 #
-# What an engine's module `known` provides: facts that need no driver.
+# Facts that need no driver, from an engine's module `known`.
 
 
 class Knowledge(NamedTuple):
-    """What is known of an engine without its driver. `judge` gives the verdict on durability, from the server's
-    settings and version.
+    """Facts about an engine that need no driver. `judge` gives the verdict on durability, from the server's settings
+    and version.
     """
 
     judge: Callable[[Mapping[str, str], str], Durability]

@@ -34,7 +34,7 @@ from storagelab.watching.counters import MachineCounters
 from storagelab.watching.pace import check_watching
 
 LEAST_AT_DRIVE = 0.98
-"""If the drive itself saw less than this share of fio's bytes, something else answered some requests."""
+"""If the drive itself got less than this share of fio's bytes, a cache answered some requests."""
 _FILE = "raw-io"
 _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
@@ -184,7 +184,7 @@ class _RawTarget:
 
             counts_s = time.monotonic()
             outcome = self._sender.send(self._fio, self._at, self._io_engine, seed, meanwhile)
-            counts_s = max(counts_s, time.monotonic() - outcome.elapsed_s)  # what sends takes a moment to start
+            counts_s = max(counts_s, time.monotonic() - outcome.elapsed_s)  # the sender takes a moment to start
             machine.end()
             counters = machine.counted(with_checkpoint=False)
         at_drive, cpu = _at_drive(counters.get("volumes", {}), self._volume, outcome), counters.get("cpu", {})
@@ -237,7 +237,7 @@ def figures(outcome: Outcome) -> dict[str, float]:
 
 
 def _at_drive(counted: Mapping[str, float], volume: str, outcome: Outcome) -> dict[str, float]:
-    """The same requests as fio and as the kernel counted them, at the device below the file system."""
+    """fio's and the kernel's counts of the same requests, at the device below the file system."""
     found: dict[str, float] = {}
     for direction, done in outcome.done.items():
         for what, by_fio in ((f"{direction}s", done.requests), (f"{direction}_bytes", done.bytes)):
@@ -249,7 +249,7 @@ def _at_drive(counted: Mapping[str, float], volume: str, outcome: Outcome) -> di
 
 
 def _checks(at_drive: Mapping[str, float], outcome: Outcome, io_engine: str) -> Iterator[Check]:
-    """If the drive saw more bytes than fio sent, others may have used it; if fewer, something in between answered
+    """If the drive got more bytes than fio sent, others may have used it; if fewer, a cache in between answered
     requests.
     """
     directions: tuple[Direction, ...] = ("read", "write")

@@ -1,4 +1,4 @@
-"""What a run of raw I/O sends to its file: drawn requests, or those of a trace."""
+"""The requests of a run of raw I/O: generated ones, or those of a trace."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Sender(Protocol):
         """What sends it."""
 
     def warm_up(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> None:
-        """Sends what doesn't count. Raises RunFailed."""
+        """Sends the requests of the warm-up. Raises RunFailed."""
 
     def send(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> Outcome:
-        """Sends what counts. Raises RunFailed."""
+        """Sends the measured requests. Raises RunFailed."""
 
 
 def sender_of(config: Config, site: Site) -> Sender:

@@ -1,5 +1,5 @@
-"""A running MariaDB or MySQL that is only looked at: its settings and places, as a start for a spec; and its tables and
-logs, their files, its threads and its counters, for a capture.
+"""Reads a running MariaDB or MySQL without changing it: its settings and places, for the draft of a spec; and its
+tables and logs, their files, its threads and its counters, for a capture.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _NOT_CHOSEN = "('COMPILE-TIME', 'AUTO')"
 
 
 def found(target: TargetConfig) -> RunningServer:
-    """What the server shows. Raises PreflightError if it can't be reached."""
+    """The facts about the server. Raises PreflightError if it can't be reached."""
     with connect(target) as connection:
         facts = read_facts(connection)
         data, log, pid_file = ask(connection, "SELECT @@datadir, @@innodb_log_group_home_dir, @@pid_file")[0]
@@ -85,7 +85,7 @@ def _programs(pid_file: Path) -> Path | None:
 
 
 def _chosen(connection: Connection) -> list[tuple[str, Scalar]]:
-    """The chosen settings; none on MySQL, which does not say in one place which these are."""
+    """The changed settings; none on MySQL, which does not list them in one place."""
     with contextlib.suppress(pymysql.MySQLError):
         rows = ask(
             connection,
@@ -315,9 +315,9 @@ class WatchedMariaDB:
         return Counters(counts, ended, int(working), self._times(), changed, unit)
 
     def _ended(self, status: Mapping[str, int], changed: int) -> tuple[int, Literal["transaction", "unit"]]:
-        """What ended: as performance_schema counts transactions, if it does (in MariaDB it has to be told). Else, since
-        the first look: without COMMITs, each statement was a transaction; with them, the server counts statements that
-        committed by themselves together with those of transactions, and only their changes can be told.
+        """Ended transactions: by performance_schema, if it counts them (in MariaDB this must be enabled). Otherwise,
+        since the first look: without COMMITs, each statement was a transaction. With COMMITs, the server counts
+        autocommitted statements together with those of transactions, and only their changes are visible.
         """
         with contextlib.suppress(pymysql.MySQLError):  # older servers lack the table
             for (count,) in self._rows(_TRANSACTIONS) if self._counts_files else ():

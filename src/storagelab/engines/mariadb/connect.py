@@ -53,8 +53,8 @@ def settings_text(value: Scalar) -> str:
 
 # --- sessions --------------------------------------------------------------------------------------------------------
 #
-# What our own sessions, and programs that make and restore tables, rely on: a server, a login or init_connect may set
-# each of it to something else. The sessions of a load keep what is set for their login, but for what could only end
+# Settings that our own sessions, and programs that make and restore tables, rely on: a server, a login or init_connect
+# may change each of them. The sessions of a load keep the settings of their login, except those that could only end
 # their work.
 
 
@@ -76,8 +76,8 @@ UNENDED = (
     f"SET SESSION {_on_either(_UNENDED_ON_MARIADB, _UNENDED_ON_MYSQL)}wait_timeout = 31536000, "
     "sql_select_limit = 18446744073709551615"
 )
-"""The statement with which no session is ended, and each reads all that it asks for; only a spec sets that to something
-else for a load."""
+"""The statement that prevents the end of sessions and the truncation of results; only a spec changes this for a
+load."""
 _STRICT = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,{}NO_ENGINE_SUBSTITUTION"
 _SESSION = {
     "autocommit": "1", "completion_type": "0", "foreign_key_checks": "1", "unique_checks": "1", "sql_safe_updates": "0",

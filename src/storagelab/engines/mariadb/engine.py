@@ -39,7 +39,7 @@ _NOT_THERE = (2002, 2003, 2006, 2013)
 
 
 class MariaDB(System[db.Connection]):
-    """What only MariaDB knows of a cell's run."""
+    """MariaDB's own part of a cell's run."""
 
     name, starter = "mariadb", STARTER
     private_reach, attached_reach = db.PrivateReach, db.AttachedReach
@@ -169,7 +169,7 @@ _GROUPS = {
     ),
     "rows": (r"Innodb\_rows\_%", r"Innodb\_row\_lock\_waits", r"Innodb\_row\_lock\_time"),
 }  # fmt: skip
-"""Counters that only grow; for a momentary level, a difference over a run means nothing."""
+"""Cumulative counters only, because a difference over a run needs them."""
 
 
 def read_counters(connection: db.Connection) -> Counters:

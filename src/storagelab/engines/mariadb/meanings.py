@@ -1,5 +1,5 @@
-"""What is known of MariaDB without its driver: what each wait of MariaDB 10.11 to 11 and of MySQL 8 to 9 means (to add
-one, add one line to `LISTED`), and what survives a crash under its settings.
+"""Facts about MariaDB that need no driver: the meaning of each wait of MariaDB 10.11 to 11 and of MySQL 8 to 9 (to add
+one, add one line to `LISTED`), and which data survive a crash under its settings.
 
 Names are those of performance_schema's instruments, without the leading "wait/".
 """

@@ -1,4 +1,4 @@
-"""A running PostgreSQL that is only looked at: its settings and places, as a start for a spec; and its tables and
+"""Reads a running PostgreSQL without changing it: its settings and places, for the draft of a spec; and its tables and
 indexes, their files, its processes and its counters, for a capture.
 """
 
@@ -46,7 +46,7 @@ _NOT_CARRIED = [
     "dynamic_shared_memory_type", "log_error_verbosity", "log_line_prefix", "log_min_error_statement",
     "log_min_messages", "log_timezone",
 ]  # fmt: skip
-"""What storagelab relies on in a server's log, and what initdb sets anyway."""
+"""Settings of the log that storagelab relies on, and settings that initdb always makes."""
 _REASONS: dict[tuple[str, ...], str] = {
     ("archive_",): "archiving, whose command would run here: for its effect on the log, add archive_mode = true and "
     'archive_command = "/bin/true", and run with --allow-commands',
@@ -72,7 +72,7 @@ FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backen
 
 
 def found(target: TargetConfig) -> RunningServer:
-    """What the server shows. Raises PreflightError if it can't be reached."""
+    """The facts about the server. Raises PreflightError if it can't be reached."""
     with connected(target) as connection:
         facts = read_facts(connection)
         rows = connection.execute(_SETTINGS, [_CARRIED, _CARRIED_TOO, _NOT_CARRIED]).fetchall()
@@ -135,7 +135,7 @@ _BY = {
     "autovacuum": "background", "archiver": "background", "startup": "background", "logical replication": "background",
     "io worker": "session",
 }  # fmt: skip
-"""What a process does, by how its title begins; any other is a session. I/O workers read what sessions ask for."""
+"""The kind of a process, by the begin of its title; any other is a session. I/O workers read for sessions."""
 _WORKING = """
     SELECT count(*) FROM pg_stat_activity
     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
@@ -316,7 +316,7 @@ class WatchedPostgres:
     # --- counters ----------------------------------------------------------------------------------------------------
 
     def counters(self, *, objects: bool) -> Counters:
-        # Sessions tell their commits up to a second late.
+        # Sessions report their commits up to a second late.
         commits, temporary_bytes, numbered = self._rows(
             "SELECT sum(xact_commit)::int8, sum(temp_bytes)::int8, txid_snapshot_xmax(txid_current_snapshot())"
             " FROM pg_stat_database"
@@ -337,9 +337,7 @@ class WatchedPostgres:
         return Counters(counts, int(commits) - self._own, int(working), times, int(numbered))
 
     def _reads(self) -> Iterator[tuple[CountKey, Count]]:
-        """What was read of each table and index: blocks, which are requests unless PostgreSQL asks for several at
-        once.
-        """
+        """The reads of each table and index, in blocks: each is a request unless PostgreSQL reads several at once."""
         rows = self._rows(
             """
             SELECT relid::int8, schemaname, relname, '', coalesce(heap_blks_read, 0) FROM pg_statio_all_tables
@@ -355,7 +353,7 @@ class WatchedPostgres:
                 yield (label, "read", "session"), Count(int(blocks), int(blocks) * self._block)
 
     def _io(self) -> Iterator[tuple[CountKey, Count]]:
-        """What the server counts by kind of process, of the data files together and of the log."""
+        """The server's counts by kind of process, for all data files together and for the log."""
         if self._major >= 16:
             yield from self._pg_stat_io()
         else:

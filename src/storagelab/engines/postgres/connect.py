@@ -45,13 +45,13 @@ _REFUSALS = {
     "client certificate": "add sslcert=... and sslkey=... to the DSN, or put both files into ~/.postgresql",
     "unsupported startup parameter": f"a pooler answers there: {_OWN_PORT}", "no encryption": _TLS, "SSL off": _TLS,
 }  # fmt: skip
-"""The way out, by words of a refused login."""
+"""Solutions, by words of a refused login."""
 _UNENDED = {
     "default_transaction_read_only": "off", "statement_timeout": "0", "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0", "role": "none",
 }  # fmt: skip
-"""What could only end a session's work, or hide it from our other sessions: a server, a database or a role may set each
-of them to something else, but only a spec sets it for a load."""
+"""Settings that could end a session's work, or hide it from our other sessions: a server, a database or a role may
+change each of them, but only a spec changes them for a load."""
 _SINCE = {17: {"transaction_timeout": "0"}}
 """The same, by the first version that knows it; older ones refuse a login with a setting that they don't know."""
 _FOR_SET_UP = {
@@ -59,14 +59,14 @@ _FOR_SET_UP = {
     "standard_conforming_strings": "on", "default_table_access_method": "heap", "check_function_bodies": "off",
     "default_tablespace": "",
 }  # fmt: skip
-"""What else our own sessions, and programs that make and restore tables, rely on. The sessions of a load keep what is
-set for its role."""
+"""Further settings that our own sessions, and programs that make and restore tables, rely on. The sessions of a load
+keep the settings of its role."""
 _OWN_SESSIONS = {
     "search_path": "pg_catalog", "datestyle": "ISO, MDY", "intervalstyle": "postgres",
     "bytea_output": "hex", "extra_float_digits": "1", "client_encoding": "UTF8", "quote_all_identifiers": "off",
     "array_nulls": "on",
 }  # fmt: skip
-"""What else our own sessions rely on, when they read and make things by their whole names."""
+"""Further settings for our own sessions, which use qualified names."""
 
 
 def conninfo(target: TargetConfig) -> str:
@@ -163,7 +163,7 @@ def options_text(settings: Mapping[str, str]) -> str:
 
 def refuse_elsewhere(environment: Mapping[str, str], target: TargetConfig, schema: str) -> None:
     """Raises RunFailed unless a client program with these variables works in this schema of their database: a pooler
-    may drop what they ask for, and names without a schema would then be those of somebody else's tables.
+    may ignore their settings, and names without a schema would then refer to other tables.
     """
     try:
         with without_variables(environment), psycopg.connect("", connect_timeout=_CONNECT_TIMEOUT_S) as connection:
@@ -215,7 +215,7 @@ def value(
 
 
 def newest(by_version: Mapping[int, _T], major: int) -> list[_T]:
-    """What holds for a server of this version, of things by the first version that knows them; [] for an older one."""
+    """The entry for a server of this version, from entries by their first version; [] for an older server."""
     fitting = [version for version in by_version if version <= major]
     return [by_version[max(fitting)]] if fitting else []
 

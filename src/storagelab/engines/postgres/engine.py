@@ -46,8 +46,8 @@ from storagelab.watching.counters import Counters, counting
 
 
 class Postgres(System[db.Connection]):
-    """What only PostgreSQL knows of a cell's run. `kept` is the database from which the run's database is copied, if
-    there is one.
+    """PostgreSQL's own part of a cell's run. `kept` is the database from which the run's database is copied, if there
+    is one.
     """
 
     name, starter = "postgres", STARTER

@@ -1,5 +1,5 @@
-"""What is known of PostgreSQL without its driver: what each wait event of 14 to 18 means (to add one, add one line to
-`LISTED`), and what survives a crash under its settings.
+"""Facts about PostgreSQL that need no driver: the meaning of each wait event of 14 to 18 (to add one, add one line to
+`LISTED`), and which data survive a crash under its settings.
 
 The names are the server's (documentation of pg_stat_activity; the view pg_wait_events from 17 on). 17 respelled many of
 them (`WALSync` is now `WalSync`), but types never changed, so names are compared without case.

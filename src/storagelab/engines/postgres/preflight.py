@@ -49,7 +49,7 @@ _LOG_OF_DATA = 1.5
 """Log of making a generator's tables, and of reading them: their rows, their pages after a checkpoint, and hints.
 Measured on 18.4: 1.05 for pgbench's tables at scale 20."""
 _GROWTH_BYTES_PER_S = 2 * 2**20
-"""What tables grow by in a second in which transactions write, a guess: 400 bytes of each of 5,000."""
+"""The growth of tables per second with writing transactions, a guess: 400 bytes for each of 5,000."""
 _LIKE_US = (
     "the load's programs get the parts of the DSN, your HOME, PG*, KRB5* and SSL_CERT_*: certificates and keys must be "
     "where they look for them"
@@ -271,7 +271,7 @@ def _data_bytes(config: Config) -> int:
 
 
 def _copied_bytes_on(config: Config, volume: str) -> int:
-    """What a generator's tables and indexes take once each of them is in its place, with what a run adds."""
+    """The space of a generator's tables and indexes in their places, with the growth during a run."""
     load, made = config.generated_load, _data_bytes(config)
     grown = 0 if load.reads_only else _GROWTH_BYTES_PER_S * (load.longest_s or 0)
     share = share_on(config, tables_of(config)(config, "", None).known_objects, volume)
@@ -280,9 +280,7 @@ def _copied_bytes_on(config: Config, volume: str) -> int:
 
 
 def _making_bytes_on(config: Config, volume: str, made: int) -> int:
-    """What they take while they are made: sorted for their indexes, and filled on the first volume if moved only
-    then.
-    """
+    """Their space during the set-up: sorted for their indexes, and filled on the first volume if moved later."""
     tables = tables_of(config)
     in_place = _copied_bytes_on(config, volume)
     if volume not in config.data_volumes[:1]:
@@ -295,7 +293,7 @@ def _making_bytes_on(config: Config, volume: str, made: int) -> int:
 
 
 def _log_bytes(config: Config, made: int) -> float:
-    """The most log that making a generator's tables and a run write."""
+    """The largest amount of log for making a generator's tables and for a run."""
     load = config.generated_load
     if not load.reads_only or load.data.units is None:
         return math.inf
@@ -304,7 +302,7 @@ def _log_bytes(config: Config, made: int) -> float:
 
 
 def _server_bytes_on(config: Config, volume: str, log_bytes: float, overshoot: float = _WAL_OVERSHOOT) -> int:
-    """What a private server takes besides tables: its own files, and its log of at most `log_bytes`."""
+    """The space of a private server besides tables: its own files, and its log of at most `log_bytes`."""
     if config.target.attached:
         return 0
     total = _SERVER_BYTES if volume in config.data_volumes[:1] else 0
@@ -375,6 +373,6 @@ def _cycle_shown(connection: db.Connection) -> CheckpointCycle:
 
 
 def _cycle(settings: Mapping[str, float]) -> CheckpointCycle:
-    # A checkpoint is asked for in time to be complete, with the log written meanwhile, within max_wal_size.
+    # A checkpoint is requested early, so that it ends before the log exceeds max_wal_size.
     log_bytes = settings["max_wal_size"] / (1 + settings["checkpoint_completion_target"])
     return CheckpointCycle(settings["checkpoint_timeout"], log_bytes, "checkpoint_timeout", "max_wal_size")

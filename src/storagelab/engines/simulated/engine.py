@@ -163,8 +163,7 @@ def opened(block: PlannedBlock, site: Site, state: State) -> Iterator[SimulatedB
 
 # --- one run alone ---------------------------------------------------------------------------------------------------
 #
-# One run of one cell, alone on new drives, with the core's whole input and output: for those who want to see what the
-# simulator does.
+# One run of one cell, alone on new drives, with the core's complete input and output, to inspect the simulator.
 
 
 class SingleRun(NamedTuple):

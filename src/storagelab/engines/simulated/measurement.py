@@ -202,7 +202,7 @@ def _series(series: Mapping[str, list[float]], scale: int, cell: Cell) -> TimeSe
 
 # --- thinning --------------------------------------------------------------------------------------------------------
 #
-# Reduces what was seen of a run for the store, to some 20 kB. The core looks at a run so often that short runs are seen
+# Reduces the data of a run for the store, to some 20 kB. The core looks at a run so often that short runs are seen
 # whole, and long ones have thousands of points. So intervals are merged into longer ones that keep the means. Of the
 # looks at waiting tasks only every nth is kept, with its longest queues. Sums over the run (waits, counters) stay the
 # same. Pure.

@@ -1,5 +1,5 @@
-"""What changes times whatever runs: what a run leaves behind for the next one, and drifts or jumps during the
-experiment.
+"""Changes of times that don't depend on the current layout: carry-over from the previous run, and drifts or jumps
+during the experiment.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from storagelab.words.numbers import MANY_TIMES, count, percent, significant
 
 
 class CarryOver(Caution):
-    """Runs after one of `levels` took longer than others, whatever ran: a `change` of 0.12 means 12 % longer."""
+    """Runs after one of `levels` took longer than others, in every layout: a `change` of 0.12 means 12 % longer."""
 
     kind, group = "carry-over", "time"
     levels: Mapping[str, JsonValue]
     change: float
     p_value: float
     corrected: bool
-    """Whether times are without it."""
+    """Whether times are corrected for it."""
     balanced: bool
-    """Whether the order was, so that it hits all alike."""
+    """Whether the order was balanced, so that it affects all layouts equally."""
 
     def sentence(self, findings: Findings) -> str:
         layouts, before = noun(findings.factors, 2), cell_text(self.levels, labels_of(findings.factors))
@@ -75,8 +75,7 @@ DRIFT_P_VALUE = 0.01
 
 
 class Drift(Caution):
-    """Times drifted, whatever ran. A `change` of 0.05 means times 5 % longer at the end; `null` if the runs don't
-    tell."""
+    """Times drifted, in every layout. A `change` of 0.05 means times 5 % longer at the end; `null` if unknown."""
 
     kind, group = "drift", "time"
     change: float | None
@@ -131,7 +130,7 @@ def _moved(change: float) -> str:
 
 
 def _so(found: Drift | Step, findings: Findings) -> str:
-    """What a change during the experiment means for the verdict, and what to do."""
+    """The consequence of a change during the experiment for the verdict, and a remedy."""
     if findings.provenance == "simulated" and found.order == "randomised":
         return "The drives' history caused it; the order was random, so on average it affects all alike."
     if findings.provenance == "simulated":
@@ -154,7 +153,7 @@ def check_changes(evidence: Evidence) -> Iterator[Drift | Step]:
     """Finds drifts and steps. For one block in random order they are only a note: its rounds absorb them."""
     at: dict[tuple[str, str], int] = {}  # each host by itself: a slower host is not a change over time
     left_out = set(evidence.basis.left_out)
-    whole = evidence.basis.compared == "elapsed"  # else runs differ in the work that they do
+    whole = evidence.basis.compared == "elapsed"  # otherwise runs differ in their amount of work
     rows = [
         (
             math.log(max(m.elapsed_s, 1e-9) / (1 if whole else max(m.work.amount, 1))),
@@ -187,8 +186,8 @@ def check_changes(evidence: Evidence) -> Iterator[Drift | Step]:
 
 
 def _longest_block(evidence: Evidence) -> float:
-    """The length of a block in places of the order, from its first run made to its last. Runs that a stopped
-    campaign has still to make don't count: nobody knows whether times will continue as they began.
+    """The length of a block in places of the order, from its first run made to its last. Missing runs of a stopped
+    campaign don't count, because times may not continue in the same way.
     """
     places: dict[int, list[int]] = defaultdict(list)
     for run in evidence.runs:

@@ -1,4 +1,4 @@
-"""Runs that count parts of the server's checkpoint cycles, or count before its redo log is full."""
+"""Runs that measure parts of the server's checkpoint cycles, or begin before its redo log is full."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from storagelab.words.names import noun
 from storagelab.words.numbers import bytes_, percent, plural, seconds, significant
 
 SHARE_LEAST = 0.1
-"""Of a run: a shorter part before the log is full hardly matters. Of a log: nor do fewer images of whole pages."""
+"""A share of a run: a shorter part before the log is full hardly matters. Also a share of a log: fewer images of whole
+pages hardly matter."""
 PAGE_BYTES = 8192
-"""Of PostgreSQL, as it is built by default. With wal_compression, images take less, so the share is an upper end."""
+"""PostgreSQL's default page size. With wal_compression, images are smaller, so the share is an upper bound."""
 GROWS_LEAST = 0.25
 """If the log in use grows by less than this share of the log written, pages are written about as fast as they
 change."""
 
 
 class LogFills(Caution):
-    """Runs count before the redo log is full: by cell, the part of the time before that, on average, is between
-    `fewest` and `most`. `longest_s` = the longest time after which a log was full, counted from when its run began to
-    count; None if none was. `all_bytes` = the smallest room in a log."""
+    """Runs are measured before the redo log is full: the mean share of this time is between `fewest` and `most`, by
+    cell. `longest_s` = the longest time from the begin of the measurement until a log was full; None if no log was
+    full. `all_bytes` = the smallest space in a log."""
 
     kind, group = "log-fills", "runs"
     short = "runs count before the redo log is full"
@@ -47,7 +48,7 @@ class LogFills(Caution):
 
 
 class LogNeverFull(Caution):
-    """No run's redo log was full before it ended: `longest_s` = the longest counted time."""
+    """No run's redo log became full: `longest_s` = the longest measured time."""
 
     kind, group = "log-never-full", "drive"
     short = "the redo log was never full"
@@ -87,7 +88,8 @@ def _least_room(runs: Sequence[Measurement]) -> float:
 
 
 def _share_before(run: Measurement) -> float:
-    """The share of a run's counted time before its log was full; 0 if the server writes as fast as pages change."""
+    """The share of a run's measured time before its log was full; 0 if the server writes pages as fast as they
+    change."""
     room = run.counters[LOG_ROOM]
     if "full_after_s" in room:
         return min(1.0, max(0.0, room["full_after_s"] / run.elapsed_s)) if run.elapsed_s > 0 else 0.0
@@ -96,8 +98,8 @@ def _share_before(run: Measurement) -> float:
 
 
 class PartsOfCycles(Caution):
-    """Runs count parts of checkpoint cycles: `runs` runs, in which between `fewest` and `most` checkpoints began in a
-    minute, by cell. `judged`: whether the cells are compared all the same.
+    """`runs` runs measure parts of checkpoint cycles; between `fewest` and `most` checkpoints began in a minute, by
+    cell. `judged`: whether the cells are compared in spite of this.
     """
 
     kind, group, unable = "checkpoint-cycles", "runs", "checkpoint-cycles"
@@ -134,8 +136,8 @@ def _way_out(found: PartsOfCycles) -> str:
 
 
 class NoCheckpoint(Caution):
-    """No checkpoint of the server began while runs counted. `full_page_share` = the part of the log that was images of
-    whole pages, which a page needs once after each checkpoint; None if the server doesn't count them."""
+    """No checkpoint of the server began during measurements. `full_page_share` = the share of whole-page images in the
+    log; a page needs one after each checkpoint. None if the server doesn't count them."""
 
     kind, group = "no-checkpoint", "drive"
     short = "no checkpoint began while runs counted"

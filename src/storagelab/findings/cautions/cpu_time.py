@@ -1,4 +1,4 @@
-"""Runs that lost CPU time, to others or to a quota of their control groups, or used all there is."""
+"""Runs that lost CPU time to other programs or to a quota of their control groups, or that used all CPUs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BusyMachine(Caution):
         )
 
     def is_unable(self, findings: Findings) -> bool:
-        """Not where a volume at its limit explains the difference: a busy CPU can't."""
+        """Not if a volume at its limit explains the difference, because then a busy CPU does not."""
         return between_ends(findings) is None
 
     def brief(self, findings: Findings) -> str:
@@ -47,8 +47,8 @@ class BusyMachine(Caution):
 
 
 class Throttled(Caution):
-    """A control group's CPU quota held back `who`: "server", "load" (the load's own program) or "storagelab". In the
-    worst of `runs`, it took `throttled_s`, summed over CPUs: a `share` of the run.
+    """A control group's CPU quota throttled `who`: "server", "load" (the load's own program) or "storagelab". In the
+    worst of `runs`, the delay was `throttled_s`, summed over CPUs: a `share` of the run.
     """
 
     kind, group = "throttled", "machine"
@@ -90,7 +90,7 @@ class CpuSaturated(Caution):
         )
 
     def is_unable(self, findings: Findings) -> bool:
-        """Not where layouts in memory show how much storage takes: then the CPUs are what is left."""
+        """Not if layouts in memory show the part of storage: then the CPUs are the remaining limit."""
         return "ceiling" not in findings.found
 
     def brief(self, findings: Findings) -> str:
@@ -98,10 +98,10 @@ class CpuSaturated(Caution):
 
 
 def check_busy_machine(evidence: Evidence) -> Iterator[BusyMachine]:
-    """Finds runs from which others, or the hypervisor, took CPU time.
+    """Finds runs that lost CPU time to other programs or the hypervisor.
 
-    What the hypervisor takes from one layout more than from another, in the median, is not others': it does that
-    layout's own I/O.
+    If the hypervisor takes more from one layout than from another (in the median), it works for that layout's own I/O,
+    so the difference does not count.
     """
     usual = {cell_id: statistics.median(map(steal_share, of_cell)) for cell_id, of_cell in evidence.by_cell().items()}
     shares: dict[str, float] = {}
@@ -123,7 +123,7 @@ def check_busy_machine(evidence: Evidence) -> Iterator[BusyMachine]:
 
 
 def check_throttled(evidence: Evidence) -> Iterator[Throttled]:
-    """One caution for each that a control group held back."""
+    """One caution for each throttled program."""
     found: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     for cell_id, _, m in evidence.measurements():
         for who, (held_s, share) in held_back(m.counters.get("cpu", {}), m.elapsed_s).items():

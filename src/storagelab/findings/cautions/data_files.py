@@ -1,4 +1,4 @@
-"""What readers should know when numbers of data files are compared."""
+"""Cautions for comparisons of numbers of data files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storagelab.words.numbers import count
 
 
 class AllocationLatches(Caution):
-    """Numbers of data files are compared, and the server's version decides what more files can gain."""
+    """Numbers of data files are compared, and with this version of the server, more files gain little."""
 
     kind, group = "allocation-latches", "drive"
     severity: Severity = "note"

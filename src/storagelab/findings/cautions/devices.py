@@ -1,5 +1,5 @@
-"""Devices that are not drives of their own: virtual disks, and one device for several volumes. And volumes whose burst
-credits run out while runs count: their times mix two rates.
+"""Devices that are not separate drives: virtual disks, and one device for several volumes. Also volumes whose burst
+credits run out during measurements, so that times mix two rates.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from storagelab.words.names import in_brackets, without_stop
 from storagelab.words.numbers import plural, seconds
 
 SHARE_LEAST = 0.02
-"""A smaller part of a run at the other rate doesn't change what its time means."""
+"""If a smaller part of a run has the other rate, its time is still meaningful."""
 
 
 class BurstCredits(Caution):
-    """The credits of `volume` ran out in `runs` of `of` runs, `after_s` into the part that counts (the median)."""
+    """The credits of `volume` ran out in `runs` of `of` runs, `after_s` after the begin of the measurement (median)."""
 
     kind, group = "burst-credits", "runs"
     next_step = (
@@ -64,10 +64,10 @@ def check_burst_credits(evidence: Evidence) -> Iterator[BurstCredits]:
 
 
 def _emptied_while_counted(measurement: Measurement, burst: Mapping[str, object]) -> float | None:
-    """How many seconds after the run began to count the bucket first ran empty; None if it didn't, or hardly within the
-    part that counts, or if an earlier version made the run, which did not keep when, or only the first time.
+    """The seconds from the begin of the measurement until the bucket first ran empty.
 
-    All times begin with the load.
+    None if it did not, or only near the begin or end of the measurement. None, too, for runs of earlier versions, which
+    did not store the time, or only the first one. All times begin with the load.
     """
     found, counts_s = burst.get("empty_after_s"), measurement.counters.get(LOAD, {}).get("counts_after_s")
     times_s = found if isinstance(found, list) else [found]
@@ -104,7 +104,7 @@ class VirtualDisk(Caution):
 
 
 class SharedDevice(Caution):
-    """Several volumes share one device, so placement among them can't matter."""
+    """Several volumes share one device, so placement among them has no effect."""
 
     kind, group, unable = "shared-device", "drive", "shared-device"
     next_step = "give each volume a device of its own, so that places can be compared"
@@ -135,7 +135,7 @@ def _is_place(path: str) -> bool:
 
 def check_devices(evidence: Evidence) -> Iterator[Caution]:
     """One caution for each reason, and one for each device. Volumes that are throttled separately count as separate,
-    whatever is below them.
+    even on one device.
     """
     virtual: dict[tuple[str, str], set[str]] = defaultdict(set)
     shared: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)

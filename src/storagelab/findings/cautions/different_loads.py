@@ -1,4 +1,4 @@
-"""Cells that are compared though they do different work, because a factor sets layout and load at once."""
+"""Cells that are compared although they do different work, because one factor sets layout and load."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Runs that failed, are not made yet or are few, and campaigns that only an earlier version could judge: the findings
-may still change, and intervals are wide or missing.
+"""Failed, missing and few runs, and campaigns that only an earlier version could judge: the findings may still change,
+and intervals are wide or missing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ REPETITIONS_LEAST = 3
 
 
 class SingleRepetition(Caution):
-    """Some cell has one run, so nothing shows how much runs scatter."""
+    """Some cell has only one run, so the scatter of runs is unknown."""
 
     kind, group = "single-repetition", "sample"
     repetitions: int
@@ -34,8 +34,8 @@ class SingleRepetition(Caution):
 
 
 class FewRepetitions(Caution):
-    """Some cell has few runs. `repetitions` is the fewest of any cell that has some; `sound` is how many a sound
-    verdict needs.
+    """Some cell has few runs. `repetitions` is the smallest number of runs of a cell that has some; `sound` is the
+    number for a reliable verdict.
     """
 
     kind, group = "few-repetitions", "sample"
@@ -72,7 +72,7 @@ def check_repetitions(evidence: Evidence) -> Iterator[SingleRepetition | FewRepe
 
 
 class JudgedBefore(Caution):
-    """`what` the campaign was; its runs are judged as a plain experiment, of which some are missing."""
+    """`what` names the kind of campaign; its runs are judged as a plain experiment with missing runs."""
 
     kind, group = "judged-before", "sample"
     what: str
@@ -101,7 +101,7 @@ class FailedRuns(Caution):
     def sentence(self, findings: Findings) -> str:
         where, planned = self.where(findings), count(self.planned)
         what = f"{plural(self.failed, 'run')} failed{where}, in a plan of {planned}; no figure counts failed runs."
-        # The first line says what failed; the log after it is in the store and in the report's raw data.
+        # The first line names the error; the log after it is in the store and in the report's raw data.
         reason = without_stop(self.reason)
         why = f" The commonest reason: {reason.splitlines()[0].rstrip('.')}." if reason else ""
         if self.unrecovered == 0:

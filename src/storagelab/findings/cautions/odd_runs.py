@@ -1,6 +1,4 @@
-"""Runs that stand apart from the others of their cell, and runs in which nothing ended for seconds, though requests or
-transactions were waiting: something stood still.
-"""
+"""Odd runs, and runs in which no request or transaction ended for seconds although some were waiting: a standstill."""
 
 from __future__ import annotations
 
@@ -25,8 +23,9 @@ _LEAST_SQUARES = "`storagelab report NAME --fit least-squares`"
 
 
 class OddRun(Caution):
-    """A cell has odd `runs`, `slow` of which took too long; the figures are those of the oddest, its `cause` if its
-    record shows one outside the layout. Means and verdicts leave out the `left_out` ones that have such a cause."""
+    """A cell has odd `runs`, of which `slow` took too long. The figures are those of the oddest run; `cause` is a cause
+    outside the layout that its record shows. Means and verdicts leave out the `left_out` runs that have such a
+    cause."""
 
     kind, group = "outlier", "sample"
     repetition: int
@@ -49,7 +48,7 @@ class OddRun(Caution):
         return [(cell_id, repetition) for repetition in (self.repetition, *others)]
 
     def took(self, findings: Findings) -> str:
-        """By what the runs are compared: a run of a set time takes that time, however little it does."""
+        """The quantity by which runs are compared: a run of a set time always takes that time."""
         repetition = f"repetition {count(self.repetition)}"
         if findings.compared == "elapsed":
             return f"{repetition} took {seconds(self.elapsed_s)}; {seconds(self.expected_s)} was expected"
@@ -80,7 +79,7 @@ class OddRun(Caution):
         )
 
     def _others(self, findings: Findings) -> str:
-        """That it happened here alone."""
+        """Says that it happened only in this cell."""
         return "; none of the others did" if self.cells and len(self.alike(findings)) == 1 else ""
 
     def _fate(self) -> str:
@@ -133,7 +132,7 @@ def check_odd_runs(evidence: Evidence) -> Iterator[OddRun]:
     for cell, found in of_cell.items():
         cell_id = evidence.plan.cells[cell].cell_id
         left_out = [one for one in found if (cell_id, basis.rounds[one.round]) in basis.left_out]
-        # What counts is told before what doesn't.
+        # Runs that count come before runs that don't.
         worst = max(found, key=lambda outlier: (outlier not in left_out, abs(outlier.deviation)))
         repetition = basis.rounds[worst.round]
         measurement = basis.used[cell_id][repetition].measurement
@@ -151,11 +150,11 @@ def check_odd_runs(evidence: Evidence) -> Iterator[OddRun]:
 # --- runs that stood still --------------------------------------------------------------------------------------------
 
 LEAST_S, TIMES_A_MEAN = 2.0, 10
-"""A standstill lasts at least so long, and so many times as long as what the run did takes on average."""
+"""A standstill lasts at least this long, and this many times the run's mean request or transaction."""
 
 
 class StoodStill(Caution):
-    """In `runs` of `of` runs nothing ended for up to `longest_s`, though something was waiting."""
+    """In `runs` of `of` runs, no request or transaction ended for up to `longest_s` although some were waiting."""
 
     kind, group = "standstill", "runs"
     runs: int

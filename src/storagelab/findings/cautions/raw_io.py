@@ -1,5 +1,5 @@
-"""Raw I/O on a drive that is not steady, that others use, or that answers too fast; and measured runs beside
-simulated ones.
+"""Raw I/O on a drive that is not in steady state, that others use, or that answers too fast; and experiments with
+measured and simulated runs.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def check_provenances(evidence: Evidence) -> Iterator[TwoProvenances]:
 
 
 def check_too_fast(evidence: Evidence) -> Iterator[TooFast]:
-    """Finds answers that no drive gives: they did not come from the medium."""
+    """Finds answers that are too fast for any drive: they did not come from the medium."""
     found: list[tuple[str, float, float]] = []
     for cell_id, _, measurement in evidence.measurements():
         figures = measurement.counters.get(RAW_IO)
@@ -142,8 +142,8 @@ def check_steady(evidence: Evidence) -> Iterator[NotSteady]:
 
 
 def check_others(evidence: Evidence) -> Iterator[OthersOnDrive]:
-    """Finds bytes that the kernel counted at the drive in addition to fio's. Where writes are synced, the file system's
-    own are among them: they are not told from others'.
+    """Finds bytes that the kernel counted at the drive in addition to fio's. Runs with syncs are not checked, because
+    the file system's own writes can't be separated from other programs' writes.
     """
     shares: list[tuple[float, str]] = []
     checked = 0

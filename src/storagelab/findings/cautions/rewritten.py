@@ -1,4 +1,4 @@
-"""Tables and indexes that were rewritten or dropped while a run went on."""
+"""Tables and indexes that were rewritten or dropped during a run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Runs too short to say much about the drive; and short runs on volumes that a control group throttles, where the
-kernel admits requests in slices of time.
+"""Runs that are too short to characterise the drive, and short runs on throttled volumes, where the kernel admits
+requests in slices of time.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from storagelab.words.numbers import duration, percent, seconds, significant
 
 
 class ThrottleSlices(Caution):
-    """Runs are short against the slices of a throttle. `shortest_s` is the smallest median of a cell, `share` a slice's
-    share of it.
+    """Runs are short compared with the slices of a throttle. `shortest_s` is the smallest median of a cell, `share` is
+    a slice divided by it.
     """
 
     kind, group = "throttle-slices", "sample"
@@ -36,7 +36,7 @@ class ThrottleSlices(Caution):
 
 def check_throttle_slices(evidence: Evidence) -> Iterator[ThrottleSlices]:
     if evidence.basis.compared not in ("elapsed", "time-per-row"):
-        return  # a run of a set time is as long as it is set
+        return  # a run of a set time always takes that time
     short = short_cells(evidence.by_cell())
     if short:
         yield ThrottleSlices(

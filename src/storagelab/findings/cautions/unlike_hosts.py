@@ -1,6 +1,4 @@
-"""Hosts of a campaign that are not alike, by the manifests of their runs; and copies of prepared data that are made in
-several ways.
-"""
+"""Hosts of a campaign that differ in the manifests of their runs, and copies of prepared data of different kinds."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ from storagelab.words.numbers import bytes_, plural
 
 
 class UnlikeCopies(Caution):
-    """Some layouts begin with copies that share blocks with their template, others with copies that were written in
-    full. `cells` have the first way in `ways`."""
+    """Some layouts start with copies that share blocks with their template, others with copies that were written in
+    full. `cells` have the first kind in `ways`."""
 
     kind, group = "unlike-copies", "design"
     ways: str
@@ -61,7 +59,7 @@ VOLUME = ("filesystem", "device_model", "device_vendor", "device_driver", "virtu
 QUEUE = ("rotational", "scheduler", "write_cache")
 """The facts in a manifest that hosts should have in common, by part. Names and places of devices differ in any case."""
 MEMORY_UNIT = 2**30
-"""Hosts with equal memory differ by what their firmware keeps."""
+"""Hosts with equal memory differ by the memory that their firmware reserves."""
 _FACTS_NAMED = 3
 _PLAIN = {"cpu_model": "CPU", "cpu_count": "number of CPUs", "memory_bytes": "memory"}
 
@@ -107,7 +105,7 @@ class UnlikeHosts(Caution):
 
 
 def check_hosts(evidence: Evidence) -> Iterator[UnlikeHosts]:
-    """One caution for everything that differs, if runs were made on several hosts."""
+    """One caution for all differences, if runs were made on several hosts."""
     facts_of: dict[str, dict[str, str]] = {}
     for _, run, measurement in evidence.measurements():
         name = host_of(run)
@@ -129,7 +127,7 @@ def check_hosts(evidence: Evidence) -> Iterator[UnlikeHosts]:
 
 
 def _facts(measurement: Measurement) -> Iterator[tuple[str, str]]:
-    """What should be alike, by name; each value as text."""
+    """The facts that should be equal on all hosts, by name; each value as text."""
     yield from _of("host", measurement.environment.get("host"), HOST)
     yield from _of("server", measurement.environment.get("server"), SERVER)
     for name, volume in volumes_of(measurement):

@@ -1,5 +1,5 @@
-"""Runs that were not as asked: a setting, a settled throughput, or a rate; and transactions that the server refused, or
-that were made again: rates and latencies are those of the others.
+"""Runs that differ from the spec in a setting, a stable throughput, or a rate. Also transactions that the server
+refused or that were repeated: rates and latencies exclude them.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Unverified(Caution):
 
 
 class Unsettled(Caution):
-    """Throughput had not settled when `runs` began to count, though the warm-up was to last until then. `got` says
-    how much it would still have changed in one of them, and `asked` what counts as settled.
+    """Throughput was not stable when the measurement of `runs` began, although the warm-up should have lasted until
+    then. `got` says by how much it would still have changed in one of them, and `asked` is the criterion.
     """
 
     kind, group = "unsettled", "runs"
@@ -138,14 +138,14 @@ def check_progress(evidence: Evidence) -> Iterator[Unsettled | BehindRate]:
 # --- transactions that were refused -----------------------------------------------------------------------------------
 
 SHARE_LEAST = 0.001
-"""A smaller share doesn't change what a rate means."""
+"""With a smaller share, a rate is still meaningful."""
 APART = 0.01
 """Cells whose shares are further apart did different work."""
 
 
 class Refused(Caution):
-    """Transactions were refused by the server or made again: `shares` of those tried, by cell, the mean of its runs.
-    `how` says what became of them.
+    """Transactions were refused by the server or repeated: `shares` of all attempts, by cell, the mean of its runs.
+    `how` says which of the two.
     """
 
     kind, group = "refused-transactions", "runs"

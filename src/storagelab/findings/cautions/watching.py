@@ -1,4 +1,4 @@
-"""The cost of watching the waits, and what watching did not see."""
+"""The cost of watching the waits, and gaps in the samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storagelab.words.names import in_brackets, without_stop
 from storagelab.words.numbers import count, percent, plural, times_estimate
 
 # --- what watching costs ----------------------------------------------------------------------------------------------
-# What watching costs: the watched stretches of runs compared with their unwatched ones, in which nothing looked. Pure.
+# The cost of watching: watched stretches of runs compared with unwatched ones. Pure.
 
 
 class WatchingCost(NamedTuple):
@@ -33,7 +33,7 @@ class WatchingCost(NamedTuple):
 
 
 def watching_cost(measurements: Iterable[Measurement]) -> WatchingCost | None:
-    """None if no run was watched in turns."""
+    """None if no run had watched and unwatched stretches."""
     throughput, p99 = list[float](), list[float]()
     for one in measurements:
         turns = one.turns
@@ -65,8 +65,8 @@ EXPLAINED_LEAST, EXPLAINED_MOST = 0.80, 1.10
 
 
 class ObserverDear(Caution):
-    """Observing is expensive: the sampler and its session took `core_share` of one core over all runs that were watched
-    throughout.
+    """Watching is expensive: the sampler and its session took `core_share` of one core over all runs that were watched
+    all the time.
     """
 
     kind, group = "observer-cost", "waits"

@@ -1,8 +1,8 @@
-"""What the runs show besides verdicts, effects and waits: each module has one kind of finding.
+"""Findings other than verdicts, effects and waits: each module has one kind of finding.
 
-A new finding is a new module here: its class (the value with its fields in the export, its short and long words, its
-place in the answer), and its check: a function `find` for an experiment, or `find_in_cell` for a cell's runs. Modules
-are found by being here.
+A new kind is a new module here: its class (the value with its fields in the export, its short and long texts, its place
+in the answer), and its check: a function `find` for an experiment, or `find_in_cell` for a cell's runs. All modules of
+this package are found automatically.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What faster storage could gain at most: layouts that wait for no drive, beside the one that does. Pure."""
+"""An upper bound on the gain from faster storage: layouts that wait for no drive, compared with the one that does.
+Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ class Ceiling(Finding):
 
     kind, about, weight = "ceiling", "use", -10
     meaning = (
-        "The layouts in memory, or with nothing synced, beside the only one that is neither: each a bound of what a "
-        "faster volume could gain."
+        "The layouts in memory, or without syncs, if only one layout is neither. Each is an upper bound on the gain "
+        "from a faster volume."
     )
     cell_id: str = Field(description="The layout that waits for no drive.")
     on_drives: str = Field(description="The one that does.")
@@ -59,7 +60,7 @@ def find(evidence: Evidence) -> Iterator[Ceiling]:
 
 
 def _waits_for_no_drive(run: Run) -> bool:
-    """Whether it has files in memory, or its commits and checkpoints wait for nothing."""
+    """Whether it has files in memory, or its commits and checkpoints don't wait for a sync."""
     found = run.measurement
     if found is None:
         return False

@@ -23,13 +23,13 @@ from storagelab.words.names import listed
 from storagelab.words.numbers import percent, share_estimate
 
 # --- the states of drives ---------------------------------------------------------------------------------------------
-# What drives report of a run: pages written for each page that they were given, and how full they are. Pure.
+# Figures that drives report for a run: write amplification and utilisation. Pure.
 
 Quantity = Literal["write_amplification", "utilisation"]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 PREFIX = "drive "
 BOUNDS: dict[Quantity, tuple[float, float]] = {"write_amplification": (1.0, math.inf), "utilisation": (0.0, 1.0)}
-"""A drive writes at least what it is given, and can't be more than full."""
+"""The possible range: write amplification is at least 1, and a drive can't be more than full."""
 
 
 def states(measurements: Sequence[Measurement]) -> Iterator[DriveState]:
@@ -51,7 +51,7 @@ def mean_of(values: Sequence[float], quantity: Quantity) -> Estimate:
     below, above = plain.value - least, most - plain.value
     if plain.high is None or plain.high == plain.value or min(below, above) <= 0:
         return plain
-    # Values that scatter far beyond their mean bound nothing; the exponent keeps the arithmetic finite.
+    # If values scatter far beyond their mean, the interval is useless; the exponent keeps the arithmetic finite.
     factor = math.exp(min(300.0, (plain.high - plain.value) * (1 / below + 1 / above)))
     low, high = below / factor, below * factor
     if math.isfinite(most):

@@ -1,4 +1,4 @@
-"""How much preparing the same levels again changed the times. Pure."""
+"""The effect of another preparation of the same levels on times. Pure."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ class PreparedAgain(Finding):
     """How preparations of the same levels differ."""
 
     kind, about = "prepared_again", "use"
-    meaning = "How much preparing the same levels again changes the times, if they were prepared several times."
+    meaning = "The effect of another preparation on times, if the same levels were prepared several times."
     sd: Estimate = Field(
-        description="The standard deviation of the log times of preparations, each a mean over its "
-        "runs, whose scatter is in it."
+        description="The standard deviation of the mean log times of preparations, including the scatter of their runs."
     )
-    of_runs: float = Field(ge=0, description="What the scatter of runs within a preparation alone would make of it.")
-    preparations: int = Field(ge=1, description="The preparations that it was learned from.")
+    of_runs: float = Field(ge=0, description="The part of it that the scatter of runs within a preparation explains.")
+    preparations: int = Field(ge=1, description="The number of preparations.")
     least: int = Field(ge=1, description="The fewest preparations of a level.")
 
     @classmethod
@@ -70,7 +69,7 @@ def find(evidence: Evidence) -> Iterator[PreparedAgain]:
 
 
 def _of_runs(evidence: Evidence) -> float:
-    """The standard deviation of a mean over the runs of a preparation, if preparations were all alike."""
+    """The standard deviation of a mean over the runs of a preparation, if preparations had no effect."""
     between, made_in = evidence.basis.fitted.preparations, evidence.basis.made_in
     assert between is not None
     squares, df, sizes = 0.0, 0, []

@@ -1,4 +1,4 @@
-"""How an experiment was raced: what that took, which layouts left, and what it leaves open. Pure."""
+"""How an experiment was raced: its cost, the layouts that left, and the open ones. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LeftRace(Frozen):
 
 
 class RaceSummary(Finding):
-    """What a race took and decided."""
+    """The cost and the result of a race."""
 
     kind, about, weight = "race", "use", 10
     meaning = "How the experiment was raced (`run --find-best`); none if all cells had all repetitions."
@@ -38,7 +38,7 @@ class RaceSummary(Finding):
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
-        """What the race took and saved, which layouts left, and what it leaves open."""
+        """The cost of the race, the runs that it saved, the layouts that left, and the open ones."""
         return [text for race in cls.of(findings) for text in _sentences(race, findings)]
 
 

@@ -1,7 +1,7 @@
-"""What share of its volumes' I/O a database reached, measured against raw I/O beside its load. Pure.
+"""The share of its volumes' I/O rate that a database reached, compared with raw I/O in the same run. Pure.
 
-A drive is limited in bytes and in requests. Each share is the database's rate over the drive's: bytes a second against
-raw I/O in order, requests a second against raw I/O at random. Reads and writes are added, as they share the drive's
+A drive is limited in bytes and in requests. Each share is the database's rate over the drive's: bytes a second over
+sequential raw I/O, requests a second over random raw I/O. Reads and writes are added, because they share the drive's
 time. The larger share counts.
 """
 
@@ -21,20 +21,16 @@ from storagelab.words.numbers import percent, significant
 _KINDS = {"bytes": "sequential", "ios": "random"}
 NOT_THE_LIMIT = 0.5
 THE_LIMIT = 0.8
-"""From this share of what a drive can do, the drive is the limit; below the other one it is not."""
+"""From this share of a drive's rate on, the drive is the limit; below the other share it is not."""
 
 
 class Reached(Finding):
-    """What a database did on a volume in a second of its load, and what the volume can do by raw I/O. `share` is
-    that of the volume, reads and writes together. The other figures are those of the operation, and the unit, that
-    used most of it.
+    """A database's rate on a volume during its load, and the volume's rate by raw I/O. `share` is for reads and writes
+    together. The other figures are those of the operation and the unit with the largest share.
     """
 
     kind, about, weight, of_cells = "reached", "why", -10, True
-    meaning = (
-        "With `measure.raw` only: for each volume, the most used first, what the database did in a "
-        "second and what raw I/O takes."
-    )
+    meaning = "Only with `measure.raw`: for each volume, the most used first, the rates of the database and of raw I/O."
     volume: str
     engine: str
     operation: Literal["read", "write"]

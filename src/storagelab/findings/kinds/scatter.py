@@ -1,4 +1,4 @@
-"""How much the runs of a layout scatter: from this follows how many repetitions tell a difference apart. Pure."""
+"""The scatter of a layout's runs, which determines how many repetitions show a difference. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Scatter(Finding):
     kind, about = "scatter", "use"
     meaning = "How times scatter from run to run; none if no cell was run twice, or if hosts were compared."
     sd: float = Field(
-        ge=0, description="The standard deviation of log times, of cells that are not surely noisier than others."
+        ge=0, description="The standard deviation of log times, over cells that are not surely noisier than others."
     )
-    runs: int = Field(description="The runs that it was learned from.")
+    runs: int = Field(description="The number of runs that it was estimated from.")
     alike: bool = Field(description="Whether no cell surely scatters more than others, so that all share one figure.")
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:  # noqa: ARG003
-        """None: intervals show it, and the answer's last line says what follows from it."""
+        """None: intervals show it, and the answer's last line uses it."""
         return []
 
 
@@ -37,7 +37,7 @@ def scatter_in(fitted: Fit) -> Scatter | None:
 
 def find(evidence: Evidence) -> Iterator[Scatter]:
     basis = evidence.basis
-    # Of several hosts or preparations, the scatter of runs doesn't say how many repetitions it takes.
+    # With several hosts or preparations, the number of repetitions doesn't depend on the scatter of runs alone.
     found = scatter_in(basis.fitted) if basis.fleet is None and basis.fitted.preparations is None else None
     if found is not None:
         yield found

@@ -1,7 +1,7 @@
-"""What was different in the seconds in which transactions took longest, where a percentile is judged. Pure.
+"""Differences between the slowest seconds and the others, if layouts are compared by a percentile. Pure.
 
-Waits add up to a mean transaction, never to a percentile. But a run tells the percentile of each second and what else
-went on then: the server's checkpoint, the volumes, what sessions were seen waiting for. So a tail is described by its
+Waits add up to a mean transaction, never to a percentile. But a run has the percentile of each second, and other
+observations of that second: the server's checkpoint, the volumes, the waits of sessions. So a tail is described by its
 seconds.
 """
 
@@ -25,9 +25,9 @@ COLUMN = "latency_p99_s"
 SHARE = 0.1
 """The slowest tenth of all seconds is compared with the others."""
 SECONDS_LEAST = 50
-"""Of fewer seconds, a tenth says nothing."""
+"""With fewer seconds, a tenth of them is too few."""
 TIMES_AS_MUCH = 1.5
-"""What differs by less is not named."""
+"""Smaller differences are not named."""
 MOST_NAMED = 3
 _BUSY = re.compile(r"volume\.(.+)\.busy_s_per_s")
 _SHARES = {"checkpoint_s_per_s": "a checkpoint ran {} of the time"}
@@ -37,7 +37,7 @@ class Along(Frozen):
     """Something that differed in the slow seconds: its mean in them, and in the others."""
 
     what: str
-    """A column of the time series, or the wait in which sessions were seen."""
+    """A column of the time series, or a sampled wait."""
     slow: float
     others: float
 
@@ -55,15 +55,15 @@ class SlowSeconds(Finding):
 
     kind, about, weight = "slow_seconds", "why", 5
     meaning = (
-        "Only where a percentile is judged: of the fastest and the slowest layout, the slowest tenth of all seconds "
-        "and what differed in them."
+        "Only if layouts are compared by a percentile: for the fastest and the slowest layout, the slowest tenth of "
+        "all seconds and the differences in them."
     )
     cell_id: str = Field(description="The cell.")
     seconds: int = Field(ge=1, description="Seconds of all its runs.")
     slow: int = Field(ge=1, description="Those in which the 99th percentile was highest.")
     slow_p99_s: float = Field(ge=0, description="The mean of their 99th percentiles.")
     others_p99_s: float = Field(ge=0, description="That of the others.")
-    along: tuple[Along, ...] = Field(description="What surely differed as well, by most first.")
+    along: tuple[Along, ...] = Field(description="Other certain differences, the largest first.")
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
@@ -81,7 +81,7 @@ class SlowSeconds(Finding):
 
 
 def find(evidence: Evidence) -> Iterator[SlowSeconds]:
-    """Of the cells with the shortest and the longest percentile, as far as their runs have enough seconds."""
+    """For the cells with the shortest and the longest percentile, if their runs have enough seconds."""
     judge = evidence.plan.cells[0].config.measure.judge
     if not judge.startswith("p"):
         return
@@ -108,7 +108,7 @@ def _of(cell_id: str, runs: Sequence[Measurement]) -> SlowSeconds | None:
 
 
 def _by_second(run: Measurement) -> Iterator[tuple[float, Mapping[str, float]]]:
-    """The 99th percentile of each second, and what else is known of it."""
+    """The 99th percentile of each second, and the other observations of it."""
     waiting = _waiting_by_second(run)
     columns = {
         name: run.series.columns[name] for name in run.series.columns if name in _SHARES or _BUSY.fullmatch(name)
@@ -134,8 +134,8 @@ def _waiting_by_second(run: Measurement) -> dict[int, dict[str, float]]:
 
 
 def _along(slow: Sequence[Mapping[str, float]], others: Sequence[Mapping[str, float]]) -> list[Along]:
-    """What surely differed (Mann-Whitney's test over seconds, corrected for how much is looked at), and by much."""
-    from scipy import stats  # when it is needed, as it takes a second: every command loads this module
+    """Large and certain differences (Mann-Whitney's test over seconds, corrected for the number of tests)."""
+    from scipy import stats  # imported here because it takes a second, and every command loads this module
 
     names = sorted({name for one in (*slow, *others) for name in one})
     found = []

@@ -1,4 +1,4 @@
-"""What the runs can't show of stalls: how often a layout may stall that did not. Pure."""
+"""An upper bound on the share of stalls that too few runs can't show. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from storagelab.stats.stalls import share_most
 from storagelab.words.numbers import percent, plural
 
 RUNS_MOST = 29
-"""From 30 runs on, fewer than a tenth may stall unseen."""
+"""From 30 runs without a stall on, fewer than a tenth of runs may stall."""
 
 
 class StallsUnseen(Finding):
-    """How often the fastest layout may stall, though so few of its runs did."""
+    """An upper bound on the share of the fastest layout's runs that stall."""
 
     kind, about = "stalls_unseen", "use"
-    meaning = "How large a share of the fastest layout's runs may stall, as far as its runs show."
+    meaning = "An upper bound on the share of the fastest layout's runs that stall, from its runs."
     cell_id: str = Field(description="The cell in front.")
     runs: int = Field(ge=1, description="Its runs.")
     stalled: int = Field(ge=0, description="Those that took much longer than its others.")

@@ -1,4 +1,4 @@
-"""Layouts some of whose runs take much longer: their typical run and their mean are two answers. Pure."""
+"""Layouts with some much longer runs: their typical run and their mean give different answers. Pure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from storagelab.stats.stalls import Outlier
 from storagelab.words.numbers import percent, plural, signed_percent, significant
 
 APART_LEAST = 0.005
-"""By less than this share of the time, the typical run and the mean are one answer."""
+"""If they differ by less than this share of the time, the typical run and the mean give the same answer."""
 
 
 class TypicalRun(Finding):
-    """A cell of which some runs took much longer, so that its typical run is another answer than its mean."""
+    """A cell with some much longer runs, so that its typical run and its mean give different answers."""
 
     kind, about, weight = "typical_runs", "use", 5
-    meaning = "Layouts whose typical run (the median) and mean are two answers, because some of their runs took longer."
+    meaning = "Layouts whose typical run (the median) and mean give different answers: some runs took longer."
     cell_id: str = Field(description="The cell.")
     runs: int = Field(ge=1, description="Its runs.")
     slow: int = Field(ge=1, description="Those that took much longer, and count.")
-    times_as_long: float = Field(gt=1, description="How many times as long the longest of them took as expected.")
+    times_as_long: float = Field(gt=1, description="The time of the longest of them over the expected time.")
     fastest: str = Field(description="The cell with the shortest mean under the same load; it may be the cell itself.")
     typical_ratio: float = Field(gt=0, description="The time of its typical run over the mean of the fastest.")
     mean_ratio: float = Field(gt=0, description="Its mean over the mean of the fastest.")
@@ -65,7 +65,7 @@ class TypicalRun(Finding):
 
 
 def find(evidence: Evidence) -> Iterator[TypicalRun]:
-    """Of the cells whose odd runs count: the fastest by their mean, and those that would be by their typical run."""
+    """Cells with counted odd runs that are the fastest by their mean, or would be by their typical run."""
     basis = evidence.basis
     if basis.fleet is not None:  # the columns of its fit are hosts, not runs
         return

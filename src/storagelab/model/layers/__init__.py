@@ -1,8 +1,8 @@
-"""What a layer of a volume is: it lies between the drives and the file system.
+"""The interface of layers between the drives and the file system of a volume.
 
-A kind of layer is one file in this folder: the class `Keys`, its keys and the rules between them, and the function
-`layers`, which gives the layers that a volume's keys ask for. A `Layer` holds its words, what it needs of the machine,
-and how it is made, read back and undone. No file here runs anything by itself: who makes a volume hands in `Tools`
+A kind of layer is one file in this folder: the class `Keys` with its keys and the rules between them, and the function
+`layers`, which returns the layers of a volume with these keys. A `Layer` has its texts, its requirements, and the
+functions that make it, read it back and undo it. No file here runs programs directly: the caller passes `Tools`
 (`storagelab.volumes.file_systems`).
 """
 
@@ -23,14 +23,14 @@ from storagelab.model.values import Described
 _FIRST = ("raid", "mapped")
 """The order from the drives upward; others follow."""
 Pairs = Mapping[str, tuple[object, object]]
-"""What a layer was asked for and what it has, by words; None = not asked."""
+"""The requested and the actual properties of a layer, in words; None = not requested."""
 
 
 class LayerKeys(Described):
     """The keys of a kind of layer."""
 
     of_drives: ClassVar[bool] = False
-    """They are for volumes made of whole drives, and for nothing else."""
+    """They are only for volumes made of whole drives."""
     rules: ClassVar[tuple[Rule, ...]] = ()
 
 
@@ -53,18 +53,18 @@ class Tools(Protocol):
         """Unmounts and undoes all that is made of the device, from the top down. Raises RunFailed."""
 
     def take_down(self, *devices: str) -> None:
-        """Does so, and lets none of the devices say any more that it is a part of an array. Raises RunFailed."""
+        """Does so, and removes the devices' array superblocks. Raises RunFailed."""
 
     def holding(self, kind: str, devices: Sequence[str]) -> Iterator[str]:
         """Those of the devices that have a signature of this kind."""
 
     def patiently(self, step: Callable[[], object]) -> None:
-        """Does it, again while it fails for a while: udev looks into each device that was written to. Raises
+        """Does it, and repeats it for some time if it fails, because udev reads each device that was written to. Raises
         RunFailed.
         """
 
     def until(self, is_so: Callable[[], bool], within_s: float, pause_s: float) -> bool:
-        """Waits until something is so; False if it is not in time."""
+        """Waits until a condition holds; False if it does not hold in time."""
 
     def size(self, size_bytes: int) -> str:
         """A size in words."""
@@ -80,9 +80,9 @@ class Top(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """One layer of a volume. `key` is the one that asks for it, `what` a volume with it in words, `step` how it is
-    made. `programs` have their packages on Debian. `made` is entered to make it and left to undo it: it takes the
-    devices below, the volume's own name for it, and the UUIDs of what is made on each device.
+    """One layer of a volume. `key` is its key in the spec, `what` describes a volume with it, `step` describes how it
+    is made. `programs` have their packages on Debian. `made` is a context manager that makes and undoes it: its
+    arguments are the devices below, the volume's own name for it, and the UUIDs of the content of each device.
     """
 
     key: str
@@ -92,7 +92,7 @@ class Layer(NamedTuple):
     programs: Mapping[str, str]
     made: Callable[[Sequence[str], str, Sequence[UUID]], AbstractContextManager[Top]]
     hides: bool = True
-    """What lies on it can't be seen on the drives themselves."""
+    """Its content can't be seen on the drives themselves."""
 
 
 def files() -> tuple[ModuleType, ...]:

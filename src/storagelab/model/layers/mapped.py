@@ -1,4 +1,4 @@
-"""What the kernel's device mapper puts on a volume: encryption, and added latency."""
+"""Layers of the kernel's device mapper: encryption, and added latency."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RULES = tuple(
 class Keys(LayerKeys):
     rules: ClassVar[tuple[Rule, ...]] = _RULES
     encryption: Annotated[Literal["luks2"] | None, LeftOut("none")] = None
-    """Volumes that storagelab makes: `luks2` encrypts the volume, with a key that is made for it and forgotten."""
+    """Volumes that storagelab makes: `luks2` encrypts the volume with a random key that is not stored."""
     encryption_sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("that of cryptsetup")] = None
     """Encrypted volumes: bytes that are encrypted at once."""
     encryption_flags: tuple[
@@ -38,8 +38,8 @@ class Keys(LayerKeys):
     """Encrypted volumes: how the kernel's dm-crypt works, in its own words, such as `["no-read-workqueue",
     "no-write-workqueue"]`."""
     added_latency_ms: Annotated[int | None, LeftOut("none")] = Field(None, ge=1, le=10_000)
-    """Volumes that storagelab makes: every read and write takes so much longer, by the kernel's dm-delay, as if the
-    drive were at the other end of a network."""
+    """Volumes that storagelab makes: the kernel's dm-delay delays every read and write by this time, as over a
+    network."""
 
 
 # The key is random already, so stretching it as a password would only cost time.
@@ -68,7 +68,7 @@ def layers(volume: VolumeConfig, tools: Tools) -> Iterator[Layer]:
 def _encrypted(
     volume: VolumeConfig, tools: Tools, devices: Sequence[str], own: str, uuids: Sequence[UUID]
 ) -> Iterator[Top]:
-    """Whoever closes the volume has lost its data: the key is kept nowhere."""
+    """Closing the volume loses its data, because the key is not stored."""
     (device,), name, key = devices, f"{own}-luks", secrets.token_hex(_KEY_BYTES)
     sector_bytes, flags = volume.encryption_sector_bytes, [flag.replace("-", "_") for flag in volume.encryption_flags]
     sector = [f"--sector-size={sector_bytes}"] if sector_bytes else []

@@ -85,7 +85,7 @@ _AS_FAST_AS_IT_CAN_KIB_PER_S = "10000000"
 def _array(
     level: str, chunk_bytes: int | None, tools: Tools, devices: Sequence[str], own: str, uuids: Sequence[UUID]
 ) -> Iterator[Top]:
-    """An array with nothing left to synchronize: writes of that would disturb the runs."""
+    """A synchronized array, because synchronization would disturb the runs."""
     paths = [f"/dev/{device}" for device in devices]
     chunk = [f"--chunk={chunk_bytes // 1024}"] if chunk_bytes else []
     began = time.perf_counter()
@@ -139,7 +139,7 @@ def _synchronize(array: str, md: Path, tools: Tools) -> None:
 
 
 def _state(md: Path, tools: Tools) -> str:
-    """In words, as far as a RAID may have something to synchronize."""
+    """The state in words; a RAID without redundancy has none."""
     action = tools.text(md / "sync_action")  # a level without redundancy has no such file
     missing, synchronized_to = tools.text(md / "degraded"), tools.text(md / "resync_start")
     if not action or (action, missing, synchronized_to) == ("idle", "0", "none"):

@@ -1,7 +1,7 @@
-"""What all loads have: the amount of work of a run, their interface to engines, and their rules.
+"""The common parts of all loads: the amount of work of a run, their interface to engines, and their rules.
 
-A load is one file in this folder: its keys, the rules between them, and its words. An engine has a module of the same
-name in its folder `loads`, which makes the load's tables and says who works on them.
+A load is one file in this folder: its keys, the rules between them, and its texts. An engine has a module of the same
+name in its folder `loads`, which makes the load's tables and provides its sessions.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ Unit = Literal["rows", "requests", "transactions", "ms"]
 """The units of work. A run of fixed length counts its progress in milliseconds."""
 
 _WARM_UP_DURATIONS, _LEAST_LIMIT_S = 5, 60.0
-"""If the end of the warm-up is to be found, the warm-up may take this many times the counted part, and at least this
-time.
+"""An automatic warm-up may take this many times the measured part, and at least this time.
 """
 
 
@@ -38,8 +37,8 @@ class Work:
 
 
 class Data(NamedTuple):
-    """How much data a load makes before a run: this many `units`, whose size the engine's module knows; None if the
-    user's own files make the data. `text` says how much it is, or who makes it.
+    """The data that a load makes before a run: this many `units`, whose size the engine's module knows; None if the
+    user's own files make the data. `text` describes it.
     """
 
     units: float | None
@@ -93,9 +92,9 @@ class Load(Described, ABC):
     page_a_row: ClassVar[bool] = False
     """Whether each row takes a page of its own."""
     less_data: ClassVar[str] = "lower workload.rows_per_connection"
-    """Words that say how the load could take less space."""
+    """A hint how the load could take less space."""
     of_runs: ClassVar[tuple[str, ...]] = ()
-    """Keys that say what a run does with its data, and nothing about the data."""
+    """Keys that affect the use of the data, but not the data."""
     rules: ClassVar[tuple[Rule, ...]] = ()
     """Contradictions among the load's own keys."""
     rows_made_per_s: ClassVar[int] = 1
@@ -123,22 +122,22 @@ class Load(Described, ABC):
 
     @property
     def warm_up_is_found(self) -> bool:
-        """Whether the warm-up lasts until throughput has settled."""
+        """Whether the warm-up lasts until throughput is stable."""
         return False
 
     @property
     def paced(self) -> bool:
-        """Whether each request has its own time: the time of a run says nothing, and cells are compared by latency."""
+        """Whether each request has its own time, so that cells are compared by latency and not by the time of a run."""
         return False
 
     @property
     def reads_only(self) -> bool:
-        """Whether its transactions are known to write nothing."""
+        """Whether its transactions surely write nothing."""
         return False
 
     @property
     def commits_in_turn(self) -> int:
-        """How many commits that write each connection makes one after the other, if that is set."""
+        """The number of successive writing commits of each connection, if it is set."""
         return 0
 
     @property
@@ -148,17 +147,17 @@ class Load(Described, ABC):
 
     @property
     def inserts(self) -> tuple[str, float] | None:
-        """What distinguishes loads that insert rows: cells that differ in it do different work."""
+        """A key of loads that insert rows: cells with different keys do different work."""
         return None
 
     @property
     def writes_drives(self) -> bool:
-        """Whether it overwrites what is on a drive that it is given without a file system."""
+        """Whether it overwrites a drive that it gets without a file system."""
         return False
 
     @property
     def only_operation(self) -> str | None:
-        """What each request does, if all do the same and are of one size: read or write."""
+        """The operation of all requests, read or write, if they have one operation and one size."""
         return None
 
     @property
@@ -192,7 +191,7 @@ class DatabaseLoad(Load):
 
 
 class GeneratedLoad(DatabaseLoad):
-    """Transactions that a load generator sends, for a set time or in a set number."""
+    """Transactions that a load generator sends: for a set time, or a set number of them."""
 
     generated = True
     of_runs = (
@@ -200,36 +199,37 @@ class GeneratedLoad(DatabaseLoad):
         "latency_limit_s", "protocol", "scripts", "transactions",
     )  # fmt: skip
     own_database: ClassVar[bool] = False
-    """Whether it needs its own database on a server that already runs, because it can make anything there."""
+    """Whether it needs its own database on a server that already runs, because the user's files may make any
+    objects."""
     threads: int = Field(1, ge=1, le=1024)
     """Threads of the generator, which share its connections."""
     duration_s: float = Field(60.0, ge=0.001, lt=1e6)
-    """Length of the part of a run that counts. A warm-up comes before it. With `warm_up = "auto"` on PostgreSQL, the
-    part is longer or up to a tenth shorter, so that it holds whole cycles of the server's checkpoints.
+    """Length of the measured part of a run, which follows the warm-up. With `warm_up = "auto"` on PostgreSQL, it is
+    longer or up to a tenth shorter, so that it contains whole cycles of the server's checkpoints.
     """
     warm_up_s: Annotated[float, Field(ge=0, lt=1e6)] | Literal["auto"] = 0.0
-    """Time in which the generator already works, but nothing counts yet. pgbench and sql loads also take `"auto"`: the
-    warm-up lasts until throughput has no trend any more, at least 10 s, and, where checkpoints come meanwhile, until
-    one begins. A run that never settles is `unverified`.
+    """Time in which the generator works before the measurement. pgbench and sql loads also take `"auto"`: the warm-up
+    lasts until throughput has no trend, at least 10 s, and, if there are checkpoints, until one begins. If throughput
+    never becomes stable, the run is `unverified`.
     """
     warm_up_at_most_s: Annotated[
         Annotated[float, Field(ge=10, lt=1e6, examples=[600])] | None,
         LeftOut(f"{_WARM_UP_DURATIONS} x `duration`, at least {_LEAST_LIMIT_S:g} s"),
     ] = None
-    """With `warm_up = "auto"`: the counted part begins after this time at the latest, settled or not, and ends after
-    this time and `duration` at the latest, whether or not it holds whole checkpoint cycles.
+    """With `warm_up = "auto"`: the measurement begins after this time at the latest, even if throughput is not stable,
+    and ends after this time and `duration` at the latest, even without whole checkpoint cycles.
     """
     transactions_per_connection: Annotated[int | None, LeftOut("a set time instead")] = Field(None, ge=1, le=10**10)
     """Transactions of each connection, instead of a set time. All of them count."""
     rate: Annotated[float | None, LeftOut("as fast as it goes")] = Field(None, gt=0, le=1e9)
-    """Transactions a second that the generator begins, over all connections, at random moments, whether or not
-    earlier ones have ended. Latency then begins at a transaction's scheduled moment, so that a standstill counts. A
-    run that falls behind its rate is `unverified`.
+    """Transactions a second over all connections. They begin at random moments, even if earlier ones have not ended.
+    Latency then begins at a transaction's scheduled moment, so that a standstill counts. A run that falls behind its
+    rate is `unverified`.
     """
 
     @property
     def longest_warm_up_s(self) -> float:
-        """The longest time that the warm-up may take; exactly this time if its end is not to be found."""
+        """The longest time of the warm-up; exactly this time if it is not automatic."""
         if self.warm_up_s != "auto":
             return self.warm_up_s
         return self.warm_up_at_most_s or max(_WARM_UP_DURATIONS * self.duration_s, _LEAST_LIMIT_S)
@@ -303,7 +303,7 @@ _OF_GENERATORS = (
 
 
 def _layout_conflicts(config: Config) -> Iterator[SpecError]:
-    """Refuses parts of a layout in places where they can't be."""
+    """Refuses impossible places for parts of a layout."""
     for key, what, volume in config.placed_keys:
         if not what.strip():
             yield SpecError("names no object", key=key, hint='Write a name: objects = { "public.orders" = "fast" }.')

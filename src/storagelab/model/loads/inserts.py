@@ -69,7 +69,7 @@ class Mixed(InsertLoad):
     with_reads = True
     kind: Literal["mixed"] = "mixed"
     read_fraction: float = Field(ge=0, le=0.99, examples=[0.5])
-    """The share of point reads among all operations. A connection reads random rows that it inserted itself."""
+    """The share of point reads in all operations. A connection reads random rows that it inserted itself."""
 
     @property
     def reads_per_row(self) -> float:

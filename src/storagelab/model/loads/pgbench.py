@@ -70,13 +70,13 @@ class Pgbench(GeneratedLoad):
     with its weight after @, as in `["select-only@9", "order.sql@1"]`. Relative paths start at the spec's folder.
     """
     latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(None, gt=0, lt=1e6)
-    """With a rate: transactions that would begin later than this after their scheduled moment are skipped, and
-    counted.
+    """With a rate: a transaction that would begin later than this after its scheduled moment is skipped, and counted as
+    skipped.
     """
     protocol: Literal["simple", "extended", "prepared"] = "simple"
     """How queries reach the server: the same values as pgbench's option of that name."""
     fillfactor: int = Field(100, ge=10, le=100)
-    """How much of a table's page is filled at first, in per cent."""
+    """The initial fill of a table's pages, in per cent."""
     partitions: Annotated[int | None, LeftOut("one for each data file; none for one data file")] = Field(
         None, ge=1, le=1024
     )

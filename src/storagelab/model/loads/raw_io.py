@@ -58,11 +58,11 @@ class RawIo(Load):
     block_bytes: int = Field(ge=1, le=2**30, examples=[8192])
     """Size of a request, in whole sectors of 512 bytes; of any size with `direct = false`."""
     sync: Literal["none", "fdatasync", "fsync", "dsync"] = "none"
-    """What makes writes durable, on real volumes: `fdatasync` or `fsync` after each, or each write waits by itself
-    (`dsync`, O_DSYNC). The latency of fdatasync and fsync is a result of its own.
+    """How writes become durable on real volumes: `fdatasync` or `fsync` after each write, or synchronous writes
+    (`dsync`, O_DSYNC). The latency of fdatasync and fsync is reported separately.
     """
     direct: bool = True
-    """Direct I/O (O_DIRECT). `false`: writes go through the page cache, and `sync` takes them to the drive."""
+    """Direct I/O (O_DIRECT). `false`: writes go through the page cache, and `sync` writes them to the drive."""
     threads: int = Field(1, ge=1, le=1024)
     """Threads that send requests."""
     outstanding: int = Field(1, ge=1, le=1024)

@@ -31,12 +31,13 @@ class Replay(Load):
     starts at the spec's folder.
     """
     pace: Literal["recorded", "as-fast-as-possible"] = "recorded"
-    """Recorded: each request is sent at its own time. As fast as possible: as soon as there is a place among those
-    outstanding. In both, a sync and a request for bytes that are being written or read wait for those before them.
+    """Recorded: each request is sent at its recorded time. As fast as possible: as soon as fewer than `outstanding`
+    requests are in progress. With both, a sync waits for all requests before it, and a request waits for earlier ones
+    to overlapping bytes.
     """
     outstanding: int = Field(32, ge=1, le=256)
-    """The most requests in progress, each sent by a thread of its own. The next one goes to the first thread that is
-    free."""
+    """The largest number of requests in progress, each sent by its own thread. The next request goes to the first free
+    thread."""
 
     @property
     def own_files(self) -> tuple[tuple[str, str], ...]:
@@ -48,5 +49,5 @@ class Replay(Load):
 
     @property
     def work(self) -> Work:
-        """The same requests in every run; how many is known when the trace is read."""
+        """The same requests in every run; their number is known when the trace is read."""
         return Work(amount=1, unit="requests")

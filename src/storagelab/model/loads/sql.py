@@ -25,7 +25,7 @@ class WeightedFile(Described):
     runs it, the only other lines allowed are `\set NAME random(LEAST, MOST)` and `\set NAME NUMBER`.
     """
     weight: int = Field(1, ge=1, le=10**9)
-    """The weight of the file: how often it is picked compared with the others."""
+    """The weight of the file: how often it is selected relative to the others."""
 
 
 class Sql(GeneratedLoad):
@@ -52,8 +52,8 @@ class Sql(GeneratedLoad):
     protocol: Literal["simple", "extended", "prepared"] = "simple"
     """How queries reach the server: the same values as pgbench's option of that name. PostgreSQL only."""
     latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(None, gt=0, lt=1e6)
-    """With a rate: transactions that would begin later than this after their scheduled moment are skipped, and
-    counted. PostgreSQL only.
+    """With a rate: a transaction that would begin later than this after its scheduled moment is skipped, and counted as
+    skipped. PostgreSQL only.
     """
 
     @property

@@ -56,16 +56,16 @@ class Sysbench(GeneratedLoad):
     kind: Literal["sysbench"] = "sysbench"
     script: str = Field("oltp_read_write", min_length=1)
     """What transactions do: `oltp_read_write`, `oltp_read_only`, `oltp_write_only`, `oltp_point_select`, `oltp_insert`
-    or another script of sysbench, or a Lua file. A relative path starts at the spec's folder. The Lua files beside it
-    go with it, so it may `require` them.
+    or another script of sysbench, or a Lua file. A relative path starts at the spec's folder. The other Lua files of
+    its folder are copied, too, so it may `require` them.
     """
     tables: int = Field(1, ge=1, le=1024)
-    """Number of tables. A script of your own is told this and `table_size` if the spec names them."""
+    """Number of tables. Your own script gets this and `table_size` if the spec has them."""
     table_size: int = Field(10_000, ge=1, le=10**10)
     """Rows of each table."""
     options: dict[str, Scalar] = Field(default_factory=dict)
     """Options of the script itself, by name: `options = { point_selects = 5, skip_trx = true }`. `sysbench SCRIPT help`
-    lists them. Options of sysbench, and those that lead to the server, are storagelab's to set.
+    lists them. storagelab itself sets the options of sysbench and of the connection.
     """
 
     @property
@@ -115,7 +115,7 @@ class Sysbench(GeneratedLoad):
 
 
 def whole_seconds(load: GeneratedLoad) -> Iterator[SpecError]:
-    """sysbench keeps the time itself, in whole seconds."""
+    """sysbench itself measures the time, in whole seconds."""
     if load.warm_up_s == "auto":
         problem = 'can\'t be "auto" for sysbench, which needs the length of its warm-up before it starts'
         yield SpecError(problem, key="workload.warm_up_s", hint='Write a time: warm_up = "60s".')

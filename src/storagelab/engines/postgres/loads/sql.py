@@ -129,12 +129,12 @@ def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
 
 # --- dumps -----------------------------------------------------------------------------------------------------------
 #
-# What is left out of a dump that is SQL, what is in an archive, and which version of the server it is of.
+# The parts removed from an SQL dump, the content of an archive, and its server's version.
 
 
 def leaving_out_owners() -> Change:
-    """Leaves out of a dump's SQL who owns what and who may do what: those roles need not exist here. Rows and the
-    bodies of functions stay as they are.
+    """Removes owners and rights from a dump's SQL, because their roles need not exist here. Rows and the bodies of
+    functions are unchanged.
     """
     in_rows, in_body = False, b""
 
