@@ -104,8 +104,8 @@ def _of_a_run(audit: Conservation, rows: Iterable[WaitStat]) -> list[tuple[_Key,
 
 # --- waits of several engines -----------------------------------------------------------------------------------------
 # Engines have no common names: PostgreSQL's IO:DataFileRead and MariaDB's wait/io/file/innodb/innodb_data_file are both
-# a read of data. So waits are joined by what is waited for. A class has a name in words; the native names stay in each
-# cell's own wait table, and beside the class.
+# a read of data. So waits are joined by category. A class has a name in words; the native names stay in each cell's own
+# wait table, and beside the class.
 
 _CATEGORIES: tuple[Category, ...] = get_args(Category)
 CLASS_NAMES: dict[Category, str] = {

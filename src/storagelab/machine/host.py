@@ -187,8 +187,8 @@ def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str 
     `device` is the kernel's name of the whole disk; if there are several disks, of the device that combines them
     (`disks` has them all); "" if there is none, as under tmpfs, overlay or NFS. `device_stack` runs from the file
     system down. `queue` belongs to `device`; `file_system_queue` to the device below the file system, if that has its
-    own (loop, md, device-mapper). Never infer the medium from `rotational`. `throttle` is what control groups let
-    `process` do here in a second.
+    own (loop, md, device-mapper). Never infer the medium from `rotational`. `throttle` has the limits per second of
+    control groups on `process` here.
     """
     mount = disks.mount_of(path, disks.mounts_here(kernel))
     own = disks.block_devices_of(mount, kernel) if mount else ()

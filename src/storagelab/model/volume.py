@@ -37,7 +37,7 @@ class DriveConfig(Described):
     driver: Annotated[str | None, LeftOut("the only one")] = None
     """One of the driver versions in the profile."""
     sector_bytes: Annotated[int | None, LeftOut("the only one")] = Field(None, ge=1, le=2**20)
-    """Whether the operating system tells the drive which addresses are free again."""
+    """Sector size that the drive offers, from its profile."""
     trim: Annotated[bool | None, LeftOut("as in the profile")] = None
     """Whether the operating system tells the drive which addresses are free again."""
     host_ram_bytes: Annotated[int | None, LeftOut("no limit")] = Field(None, ge=1, lt=2**63)
@@ -169,8 +169,7 @@ class _KeysBelow(Described):
     arrays: int | None = Field(None, ge=1, le=1024)
     """Simulated: number of arrays in a RAID-100."""
     offset_bytes: int = Field(0, ge=0, lt=2**63)
-    """Simulated: the offset of the file system. The traditional 63 sectors, 32,256 bytes, are not aligned to any page
-    or stripe."""
+    """Simulated: the offset of the file system. The traditional 63 sectors, 32,256 bytes, align with nothing."""
     cache: Annotated[CacheConfig | None, LeftOut("no cache")] = None
     """Simulated: a controller's write-back cache. A write is mirrored before it is acknowledged."""
     link: Annotated[LinkConfig | None, LeftOut("no link")] = None
@@ -230,8 +229,8 @@ class _KeysAbove(Described):
     """A command that shows how the volume was prepared, with the same environment. Its output is stored with the run,
     which is `unverified` if the command fails. Needs `--allow-commands`."""
     price_per_month: Annotated[float | None, LeftOut("not known")] = Field(None, ge=0, le=10**9)
-    """The price of the volume per month, in any currency, the same for all volumes. If the layouts' prices differ, a
-    chart shows times over prices. It affects no run, so it may change while results exist.
+    """The price of the volume per month, in the same currency for all volumes. If the layouts' prices differ, a chart
+    shows times over prices. It affects no run, so it may change while results exist.
     """
     variables: dict[str, Scalar] = Field(default_factory=dict)
     """Values for `prepare` and `check`, each in a variable of the environment: `recordsize = "16K"` is

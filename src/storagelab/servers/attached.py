@@ -196,7 +196,7 @@ def where(line: socket.socket, *, on_this_machine: bool) -> str:
 
 
 def kept_by_load(names: Iterable[str]) -> list[str]:
-    """A note of the settings that a load's sessions have and our own don't; their values may be secrets."""
+    """A note of settings that only a load's sessions have, not our own; without values, which may be secrets."""
     listed = ", ".join(dict.fromkeys(names))
     return [f"the server sets for this login, and the load keeps: {listed}"] if listed else []
 

@@ -43,8 +43,8 @@ NOTHING = Kind("", "other")
 
 
 class Event(NamedTuple):
-    """One wait. `resource` describes what is waited for, if the server does not say exactly. `in_io`: the server
-    reports this wait for a whole call into the kernel, including CPU time inside the call.
+    """One wait. `resource` describes the resource, if the server does not name it. `in_io`: the server reports this
+    wait for a whole call into the kernel, including CPU time inside the call.
     """
 
     kind: Kind
