@@ -34,6 +34,7 @@ CASES = [
     *(("doctor --target postgresql://127.0.0.1:1/", one) for one in ("--results r", "--all")),
     ("doctor --json", "--all"),
     ("capture postgresql://127.0.0.1:1/ --no-trace", "--requests"),
+    ("recommend cap volumes.toml", "--load x"),
     ("drives show iodrive-320 --toml", "--sources"),
     *(("k8s small.toml --look -", one) for one in (*JOB, "--node x", "--output x", "--image x", "--fetch")),
     *(("k8s small.toml --fetch", one) for one in JOB),

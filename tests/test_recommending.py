@@ -77,11 +77,40 @@ def test_what_is_kept_stays_and_an_unknown_name_is_refused(advised):
         advised(keep=["order"])
 
 
+def test_a_table_called_log_is_not_the_log_and_is_kept_by_its_whole_name(advised):
+    objects = (thing("public.log", "table"), thing("public.orders_pkey", "index"), thing("log", "log", 2**24))
+    io = (IoRow(0, "public.log", "read", "session", 4000, 4000 * 8192, 0, 52.0), *shop().io[1:])
+    capture = folder.Capture(shop(objects=objects).manifest, io, shop().devices)
+    assert "public.log" in moves(advised(capture=capture).proposals[0])
+    found = advised(capture=capture, keep=["public.log"])
+    assert all("public.log" not in moves(one) for one in found.proposals)
+
+
+def test_figures_that_the_captured_rate_exceeds_by_far_are_no_ground_for_advice(advised):
+    found = advised(VOLUMES.replace("read_iops = 300", "read_iops = 100"))
+    assert (found.proposals, "times what these volumes explain" in found.because) == ((), True)
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "says"),
+    [
+        ('path = "rel/pg"', "volumes.fast.path", "no absolute path"),
+        ('captured = ["nix"]', "volumes.fast.captured", "no volume is named 'nix'"),
+        ('captured = ["a"]', "volumes.fast.captured", "'a' is volumes.a already"),
+    ],
+)
+def test_volumes_that_contradict_the_capture_are_refused(advised, more, key, says):
+    with pytest.raises(SpecError, match=says) as refused:
+        advised(f"{VOLUMES}{more}\n")
+    assert refused.value.key == key
+
+
 def test_volumes_without_room_or_beyond_the_budget_are_not_used(advised):
     small = VOLUMES.replace("price = 110", 'price = 110\nsize = "100MiB"')
     assert all(len(moves(one)) < 3 for one in advised(small).proposals), "table and index have 76 MiB each"
     assert advised(budget=120.0).proposals[0].price == 110, "all of it on fast"
-    assert advised(budget=100.0).proposals == ()
+    found = advised(budget=100.0)
+    assert (found.proposals, "within the budget" in found.because) == ((), True)
 
 
 def test_two_volumes_on_one_device_are_refused(advised, tmp_path):
@@ -146,8 +175,11 @@ def test_the_command_writes_a_spec_that_measures_what_it_proposes(typed, advised
     assert levels["first"]["layout.objects.orders"] == "fast"
     known = prediction.read(tmp_path / "proof-prediction.json")
     assert [one.name for one in known.layouts] == list(levels)
+    code, _, err = typed(*verb, *written)
+    assert (code, "exists already" in err) == (2, True)
     code, _, err = typed(*verb, "--spec", str(tmp_path / "proof.toml"))
     assert (code, "needs the load to measure" in err) == (2, True)
+    assert typed(*verb, *written[:2])[0] == 2, "a load that no spec is written with"
     code, out, _ = typed(*verb, "--format", "json")
     assert json.loads(out)["proposals"][0]["moves"][0]["from"] == "a"
 

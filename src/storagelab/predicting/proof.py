@@ -20,7 +20,8 @@ from storagelab.spec.given_files import text_of
 from storagelab.spec.keys import value_text
 
 _KEPT = ("target", "workload", "measure", "between_runs")
-_ROOM_BYTES = 2**30
+_ROOM_BYTES = 2**32
+"""Of a volume made from a file, beside thrice what moves. Blocks that nobody writes take no room of the disk."""
 _HEAD = """\
 # Today's layout and what `storagelab recommend` proposes, in turns, under the load of {load}.
 # Then: storagelab compare {name} {prediction}
@@ -29,6 +30,9 @@ _HEAD = """\
 
 def spec_text(found: Advice, load: Path, volumes: Path, spec: Path) -> str:
     """The spec that measures today's layout and the proposals under the load of another spec. Raises SpecError."""
+    for file in (spec, prediction_file(spec)):
+        if file.exists():
+            raise SpecError("exists already", file=file, key="--spec", hint="Name another file, or remove this one.")
     if spec.resolve().parent != load.resolve().parent:
         hint = f"Write it beside {load.name}, whose files it uses: {load.parent / spec.name}"
         raise SpecError("is not in the folder of the spec of the load", key="--spec", hint=hint)
@@ -98,8 +102,7 @@ def _volumes(found: Advice, file: Path) -> dict[str, dict[str, object]]:
         if one.path is not None:
             volumes[name] = {"path": one.path}
         elif one.limit is not None:
-            size = one.size_bytes or needed
-            volumes[name] = {"path": ".", "file_bytes": min(size, needed), "limit": written[name]["limit"]}
+            volumes[name] = {"path": ".", "file_bytes": needed, "limit": written[name]["limit"]}
         else:
             hint = 'Write path = "/mnt/..." to measure there.'
             raise SpecError("names no folder to measure on", file=file, key=f"volumes.{name}.path", hint=hint)

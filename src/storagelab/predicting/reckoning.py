@@ -117,6 +117,17 @@ def _renamed(capture: Capture, asked: VolumesFile) -> Capture:
 
 
 def _check(capture: Capture, captured: Path, asked: VolumesFile, file: Path) -> None:
+    own, claimed = [one.name for one in capture.manifest.volumes], dict[str, str]()
+    for name, figures in asked.volumes.items():
+        for old in figures.captured or (name,):
+            key = f"volumes.{name}.captured"
+            if figures.captured and own and old not in own:
+                hint = choices(old, own, "The capture has")
+                raise SpecError(f"no volume is named {old!r}", file=file, key=key, hint=hint)
+            if old in claimed:
+                hint = "Let one volume of the file be it."
+                raise SpecError(f"{old!r} is volumes.{claimed[old]} already", file=file, key=key, hint=hint)
+            claimed[old] = name
     used = dict.fromkeys(one.volume for one in capture.manifest.objects)
     for name in used:
         if name not in asked.volumes:
@@ -260,6 +271,9 @@ def load(file: Path) -> VolumesFile:
     for name, one in asked.volumes.items():
         if (one.limit is None) == (one.profile is None):
             raise SpecError("needs either a limit or a profile", file=file, key=f"volumes.{name}", hint=_HINT)
+        if one.path is not None and (not Path(one.path).is_absolute() or not one.path.isprintable()):
+            hint = 'Write a folder from the root on: path = "/mnt/new".'
+            raise SpecError(f"{one.path!r} is no absolute path", file=file, key=f"volumes.{name}.path", hint=hint)
     return asked
 
 

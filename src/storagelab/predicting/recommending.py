@@ -21,7 +21,7 @@ from storagelab.capture.folder import ALL_TABLES, TOAST, CapturedObject, Kind
 from storagelab.drives.measured import OutsideMeasured
 from storagelab.errors import SpecError, choices
 from storagelab.model.engines import ENGINES
-from storagelab.model.objects import TABLES, TEMPORARY
+from storagelab.model.objects import INDEXES, TABLES, TEMPORARY
 from storagelab.model.values import Described, Estimate
 from storagelab.predicting import model
 from storagelab.predicting.capability import LimitedVolume
@@ -48,6 +48,10 @@ _ALL_OF, _STARTS = 700, 6
 _NAMES = ("first", "second", "third")
 _ROOM = 1.1
 """The room that objects need, as a multiple of their size: they grow, and files of the system lie beside them."""
+_LOG_BYTES = 2**30
+"""The least room of a log, which grows between checkpoints: PostgreSQL's default of `max_wal_size`."""
+_FAR = 2.0
+"""A captured rate that is so many times what the volumes explain shows that their figures are wrong."""
 _COPY_BYTES = 2**18
 """The largest request of a copy, on a volume whose limit counts requests alone."""
 
@@ -117,6 +121,11 @@ class Unit:
     share: float
     """The largest share of its volume's reads, writes or bytes that it makes."""
 
+    @property
+    def name(self) -> str:
+        """As the answer has it."""
+        return ".".join(self.names) or self.key
+
 
 Places = tuple[str, ...]
 """The volume of each unit."""
@@ -161,7 +170,7 @@ class Search:
         """Whether its volumes have the room, and cost no more than the budget."""
         layout, needed = self.layout(places), defaultdict[str, float](float)
         for one in self.question.capture.manifest.objects:
-            needed[layout.places[one.id]] += _ROOM * (size_of(one) or 0)
+            needed[layout.places[one.id]] += _ROOM * max(size_of(one) or 0, _LOG_BYTES if one.kind == "log" else 0)
         sizes = {name: one.size_bytes for name, one in self.question.asked.volumes.items()}
         fits = all(sizes[name] is None or bytes_ <= (sizes[name] or 0) for name, bytes_ in needed.items())
         return fits and (self.budget is None or (self.price(places) or 0.0) <= self.budget)
@@ -225,11 +234,12 @@ def recommend(
     _refuse_one_device_twice(question)
     units = _units(question)
     stay = set(keep)
-    if strange := stay.difference(one.key for one in units):
-        keys = [one.key for one in units]
+    names = [one.name for one in units]
+    if strange := stay.difference(names, (one.key for one in units)):
         name = min(strange)
-        raise SpecError(f"nothing is named {name!r}", key="--keep", hint=choices(name, keys, "There are"))
-    search = Search(question, [one for one in units if one.share >= _MATTERS and one.key not in stay], budget)
+        raise SpecError(f"nothing is named {name!r}", key="--keep", hint=choices(name, names, "There are"))
+    moving = [one for one in units if one.share >= _MATTERS and not stay & {one.key, one.name}]
+    search = Search(question, moving, budget)
     search.run()
     errors = errors_like(known_cases(own), question.capture.manifest.engine)
     chosen, because = _chosen(search, errors, worth)
@@ -293,11 +303,14 @@ def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places],
     today = search.per_s(search.stays)
     if not today:
         return [], "can't say: today's layout asks of a volume what was not measured"
+    if (far := model.captured_over_modelled(search.server, search.today)) is not None and far > _FAR:
+        return [], f"can't say: the captured rate is {far:.1f} times what these volumes explain; check their figures"
     if not search.units:
         return [], "nothing that may move makes 2 % of its volume's load"
     best = search.with_fewest_moves(max(search.found, key=search.per_s))
     if best == search.stays:
-        return [], "no other placement is predicted to be faster"
+        within = " of those with room for it and within the budget" * (0.0 in search.found.values())
+        return [], f"no other placement{within} is predicted to be faster"
     layouts = {PRESENT: search.today, "best": search.layout(best)}
     times = model.predicted(search.server, search.today, layouts, errors)[1].times_present
     assert times is not None, "it was predicted before"
@@ -376,7 +389,7 @@ def _units(question: Question) -> list[Unit]:
             parts[TABLES, "table", ()].append(one)
         elif one.kind in _NAMED and owner.schema_ not in own:
             names = tuple(filter(None, (owner.schema_, owner.name)))
-            alone = sum(other.name == owner.name for other in objects.values()) == 1
+            alone = owner.name not in _TAKEN and sum(other.name == owner.name for other in objects.values()) == 1
             parts[escape(owner.name if alone else ".".join(names)), owner.kind, names].append(one)
     units = []
     for (key, kind, names), some in parts.items():
@@ -391,6 +404,8 @@ def _units(question: Question) -> list[Unit]:
 
 
 _WAYS = ("reads", "writes", "bytes")
+_TAKEN = (LOG, TEMPORARY, TABLES, INDEXES)
+"""What is no table's name alone: these words mean more than one table."""
 _NAMED: tuple[Kind, ...] = ("table", "index", "toast")
 
 

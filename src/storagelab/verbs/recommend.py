@@ -7,12 +7,12 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from storagelab.verbs import DEFAULT_RESULTS, FileOption, PaperOption, ResultsOption, Verb
+from storagelab.verbs import DEFAULT_RESULTS, FileOption, PaperOption, ResultsOption, Unused, Verb, lacks
 
 app = Verb("Predict", 3)
 
 
-@app.command()
+@app.command(unused=[Unused("--load", lacks("spec"), "is the load of the spec that --spec writes", "Add --spec FILE.")])
 def recommend(
     capture: Annotated[Path, Argument(metavar="CAPTURE", help="Folder of a capture.")],
     volumes: Annotated[Path, Argument(metavar="FILE", help="TOML file: what each volume can do, and its price.")],

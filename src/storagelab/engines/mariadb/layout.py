@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import ClassVar, NamedTuple
 
 from storagelab.engines.mariadb.connect import Connection, ask, identifier, quoted
@@ -165,25 +164,26 @@ class Layout(Places):
 
 def moving(moves: Sequence[Move], folders: Mapping[str, str]) -> Iterator[str]:
     """The statements, and what to check before them."""
+    yield "-- Before: a backup that was restored once; an empty folder that the server may use, also by AppArmor."
     if any(one.names for one in moves):
-        yield "-- Before: a backup; an empty folder of the server's user; no triggers and no foreign keys on the table."
-        yield "-- InnoDB takes DATA DIRECTORY only from CREATE TABLE: the table is made again. Stop writes to it first."
+        yield "-- InnoDB takes DATA DIRECTORY only from CREATE TABLE: the table is made again. Not with triggers,"
+        yield "-- foreign keys, generated or invisible columns. Stop writes to it; go on only if a line has no error."
     for one in moves:
         if one.names:
             name, new, old = (".".join(map(identifier, (*one.names[:-1], one.names[-1] + end))) for end in _ENDS)
             yield f"SHOW CREATE TABLE {name};"
             yield f"-- Run what it shows as {new}, with DATA DIRECTORY = {quoted(folders[one.to])} at its end."
             yield f"INSERT INTO {new} SELECT * FROM {name};"
+            yield f"SELECT (SELECT count(*) FROM {name}) = (SELECT count(*) FROM {new});  -- go on only if this is 1"
             yield f"RENAME TABLE {name} TO {old}, {new} TO {name};"
-            yield f"DROP TABLE {old};"
-    files = {"log": ("innodb_log_group_home_dir", "ib_logfile*"), "temporary": ("tmpdir", "")}
+            yield f"-- Drop {old} when the new table has proved itself."
+    settings = {"log": "innodb_log_group_home_dir", "temporary": "tmpdir"}
     for one in moves:
-        if one.kind in files:
-            setting, moved = files[one.kind]
-            yield f"-- {one.what}: stop the server after SET GLOBAL innodb_fast_shutdown = 0; it is down meanwhile."
-            if moved:
-                yield f"mv /var/lib/mysql/{moved} {quote(folders[one.to])}/  # from the server's data folder"
-            yield f"-- In my.cnf, below [mysqld]: {setting} = {folders[one.to]}  -- then start the server."
+        if one.kind in settings:
+            yield f"-- {one.what}: in my.cnf, below [mysqld]: {settings[one.kind]} = {folders[one.to]}"
+            yield "-- Stop the server. It is down until it is started again."
+            if one.kind == "log":
+                yield f"-- Then move ib_logfile0 from the data folder (SELECT @@datadir) to {folders[one.to]}."
 
 
 _ENDS = ("", "_new", "_old")

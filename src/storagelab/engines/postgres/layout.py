@@ -303,28 +303,38 @@ class Layout(Places):
 
 def moving(moves: Sequence[Move], folders: Mapping[str, str]) -> Iterator[str]:
     """The statements, and what to check before them."""
+    yield "-- Before: a backup that was restored once; room for what moves and, in the log, for its copy."
     for to in dict.fromkeys(one.to for one in moves if one.kind != "log"):
-        yield "-- Before: a backup; an empty folder of the server's user, also on each replica, at the same path."
-        folder = folders[to].replace("'", "''")
-        yield f"CREATE TABLESPACE {_name(to)} LOCATION '{folder}';  -- unless there is one on that volume"
+        folder = f"{folders[to]}/tablespace"
+        yield f"-- An empty folder of the server's user, also on each replica, at the same path: {folder}"
+        escaped = folder.replace("'", "''")
+        yield f"CREATE TABLESPACE {_name(to)} LOCATION '{escaped}';  -- unless there is one on that volume"
     if any(one.names or one.what == TABLES for one in moves):
-        yield "-- Each of these locks what it moves until it is copied. ALTER waits for open transactions."
+        yield "-- In the objects' own database. Each of these locks what it moves until it is copied."
+        yield "SET lock_timeout = '5s';  -- a statement that waits for a lock makes all others wait behind it"
+    yield from _statements(moves)
+    for one in moves:
+        if one.kind == "log":
+            folder = quote(f"{folders[one.to]}/pg_wal")
+            yield "-- The log: room for max_wal_size and more. Nothing (systemd, Patroni) may restart the server now."
+            yield "-- Stop the server by the means that started it. Then, in a shell as its user:"
+            moved = f'mv "$PGDATA/pg_wal" {folder} && ln -s {folder} "$PGDATA/pg_wal"'
+            yield f'pg_ctl status -D "$PGDATA" || {{ {moved}; }}'
+            yield "-- Start it again. The way back: the same with the two places exchanged."
+
+
+def _statements(moves: Sequence[Move]) -> Iterator[str]:
     for one in moves:
         if one.names:
             yield f"ALTER {one.kind.upper()} {'.'.join(map(_name, one.names))} SET TABLESPACE {_name(one.to)};"
+            if one.kind == "index":
+                yield f"-- or without the lock: REINDEX (TABLESPACE {_name(one.to)}, CONCURRENTLY) INDEX ...;"
         elif one.what == TABLES:
             for kind in ("TABLE", "INDEX"):
                 yield f"ALTER {kind} ALL IN TABLESPACE pg_default SET TABLESPACE {_name(one.to)};"
         elif one.kind == "temporary":
             yield f"ALTER SYSTEM SET temp_tablespaces = {_name(one.to)};"
             yield "SELECT pg_reload_conf();"
-    for one in moves:
-        if one.kind == "log":
-            folder = quote(f"{folders[one.to]}/pg_wal")
-            yield "-- The log, in a shell as the server's user. The server is down from the first line to the last."
-            yield 'pg_ctl stop -D "$PGDATA" -m fast'
-            yield f'mv "$PGDATA/pg_wal" {folder} && ln -s {folder} "$PGDATA/pg_wal"'
-            yield 'pg_ctl start -D "$PGDATA"'
 
 
 def _name(text: str) -> str:

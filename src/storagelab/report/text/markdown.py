@@ -50,7 +50,7 @@ def _ladder(ladder: Ladder) -> Iterator[str]:
             "**>**" if rung.recommended else "",
             *(escaped(text) for text in (*rung.name, *[""] * (number - len(rung.name)))),
             "" if rung.ratio is None else numbers.ratio_estimate(rung.ratio, ladder.decimals), rung.figure,
-            rung.verdict.text,
+            escaped(rung.verdict.text),
         ]
         for rung in ladder.shown()
     ]  # fmt: skip

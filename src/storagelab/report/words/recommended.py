@@ -60,7 +60,7 @@ def _ladder(found: Advice) -> tuple[Ladder, ...]:
     rungs = [
         Rung(
             (one.name,), Estimate(value=1.0) if place == 0 else _over(best.value, one.times_present),
-            f"{numbers.significant(one.times_present.value)} times", Mark("not-judged", _moved(one)),
+            f"{numbers.significant(one.times_present.value)} times", Mark("not-judged", _moved(one, " + ")),
             recommended=place == 0,
         )
         for place, one in enumerate(found.proposals)
@@ -84,12 +84,14 @@ def _head(found: Advice) -> str:
     return f"Move {_moved(best)}: {times_text(best.times_present)} times today's rate{price and f', {price}'}."
 
 
-def _moved(one: Proposal) -> str:
-    """ "the log to c; orders and lines to b"."""
+def _moved(one: Proposal, between: str = "") -> str:
+    """ "the log to c; orders and lines to b"; `between` two things, if it is not a list in words."""
     by_volume: dict[str, list[str]] = {}
     for move in one.moves:
         by_volume.setdefault(move.to, []).append(_name(move))
-    return "; ".join(f"{listed_words(names)} to {to}" for to, names in by_volume.items())
+    return "; ".join(
+        f"{between.join(names) if between else listed_words(names)} to {to}" for to, names in by_volume.items()
+    )
 
 
 def _name(move: Move) -> str:
