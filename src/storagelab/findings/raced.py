@@ -249,8 +249,8 @@ class ByRace:
 
 @dataclass(frozen=True)
 class Raced:
-    """The race behind a report. `complete` = the fit of those rounds in which every cell ran. Statements about
-    factors use only these rounds, and have `share` of their usual error, as the race decided which rounds these are.
+    """The race behind a report. `complete` = the fit of the rounds in which every cell ran. Statements about factors
+    use only these rounds. As the race chose them, such statements may only be wrong `share` times as often as usual.
     """
 
     judging: ByRace
