@@ -69,7 +69,7 @@ class DeviceChange:
 def device_changes(pairs: Sequence[tuple[Sequence[Run], Sequence[Run]]]) -> tuple[DeviceChange, ...]:
     """What changed at the devices from the runs of one cell to those of another, averaged over the pairs of cells.
 
-    Only figures that every run has: a mean over some of the runs would compare different runs.
+    Only quantities that every run has are compared: a mean over some runs would compare different runs.
     """
     sides = [tuple([_figures(run) for run in runs] for runs in pair) for pair in pairs]
     runs = [figures for pair in sides for side in pair for figures in side]
@@ -142,9 +142,7 @@ def _over_time(at_s: Sequence[float], values: Sequence[float | None]) -> float |
 # --- reasons ----------------------------------------------------------------------------------------------------------
 
 WRITES_MORE = 0.03
-"""The least change of write amplification that counts: a smaller one comes from the state in which a run found its
-drive.
-"""
+"""The least change of write amplification that counts: smaller changes result from the drive's state before the run."""
 QUEUES_MORE = 0.10
 """The least change of a device's queue that counts. Little's law ties it to the wait itself, so a smaller one adds
 nothing.

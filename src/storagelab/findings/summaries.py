@@ -127,7 +127,7 @@ class _Waited(NamedTuple):
 
     @property
     def shares(self) -> float:
-        """The number by which its seconds are divided: of connections, or of transactions."""
+        """The number of connections or of transactions by which its seconds are divided."""
         return self.transactions or self.raw.connections
 
     @property
@@ -137,7 +137,8 @@ class _Waited(NamedTuple):
 
 def _waited(runs: _Runs, config: Config, compared: Compared, by_class: bool) -> list[_Waited]:
     """Where a run's time went. Runs of a set time differ in their work, so waits explain the time of the mean
-    transaction. A mean latency is that time, too, unless it begins before the transaction does.
+    transaction. A mean latency is the time of the mean transaction, too, unless it includes time before the transaction
+    begins.
     """
     by_transaction = compared == "time-per-transaction" or (compared == "latency-mean" and config.workload.without_rate)
     return [
@@ -329,7 +330,7 @@ def _of_set_time(compared: Compared) -> bool:
 
 
 def _figures(cell: CellSummary, time: Estimate, compared: Compared) -> dict[str, Estimate]:
-    """The samples of a cell whose means follow from its `time`."""
+    """The samples of a cell whose means can be calculated from its `time`."""
     if latency_of(compared):
         return {"judged": time}
     work = cell.work or 1.0
@@ -347,7 +348,7 @@ def _mapped(estimate: Estimate, figure: Callable[[float], float]) -> Estimate:
 
 
 def without_intervals(value: Any) -> Any:
-    """The cells without intervals: the scatter of runs in one stretch of time does not show the error of their mean."""
+    """The cells without intervals: the scatter of runs in one period does not show the error of their mean."""
     match value:
         case Estimate():
             return Estimate(value=value.value)

@@ -305,7 +305,7 @@ def exported(form: type[_Form], value: BaseModel, **made: object) -> _Form:
 
 
 def measured(run: Run) -> ExportedMeasurement | None:
-    """What a run measured; None if it failed."""
+    """A run's measurement; None if it failed."""
     return exported(ExportedMeasurement, run.measurement) if run.usable and run.measurement is not None else None
 
 

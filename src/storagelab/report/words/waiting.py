@@ -25,7 +25,7 @@ _METHOD_NOTES = {
     "sampled": "~ sampled: estimated shares, rough counts", "derived": "* derived from the kernel's totals",
 }  # fmt: skip
 METHODS: dict[Method, str] = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
-"""Where a figure comes from."""
+"""How a figure is known."""
 
 
 def wait_text(wait_type: str, analogue: str, named: set[str] | None = None) -> str:
