@@ -279,7 +279,7 @@ def _pairs(rows: Sequence[int] | Places, base: int) -> tuple[Places, Vector]:
 def compare_with_best(
     fitted: Fit, best: int, cells: Sequence[int] | None = None, families: int = 1, alpha: float = ALPHA
 ) -> dict[int, Difference]:
-    """As `ratios`, for a `base` that was selected as the best of all cells or of `cells` (Tukey). This also covers a
+    """As `ratios`, for a base that was selected as the best of all cells or of `cells` (Tukey). This also covers a
     best cell for each block, because the range within a block is at most the range over all cells. If cells are
     compared in several `families`, each with its own best cell, the intervals hold together (Bonferroni).
     """

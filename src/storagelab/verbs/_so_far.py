@@ -32,7 +32,7 @@ _FIRST_COST_S = 5.0
 _LONGEST_S = 300.0
 """If a page for which runs wait takes longer, storagelab gives it up."""
 _SAID = re.compile(r'(?<=id="so-far" data-reload-s=")\d+">[^<]*(?=This page shows )')
-"""In the page: the seconds until it reloads itself, and the text on the campaign, before the text on the page's runs."""
+"""In the page: the seconds until it reloads itself, and the text on the campaign, before that on the page's runs."""
 
 
 @contextlib.contextmanager

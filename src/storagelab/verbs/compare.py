@@ -101,7 +101,7 @@ def compare(
 
 
 def _share(margin: str | None) -> float | None:
-    """The gate's margin. Raises SpecError if `text` is not a valid margin."""
+    """The gate's margin. Raises SpecError if `margin` is not valid."""
     from storagelab.model.values import share_of
 
     share = None if margin is None else share_of(margin)

@@ -110,7 +110,7 @@ def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: P
 
 
 def _too_short(expanded: Plan, found: Preflight, stored_as: str | None, results: Path) -> tuple[str, ...]:
-    """A note if runs are too short for their servers' checkpoints, or if they are measured before the redo log is full."""
+    """A note if runs are too short for their servers' checkpoints, or are measured before the redo log is full."""
     if not found.cycles and not found.log_rooms:
         return ()
     from storagelab.findings import comparable
