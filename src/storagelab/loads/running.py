@@ -1,8 +1,8 @@
 """A load generator's run: its program sends the load, and its sessions are the run's connections.
 
 The measurement begins after all sessions are connected and the warm-up is over: after a set time, or when throughput is
-stable. A run of a set time ends when its time is over: counters are then read while all sessions still work, and only
-then the program is stopped.
+stable. A run of a set time ends when its time is over. Counters are read while all sessions still work, and the program
+is stopped afterwards.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def audit_sentences(cell: CellSummary) -> list[str]:
 
 
 def wait_footnotes(rows: Sequence[TableRow]) -> list[str]:
-    """Where a table's figures come from, and what its empty columns mean."""
+    """How a table's figures were obtained, and the meaning of its empty columns."""
     methods = {row.method for row in rows}
     notes = [note for method, note in _METHOD_NOTES.items() if method in methods]
     lines = ["; ".join(notes)] if notes else []
