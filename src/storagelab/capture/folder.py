@@ -127,7 +127,7 @@ class Machine(Described):
 
 
 IDLE = 0.1
-"""If an idle stretch is longer than this share of the window, the rate is not that of the load."""
+"""If an idle period is longer than this share of the window, the rate is not that of the load."""
 _FOREIGN = 0.1
 """Other programs that use less of the CPUs don't matter."""
 

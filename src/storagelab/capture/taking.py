@@ -32,7 +32,7 @@ from storagelab.words import numbers
 LOOK_S = 0.5
 """Between two looks at the rings, which must not fill."""
 _HARDLY = 0.05
-"""A stretch is idle if at most this share of the mean number of transactions ended in it."""
+"""A period is idle if at most this share of the mean number of transactions ended in it."""
 _OTHERS = frozenset({folder.OTHER_FILES, folder.UNKNOWN_FILES})
 _UNNAMED = {folder.ALL_TABLES, folder.LOG, folder.TEMPORARY, folder.OTHER_FILES}
 _READ_AND_WRITE: tuple[folder.Operation, ...] = ("read", "write")
@@ -309,7 +309,7 @@ class Taking:
         )  # fmt: skip
 
     def _idle_s(self) -> float:
-        """The longest stretch in which no look found a working session, and hardly any transaction ended."""
+        """The longest period in which no look found a working session, and hardly any transaction ended."""
         few = _HARDLY * statistics.fmean(self.ended or [0])
         idle = (not working and ended <= few for working, ended in zip(self.working, self.ended, strict=True))
         stretches = [len(list(stretch)) for is_idle, stretch in itertools.groupby(idle) if is_idle]
@@ -428,7 +428,7 @@ def _device_rows(second: float, volumes: Iterable[Volume], counted: dict[str, fl
 
 
 # --- what capturing costs a server ------------------------------------------------------------------------------------
-# The cost of capturing: stretches with and without it alternate.
+# The cost of capturing: periods with and without it alternate.
 
 STRETCH_S = 2.0
 
@@ -441,7 +441,7 @@ class Cost(NamedTuple):
 
 
 def cost_percent(watched: Watched, window: Window, turns: int, say: Callable[[str], None]) -> Cost:
-    """Measures the cost in pairs of stretches, by the transactions that end in each. The order within pairs alternates,
+    """Measures the cost in pairs of periods, by the transactions that end in each. The order within pairs alternates,
     so that a trend favours neither kind.
     """
     say(f"measuring what capturing costs: {turns} pairs of {STRETCH_S:g} s")
@@ -468,7 +468,7 @@ def cost_percent(watched: Watched, window: Window, turns: int, say: Callable[[st
 
 
 def _rates(watched: Watched, taking: Taking | None) -> list[float]:
-    """Transactions per second in one stretch, with a capture if one is given: those that write, and all; 0 where the
+    """Transactions per second in one period, with a capture if one is given: those that write, and all; 0 where the
     server does not tell.
     """
     if taking is not None:

@@ -24,7 +24,7 @@ _ENOUGH_HELD_OUT = 5
 
 
 class OutsideMeasured(StoragelabError):
-    """What was asked lies outside of what was measured; the message says both."""
+    """The request lies outside of the measured range; the message names both."""
 
 
 class ExpectedSpeed(NamedTuple):
@@ -33,30 +33,30 @@ class ExpectedSpeed(NamedTuple):
     requests_per_s: float
     mean_latency_s: float
     relative_error: float
-    """19 of 20 of the points that were held out of the fit were within this share of the figure."""
+    """The relative error that 19 of 20 test points (not used for the fit) did not exceed."""
 
 
 class Point(Frozen):
-    """One measured point, and what the fit says of it."""
+    """One measured point, and its value by the fit."""
 
     block_bytes: int
     read_share: float
     depth: int
     sequential: bool
     held_out: bool
-    """It was not used for the fit."""
+    """Whether it was a test point, not used for the fit."""
     requests_per_s: float
     mean_latency_s: float
     fitted_per_s: float
 
     @property
     def residual(self) -> float:
-        """Fitted over measured requests a second, less 1."""
+        """Fitted divided by measured requests a second, minus 1."""
         return self.fitted_per_s / self.requests_per_s - 1
 
 
 class LongStretch(Frozen):
-    """A long stretch of one load: what the drive did at first, and what it kept up."""
+    """A long period of one load: the drive's rate at first, and its sustained rate."""
 
     operation: str
     """"read" or "write"."""
@@ -70,7 +70,7 @@ class LongStretch(Frozen):
 
 
 class Identity(Frozen):
-    """What the figures belong to: another model, firmware, format or limit is another drive."""
+    """The drive that the figures belong to. With another model, firmware, format or limit, it is another drive."""
 
     model: str
     firmware: str
@@ -108,9 +108,8 @@ class MeasuredDrive(Frozen):
     def expected(
         self, *, block_bytes: float, read_share: float, depth: float, sequential_share: float = 0.0
     ) -> ExpectedSpeed:
-        """What the drive does with `depth` requests in progress on average, over the time that it is asked. A depth
-        below 1 means that it is idle for a part of the time, and needs no figure that was not measured. Raises
-        OutsideMeasured.
+        """The drive's speed with `depth` requests in progress on average. A depth below 1 means that it is idle for a
+        part of the time, and needs no figure that was not measured. Raises OutsideMeasured.
         """
         self._check(block_bytes, read_share, depth, sequential_share)
         per_s = float(
@@ -122,14 +121,14 @@ class MeasuredDrive(Frozen):
 
     @property
     def relative_error(self) -> float:
-        """The share within which 19 of 20 held-out points lie; of all points, if few were held out."""
+        """The relative error that 19 of 20 test points don't exceed; with few test points, 19 of 20 of all points."""
         held_out = [abs(point.residual) for point in self.measured.points if point.held_out]
         every = [abs(point.residual) for point in self.measured.points]
         return _quantile(held_out if len(held_out) >= _ENOUGH_HELD_OUT else every, _COVERED)
 
     @property
     def median_error(self) -> float | None:
-        """The median error of the points that were held out; None without any."""
+        """The median error of the test points; None without test points."""
         held_out = [abs(point.residual) for point in self.measured.points if point.held_out]
         return _quantile(held_out, 0.5) if held_out else None
 
@@ -160,7 +159,7 @@ class MeasuredDrive(Frozen):
 
     @classmethod
     def from_toml(cls, text: str) -> MeasuredDrive:
-        """Reads a profile. Raises ValueError in plain words."""
+        """Reads a profile. Raises ValueError with a message for users."""
         content = toml_of(text)
         if content.get("kind") != KIND:
             raise ValueError(f"kind is {content.get('kind')!r}: only a drive of kind {KIND!r} knows what was measured")
@@ -183,7 +182,7 @@ class MeasuredDrive(Frozen):
 
     @classmethod
     def read(cls, file: Path) -> MeasuredDrive:
-        """Reads a file. Raises PreflightError that names it."""
+        """Reads a file. Raises PreflightError with the file's name."""
         try:
             return cls.from_toml(text_of(file))
         except (OSError, ValueError) as error:
@@ -205,7 +204,7 @@ def _range(values: Any) -> tuple[float, float]:
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of the values don't exceed."""
+    """The smallest of `values` that at least the fraction `share` of them don't exceed."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 

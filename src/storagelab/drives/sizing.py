@@ -1,5 +1,5 @@
-"""What a drive offers, to help decide which one to buy: space by format, the host's memory for its map, requests per
-second, and their price if the profile has one.
+"""Properties of a drive that help to decide which drive to buy: space by format, the host's memory for its map,
+requests per second, and their price if the profile has one.
 
 Requests per second are simulated: 8 KB at random, 32 in progress, on a drive that was written full once.
 """
@@ -46,8 +46,8 @@ class Sizing(Frozen):
 
 
 def sizing(profile: Profile) -> Sizing:
-    """What the drive offers; takes a fraction of a second per format. Raises PreflightError if the core refuses the
-    profile.
+    """The properties of the drive; takes a fraction of a second per format. Raises PreflightError if the core refuses
+    the profile.
     """
     price = profile.price_usd
     return Sizing(

@@ -390,7 +390,7 @@ def _unable(findings: Findings) -> Iterator[str]:
 
 
 def _nothing_told(findings: Findings, choices: Sequence[Choice]) -> bool:
-    """Whether several layouts were compared, and none is told apart from the fastest."""
+    """Whether several layouts were compared, and no comparison tells a layout apart from the fastest."""
     return bool(choices) and not any(row.distinguishable for row in findings.comparisons)
 
 

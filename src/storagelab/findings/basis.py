@@ -53,7 +53,7 @@ def cells_before(
 class Basis:
     """The runs that are judged, and the fit by which cells are compared.
 
-    `used` = for each cell the runs that have figures, by repetition; `blocks` = for each cell of the plan its stretch
+    `used` = for each cell the runs that have figures, by repetition; `blocks` = for each cell of the plan its period
     of time; `kept` = the times that are fitted; `odd` = odd runs, `left_out` = those of them, by cell and repetition,
     that the fit leaves out, with the cause. `fleet` = the fits of hosts, if there are several: then `fitted` has a
     column for each host instead of each round. `carried` = the effect of the previous run on times. `made_in` = the

@@ -25,7 +25,7 @@ TIMES_USUAL = 2.0
 
 
 def others_share(run: Measurement) -> float | None:
-    """The share of the machine's CPU time that others or the hypervisor took; None where that is not known.
+    """The fraction of the machine's CPU time that other processes or the hypervisor took; None if unknown.
 
     A load average can't be used, because it includes the server under test. The share is relative to the time in the
     same counters, because they are read over a little more than the run.

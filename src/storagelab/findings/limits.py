@@ -1,8 +1,8 @@
 """Volumes at their limit. Pure.
 
-If control groups throttle a volume, its speed is known, and so is the least time that a run's requests take there. If a
-run takes hardly longer, the volume sets the pace, and every wait is in its queue, whatever the engine calls it: for the
-log, for a page, for a lock whose holder is in that queue.
+If control groups throttle a volume, its limit is known, and so is the least time that a run's requests take there. If a
+run takes hardly longer than that, the volume sets the pace. Every wait is then a wait in the volume's queue, whatever
+the engine calls it: for the log, for a page, for a lock whose holder is in that queue.
 
 A constant rate alone is no proof of a limit: a load limited by CPUs has one, too. So nothing is said without a known
 limit.
@@ -31,9 +31,9 @@ AT_LIMIT = 0.85
 is the start, the end, and moments in which no session had a request for it.
 """
 WAITING = 0.5
-"""For at least this share of that time, connections neither work on a CPU nor queue for one."""
+"""The least fraction of the connections' time in which they neither work on a CPU nor queue for one."""
 MOST_OF_A_CHANGE = 0.5
-"""The least share of a change of time: if the limit accounts for less, there may be another reason as well."""
+"""The least fraction of a change of time that the limit must explain: otherwise there may be another reason, too."""
 _COUNTERS: dict[LimitedRate, str] = {
     "read_iops": "reads", "write_iops": "writes", "read_bytes_per_s": "read_bytes", "write_bytes_per_s": "write_bytes",
 }  # fmt: skip
@@ -45,8 +45,8 @@ _COUNTERS: dict[LimitedRate, str] = {
 
 
 def bounds(runs: Sequence[tuple[Measurement, float]]) -> tuple[Bound, ...]:
-    """The limits that all runs have in common, and whose requests all of them counted. Each run comes with the
-    number by which its seconds, and those of its waits, are divided.
+    """The limits that all runs have, if each run counted the requests. Each run comes with the number by which its
+    seconds and its waits' seconds are divided.
     """
     of_runs = [{(volume, rate): (limit, s / by) for volume, rate, limit, s in _of_run(one)} for one, by in runs]
     if not of_runs:
@@ -78,8 +78,8 @@ def _of_run(measurement: Measurement) -> Iterator[tuple[str, LimitedRate, float,
 
 @dataclass(frozen=True)
 class AtLimit:
-    """A volume that was at its limit at the slower end of a change. `share`: how much of the time there its requests
-    fill.
+    """A volume that was at its limit in the slower of two cells. `share`: the fraction of that cell's time which its
+    requests fill.
 
     `before_s`, `after_s` and `change`: the least time of the mean run that the limits of all its volumes allow.
     """
@@ -97,7 +97,7 @@ Pairs = Sequence[tuple[CellSummary, CellSummary]]
 
 
 def volume_at_limit(pairs: Pairs, change_s: float) -> AtLimit | None:
-    """The volume that sets the pace of all slower cells, if its limit surely accounts for most of the change."""
+    """The volume that sets the pace of all slower cells, if its limit surely explains most of the change."""
     slower = [after if change_s > 0 else before for before, after in pairs]
     found = {(one.volume, one.rate, one.limit) for cell in slower if (one := _hardest(cell)) is not None}
     if len(found) != 1 or any(_hardest(cell) is None for cell in slower):
@@ -136,7 +136,7 @@ def _share(cell: CellSummary) -> float:
 
 
 def _waiting(cell: CellSummary) -> float:
-    """The share of connections' time, until they finished, in which they waited for something other than a CPU."""
+    """The fraction of connections' time, until they finished, in which they waited for something other than a CPU."""
     busy = [one for one in cell.spent if one.part != "idle"]
     waits = [one for one in busy if one.part in ("resource", "wait") and one.category != "cpu-queue"]
     busy_s, waited_s = (sum(sum(one.by_run_s) for one in of) for of in (busy, waits))
@@ -144,9 +144,7 @@ def _waiting(cell: CellSummary) -> float:
 
 
 def _least_s(cell: CellSummary) -> tuple[float, ...]:
-    """The least time of each run, scaled to the mean time by which the cell is compared: of a run, or of a
-    transaction.
-    """
+    """The least time of each run, scaled to the cell's mean time (of a run, or of a transaction) in comparisons."""
     runs = len(cell.spent[0].by_run_s) if cell.spent else 1
     if not cell.bounds or cell.elapsed_s is None:
         return (0.0,) * runs

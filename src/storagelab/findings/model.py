@@ -28,12 +28,14 @@ from storagelab.words.names import group_text, noun
 
 
 class Comparison(Frozen):
-    """A cell against the best cell: its time over the best's, so above 1 it is worse, also where rates are shown. The
-    95 % interval is joint: it holds for all comparisons at once. Every output formats this record, and no other.
+    """A cell against the best cell: its time divided by the best cell's. Above 1 the cell is worse, also where rates
+    are shown. The 95 % interval is joint: it holds for all comparisons at once. Every output formats this record, and
+    no other.
 
-    With several loads, the best cell is that of the same load. In an experiment run in blocks it is that of its block.
-    The best of a block is compared with the best of all `across_blocks`: untested, as a drift between blocks would look
-    the same. In a race, the ratio of a cell that left is the ratio to the cell in front at that time."""
+    With several loads, the best cell is the best under the same load; in an experiment run in blocks, the best of the
+    same block. The best cell of a block is compared with the best of all `across_blocks`: untested, as a drift between
+    blocks would look the same. In a race, the ratio of a cell that left is the ratio to the cell in front at that time.
+    """
 
     cell_id: str
     best_cell_id: str
@@ -51,9 +53,10 @@ class Comparison(Frozen):
 class Effect(Frozen):
     """How a level of a factor compares with the factor's baseline (its first listed level).
 
-    `at` fixes other factors; empty = over all cells where both levels occur with the rest equal. `ratio` is of elapsed
-    times. `across_blocks`: the levels were run one after the other, so the ratio is untested and has no interval. It
-    has none either if there are too few runs."""
+    `at` fixes other factors; if it is empty, the effect is over all cells in which both levels occur with equal other
+    factors. `ratio` is of elapsed times. `across_blocks`: the levels were run one after the other, so the ratio is
+    untested and has no interval. With too few runs, the ratio has no interval either.
+    """
 
     factor: str
     level: JsonValue
@@ -71,7 +74,9 @@ class Effect(Frozen):
 
 
 class BestLevels(Frozen):
-    """The best levels of a factor while another factor is at `at`: the fastest first, then those not told apart."""
+    """The best levels of a factor while another factor is at `at`: the fastest first, then the levels not told apart
+    from it.
+    """
 
     at: JsonValue
     levels: tuple[JsonValue, ...]
@@ -88,8 +93,9 @@ class LevelCost(Frozen):
 
 
 class EffectChange(Frozen):
-    """How the step from `baseline` to `level` differs significantly between two levels of another factor.
-    `low` and `high` are the ratios of elapsed times at `low_at` and `high_at`; `difference` = high / low."""
+    """A significant difference of the step from `baseline` to `level` between two levels of another factor. `low` and
+    `high` are the ratios of elapsed times at `low_at` and `high_at`; `difference` = high / low.
+    """
 
     level: JsonValue
     baseline: JsonValue
@@ -103,10 +109,11 @@ class EffectChange(Frozen):
 class Dependence(Frozen):
     """How the best level, and the effect, of `factor` depend on `within`, averaged over all other factors.
 
-    `best` has an entry for each level of `within`; two of them that share no level differ beyond their intervals, which
+    `best` has an entry for each level of `within`. Two entries that share no level differ beyond their intervals, which
     hold together at 95 %. `cost` is the costliest significant mistake, `change` the largest change of an effect.
     `averaged` names the factors that are averaged over. A load has no best level: then `best` is empty, and only its
-    effect may depend on `within`."""
+    effect may depend on `within`.
+    """
 
     factor: str
     within: str
@@ -168,7 +175,7 @@ class Judged(Frozen):
     """The verdict on layouts.
 
     "winner" = all others are slower; "best-set" = some may be the fastest; "indistinguishable" = each may be;
-    "too-few-runs" = no test is possible yet; "untested" = each cell ran in a separate stretch of time.
+    "too-few-runs" = no test is possible yet; "untested" = each cell ran in a separate period.
     """
 
     verdict: Verdict
@@ -250,7 +257,7 @@ class Caution(Frozen, ABC):
     cells: tuple[str, ...] = Field((), description="ids of the cells concerned; empty = the whole experiment")
     kind: ClassVar[str]
     group: ClassVar[CautionGroup]
-    """What it is about: those of the first group come first, as they could change the choice."""
+    """The subject of the caution. Cautions of the first group come first, because they could change the choice."""
     unable: ClassVar[str] = ""
     """The fact that keeps the runs from answering; "" for a kind that does not."""
     next_step: ClassVar[str] = ""
@@ -259,7 +266,7 @@ class Caution(Frozen, ABC):
     """Whether it comes before all others in the answer if it concerns layouts to use, and not all layouts."""
 
     short: ClassVar[str]
-    """The words for `brief`, if they need no figures."""
+    """The text of `brief`, if it needs no numbers."""
 
     @classmethod
     def rank(cls) -> tuple[int, str]:
@@ -285,7 +292,7 @@ class Caution(Frozen, ABC):
         return ""
 
     def alike(self, findings: Findings) -> list[Self]:
-        """All of its kind."""
+        """All cautions of the same kind."""
         return [one for one in findings.cautions if isinstance(one, type(self))]
 
     def is_unable(self, findings: Findings) -> bool:  # noqa: ARG002
@@ -324,13 +331,13 @@ class Findings(JudgedByLoad):
     experiment: str
     question: str
     provenance: Provenances | None
-    """Where its figures come from; None while nothing is stored."""
+    """Whether its numbers are measured, simulated or mixed; None while nothing is stored."""
     order: Order = "randomised"
     factors: tuple[Factor, ...]
     runs_planned: int
     """Runs that the spec asks for."""
     runs_stored: int
-    """Runs that are there."""
+    """Runs that are stored."""
     cells: tuple[CellSummary, ...]
     effects: tuple[Effect, ...]
     """Each level against its factor's first."""

@@ -1,8 +1,9 @@
-"""How large a difference must be to be found, and how many repetitions that takes. Pure; computed, not simulated.
+"""How large a difference must be to be found, and how many repetitions it takes to find a given one. Pure; computed,
+not simulated.
 
 The power is that of the verdict's test (`contrast.compare_with_best`) of a layout against the fastest: both of its
-steps must succeed. They share the difference of means. Its two estimates of scatter (of all layouts, and of these two)
-are taken as independent. tests/test_power.py shows how close this is to simulated experiments.
+steps must succeed. Both steps use the same difference of means. Their estimates of scatter (of all layouts, and of
+these two) are treated as independent. tests/test_power.py shows how close this is to simulated experiments.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MOST_REPETITIONS = 1000
 LARGEST = math.log(100)
 _STEPS = 32
 ASSUMED = Scatter(sd=0.03, runs=0, alike=True)
-"""What plans assume that have no runs to learn from."""
+"""The scatter that a plan without runs assumes."""
 
 
 def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
@@ -58,7 +59,7 @@ def power(effect: float, scatter: Scatter, cells: int, repetitions: int, familie
 
 
 def _alone(cells: int, df: float, alpha: float) -> Vector:
-    """Equally likely limits of the second step (Welch's), in standard errors, from the own variances of two cells."""
+    """Equally likely limits of the second step (Welch's test with the two cells' own variances), in standard errors."""
     own = _variance_ratios(df)
     one, other = (own, own) if cells == 2 else (part.ravel() for part in np.meshgrid(own, own))
     spread = one**2 + other**2 + 2 * one * other / (cells - 1) ** 2
@@ -75,7 +76,7 @@ def _variance_ratios(df: float) -> Vector:
 
 
 def smallest_found(scatter: Scatter, cells: int, repetitions: int, families: int = 1) -> float | None:
-    """The smallest effect that 80 % of experiments find; None if they miss even a hundredfold time."""
+    """The smallest effect that 80 % of experiments find; None if they miss even an effect of a hundred times."""
     low, high = 0.0, LARGEST
     if power(math.expm1(high), scatter, cells, repetitions, families) < POWER:
         return None
@@ -88,7 +89,7 @@ def smallest_found(scatter: Scatter, cells: int, repetitions: int, families: int
 
 @cache
 def repetitions_for(effect: float, scatter: Scatter, cells: int, families: int = 1) -> int | None:
-    """The fewest repetitions that find `effect` in 80 % of experiments; None if that takes more than a thousand."""
+    """The fewest repetitions that find `effect` in 80 % of experiments; None for more than a thousand repetitions."""
     low, high = 1, MOST_REPETITIONS
     if power(effect, scatter, cells, high, families) < POWER:
         return None

@@ -1,9 +1,10 @@
 """The race of an experiment: who runs next, given the runs made so far. Pure.
 
-The layouts under one load are a group, raced against each other. Groups whose runs alternate make a stretch. On a real
-server a block is a stretch, so that costly factors still change as rarely as possible; simulated blocks make one
-stretch together, as no time passes between them. All groups share the error. A layout leaves or pauses at the end of a
-round, so that the drives have the same history for all layouts that are compared in a round.
+The layouts under one load are a group, raced against each other. Groups whose runs alternate belong to one period
+(`stretch`). On a real server each block is a period, so that costly factors still change as rarely as possible. All
+simulated blocks are one period, because no time passes between them. All groups share the error probability. A layout
+leaves or pauses at the end of a round, so that the drives have the same history for all layouts that are compared in a
+round.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class Group:
 
 @dataclass(frozen=True)
 class RaceState:
-    """A race so far. `plan` holds all runs decided on, in their order. If some of them are not made yet, `possible`
-    holds those and all further runs that there may be at most. `short`: the budget ended it.
+    """A race so far. `plan` holds all runs decided on, in their order. If some of these runs are not made yet,
+    `possible` holds them and all later runs that the race may still need. `short`: the budget ended the race.
     """
 
     plan: Plan
@@ -92,8 +93,9 @@ def race_state(
 
 @dataclass(frozen=True)
 class _Race:
-    """All that determines a race. `rules` are its own; `rounds` = stretch -> round -> its runs if nobody leaves, the
-    burn-in as round 0; `made` = the latest of all `attempts` at each run; `blocks` = the stretch of each cell.
+    """All that determines a race. `rules` are the race's rules; `rounds` = period -> round -> the round's runs if no
+    layout leaves, with the burn-in as round 0; `made` = the latest of all `attempts` at each run; `blocks` = the period
+    of each cell.
     """
 
     experiment: Experiment
@@ -130,8 +132,8 @@ def _so_far(race: _Race, decided: Sequence[PlannedRun]) -> Plan:
 
 
 def _groups(race: _Race, stretch: int) -> list[Group]:
-    """The layouts of a stretch under each load, before the first round."""
-    # All simulated layouts are in one stretch, including those without planned runs.
+    """The layouts of a period under each load, before the first round."""
+    # All simulated layouts are in one period, including those without planned runs.
     every = [cell.cell_id for cell in race.whole.cells] if race.simulated else []
     there = {*every, *(run.cell_id for runs in race.rounds[stretch].values() for run in runs)}
     found = []
@@ -165,7 +167,7 @@ def _wanted(
 def _later(
     race: _Race, stretch: int, number: int, running: set[str], ahead: Mapping[int, Sequence[Group]]
 ) -> Iterator[PlannedRun]:
-    """As many runs as there may be after this round."""
+    """The largest possible set of runs after this round."""
     for later, runs in race.rounds[stretch].items():
         if later > number:
             yield from (run for run in runs if run.cell_id in running)
@@ -175,8 +177,8 @@ def _later(
 
 
 def _affordable(race: _Race, wanted: Sequence[PlannedRun], number: int, stretch: int) -> bool:
-    """Whether the budget is enough for the rest of this round. A stretch gets its share, plus what earlier ones
-    left.
+    """Whether the budget is enough for the rest of this round. A period gets its share of the budget, plus what earlier
+    periods left.
     """
     if race.budget_s is None or number == min({*race.rounds[stretch]} - {0}):
         return True
@@ -190,7 +192,7 @@ def _affordable(race: _Race, wanted: Sequence[PlannedRun], number: int, stretch:
 
 
 def _estimated_s(race: _Race, left: Sequence[PlannedRun]) -> float:
-    """The time that runs will take: that of their cells' earlier runs, less if runs are made side by side."""
+    """The time that runs will take: the time of their cells' earlier runs, or less if runs are made in parallel."""
     walls: dict[str, list[float]] = {}
     for run in race.made.values():
         walls.setdefault(run.cell_id, []).append(run.wall_s)
@@ -219,26 +221,26 @@ def _looked(race: _Race, groups: Sequence[Group], number: int, families: int) ->
 
 
 class ByRace:
-    """Compares cells by what the evaluations of their groups found; a `verdicts.Judging`."""
+    """Compares cells by the results of their groups' evaluations; a `verdicts.Judging`."""
 
     def __init__(self, groups: Sequence[Group], fitted: Fit) -> None:
         self._of = {cell: group.standing for group in groups for cell in group.cells}
         self._times, self._margin = fitted.cells, fitted.margin
 
     def fastest(self, cells: Sequence[int]) -> int | None:
-        """The one in front; of several groups, the one that takes the least time."""
+        """The cell in front; of several groups, the cell that takes the least time."""
         first = {self._of[cell].racing[0] for cell in cells if cell in self._of and self._of[cell].racing}
         timed = [cell for cell in sorted(first) if not np.isnan(self._times[cell])]
         return min(timed, key=lambda cell: float(self._times[cell])) if timed else None
 
     def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:  # noqa: ARG002
-        """The difference of each cell that left to the one then in front, and of the others to the `best`."""
+        """The difference of each cell that left to the cell then in front, and of all other cells to `best`."""
         standing = self._of[best]
         found = {**standing.differences, **{one.cell: one.difference for one in standing.left}}
         return {cell: replace(one, margin=self._margin) for cell, one in found.items()}
 
     def may_be_fastest(self, cells: Sequence[int]) -> Sequence[int]:
-        """Those that are still in the race."""
+        """The cells that are still in the race."""
         first = self.fastest(cells)
         return () if first is None else self._of[first].racing
 
@@ -249,8 +251,8 @@ class ByRace:
 
 @dataclass(frozen=True)
 class Raced:
-    """The race behind a report. `complete` = the fit of those rounds in which every cell ran. Statements about
-    factors use only these rounds, and have `share` of their usual error, as the race decided which rounds these are.
+    """The race behind a report. `complete` = the fit of the rounds in which every cell ran. Statements about factors
+    use only these rounds. As the race chose them, such statements may only be wrong `share` times as often as usual.
     """
 
     judging: ByRace

@@ -1,8 +1,8 @@
 """Rules that turn a waterfall, the devices' counters and the looks at waiting sessions into reasons. Pure.
 
 A rule is a small function of a case. It returns a `Reason`, or None if the evidence is weak: if the times can't be told
-apart, if a step lies within its interval, or if it explains too little of the change. A reason says what changed
-together with the time and by how much. The mechanism only suggests that one causes the other.
+apart, if a step lies within its interval, or if it explains too little of the change. A reason names the quantity that
+changed together with the time, and the size of its change. The mechanism only suggests that one causes the other.
 
 case_between(findings, used, one, other)      the evidence on two cells; case_between_levels: on two levels of a factor
 reasons(case)                                 the reasons for the change, the one that explains most first
@@ -67,9 +67,9 @@ class DeviceChange:
 
 
 def device_changes(pairs: Sequence[tuple[Sequence[Run], Sequence[Run]]]) -> tuple[DeviceChange, ...]:
-    """What changed at the devices from the runs of one cell to those of another, averaged over the pairs of cells.
+    """The changes at the devices from the runs of one cell to those of another, averaged over the pairs of cells.
 
-    Only figures that every run has: a mean over some of the runs would compare different runs.
+    Only quantities that every run has are compared: a mean over some runs would compare different runs.
     """
     sides = [tuple([_figures(run) for run in runs] for runs in pair) for pair in pairs]
     runs = [figures for pair in sides for side in pair for figures in side]
@@ -132,7 +132,7 @@ def _of_series(series: TimeSeries) -> Iterator[tuple[Figure, float]]:
 
 
 def _over_time(at_s: Sequence[float], values: Sequence[float | None]) -> float | None:
-    """The mean of a column over the run; each value is that of the interval that ends at its time."""
+    """The mean of a column over the run; each value holds for the interval that ends at its time."""
     starts = (0.0, *at_s[:-1])
     known = [(end - start, value) for start, end, value in zip(starts, at_s, values, strict=True) if value is not None]
     total = sum(width for width, _ in known)
@@ -142,9 +142,7 @@ def _over_time(at_s: Sequence[float], values: Sequence[float | None]) -> float |
 # --- reasons ----------------------------------------------------------------------------------------------------------
 
 WRITES_MORE = 0.03
-"""The least change of write amplification that counts: a smaller one comes from the state in which a run found its
-drive.
-"""
+"""The least change of write amplification that counts: smaller changes result from the drive's state before the run."""
 QUEUES_MORE = 0.10
 """The least change of a device's queue that counts. Little's law ties it to the wait itself, so a smaller one adds
 nothing.
@@ -152,7 +150,7 @@ nothing.
 TAKES_LONGER = 0.05
 """The least change of the time of a request that counts."""
 CPU_IS_THE_LIMIT = 0.6
-"""The share of a connection's time on a CPU or in its queue. Above it, waits for anything else can't be most of the
+"""A fraction of a connection's time, on a CPU or in its queue. Above it, waits for anything else can't be most of the
 time.
 """
 
@@ -207,8 +205,8 @@ class Case:
         return self.waterfall.change.value
 
     def explains(self, *names: str) -> Step | None:
-        """The largest step of these names, if it is sure, has the direction of the change, and explains enough of
-        it.
+        """The largest of the steps with these names, if it is sure, has the direction of the change, and explains
+        enough of it.
         """
         for step in self.waterfall.steps:
             along = step.change.value * self.change_s > 0
@@ -228,8 +226,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Reason:
-    """A rule that holds, its step and the share of the change that this explains, the wait types that make up most
-    of it, and what changed together with it.
+    """A rule that holds: its step, the fraction of the change that the step explains, the wait types that make up most
+    of the step, and the quantity that changed together with it.
     """
 
     rule: Rule
@@ -242,10 +240,9 @@ class Reason:
 
 
 def reasons(case: Case) -> tuple[Reason, ...]:
-    """The reasons for a change of time, the largest share first; nothing unless the times surely differ.
-
-    If several rules use one step, only the first listed applies: it knows more about the step. If a volume's limit sets
-    the pace, waits are in its queue, and no rule about them applies.
+    """The reasons for a change of time, ordered by the fraction that they explain; empty unless the times surely
+    differ. If several rules use one step, only the first listed rule applies, because it is the most specific. If a
+    volume's limit sets the pace, all waits are in the volume's queue, and no rule about waits applies.
     """
     if not case.waterfall.differs:
         return ()
@@ -348,7 +345,7 @@ RULES = (
     _rule(Rule.SCHEDULER, [why.QUEUE.name]),
     cpu_work,
 )
-"""In the order of how much each knows about a step."""
+"""Rules in order, the most specific first."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -385,8 +382,8 @@ def _case(findings: Findings, waterfall: Waterfall | None, parts: Waterfall | No
 
 
 def crowds(runs: Iterable[Run]) -> tuple[Crowd, ...]:
-    """What sessions waited for in these runs, the largest share first: by every wait, or by the looks of a measured
-    run. The looks of a simulated one keep only its longest queues.
+    """The things that sessions waited for in these runs, the largest first: from every wait, or from the samples of a
+    measured run. The samples of a simulated run keep only its longest queues.
     """
     waited: dict[tuple[str, str], float] = defaultdict(float)
     most: dict[tuple[str, str], int] = defaultdict(int)

@@ -1,5 +1,5 @@
-"""One campaign, or a history of some, as a side of a ratio: mean log times of the matched layouts, and their variances.
-Pure.
+"""One campaign, or a history of several, as one side of a ratio: mean log times of the matched layouts, and their
+variances. Pure.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class Mean:
         return math.fsum(part for part, _ in self.parts)
 
     def times(self, factor: int) -> Mean:
-        """The same with so many times the variance."""
+        """The mean with its variance multiplied by this factor."""
         parts, own = (tuple((factor * part, df) for part, df in of) for of in (self.parts, self.own))
         return Mean(self.log_s, parts, own)
 
     def plus(self, part: tuple[float, float]) -> Mean:
-        """The same with one more part of the variance: what all of its runs share."""
+        """The mean with another part of the variance: the variance of an effect that all of its runs share."""
         return replace(self, parts=(*self.parts, part), own=(*self.own, part)) if self.parts else self
 
 
 Side = list[Mean]
-"""One campaign, or a history: the mean of each matched layout, and last that of all of them."""
+"""One campaign, or a history: the mean of each matched layout and, last, the mean over all of them."""
 
 
 def side_of(findings: Findings, basis: Basis, ids: Sequence[str], compared: Compared) -> Side:
@@ -74,7 +74,7 @@ def history_of(before: Sequence[Side]) -> Side:
 
 
 def noisier(new: Side, before: Sequence[Side]) -> Side:
-    """The new campaign, whose runs count by as much as they scatter more than those of the campaigns before."""
+    """The new campaign with only the variance by which its runs scatter more than those of the earlier campaigns."""
 
     def beyond(mean: Mean, *others: Mean) -> Mean:
         more = max(0.0, mean.variance - math.fsum(one.variance for one in others) / len(others))

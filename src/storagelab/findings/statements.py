@@ -1,9 +1,9 @@
 """Everything that a report states about layouts, and one promise for all of it. Pure.
 
-Of 20 experiments in which nothing differs, at most about one report states any difference. The promise covers the whole
-report, not each sentence. It is kept in two steps:
+Of the reports on 20 experiments in which nothing differs, at most about one states any difference. The promise covers
+the whole report, not each sentence. It is kept in two steps:
 
-1. All statements are tested at levels that add up to 5 %. Most of that goes to the verdict, which needs it most.
+1. All statements are tested at levels that add up to 5 %. The verdict gets most of this, because it needs the most.
 2. If any holds, something does differ. Then each kind of statement is made at 5 %.
 
 So if something differs, each kind of statement by itself errs in at most 5 % of experiments: the verdicts, the main
@@ -141,7 +141,8 @@ def dependences(
 
     The pairs share the error `alpha`.
 
-    A load is a condition, not a choice: the other factor may depend on it. For two loads, only effects are analysed.
+    A load is a condition, not a choice: the other factor may depend on it. For two factors that are loads, only effects
+    are analysed.
     """
     varied = [factor for factor in factors if len(factor.levels) > 1][:FACTORS_MAX]
     axis = axis_factor(varied)
@@ -164,7 +165,7 @@ def dependences(
 
 
 def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost | None]:
-    """Best levels at each level of the other factor (none if some can't be tested), and the costliest mistake."""
+    """The best levels at each level of the other factor (empty if some can't be tested), and the costliest mistake."""
     found: list[BestLevels] = []
     fastest: list[int] = []
     differences: list[list[Difference | None]] = []
@@ -249,7 +250,7 @@ def _largest_change(grid: _Grid, baseline: int, level: int, family: int, alpha: 
 
 
 def _steps(fitted: Fit, pairs: Sequence[tuple[int, int]], family: int, alpha: float) -> list[Difference]:
-    """The time of each first row over that of the second."""
+    """The time of the first row of each pair divided by that of the second."""
     return contrasts(fitted, np.array(pairs), np.tile([1.0, -1.0], (len(pairs), 1)), named(family), alpha)
 
 
@@ -261,8 +262,8 @@ def _steps(fitted: Fit, pairs: Sequence[tuple[int, int]], family: int, alpha: fl
 def speed_ups(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
-    """Each level of each other factor against its first at every level of the axis, averaged over the remaining
-    factors.
+    """Each level of each other factor against the factor's first level, at every level of the axis, averaged over the
+    remaining factors.
 
     One family over all factors. Levels in different blocks are reported untested.
     """
@@ -316,7 +317,7 @@ def state(
     factors: Sequence[Factor], plan: Plan, fitted: Fit, blocks: Sequence[int], raced: Raced | None = None
 ) -> Statements:
     """All statements of an experiment; `blocks` = the block of each cell. For a race, the verdict is the race's own,
-    whose error is SHARES["verdict"] in either step.
+    with the error probability SHARES["verdict"] in both steps.
     """
     strict = first_step(factors, plan, fitted, blocks, raced)
     full = _at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, 1.0), raced)
@@ -364,7 +365,7 @@ def _at(
     shares: Mapping[str, float],
     raced: Raced | None,
 ) -> Statements:
-    """The statements, each kind with its share of the error."""
+    """The statements, each kind tested with its share of the error probability."""
     alpha = {kind: ALPHA * share * (1 if raced is None else raced.share) for kind, share in shares.items()}
     given = (factors, plan.cells, fitted if raced is None else raced.complete)
     # Dependences are differences of what is seen within blocks.
@@ -384,8 +385,8 @@ def _at(
 
 
 def _as_compared(effect: Effect, judged: JudgedByLoad, plan: Plan) -> Effect:
-    """An effect of the only factor: its two levels are two layouts, and where one of them is the best, the comparison
-    has their ratio already.
+    """The effects of a single factor: its two levels are two layouts. If one of them is the best, the ratio of their
+    comparison is used.
     """
     ends = (repr(effect.baseline), repr(effect.level))
     ids = {repr(cell.levels[effect.factor]): cell.cell_id for cell in plan.cells}

@@ -39,9 +39,7 @@ _Values = Iterable[tuple[int, float | None]]
 def summaries(
     factors: Sequence[Factor], plan: Plan, runs: Sequence[Run], basis: Basis, *, by_class: bool = False
 ) -> tuple[CellSummary, ...]:
-    """Each cell over its repetitions, with arithmetic means. With `by_class`, waits are joined by what is waited
-    for.
-    """
+    """Each cell over its repetitions, with arithmetic means. With `by_class`, waits are joined by category."""
     labels = labels_of(factors)
     planned = Counter(run.cell_id for run in plan.runs if not run.burn_in)
     failed = Counter(run.cell_id for run in runs if not run.usable and not run.burn_in)
@@ -55,7 +53,7 @@ def summaries(
 
 
 def _summary(cell: Cell, basis: Basis, by_class: bool, **known: Any) -> CellSummary:
-    """The summary of a cell from its runs, and what else is `known` of it."""
+    """The summary of a cell from its runs, with the fields that are `known` already."""
     used, config = basis.used[cell.cell_id], cell.config
     runs = dict(measured(used))
     made_on = {repetition: host_of(used[repetition]) for repetition in runs} if basis.fleet is not None else {}
@@ -127,7 +125,7 @@ class _Waited(NamedTuple):
 
     @property
     def shares(self) -> float:
-        """The number by which its seconds are divided: of connections, or of transactions."""
+        """The number of connections or of transactions by which its seconds are divided."""
         return self.transactions or self.raw.connections
 
     @property
@@ -137,7 +135,8 @@ class _Waited(NamedTuple):
 
 def _waited(runs: _Runs, config: Config, compared: Compared, by_class: bool) -> list[_Waited]:
     """Where a run's time went. Runs of a set time differ in their work, so waits explain the time of the mean
-    transaction. A mean latency is that time, too, unless it begins before the transaction does.
+    transaction. A mean latency is the time of the mean transaction, too, unless it includes time before the transaction
+    begins.
     """
     by_transaction = compared == "time-per-transaction" or (compared == "latency-mean" and config.workload.without_rate)
     return [
@@ -187,8 +186,8 @@ def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
 
 
 def _latency_of_runs(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
-    """Where a figure of latency is judged, all figures are what it is: geometric means of the runs' own, or of their
-    hosts' if there are several. Those that some run is too short for are unknown.
+    """If a figure of latency is judged, all latency figures are calculated like it: geometric means over runs, or over
+    hosts if there are several. Figures for which some run is too short are unknown.
     """
     hosts_of, figures = [host for host, _ in of_runs], [figures_s(latency) for _, latency in of_runs]
     known = [name for name in FIGURES if figures and all(of_run.get(name) for of_run in figures)]
@@ -229,7 +228,7 @@ def _wait_shares(waited: Sequence[_Waited], made_on: Mapping[int, str]) -> dict[
 
 
 def _drives(config: Config) -> int:
-    """How many drives data and log lie on; how many volumes if drives are not declared."""
+    """The number of drives below data and log; the number of volumes if drives are not declared."""
     names = {*(config.layout.data or config.volumes), *([config.layout.log] if config.layout.log else [])}
     places = {place for name in names if name in config.volumes for place in (config.volumes[name].drives or [name])}
     return sum(_count(config, place) for place in places)
@@ -307,7 +306,9 @@ def _mean_of_runs(cell: CellSummary, basis: Basis, index: int) -> float:
 
 
 def _fitted(cell: CellSummary, mean: float, adjusted: Estimate, compared: Compared) -> CellSummary:
-    """A cell by its mean time, plain and `adjusted`: of a run, of a unit of its work, or a latency."""
+    """A cell with its mean time, plain and `adjusted`. The time is of a run or of a unit of its work, or it is a
+    latency.
+    """
     # Where nothing had to be adjusted, both are one figure.
     mean = adjusted.value if math.isclose(mean, adjusted.value, rel_tol=1e-9) else mean
     time = _mapped(adjusted, lambda seconds: seconds * mean / adjusted.value)
@@ -329,7 +330,7 @@ def _of_set_time(compared: Compared) -> bool:
 
 
 def _figures(cell: CellSummary, time: Estimate, compared: Compared) -> dict[str, Estimate]:
-    """The samples of a cell whose means follow from its `time`."""
+    """The samples of a cell whose means can be calculated from its `time`."""
     if latency_of(compared):
         return {"judged": time}
     work = cell.work or 1.0
@@ -347,7 +348,7 @@ def _mapped(estimate: Estimate, figure: Callable[[float], float]) -> Estimate:
 
 
 def without_intervals(value: Any) -> Any:
-    """The cells without intervals: the scatter of runs in one stretch of time does not show the error of their mean."""
+    """The cells without intervals: the scatter of runs in one period does not show the error of their mean."""
     match value:
         case Estimate():
             return Estimate(value=value.value)

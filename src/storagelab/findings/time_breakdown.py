@@ -1,5 +1,4 @@
-"""How each cell's connections spent their seconds, over its runs, and the least time that a volume's limit allows.
-Pure.
+"""How each cell's connections spent the time of its runs, and the least time that a volume's limit allows. Pure.
 
 A connection of a run has the elapsed time, and spends it on waits (resource and signal separately), on a CPU, or idle
 after its end. So the parts of a run add up to its elapsed time exactly, and so do their means.
@@ -30,8 +29,8 @@ LimitedRate = Literal["read_iops", "write_iops", "read_bytes_per_s", "write_byte
 
 @dataclass(frozen=True)
 class Bound:
-    """A limit of a volume, and the seconds that each run's requests take at it, in the order of repetitions: no run
-    can be shorter. If `each_s` is known, they are those of a connection's mean transaction. Runs that verdicts leave
+    """A limit of a volume, and the seconds that each run's requests take at it, in the order of repetitions: no run can
+    be shorter. If `each_s` is known, the seconds are those of a connection's mean transaction. Runs that verdicts leave
     out are left out here, too.
     """
 
@@ -97,7 +96,7 @@ def _of_a_run(audit: Conservation, rows: Iterable[WaitStat]) -> list[tuple[_Key,
             found.append(((name, "wait" if row.is_wait else "cpu"), row, wait_s))
         else:
             found.append(((name, "resource"), row, resource_s))
-            # What is left, not the row's own figure, so that the two always add up.
+            # The remainder, not the row's own value, so that the two always add up.
             found.append(((name, "signal"), row, wait_s - resource_s))
     return [*found, ((IDLE, "idle"), None, audit.finished_early_s), ((UNACCOUNTED, "unaccounted"), None, left_s)]
 
@@ -143,7 +142,9 @@ def _is_joined(row: WaitStat) -> bool:
 
 
 def _sum(name: str, rows: list[WaitStat]) -> WaitStat:
-    """The sum of rows. A split that one row lacks is missing in the sum; a sum is counted only if all its parts are."""
+    """The sum of rows. If one row lacks the split into resource and signal, so does the sum. A sum is `counted` only if
+    all its rows are.
+    """
     methods = {row.method for row in rows}
     split = all(row.resource_s is not None and row.signal_s is not None for row in rows)
     return WaitStat(

@@ -21,7 +21,7 @@ from storagelab.stats.samples import FURTHEST, VALUES_LEAST
 
 
 class TimedRun(NamedTuple):
-    """What judging by time needs of a run. `elapsed_s` is None if the run has no figures; `latency_s` has the
+    """The data of a run that judging by time needs. `elapsed_s` is None if the run has no figures; `latency_s` has the
     figures of its latency by name; `began_s` counts from 1970.
     """
 
@@ -54,7 +54,7 @@ def _since_1970(text: str) -> float:
 
 
 def wall_time_s(runs: Iterable[TimedRun]) -> float:
-    """The time in which any run was in progress: runs made side by side count once."""
+    """The time in which any run was in progress: the time of parallel runs counts once."""
     total, until = 0.0, -math.inf
     for run in sorted(runs, key=lambda run: run.began_s):
         end = run.began_s + run.wall_s
@@ -66,8 +66,8 @@ def wall_time_s(runs: Iterable[TimedRun]) -> float:
 def log_times(plan: Plan, runs: Iterable[TimedRun], compared: Compared) -> tuple[tuple[int, ...], Matrix]:
     """The rounds, and log times as cells x rounds: elapsed time of the run or per unit of work, or a latency.
 
-    A round is a repetition: within a block of the plan it is complete, and close in time. Across blocks it is neither,
-    so cells of different blocks may not be tested against each other.
+    A round is a repetition: within a block of the plan it is complete, and close in time. Across blocks a round is
+    neither, so cells of different blocks may not be tested against each other.
     """
     figure = latency_of(compared)
     times = ((run, run.elapsed_s if figure is None else run.latency_s.get(figure)) for run in runs)
@@ -89,10 +89,9 @@ def blocks_of(plan: Plan) -> tuple[int, ...]:
 
 
 def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequence[int]:
-    """For each cell, the stretch of time in which it ran. Only cells of one stretch may be compared.
-
-    All simulated cells share one: a simulation has a seed per run and no drift from one block to the next, because its
-    world is made anew. No measured cell is in it. `simulated`: all cells are simulated.
+    """For each cell, the period in which it ran. Only cells of one period may be compared. All simulated cells share a
+    period without measured cells: each run is simulated anew with its own seed, so there is no drift between blocks.
+    `simulated`: all cells are simulated.
     """
     if simulated:
         return (0,) * len(plan.cells)
@@ -103,7 +102,7 @@ def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequenc
 
 
 def provenance_of(measurements: Iterable[Measurement]) -> Provenances | None:
-    """Where the figures come from; None without any."""
+    """Whether the runs are measured, simulated or mixed; None without runs."""
     found = sorted({one.provenance for one in measurements})
     return "measured and simulated" if len(found) > 1 else next(iter(found), None)
 
@@ -201,7 +200,7 @@ def figures_s(latency: Latency) -> dict[str, float]:
 
 
 def figures_of_cell(runs: Sequence[Latency]) -> dict[str, Estimate]:
-    """The figures of all operations of a cell's runs, each with its 95 % interval from three runs on."""
+    """The latency figures over all operations of a cell's runs. From three runs on, each has a 95 % interval."""
     whole = merged(runs)
     if whole is None:
         return {}
@@ -230,8 +229,7 @@ def disagreement(
 ) -> Disagreement | None:
     """Whether throughput and a figure of latency surely favour different cells; None if not, or if that is unknown.
 
-    Only cells that the verdict has `told_apart` can disagree: so this is stated where nothing differs as seldom as that
-    is.
+    Only cells that the verdict has `told_apart` can disagree. So a false disagreement is as rare as a false verdict.
     """
     known = [(cell, cell.work_per_s, cell.latency[figure]) for cell in cells if figure in cell.latency]
     rated = [(cell, rate.mean.value, latency) for cell, rate, latency in known if rate is not None]

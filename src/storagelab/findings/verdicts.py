@@ -31,24 +31,22 @@ from storagelab.stats.points import ALPHA
 
 
 class Judging(Protocol):
-    """How cells under one load are compared; cells by their places in the plan."""
+    """How cells under one load are compared. Cells are given by their places in the plan."""
 
     def fastest(self, cells: Sequence[int]) -> int | None: ...
 
     def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:
-        """The difference of each cell to the `best` of its load and block, without the best and what can't be
-        compared.
+        """The difference of each cell to the `best` of its load and block, without the best cells and those not
+        comparable.
         """
         ...
 
     def may_be_fastest(self, cells: Sequence[int]) -> Sequence[int]:
-        """Those of the cells, all of one block, of which each may be the fastest, the one in front first."""
+        """Those of `cells` (all of one block) that may be the fastest; the cell in front comes first."""
         ...
 
     def at_most_slower(self, picks: Sequence[int], among: Sequence[int]) -> Mapping[int, float]:
-        """How much slower than the fastest `among` these each of `picks` may be at most, as a ratio, if that is
-        known.
-        """
+        """Upper bounds, as ratios, for the slow-down of each of `picks` against the fastest of `among`, where known."""
         ...
 
 
@@ -77,7 +75,9 @@ class _OfAllRuns:
 
 @dataclass(frozen=True)
 class _Samples:
-    """What is judged: the runs' fit, a row for each cell of the plan, the cells' blocks, and how cells are compared."""
+    """The input of a verdict: the runs' fit (a row for each cell of the plan), the cells' blocks, and the way to
+    compare cells.
+    """
 
     plan: Plan
     fitted: Fit
@@ -96,8 +96,8 @@ def judge(
     alpha: float = ALPHA,
     judging: Judging | None = None,
 ) -> JudgedByLoad:
-    """The verdict over all cells and, with several loads, that of each. `judging` says how, if not by all runs at
-    once.
+    """The verdict over all cells and, with several loads, a verdict for each load. Without `judging`, all runs are
+    judged at once.
     """
     groups = list(loads_of(factors, plan.cells))
     families = max(1, sum(len(cells) > 1 for _, cells in groups))
@@ -146,9 +146,7 @@ def loads_of(factors: Sequence[Factor], cells: Sequence[Cell]) -> Iterator[tuple
 
 
 def _ends(samples: _Samples, loads: Sequence[LoadVerdict]) -> tuple[str | None, str | None]:
-    """The fastest and the slowest cell of the load under which layouts differ most; with one layout, those over all
-    loads.
-    """
+    """The fastest and the slowest cell of the load under which layouts differ most; with one layout, of all loads."""
     times = {cell.cell_id: float(time) for cell, time in zip(samples.plan.cells, samples.fitted.cells, strict=True)}
     ends = [(load.fastest, load.worst) for load in loads]
     if all(len(load.cells) == 1 for load in loads):
@@ -201,7 +199,7 @@ def _judge(
 
 
 def _at_most_slower(samples: _Samples, picks: Sequence[str], among: Sequence[int]) -> dict[str, float]:
-    """The bounds of `picks`, by their ids; none if the cells with which they are compared are of several blocks."""
+    """The bounds of `picks`, by cell id; empty if the cells with which they are compared belong to several blocks."""
     if not picks or len({samples.blocks[cell] for cell in among}) > 1:
         return {}
     place = {samples.plan.cells[cell].cell_id: cell for cell in among}
@@ -251,7 +249,7 @@ def _verdict(fitted: Fit, cells: Sequence[int], rows: Sequence[Comparison], *, c
     if len(cells) == 1:
         return "single-cell"
     if not any(row.tested for row in rows):
-        # Enough runs, but each cell ran in a separate stretch of time.
+        # Enough runs, but each cell ran in a separate period.
         repeated = bool((fitted.runs[list(cells)] > 1).any())
         return "untested" if repeated and any(row.across_blocks for row in rows) else "too-few-runs"
     slower = sum(row.distinguishable for row in rows)

@@ -32,9 +32,11 @@ from storagelab.stats.points import ALPHA
 from storagelab.stats.samples import NONE, Change, change, estimate, leaves_out_zero, mean
 
 NEGLIGIBLE = 0.005
-"""A share of the longer time: steps below it don't widen the intervals of the others."""
+"""A fraction of the longer time: smaller steps don't widen the intervals of the other steps."""
 EXPLAINS = 0.25
-"""A wait that explains less of a change than this is not named as its cause: three others may explain as much each."""
+"""A wait that explains a smaller fraction of a change is not named as its cause: three other waits may each explain as
+much.
+"""
 MOST_OF_A_KIND = 0.9
 """A wait type that makes up this much of its kind's change is named itself."""
 KINDS: dict[Category, tuple[str, Category]] = {
@@ -42,12 +44,12 @@ KINDS: dict[Category, tuple[str, Category]] = {
     "allocation": ("page latches", "page-latch"), "page-latch": ("page latches", "page-latch"),
     "commit": ("log waits", "commit"), "log-buffer": ("log waits", "commit"),
 }  # fmt: skip
-"""Kinds of waits, as people speak of them, each with the category that stands for it."""
+"""Common names of kinds of waits -> the category of each."""
 
 
 @dataclass(frozen=True)
 class Thing:
-    """What a step is about. `part` is None if parts are joined."""
+    """The subject of a step. `part` is None if resource and signal are joined."""
 
     name: str
     analogue: str
@@ -72,7 +74,7 @@ def by_type(one: Spent) -> Thing:
 
 
 def by_kind(one: Spent) -> Thing:
-    """Waits of one kind together."""
+    """The sum of all waits of one kind."""
     if not is_wait(one.part):
         return by_type(one)
     name, category = KINDS[one.category]
@@ -118,7 +120,7 @@ class Waterfall:
     pairs: tuple[tuple[str, str], ...]
     differs: bool
     of: Literal["connection", "transaction"] = "connection"
-    """Whose time the two times are."""
+    """Whether the two times are of a run or of a transaction."""
 
     def step(self, name: str, part: SpentPart | None = None) -> Step | None:
         return next((one for one in self.steps if one.thing.name == name and part in (None, one.thing.part)), None)
@@ -181,8 +183,8 @@ def between_levels(
 
 
 def legs(findings: Findings, factor: str) -> tuple[Leg, ...]:
-    """The steps along a factor at which time surely changes: for numbers, to the fastest level and on from there;
-    for names, from the slowest to the fastest.
+    """The steps along a factor at which time surely changes. Numeric levels: from the first to the fastest level, and
+    from there to the last. Names: from the slowest to the fastest level.
     """
     found = next((one for one in findings.factors if one.name == factor), None)
     if found is None:
@@ -203,7 +205,7 @@ def _ends(findings: Findings, factor: Factor) -> Iterator[tuple[JsonValue, JsonV
     pairs = [_matched(findings, factor.name, level, levels[0]) for level in levels]
     if len(levels) < 2 or not all(pairs):
         return
-    # The time at a level over that at the first, per work.
+    # The time at a level divided by the time at the first level, per unit of work.
     times = [
         sum(time_s(other) / _work(other) / (time_s(one) / _work(one)) for one, other in of_level) / len(of_level)
         for of_level in pairs

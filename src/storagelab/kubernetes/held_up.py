@@ -1,4 +1,4 @@
-"""What holds a campaign's Job up, from what kubectl prints. Pure.
+"""Why a campaign's Job does not progress, from kubectl's output. Pure.
 
 kubectl get storageclass,node,pvc,pod,job,event -o json
 """
@@ -15,14 +15,14 @@ Found = Mapping[str, Any]
 
 
 class Notice(NamedTuple):
-    """One message, with the way out on a line of its own if something is wrong."""
+    """One message. If something is wrong, the solution follows on a separate line."""
 
     text: str
     well: bool
 
 
 def held_up(objects: Sequence[Found], campaign: str) -> list[Notice]:
-    """One message for each thing that holds the campaign up; else how far it is."""
+    """One message for each obstacle to the campaign; without obstacles, its progress."""
     seen = _Seen(objects, campaign)
     wrong = [*seen.claims(), *seen.pods(), *seen.jobs()]
     return [Notice(text, well=False) for text in wrong] or [Notice(text, well=True) for text in seen.how_far()]

@@ -42,7 +42,9 @@ def mount_path(volume: str) -> str:
 
 
 def on_claims(experiment: Experiment, classes: Sequence[str], host: int = 0) -> OnClaims:
-    """`host` counts the hosts of a fleet from 0: each has a seed, and so an order, of its own. Raises SpecError."""
+    """`host` counts the hosts of a fleet from 0. Each host has its own seed, and so its own order of runs. Raises
+    SpecError.
+    """
     volumes = {name: _volume_of(name) for name in classes}
     if len(set(volumes.values())) < len(classes) or not classes:
         hint = "Name one or more StorageClasses, each once: kubectl get storageclass"
@@ -408,7 +410,7 @@ def _entry(head: str, value: Value, below: str) -> Iterator[str]:
 
 
 def _is_open(value: Value) -> bool:
-    """Whether it takes lines of its own."""
+    """Whether YAML writes this value on lines of its own."""
     return not isinstance(value, str) and isinstance(value, Mapping | Sequence) and bool(value)
 
 

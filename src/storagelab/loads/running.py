@@ -1,8 +1,8 @@
 """A load generator's run: its program sends the load, and its sessions are the run's connections.
 
 The measurement begins after all sessions are connected and the warm-up is over: after a set time, or when throughput is
-stable. A run of a set time ends when its time is over: counters are then read while all sessions still work, and only
-then the program is stopped.
+stable. A run of a set time ends when its time is over. Counters are read while all sessions still work, and the program
+is stopped afterwards.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class CountedPart(ABC):
 
     @property
     def in_turns(self) -> bool:
-        """Whether watched and unwatched stretches alternate: the run is long enough, and the log has each transaction's
+        """Whether watched and unwatched periods alternate: the run is long enough, and the log has each transaction's
         end and latency."""
         return False
 
@@ -357,7 +357,7 @@ class Generator(Sessions[C]):
         return done._replace(checks=(*clocks.checks(loops), *done.checks))
 
     def counted(self, series: TimeSeries, unwatched: Sequence[tuple[float, float]] = ()) -> Work:
-        """Stop the program and read its log. `series` is what was watched meanwhile, except in the stretches
+        """Stop the program and read its log. `series` is what was watched meanwhile, except in the periods
         `unwatched`. Raises RunFailed with the program's words.
         """
         counted, start_s, end_s = self._counting.span()

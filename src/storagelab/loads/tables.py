@@ -84,7 +84,7 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @abstractmethod
     def fill(self, own: C, clients: Clients, site: Site) -> None:
-        """Make and fill the tables. Raises RunFailed with the words of the program that failed."""
+        """Make and fill the tables. Raises RunFailed with the error message of the program that failed."""
 
     @abstractmethod
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
@@ -93,7 +93,7 @@ class GeneratedTables(Places, Generic[C, L]):
     @abstractmethod
     def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
         """Each program of the load that logs in, and the schema of its names without a schema; "" = none. Raises
-        RunFailed with the words of one that can't log in.
+        RunFailed with the error message of a program that can't log in.
         """
 
     def refuse_elsewhere(self, clients: Clients, wanted: str) -> None:

@@ -128,18 +128,18 @@ def _between(moments_s: Numbers, start_s: float, end_s: float) -> NDArray[np.boo
     return (moments_s > start_s) & (moments_s <= end_s)
 
 
-# --- watched and unwatched stretches ---------------------------------------------------------------------------------
+# --- watched and unwatched periods -----------------------------------------------------------------------------------
 #
-# A run's transactions in unwatched and in watched stretches. Pure.
+# A run's transactions in unwatched and in watched periods. Pure.
 
 
 def in_turns(
     counted: LoadReport, unwatched: Sequence[Sequence[float]], start_s: float, end_s: float
 ) -> tuple[Latency | None, Turns | None]:
-    """The latencies that count, and both kinds of stretches. Without transactions in both kinds, all of them count, and
+    """The latencies that count, and both kinds of periods. Without transactions in both kinds, all of them count, and
     there is no comparison.
 
-    A transaction belongs to the stretch in which it ended.
+    A transaction belongs to the period in which it ended.
     """
     rests = [(max(begins_s, start_s), min(ends_s, end_s)) for begins_s, ends_s in unwatched]
     rests = [(begins_s, ends_s) for begins_s, ends_s in rests if begins_s < ends_s]

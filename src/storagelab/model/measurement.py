@@ -282,14 +282,14 @@ class ObserverCost(Frozen):
 
 
 class Turns(Frozen):
-    """The work of a load in a run with alternating stretches: in unwatched stretches, and in watched ones."""
+    """The work of a load in a run with alternating periods: in unwatched periods, and in watched ones."""
 
     unwatched_s: Figure
     unwatched_transactions: Count
     watched_s: Figure
     watched_transactions: Count
     watched_latency: Latency | None = None
-    """That of the unwatched stretches is the run's latency."""
+    """That of the unwatched periods is the run's latency."""
 
 
 class Measurement(Frozen):
@@ -310,7 +310,7 @@ class Measurement(Frozen):
     connection_s: tuple[Figure, ...] = ()
     """Start to finish of each connection."""
     latency: Latency | None = None
-    """The latencies of its requests or transactions; if watched and unwatched stretches alternate, those of unwatched
+    """The latencies of its requests or transactions; if watched and unwatched periods alternate, those of unwatched
     ones."""
     waits: RawWaits | None = None
     """Waits as the engine counted them, or as its sessions were sampled."""
@@ -354,7 +354,7 @@ class Measurement(Frozen):
 
     @property
     def work_per_s(self) -> float | None:
-        """Work a second, in unwatched stretches if there are any; None if no time passed."""
+        """Work a second, in unwatched periods if there are any; None if no time passed."""
         return self.unwatched_work / self.elapsed_s if self.elapsed_s > 0 else None
 
     @property

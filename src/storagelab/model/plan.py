@@ -86,7 +86,7 @@ class Experiment(Described):
     seed: int = Field(1, ge=0, lt=2**63)
     """The same seed gives the same order on every machine and with every version of Python."""
     costly: tuple[str, ...] = ()
-    """Names of the factors to change as rarely as possible. Each combination of their levels runs in one stretch, a
+    """Names of the factors to change as rarely as possible. Each combination of their levels runs in one period, a
     block, which contains rounds of all other factors. Measured runs of different blocks are compared only if `blocks`
     is at least 2. Factors that change a volume with `made_for = "block"` are always costly.
     """

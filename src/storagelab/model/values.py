@@ -65,13 +65,13 @@ class Estimate(Frozen):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """The words for what a missing key means, if the key's own default is None."""
+    """The description of what a missing key means, if the key's own default is None."""
 
     words: str
 
 
 @dataclass(frozen=True)
 class LeftToCore:
-    """A missing key gets the core's default with this name, from `owner` (`storagelab.profiles`)."""
+    """A missing key gets the default that the core declares for the key's name in `owner` (`storagelab.profiles`)."""
 
     owner: str

@@ -1,1 +1,1 @@
-"""What a server would do on other volumes or with another layout, reckoned from a capture of it."""
+"""Predicts a server's throughput on other volumes or with another layout, from a capture of the server."""

@@ -1,7 +1,8 @@
-"""What a volume can do with the part of a layout that lies on it: by limits, or by a measured drive.
+"""The speed of a volume under the part of a layout that lies on it: by limits, or by a measured drive.
 
 A limit lets requests through at once until those of a tenth of a second are used up. So it delays nobody who stays
-below it, and sessions that arrive together don't queue as at a drive. `allowance` is what it lets through at once.
+below it, and sessions that arrive together don't queue as at a drive. `allowance` is the number of requests that it
+lets through at once.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from storagelab.predicting.demands import Amount, LogUse
 from storagelab.predicting.network import Station
 
 _LEFT_LEAST = 0.05
-"""The least share of a volume that the background leaves to sessions: it then falls behind."""
+"""The least fraction of a volume's capacity that background writes leave to sessions; background writes then fall
+behind.
+"""
 
 
 class VolumeDemand(NamedTuple):
-    """What a volume is asked: of one transaction, and each second by nobody's session."""
+    """The requests to a volume: those of one transaction, and those per second that no session waits for."""
 
     read: Amount = Amount()
     write: Amount = Amount()
@@ -64,7 +67,7 @@ class LimitedVolume:
     relative_error: float = field(default=0.0, init=False)
 
     def offers(self, asked: VolumeDemand, sessions: float, per_s: float) -> Offer:
-        """What it offers at `per_s` transactions a second."""
+        """Its stations at `per_s` transactions a second."""
         stations, allowances = [], {}
         asked = asked._replace(log=_least(asked, sessions, per_s))
         for name, reads, path, background in self._parts(asked):
@@ -85,7 +88,9 @@ class LimitedVolume:
         return Offer(tuple(stations), allowances, waited_for.requests * self.latency_s)
 
     def shared(self, asked: VolumeDemand, per_s: float, sessions: float) -> VolumeDemand:
-        """What it is asked at this many transactions a second, when as few log writes as fit serve the commits."""
+        """The requests at this many transactions a second, if the smallest possible number of log writes serves the
+        commits.
+        """
         key = "read_iops" if self.shares_limit else "write_iops"
         if per_s <= 0 or key not in self.rates or asked.log.requests <= 0:
             return asked
@@ -97,7 +102,7 @@ class LimitedVolume:
         return asked._replace(log=asked.log._replace(requests=min(asked.log.requests, fits)))
 
     def used_share(self, asked: VolumeDemand, per_s: float, _sessions: float) -> float | None:
-        """What is asked at this many transactions a second, as a share of the tightest limit."""
+        """The requests at this many transactions a second, as a fraction of the tightest limit."""
         return max(
             (
                 (per_s * _amount(key, path) + _amount(key, background)) / effective(key, limit)
@@ -143,7 +148,7 @@ def _least(asked: VolumeDemand, sessions: float, per_s: float) -> Amount:
 
 
 def _left(limit: float, background: float) -> float:
-    """What the background leaves to sessions."""
+    """The fraction of a volume's capacity that background writes leave to sessions."""
     return max(limit - background, limit * _LEFT_LEAST)
 
 
@@ -153,8 +158,8 @@ def _amount(key: str, amount: Amount) -> float:
 
 @dataclass(frozen=True)
 class MeasuredVolume:
-    """A volume on a measured drive. Commits share log writes: the more sessions wait, the more of them does one
-    serve.
+    """A volume on a measured drive. Commits share log writes: the more sessions wait, the more commits one log write
+    serves.
     """
 
     name: str
@@ -187,7 +192,7 @@ class MeasuredVolume:
         return Offer(tuple(stations))
 
     def shared(self, asked: VolumeDemand, _per_s: float, _sessions: float) -> VolumeDemand:
-        """What it is asked: log writes as captured."""
+        """The requests, with log writes as captured."""
         return asked
 
     def used_share(self, asked: VolumeDemand, per_s: float, sessions: float) -> float | None:
@@ -220,7 +225,7 @@ Volume = LimitedVolume | MeasuredVolume
 
 
 def tightest(rates: Mapping[str, int], *, shared: bool) -> Mapping[str, int]:
-    """The limits that count; reads and writes that share a limit have only that of reads, the smaller of both."""
+    """The limits that count. Reads and writes that share a limit have only the limit of reads, the smaller of both."""
     if not shared:
         return {key: rates[key] for key in LIMITS if key in rates}
     found: dict[str, int] = {}

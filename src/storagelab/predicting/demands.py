@@ -1,8 +1,8 @@
 """What a transaction of the captured load needs from volumes: requests and bytes, by object and by who waits for them.
 
-Requests of a capture leave the server for the operating system. A part of them reaches the device: the page cache
-answers reads, and writes become fewer and larger on their way. The kernel's own counts of the devices say which part.
-It is assumed to stay the same in other layouts.
+Requests of a capture leave the server for the operating system. Only a fraction of them reaches the device: the page
+cache answers reads and merges writes. The kernel's counters of the devices show this fraction. It is assumed to stay
+the same in other layouts.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ Way = Literal["read", "write", "log", "evicted", "background_reads", "background
 """Reads and writes that a session waits for, log writes that commits share, writes in the background that make room for
 pages that are read, and what else no session waits for."""
 SHARE_OF: dict[str, str] = {"evicted": "write", "background_reads": "read", "background_writes": "write"}
-"""The ways whose share that reaches the device is that of another."""
+"""The kinds of requests whose fraction that reaches the device is that of another kind."""
 BY_SECOND: tuple[Way, ...] = ("background_reads", "background_writes")
-"""The ways that are counted by second, not by transaction."""
+"""The kinds of requests that are counted per second, not per transaction."""
 _LEAST_REQUESTS_PER_S = 1.0
 _LEAST_TRANSACTIONS = 20
 _CROWDED, _MOSTLY_FOREIGN = 2.0, 0.5
 MUCH_MORE = 1.5
-"""Devices have somewhat more bytes than a server's processes: those of file systems."""
+"""Devices count somewhat more bytes than a server's processes: the file system's own."""
 _LEAST_BYTES = 4096
 
 
 class Amount(NamedTuple):
-    """Requests that reach the device, their bytes, and how many of them follow the last one."""
+    """Requests that reach the device, their bytes, and the number of sequential requests among them."""
 
     requests: float = 0.0
     bytes: float = 0.0
@@ -49,8 +49,8 @@ class Amount(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What one object asks from its volume. `amount` is of one transaction, or in the background of one second at the
-    captured rate. `covered` is the share of the object's pages that were written in the window; None if unknown.
+    """The requests of one object to its volume. `amount` is for one transaction; for background writes, for one second
+    at the captured rate. `covered` is the share of the object's pages that were written in the window; None if unknown.
     """
 
     object: CapturedObject
@@ -60,7 +60,7 @@ class Need(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The part of a volume's requests and of their bytes that reached the device."""
+    """The fractions of a volume's requests and of their bytes that reached the device."""
 
     requests: float
     bytes: float
@@ -93,11 +93,11 @@ class Demands:
     elsewhere_s: float | None
     log: LogUse
     shares: Mapping[tuple[str, str], Share]
-    """By volume, and `read`, `write` or `log`."""
+    """By volume, then by `read`, `write` or `log`."""
     without_device: tuple[str, ...]
     """The volumes whose devices were not counted, so that all requests are taken to reach them."""
     crowding: float = 1.0
-    """How many times as long work on CPUs may have taken because others wanted them."""
+    """The factor by which other processes may have prolonged work on CPUs."""
 
 
 def demands_of(capture: Capture, name: str) -> Demands:
@@ -185,9 +185,9 @@ def _with_evictions(sums: Mapping[tuple[str, Way], Amount]) -> Iterable[tuple[tu
 def _shares(
     capture: Capture, objects: Mapping[str, CapturedObject]
 ) -> tuple[dict[tuple[str, str], Share], tuple[str, ...]]:
-    """What reached the devices of each volume. A log write reaches it as it is, because its session waits until it has,
-    with the flush of its sync and what the file system writes of its own then: the log has as much of these as of the
-    volume's syncs. The other writes have the rest.
+    """The fractions of requests that reached each volume's devices. A log write reaches it as it is, because its
+    session waits until it has, with the flush of its sync and what the file system writes of its own then: the log has
+    as much of these as of the volume's syncs. The other writes have the rest.
     """
     asked: dict[tuple[str, str], Amount] = defaultdict(Amount)
     for row in capture.io:

@@ -1,9 +1,9 @@
 """Capture + volumes + layouts -> Prediction: operational analysis of a closed network.
 
 A transaction has demands: its requests by volume and kind, CPU time, and time elsewhere (locks, the network, the
-client's own). The capture's sessions go round this network. Log writes are shared by commits. What is written in the
-background takes a volume's capacity, and nobody waits for it: its rate follows from how many of the pages change again
-before they are written. Rates are scaled so that the captured layout has the captured rate: the model says ratios.
+client's own). The capture's sessions go round this network. Log writes are shared by commits. Background writes use a
+volume's capacity, but no session waits for them. Their rate depends on how many pages change again before they are
+written. The model predicts ratios: rates are scaled so that the captured layout has the captured rate.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from storagelab.predicting.prediction import Errors, LayoutPrediction, VolumeLoa
 
 CPU, SESSIONS = "the CPUs", "the sessions"
 _BUSY = 0.9
-"""A station that is used less than this limits nothing."""
+"""A station with a lower utilisation limits nothing."""
 _ALLOWANCE_MOST = 200.0
 
 
@@ -34,7 +34,7 @@ class Layout:
 
     places: Mapping[str, str]
     named: frozenset[str] = frozenset()
-    """The objects that were asked for by name, pattern or word."""
+    """The objects that the request names, by name, pattern or keyword."""
 
     def volume_of(self, one: CapturedObject) -> str:
         return self.places[one.id]
@@ -46,7 +46,7 @@ def present(capture: Capture) -> Layout:
 
 
 class ModelledRate(NamedTuple):
-    """What the model says of a layout, before it is scaled."""
+    """The model's result for a layout, before scaling."""
 
     per_s: float
     at_most_per_s: float
@@ -63,7 +63,7 @@ class Server:
     cpus: int | None = None
 
     def expected(self, layout: Layout) -> ModelledRate:
-        """Raises OutsideMeasured if a volume is asked what was not measured."""
+        """Raises OutsideMeasured if a volume gets a load outside of the measured range."""
         # More transactions a second leave less of a volume to each, so there is one rate that agrees with itself.
         most = self._at(layout, 0.0)[0].per_s
         per_s = zero_of(lambda rate: self._at(layout, rate)[0].per_s - rate, most)
@@ -72,7 +72,7 @@ class Server:
         return found._replace(per_s=min(per_s, found.at_most_per_s))
 
     def _at(self, layout: Layout, per_s: float) -> tuple[ModelledRate, Solution]:
-        """What layout and volumes allow beside the background writes of this many transactions a second."""
+        """The rate that layout and volumes allow beside the background writes of this many transactions a second."""
         demands = self.demands
         asked = self.asked(layout, per_s)
         offers = [self.volumes[name].offers(one, demands.sessions, per_s) for name, one in asked.items()]
@@ -107,7 +107,7 @@ class Server:
         return elsewhere / whole if whole else 0.0
 
     def asked(self, layout: Layout, per_s: float) -> dict[str, VolumeDemand]:
-        """What each volume is asked at this many transactions a second."""
+        """The requests to each volume at this many transactions a second."""
         found: dict[str, VolumeDemand] = defaultdict(VolumeDemand)
         times = per_s / self.demands.per_s
         for need in self.demands.needs:
@@ -139,7 +139,7 @@ def _solved(stations: list[Station], offers: list[Offer], delay_s: float, sessio
 
 
 def _limited_by(stations: list[Station], found: Solution) -> str:
-    """The station that is used most; the sessions, if none is busy."""
+    """The most used station, or the sessions if no station is busy."""
     if not stations:
         return SESSIONS
     used = {one.name: found.per_s / one.capacity for one in stations}
@@ -163,7 +163,7 @@ def predicted(server: Server, present: Layout, layouts: Mapping[str, Layout], er
 
 
 def captured_over_modelled(server: Server, present: Layout) -> float | None:
-    """The captured rate over that of the model for the captured layout; None if nothing can be said of it."""
+    """The captured rate divided by the model's rate for the captured layout; None if the model has no rate for it."""
     try:
         return server.demands.per_s / calibrated(server, present).expected(present).per_s
     except OutsideMeasured:

@@ -3,7 +3,7 @@ other.
 
 The exact solution of such networks: its figures are those of mean value analysis. They are reckoned by convolution
 (Buzen, Communications of the ACM 16, 1973), which stays exact where the recursion of mean value analysis with
-load-dependent stations loses its digits. Pure arithmetic: what a station is, its callers know.
+load-dependent stations loses its digits. Pure arithmetic: only the callers know what a station stands for.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _ONE = np.ones(1, dtype=np.longdouble)
 
 @dataclass(frozen=True)
 class Station:
-    """What a transaction visits `visits` times. `per_s`: the visits a second that it ends while 1, 2, ... sessions are
-    at it; the last figure holds for more of them, too.
+    """A station that a transaction visits `visits` times. `per_s`: the visits it completes per second while 1, 2, ...
+    sessions are at it; the last rate holds for more sessions, too.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Station:
 
     @property
     def capacity(self) -> float:
-        """The transactions a second that it can take at most."""
+        """The most transactions a second that it can serve."""
         return max(self.per_s) / self.visits if self.visits > 0 else math.inf
 
     @property
@@ -83,7 +83,7 @@ def zero_of(falling: Callable[[float], float], most: float) -> float:
 
 
 def bound(stations: Sequence[Station], think_s: float, sessions: float) -> float:
-    """The transactions a second that can't be exceeded: by the busiest station, and by sessions that never wait for
+    """An upper bound of transactions a second: that of the busiest station, and that of sessions which never wait for
     each other.
     """
     alone_s = think_s + sum(one.alone_s for one in stations)
@@ -92,8 +92,8 @@ def bound(stations: Sequence[Station], think_s: float, sessions: float) -> float
 
 
 def solve(stations: Sequence[Station], think_s: float, sessions: float) -> Solution:
-    """What `sessions` sessions do, each of which spends `think_s` of a transaction elsewhere. A number of sessions
-    between two whole ones lies between their figures. Raises ValueError if a transaction takes no time at all.
+    """The solution for `sessions` sessions, each of which spends `think_s` of a transaction elsewhere. A number of
+    sessions between two whole ones lies between their figures. Raises ValueError if a transaction takes no time at all.
     """
     used = [one for one in stations if one.visits > 0]
     if think_s <= 0 and not used:

@@ -27,43 +27,43 @@ PRESENT = "present"
 
 
 class VolumeLoad(Described):
-    """What a layout does to one volume at the predicted rate."""
+    """The load of a layout on one volume at the predicted rate."""
 
     volume: str
     requests_per_s: float
     bytes_per_s: float
     read_share: float | None
-    """The share of reads among its requests; none without requests."""
+    """The fraction of reads among its requests; none without requests."""
     used_share: float | None
-    """Its load as a share of what it can take; none if that can't be said."""
+    """Its utilisation: load divided by capacity; none if unknown."""
 
 
 class LayoutPrediction(Described):
-    """What to expect of one layout."""
+    """The prediction for one layout."""
 
     name: str
     per_s: Estimate | None
-    """Transactions a second with their prediction interval; none if it can't be said."""
+    """Transactions a second with their prediction interval; none if unknown."""
     latency_s: Estimate | None
     """The mean time of a transaction."""
     times_present: Estimate | None
-    """Its rate over that of the captured layout."""
+    """Its rate divided by the captured layout's rate."""
     at_most_per_s: float | None
     """No queue can make it faster than this."""
     moved: float | None = None
     """The share of the captured requests that lie on another volume than before."""
     limited_by: str
-    """What it waits for most: a volume's reads or writes, the CPUs, or the sessions."""
+    """The bottleneck: a volume's reads or writes, the CPUs, or the sessions."""
     volumes: tuple[VolumeLoad, ...]
     cant_say: str = ""
-    """Why nothing can be said; empty if something can."""
+    """Why there is no prediction; empty if there is one."""
 
 
 class Prediction(Described):
     """All layouts of one prediction. Without counted transactions, rates are multiples of the captured one."""
 
     schema_: Literal["storagelab.prediction/1"] = Field(default=SCHEMA, alias="schema")
-    """The form of the file."""
+    """The version of the file's format."""
     capture: str
     engine: str
     captured_per_s: float | None
@@ -113,7 +113,7 @@ def read(path: Path) -> Prediction:
 FILE, OWN_FILE = "known_answers.toml", "known-predictions.toml"
 _CONFIDENCES = (0.95, 0.9, 0.8)
 _STILL = 0.1
-"""The part of an error that does not grow with what moves, in the unit of a share that moves."""
+"""The part of an error that does not grow with the fraction of the load that moves, in units of that fraction."""
 
 
 class KnownLayout(Frozen):
@@ -152,16 +152,16 @@ def _scale(moved: float | None) -> float:
 
 @dataclass(frozen=True)
 class Errors:
-    """What intervals are made of: the scores of the cases that are most like the one at hand."""
+    """The data for intervals: the scores of the known cases that are most like the predicted case."""
 
     scores: tuple[float, ...]
     of: str
-    """Which cases they are, in words."""
+    """A description of these cases, for messages."""
     scaled: bool = False
 
     @property
     def confidence(self) -> float | None:
-        """How sure an interval can be; None if there are too few cases for any."""
+        """The highest possible confidence of an interval; None if there are too few cases for any interval."""
         return next((one for one in _CONFIDENCES if self._place(one) <= len(self.scores)), None)
 
     def around(
@@ -181,8 +181,8 @@ class Errors:
 
 
 def errors_like(cases: Sequence[KnownCase], engine: str) -> Errors:
-    """Of the cases of this engine, if they are enough for the surest interval, else of all; and of those of which it is
-    known how much moved, if these are enough.
+    """The errors of this engine's cases if there are enough of them for the highest confidence, else of all engines'
+    cases. Cases whose moved fraction is known are preferred, if there are enough of them.
     """
     of_engine = [one for one in cases if one.engine == engine]
     for some, words in ((of_engine, f"known cases of {engine}"), (list(cases), "known cases")):
@@ -195,13 +195,13 @@ def errors_like(cases: Sequence[KnownCase], engine: str) -> Errors:
 
 
 def known_cases(own: Path | None = None) -> list[KnownCase]:
-    """Those that come with storagelab, and those of the user's own file. Raises StoreError if it can't be read."""
+    """The known cases of storagelab and of the user's own file. Raises StoreError if that file can't be read."""
     text = resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8")
     return [*_cases(text), *([] if own is None else own_cases(own))]
 
 
 def own_cases(own: Path) -> list[KnownCase]:
-    """The user's own; none without the file. Raises StoreError."""
+    """The user's own cases; empty without the file. Raises StoreError."""
     try:
         return _cases(text_of(own))
     except FileNotFoundError:

@@ -83,7 +83,7 @@ def _load(load: Path) -> dict[str, Any]:
 
 
 def _data(found: Advice) -> str:
-    """The volume of today's data files: of the server's own files, if it is known."""
+    """The volume of today's data files: the volume of the server's own files, if known."""
     names = [volume for key, volume in found.today.items() if key not in (LOG, TEMPORARY)]
     return max(names, key=names.count) if names else next(iter(found.folders))
 
@@ -110,8 +110,9 @@ def _volumes(found: Advice, file: Path) -> dict[str, dict[str, object]]:
 
 
 def learn(known: Prediction, found: Beside, names: Mapping[str, str], campaign: str, own: Path) -> bool:
-    """Keeps what a campaign measured of a prediction, in place of what it said before. False if there is nothing to
-    learn: the captured layout was not measured, or no other. Raises StoreError.
+    """Stores the rates that a campaign measured for a prediction's layouts, in place of earlier rates of the same case.
+    False if there is nothing to store, because the captured layout or all other layouts were not measured. Raises
+    StoreError.
     """
     if names[found.base] != PRESENT:
         return False

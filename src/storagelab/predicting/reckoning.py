@@ -84,7 +84,7 @@ def predict(captured: Path, file: Path, own: Path | None = None) -> Prediction:
 
 
 def _shows_nothing(capture: Capture, layout: Layout, wanted: LayoutRequest | None) -> str:
-    """Why the capture says nothing of a layout; empty if it does: something that it names has I/O there."""
+    """Why the capture can't predict a layout; empty if some object that the layout names has I/O in the capture."""
     if wanted is None or not (wanted.objects or wanted.log) or layout.named & {row.object for row in capture.io}:
         return ""
     names = *wanted.objects, *(("log",) if wanted.log else ())
@@ -194,7 +194,7 @@ def _of_capture(capture: Capture, demands: Demands) -> Iterator[str]:
 
 
 def _of_others(capture: Capture) -> Iterator[str]:
-    """What other programs did at the devices."""
+    """The I/O of other programs at the devices."""
     for operation, mine in bytes_of_server(capture).items():
         verb, seconds = "read" if operation == "read" else "wrote", capture.manifest.seconds
         all_ = sum(row.bytes for row in capture.devices if row.operation == operation)
@@ -211,14 +211,14 @@ _HINT = 'Write [volumes.NAME] with limit = { like = "gp3" } or profile = "drive.
 
 
 class VolumeFigures(Described):
-    """What a volume can do: by its limits, or by a profile that `storagelab drives fit` measured."""
+    """The speed of a volume: by its limits, or by a profile that `storagelab drives fit` measured."""
 
     limit: Annotated[LimitConfig | None, LeftOut("as the profile has it")] = None
     """The most that it does in a second: the keys of a spec's limit, or a cloud disk's name in `like`."""
     profile: Annotated[str | None, LeftOut("none")] = None
     """The file of a measured drive's profile; relative paths begin at the folder of this file."""
     captured: tuple[str, ...] = ()
-    """The volumes of the capture that it is, by their names there, if it has another name here."""
+    """The names that the capture uses for this volume, if they differ from its name here."""
     size_bytes: Annotated[int | None, LeftOut("100 GB")] = Field(None, ge=2**24, lt=2**63)
     """Its size, for cloud disks whose limits grow with it."""
     latency_s: float = Field(0.0, ge=0, le=60)
@@ -242,7 +242,7 @@ class LayoutRequest(Described):
 
 
 class ServerFigures(Described):
-    """What is known of the server besides its volumes."""
+    """Properties of the server other than its volumes."""
 
     cpus: Annotated[int | None, LeftOut("never a limit")] = Field(None, ge=1, le=65536)
     """The CPUs that the server has."""
@@ -327,6 +327,6 @@ def _wanted(one: CapturedObject, named: Object | None, placement: Placement, ask
 
 
 def _object(objects: Mapping[str, CapturedObject], one: CapturedObject) -> Object:
-    """By its own name, or for a table's long values by the table's, which they move with."""
+    """The object's own name; for a table's TOAST data the table's name, because they move together."""
     of = objects.get(one.id.removesuffix(TOAST), one)
     return Object((of.name,), "index" if one.kind == "index" else "table", of.schema_ or "")

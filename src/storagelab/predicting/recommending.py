@@ -44,7 +44,7 @@ _MATTERS, _MOVE_GAINS, _OF_GAIN = 0.02, 0.02, 0.95
 """The least share of its volume's load that a unit must have to be moved, the least gain of a move by itself, and the
 share of the best layout's gain that fewer moves must keep."""
 _ALL_OF, _STARTS = 700, 6
-"""Up to so many placements are all predicted; the starts of a local search among more."""
+"""Up to this many placements, all are predicted. Among more, a local search has this many starts."""
 _NAMES = ("first", "second", "third")
 _ROOM = 1.1
 """The room that objects need, as a multiple of their size: they grow, and files of the system lie beside them."""
@@ -76,10 +76,10 @@ class Proposal(Described):
 
     name: str
     times_present: Estimate
-    """Its rate over today's."""
+    """Its rate divided by today's rate."""
     moves: tuple[Move, ...]
     price: float | None
-    """Of the volumes that it uses, a month; none if one has no price."""
+    """The monthly price of the volumes that it uses; none if one of them has no price."""
     limited_today: str
     limited_then: str
 
@@ -91,17 +91,17 @@ class Advice(Described):
     engine: str
     proposals: tuple[Proposal, ...]
     prediction: Prediction
-    """Of today's layout and of the proposals."""
+    """The predictions of today's layout and of the proposals."""
     because: str
     today: dict[str, str]
     """The volume of each thing, by its key."""
     folders: dict[str, str]
-    """A folder on each volume, or what stands for one that is not known."""
+    """A folder on each volume, or a placeholder for an unknown folder."""
     worth: float
     """The least gain that is worth a change, as a share of today's rate."""
     price_today: float | None
     considered: tuple[str, ...]
-    """What may move."""
+    """The units that may move."""
     predicted: int
     """Placements that were predicted, of `placements` that there are."""
     placements: int
@@ -119,7 +119,7 @@ class Unit:
     volume: str
     bytes: int | None
     share: float
-    """The largest share of its volume's reads, writes or bytes that it makes."""
+    """The largest of its fractions of the volume's reads, writes and bytes."""
 
     @property
     def name(self) -> str:
@@ -167,7 +167,7 @@ class Search:
             return 0.0
 
     def _may_be(self, places: Places) -> bool:
-        """Whether its volumes have the room, and cost no more than the budget."""
+        """Whether its volumes have enough space and cost no more than the budget."""
         layout, needed = self.layout(places), defaultdict[str, float](float)
         for one in self.question.capture.manifest.objects:
             needed[layout.places[one.id]] += _ROOM * max(size_of(one) or 0, _LOG_BYTES if one.kind == "log" else 0)
@@ -176,7 +176,7 @@ class Search:
         return fits and (self.budget is None or (self.price(places) or 0.0) <= self.budget)
 
     def price(self, places: Places) -> float | None:
-        """Of the volumes that hold anything; None if one has no price."""
+        """The price of the volumes that hold any unit; None if one of them has no price."""
         used = set(self.layout(places).places.values())
         prices = [self.question.asked.volumes[name].price for name in used]
         return None if None in prices else sum(one for one in prices if one is not None)
@@ -196,7 +196,7 @@ class Search:
                 here = best
 
     def _beside(self, places: Places) -> Iterator[Places]:
-        """With one unit moved, or two of them exchanged."""
+        """The placements with one unit moved, or with two units exchanged."""
         for at in range(len(places)):
             yield from ((*places[:at], to, *places[at + 1 :]) for to in self.volumes if to != places[at])
         for one in range(len(places)):
@@ -210,7 +210,7 @@ class Search:
         return frozenset(u.key for u, to in zip(self.units, places, strict=True) if to != u.volume)
 
     def with_fewest_moves(self, places: Places) -> Places:
-        """Without the moves that gain less than 2 % by themselves, as long as 95 % of the gain stay."""
+        """The placement without the moves that gain less than 2 % by themselves, as long as 95 % of the gain stay."""
         least = self.per_s(self.stays) + _OF_GAIN * (self.per_s(places) - self.per_s(self.stays))
         while True:
             back = {
@@ -299,7 +299,7 @@ def _doubts(question: Question, units: Sequence[Unit]) -> Iterator[str]:
 
 
 def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places], str]:
-    """The placements that are worth it, the fastest first; or why there is none."""
+    """The placements that are worth their moves, the fastest first; or the reason why there is none."""
     today = search.per_s(search.stays)
     if not today:
         return [], "can't say: today's layout asks of a volume what was not measured"
@@ -345,7 +345,7 @@ def _proposal(search: Search, places: Places, then: LayoutPrediction, today: Lay
 
 
 def _limited(one: LayoutPrediction) -> str:
-    """What a layout waits for most, with how much of each volume is used."""
+    """A layout's bottleneck, and the utilisation of each volume."""
     used = [f"{load.volume} {load.used_share:.0%}" for load in one.volumes if load.used_share is not None]
     return f"{one.limited_by} ({', '.join(used)} used)" if used else one.limited_by
 
@@ -375,7 +375,7 @@ def size_of(one: CapturedObject) -> int | None:
 
 
 def _units(question: Question) -> list[Unit]:
-    """What may move, the largest share of its volume's load first."""
+    """The units that may move; the unit with the largest fraction of its volume's load comes first."""
     capture, shares = question.capture, _shares(question)
     own = ENGINES[capture.manifest.engine].own_schemas
     together = any(row.object == ALL_TABLES for row in capture.io)
@@ -410,7 +410,7 @@ _NAMED: tuple[Kind, ...] = ("table", "index", "toast")
 
 
 def _shares(question: Question) -> dict[str, dict[str, float]]:
-    """By object: the share of its volume's reads, writes and bytes that it makes."""
+    """Object -> its fractions of its volume's reads, writes and bytes."""
     demands, volume_of = question.demands, present(question.capture).places
     of_object: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(_WAYS, 0.0))
     of_volume: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(_WAYS, 0.0))

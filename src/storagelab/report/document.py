@@ -1,4 +1,4 @@
-"""What a report is made of, as values: sentences, tables, charts, folds. Terminal, Markdown and page lay them out."""
+"""The parts of a report as values: sentences, tables, charts, folds. Terminal, Markdown and page lay them out."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ class Document:
 
     @property
     def tables(self) -> list[Table]:
-        """Those that stand in no fold."""
+        """The tables outside of all folds."""
         return [part for section in self.sections for part in section.parts if isinstance(part, Table)]
 
     def opened_by(self, sentence: str, picture: Sequence[str] = ()) -> Document:

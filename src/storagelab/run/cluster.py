@@ -45,7 +45,9 @@ logging.getLogger("distributed").setLevel(logging.CRITICAL)  # storagelab itself
 
 
 class Reach(NamedTuple):
-    """Where the cluster is. Without an `address`, it is `processes` of this machine. `trusted`: without TLS, too."""
+    """Where the cluster is. Without an `address`, the cluster consists of `processes` processes of this machine.
+    `trusted`: without TLS, too.
+    """
 
     address: str | None
     processes: int

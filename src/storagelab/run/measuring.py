@@ -1,4 +1,4 @@
-"""Measures a folder's drive with fio: a file that is written full, long stretches, then the points in a random order.
+"""Measures a folder's drive with fio: a file that is written full, long periods, then the points in a random order.
 
 Each measurement is stored at once, so that the same command continues after an interruption.
 """
@@ -47,7 +47,7 @@ class Effort(NamedTuple):
     """No further pass begins, and none goes on, after this time."""
 
     def about_s(self, measurements: int) -> float:
-        """About how long this many measurements of points and the long stretches take, without writing the file."""
+        """About how long this many measurements of points and the long periods take, without writing the file."""
         return min(self.at_most_s, measurements * (self.point_s + _START_S) + len(_STRETCHES) * self.stretch_s)
 
 
@@ -143,8 +143,8 @@ def file_on(folder: Path, file_bytes: int) -> Iterator[tuple[Place, str]]:
 
 
 def stretches(place: Place, engine: str, effort: Effort, kept: KeptResults, tell: Tell) -> None:
-    """First, long stretches of writes and reads: they show the burst of an idle volume, and use it up. After an
-    interruption the volume may burst again, so stretches with a burst are repeated.
+    """First, long periods of writes and reads: they show the burst of an idle volume, and use it up. After an
+    interruption the volume may burst again, so periods with a burst are repeated.
     """
     program = fio.find("--volume")
     for number, job in enumerate(_STRETCHES):

@@ -1,4 +1,4 @@
-"""Reads what is stored of an experiment, with its plan: everything, or what is left of a damaged store."""
+"""Reads an experiment's stored runs and its plan: all of them, or the readable rest of a damaged store."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Sessions(ABC, Generic[C]):
 
     @property
     def in_turns(self) -> bool:
-        """Whether the load logs the end of each transaction and is long enough, so that watched and unwatched stretches
+        """Whether the load logs the end of each transaction and is long enough, so that watched and unwatched periods
         alternate.
         """
         return False

@@ -1,4 +1,6 @@
-"""Two specs -> one experiment that runs them in turns: what differs between their cells is the levels of one factor."""
+"""Two specs -> one experiment that runs their cells alternately. The differences between the specs become the two
+levels of one factor.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ def load(spec: Path, second: Path | None) -> Experiment:
 
 
 def against(first: Path, second: Path) -> Experiment:
-    """The experiment that compares the two specs like with like. Its runs are in a random order, whatever the specs
-    say. Raises SpecError if a spec is wrong, or if they differ in what the cells of one experiment share."""
+    """The experiment that compares the two specs under equal conditions. Its runs are in a random order, whatever the
+    specs say. Raises SpecError if a spec is wrong, or if the two differ in keys that all cells of an experiment share.
+    """
     one, other = reading.load(first), reading.load(second)
     if first.resolve().parent != second.resolve().parent:
         hint = f"Move it into {first.parent}: relative paths start at the folder of the specs."
@@ -53,7 +56,7 @@ def _refuse_other_experiment(first: keys.Tables, second: keys.Tables, file: Path
 
 
 def _text(one: Experiment, other: Experiment, names: Sequence[str], written: Sequence[keys.Tables]) -> str:
-    """The experiment as a spec: what is the same in both, and a level for what each has of its own."""
+    """The experiment as a spec: the keys that are the same in both, and a level with the other keys of each."""
     first = written[0]
     cells = [dict(leaves({table: spec[table] for table in keys.TABLES if table in spec})) for spec in written]
     same = {place: value for place, value in cells[0].items() if place in cells[1] and cells[1][place] == value}
@@ -83,7 +86,7 @@ def _text(one: Experiment, other: Experiment, names: Sequence[str], written: Seq
 
 
 def _declared(spec: keys.Tables, same: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], Any]:
-    """The volumes and drives of which the two have nothing in common but the name."""
+    """The volumes and drives that have the same name in both specs, but different keys."""
     there = {place[:2] for place in same}
     names = ((table, name) for table in _NAMED_TABLES for name in spec.get(table, {}))
     return {place: {} for place in names if place not in there}

@@ -53,7 +53,7 @@ def read_factors(raw: keys.Tables, base: keys.Tables) -> tuple[Factor, ...]:
 
 
 def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]:
-    """The factors with their short names, and with what their levels cost. Raises SpecError for the name of something
+    """The factors with their short names and the prices of their levels. Raises SpecError for the name of something
     that does not vary.
     """
     if not isinstance(labels, dict):
@@ -92,7 +92,7 @@ def _tables_of_prices(labels: keys.Tables) -> keys.Tables:
 
 
 def _prices(factors: Sequence[Factor], name: str, given: Mapping[str, Any]) -> dict[str, float]:
-    """What the levels of a factor cost, by the level as text. Raises SpecError unless each level has a price."""
+    """Level as text -> its price. Raises SpecError unless each level has a price."""
     of = next((factor for factor in factors if factor.name == name), None)
     key = ("labels", PRICE, name)
     if of is None:
@@ -176,7 +176,7 @@ def is_price(path: str) -> bool:
 
 
 def _plain(name: str, levels: Sequence[Any], base: keys.Tables) -> list[Level]:
-    """Levels of a factor that is named by a path: each is a value of that key."""
+    """Levels of a factor whose name is the path of a key: each level is a value of that key."""
     if is_price(name):
         hint = "Let labelled levels set it, each beside the keys of the volume that has this price."
         raise SpecError("affects no run, so it can't be a factor", key=keys.dotted(("factors", name)), hint=hint)
@@ -270,7 +270,7 @@ def _check_path(path: str, place: keys.Parts, base: keys.Tables) -> None:
 
 
 def _checked_sets(path: str, value: object, place: keys.Parts, base: keys.Tables) -> dict[str, AnyJson]:
-    """What a level sets. Each value is checked by itself, even if the spec still lacks other keys."""
+    """The keys and values that a level sets. Each value is checked alone, even if the spec still lacks other keys."""
     try:
         path, value = units.value_with_unit(path, value)
     except ValueError as error:

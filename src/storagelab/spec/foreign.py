@@ -1,4 +1,4 @@
-"""Refuses what no spec may contain under any key: too many entries, passwords, values of types that no key takes,
+"""Refuses content that no spec may have under any key: too many entries, passwords, values of types that no key takes,
 and characters that a terminal or a chart can't show.
 """
 

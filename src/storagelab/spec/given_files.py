@@ -25,12 +25,12 @@ from storagelab.model.config import Config
 from storagelab.model.volume import BY_HAND
 
 MOST_BYTES = 2**20
-"""Of a file that people write."""
+"""The most bytes of a file that people write."""
 
 
 @contextlib.contextmanager
 def opened(path: Path, most_bytes: int | None = None) -> Iterator[BinaryIO]:
-    """A regular file of at most `most_bytes`, for reading. Raises OSError, whose `strerror` says what is wrong."""
+    """Opens a regular file of at most `most_bytes` for reading. Raises OSError; its `strerror` explains the problem."""
     # Without O_NONBLOCK, opening a FIFO would block.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())
@@ -50,7 +50,7 @@ def text_of(path: Path, most_bytes: int = MOST_BYTES) -> str:
 
 
 def json_of(path: Path, most_bytes: int) -> Any:
-    """What a file of JSON holds, without NaN and infinities. Raises OSError as `opened`, and ValueError."""
+    """The content of a JSON file, without NaN and infinities. Raises OSError as `opened`, and ValueError."""
     try:
         return json.loads(text_of(path, most_bytes), parse_constant=_refuse)
     except RecursionError:
@@ -88,7 +88,7 @@ _INCLUDED = re.compile(
     rb"\binfile\s+'([^'\n]+)'",
     re.IGNORECASE | re.MULTILINE,
 )
-"""What a file of SQL makes its client read, as psql and mariadb know it."""
+"""The commands in a file of SQL by which psql and mariadb read other files."""
 
 
 def named(configs: Iterable[Config], folder: Path) -> dict[str, Path]:
@@ -174,7 +174,7 @@ def _of_folder(folder: Path) -> str:
 
 
 def _of_file(path: Path) -> str:
-    """Nothing is read of what is no regular file: it may never end."""
+    """Only regular files are read: another kind of file may never end."""
     digest = hashlib.sha256()
     if path.is_file():
         with opened(path) as file:

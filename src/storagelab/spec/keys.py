@@ -1,4 +1,4 @@
-"""The keys of a spec: which exist, what each takes, and plain messages about wrong ones.
+"""The keys of a spec: their names, their possible values, and messages about wrong keys and values.
 
 Everything comes from the model's JSON schema. So a new field of the model is at once a key of the spec, a path that a
 factor can name, and a suggestion for a mistyped key. Shared by `spec`, `rules` and `matrix`.
@@ -62,7 +62,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dotted(parts: Sequence[str | int]) -> str:
-    """A place in TOML's notation, with list positions counted from 1: `factors."layout.data_files"[2]`; long names
+    """A place in TOML's notation, such as `factors."layout.data_files"[2]`. List positions count from 1; long names are
     cut.
     """
     text = ""
@@ -102,7 +102,9 @@ def expected(schema: Schema) -> str:
 
 
 def _bounds(schema: Schema, step: int) -> str:
-    """The bounds in words. `step` is 1 for whole numbers, so that open bounds can be written as closed ones."""
+    """The bounds as text for a message. `step` is 1 for whole numbers, so that open bounds can be written as closed
+    ones.
+    """
     low, high = schema.get("minimum"), schema.get("maximum")
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if step:
@@ -120,7 +122,7 @@ def _bounds(schema: Schema, step: int) -> str:
 
 
 _DEFINED: Schema = {}
-"""The parts of all models whose schema was asked for, by their names."""
+"""The parts of all models whose schema was read, by their names."""
 
 
 @cache
@@ -213,7 +215,9 @@ def _names_in_open_table(schema: Schema, inside: Mapping[str, Any]) -> list[str]
 
 
 def put(tables: Tables, sets: Mapping[str, object]) -> dict[str, Any]:
-    """`tables` with each path in `sets` set to its value. Everything else is shared and never changed."""
+    """A copy of `tables` with each path in `sets` set to its value. The copy shares all other values, which never
+    change.
+    """
     result = dict(tables)
     for path, value in sets.items():
         *parents, last = split_path(path)
@@ -297,8 +301,8 @@ def error_for(problem: Problem, model: type[BaseModel], tables: Tables, key: str
 
 
 def unknown_key(parts: Parts, tables: Tables) -> SpecError:
-    """Words the error for an unknown key. The hint names the nearest key of the table, or the table that has a key
-    of that name.
+    """Makes the error for an unknown key. The hint names the nearest key of the table, or the table that has a key of
+    that name.
     """
     *above, word = (str(part) for part in parts)
     table = ".".join(above)

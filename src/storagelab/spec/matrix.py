@@ -41,21 +41,23 @@ from storagelab.spec.rules import config_of
 # often.
 
 LAGS = {1: 6, 2: 3, 3: 2}
-"""Places later -> the weight of an imbalance there: what a run leaves behind gets less from run to run."""
+"""Number of places later -> the weight of an imbalance there: carry-over becomes smaller from run to run."""
 FEW = 5
-"""Up to so many layouts, two rounds at a time are made in one order. In complete rounds of few, a layout hardly ever
-follows itself, so what it leaves behind would always hit the others."""
+"""Up to this many layouts, two rounds at a time are made in one order. In complete rounds of few layouts, a layout
+hardly ever follows itself, so its carry-over would always affect the other layouts.
+"""
 _CLOCK = 3
-"""The weight of an imbalance between the even and the odd places, and between the places of a round: what disturbs
-every second run, or one of each round, is to disturb all layouts alike."""
+"""The weight of an imbalance between even and odd places, and between the places of a round: a disturbance of every
+second run, or of one run in each round, must affect all layouts equally.
+"""
 _MANY = 200
 """With more layouts than this, a plain shuffle is as good: hardly any two follow each other twice."""
 _CANDIDATES = 8
-"""Layouts that are looked at for the next place."""
+"""The number of layouts that are considered for the next place."""
 _TRIES = 64
-"""So many layouts are placed, in several tries, to find the best order of a round."""
+"""The number of layouts that are placed, in several tries, to find the best order of a round."""
 _LONG = 100
-"""From this round on, the first try is good enough: it has many rounds to even out."""
+"""From this round on, the first try is good enough, because imbalances even out over many rounds."""
 
 T = TypeVar("T")
 _Names = tuple[int, ...]
@@ -64,9 +66,9 @@ _Names = tuple[int, ...]
 def balanced(
     cells: Sequence[Cell], repetitions: int, seed: int, stream: str, *, few: int = FEW
 ) -> Iterator[tuple[int, Cell]]:
-    """(repetition, cell) of all runs of a block. Each repetition is a complete round by itself, or, of up to `few`
-    layouts, two are made in turns. More repetitions change nothing of earlier rounds, but for an odd last
-    one."""
+    """(repetition, cell) of all runs of a block. Each repetition is a complete round by itself, or, with up to `few`
+    layouts, two rounds are interleaved. More repetitions leave earlier rounds unchanged, except an odd last round.
+    """
     if len(cells) > _MANY:
         for repetition in range(1, repetitions + 1):
             yield from ((repetition, cell) for cell in shuffled(cells, seed, f"round/{stream}/{repetition}"))
@@ -89,7 +91,7 @@ def balanced(
 
 
 def _names(cells: Sequence[Cell]) -> list[_Names]:
-    """What is counted of each cell: the cell itself and, of several factors, its levels."""
+    """The names that are counted for each cell: the cell itself and, with several factors, its levels."""
     varied = [name for name in cells[0].levels if len({repr(cell.levels[name]) for cell in cells}) > 1]
     names: list[_Names] = []
     numbers: list[dict[str, int]] = [{} for _ in varied]
@@ -100,8 +102,9 @@ def _names(cells: Sequence[Cell]) -> list[_Names]:
 
 
 class _Followed:
-    """How often what followed what: `counts` by places between, kind of name, the earlier and the later name; `clocks`
-    by period, phase and cell."""
+    """How often one name followed another: `counts` by number of places between, kind of name, earlier name and later
+    name; `clocks` by period, phase and cell.
+    """
 
     def __init__(self, cells: int) -> None:
         self.counts: Counter[tuple[int, int, int, int]] = Counter()
@@ -117,7 +120,7 @@ class _Followed:
         return made
 
     def cost(self, names: _Names) -> int:
-        """How often the last ones were followed by this one, and this one had such a place, weighted."""
+        """The weighted sum of how often this cell followed the latest cells, and of how often it had such a place."""
         counts = self.counts
         clocks = sum(self.clocks[period, self.placed % period, names[0]] for period in self.periods)
         return _CLOCK * clocks + sum(
@@ -139,8 +142,9 @@ class _Followed:
 def _filled(
     names: Sequence[_Names], rounds: int, followed: _Followed, seed: int, stream: str
 ) -> tuple[int, tuple[int, ...]]:
-    """An order of so many rounds by places in `names`, and how unbalanced it is: the least costly of the next few in a
-    random order comes next."""
+    """An order of `rounds` rounds by places in `names`, and its imbalance. Of the next few cells in a random order, the
+    one with the least cost comes next.
+    """
     followed = followed.copy()
     left = shuffled([number for number in range(len(names)) for _ in range(rounds)], seed, stream)
     chosen: list[int] = []

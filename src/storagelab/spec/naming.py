@@ -36,8 +36,8 @@ class Named(Protocol):
 
 
 def find_cell(asked: str, cells: Sequence[Named], labels: Mapping[str, str]) -> str:
-    """The id of the cell that `asked` names. `labels` are the factors' names in words. Raises SpecError that lists
-    what would fit.
+    """The id of the cell that `asked` names. `labels` are the factors' names in words. Raises SpecError that lists the
+    possible names.
     """
     if "=" not in asked:
         return _by_id(asked.strip(), cells)
@@ -92,7 +92,7 @@ def _by_id(asked: str, cells: Sequence[Named]) -> str:
 
 
 def is_cell(asked: str) -> bool:
-    """Whether this has the form of a cell's name."""
+    """Whether this looks like a cell's name."""
     return "=" in asked or _number(asked) is not None
 
 

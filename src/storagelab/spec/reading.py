@@ -68,7 +68,7 @@ def parse(text: str, source: str) -> Experiment:
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
-    """What differs between two specs, given their `canonical` content: one line for each key, `key: old -> new`."""
+    """The differences between two specs, given their `canonical` content: one line for each key, `key: old -> new`."""
     return list(_differences(old, new))
 
 
@@ -225,9 +225,8 @@ def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
 
 
 def _canonical(raw: keys.Tables) -> dict[str, Any]:
-    """The content without comments, blanks and the order of keys, except where that order matters: factors are
-    numbered as listed, and data files are placed in turn on volumes as listed. It leaves out how results are judged
-    and what volumes cost.
+    """The content without comments, blanks and the order of keys, except where that order matters: factors are numbered
+    as listed, and data files are placed in turn on volumes as listed. It leaves out how results are judged, and prices.
     """
     raw = _without_prices(raw)
     listed = {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}
@@ -239,7 +238,7 @@ def _canonical(raw: keys.Tables) -> dict[str, Any]:
 
 
 def _without_prices(raw: keys.Tables) -> keys.Tables:
-    """The content without what volumes cost, in their tables and in the levels of factors."""
+    """The content without the prices of volumes, in their tables and in the levels of factors."""
     volumes = {
         name: {key: value for key, value in volume.items() if key != PRICE}
         for name, volume in raw.get("volumes", {}).items()

@@ -143,9 +143,9 @@ _OF_ANY_VOLUME = frozenset({"file_bytes", "devices", "prepare", "check", "variab
 _CHECKED_BY_HAND = frozenset(
     {"sector_bytes", "filesystem", "mkfs_options", "mount_options", "read_ahead_bytes", "scheduler"}
 )
-"""Keys of a volume that a person prepares, which is asked for them; all but the options of mkfs are read back."""
+"""Keys of a volume that a person prepares according to them; all but the options of mkfs are read back."""
 _SOURCES = (("file", "file_bytes"), ("devices", "devices"))
-"""What a volume of its own is made of: key and field."""
+"""Each source of a volume that storagelab makes: key and field."""
 _OF_MADE_VOLUMES = (
     *(Rule(_key_of(f"volumes.*.{key}"),
            lambda _, volume, key=key: not volume.has_own_drive and bool(getattr(volume, key))
@@ -243,7 +243,9 @@ def config_of(tables: Tables) -> Config:
 
 
 def _read(tables: Tables) -> Config:
-    """Refuses first what is wrong by itself, then what the kind of the load does not take, or lacks."""
+    """First refuses values that are wrong by themselves, then keys that the kind of load does not take, and missing
+    keys.
+    """
     try:
         return validated(Config, tables)
     except ValidationError:
@@ -364,7 +366,7 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
 
 
 def _raw_conflicts(config: Config) -> Iterator[SpecError]:
-    """Refuses what raw I/O does not have, wherever it runs."""
+    """Refuses keys that raw I/O does not have, on real and on simulated drives."""
     yield from _foreign(config, _OF_DATABASES)
     yield from config.workload.conflicts(config)
     if len(config.data_volumes) > 1:

@@ -1,6 +1,6 @@
 """The JSON schema of a spec, for editors and programs. It comes from the same models that check specs.
 
-It is wider than `plan` in one way: it can't know which keys belong together, so it requires none.
+It accepts more than `plan` does: it can't know which keys belong together, so it requires no keys.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _properties(schema: Schema, parts: Schema) -> list[Schema]:
 
 
 def _used(schema: Any, parts: Schema) -> Schema:
-    """The parts that the schema refers to."""
+    """The definitions that the schema refers to."""
     used: Schema = {}
     waiting = [schema]
     while waiting:

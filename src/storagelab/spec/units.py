@@ -1,6 +1,4 @@
-"""Converts sizes and durations as people write them to bytes and seconds, and the keys that have them. `report` formats
-them.
-"""
+"""Converts sizes and durations with units, and the keys that take them, to bytes and seconds. `report` formats them."""
 
 from __future__ import annotations
 
@@ -100,7 +98,7 @@ SIZES = {one.path.rpartition(".")[2]: one.example for one in WITH_UNIT if one.un
 
 
 def _spelled(path: str) -> Spelled | None:
-    """The entry above with this spelling."""
+    """The entry of the table above with this spelling."""
     parts = path.split(".")
     for one in WITH_UNIT:
         words = one.path.split(".")
@@ -118,7 +116,7 @@ def without_unit(path: str) -> str:
 def value_with_unit(path: str, value: object) -> tuple[str, object]:
     """`between_runs.pause = "500ms"` as `between_runs.pause_s` and 0.5; any other path and value unchanged.
 
-    Raises ValueError, in plain words, for a value without a unit or with an unknown one.
+    Raises ValueError, with a message for users, for a value without a unit or with an unknown unit.
     """
     spelled = _spelled(path)
     if spelled is None:

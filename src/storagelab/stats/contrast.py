@@ -279,9 +279,9 @@ def _pairs(rows: Sequence[int] | Places, base: int) -> tuple[Places, Vector]:
 def compare_with_best(
     fitted: Fit, best: int, cells: Sequence[int] | None = None, families: int = 1, alpha: float = ALPHA
 ) -> dict[int, Difference]:
-    """As `ratios`, of all cells or of these, if the base was selected as the best of them (Tukey). This also covers a
+    """As `ratios`, for a base that was selected as the best of all cells or of `cells` (Tukey). This also covers a
     best cell for each block, because the range within a block is at most the range over all cells. If cells are
-    compared in several `families`, each with its own best, the intervals hold together over all families (Bonferroni).
+    compared in several `families`, each with its own best cell, the intervals hold together (Bonferroni).
     """
     among = range(len(fitted.cells)) if cells is None else cells
     count = int((fitted.runs[list(among)] > 0).sum())

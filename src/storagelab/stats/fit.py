@@ -27,7 +27,8 @@ Places = NDArray[np.intp]
 VARIANCE_FLOOR = 1e-14
 """The least variance of log seconds: clocks and schedulers are not more exact than one part in ten million."""
 NOISIER_P_VALUE = 0.1
-"""A cell is noisier than the others if the largest variance is that large by chance with less than this probability."""
+"""A cell is noisier than the others if a largest variance as large as its own has less than this probability by chance.
+"""
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,12 @@ class Fit:
     one object if there are no odd runs. `blocks` = the block of each cell, `peers` = the measured cells in it,
     `of_rounds` = the variance of its rounds, including the part from residuals.
 
-    `effects` = those of rounds and covariates, whose values are `design`, as effects x cells x rounds; `free` = degrees
-    of freedom of the residuals; `pooled` = the variance of cells that are not `noisier`, with `df`: below 1 no test is
-    possible. `columns` = for each cell the mean of the design, `inverse` the inverse of its information, so that the
-    error of each contrast includes the effect of missing runs and covariates, and `estimable` the projection on the
-    estimable effects. `preparations`: how blocks are compared, if they can be. No difference is more exact than `tick`,
-    and none up to `margin` matters, both on the log scale.
+    `effects` = the estimated effects of rounds and covariates; `design` = the values of these, as effects x cells x
+    rounds; `free` = degrees of freedom of the residuals; `pooled` = the variance of cells that are not `noisier`, with
+    `df`: below 1 no test is possible. `columns` = the mean of the design for each cell; `inverse` = the inverse of the
+    design's information matrix, by which the error of each contrast includes the effect of missing runs and covariates;
+    `estimable` = the projection on the estimable effects. `preparations`: how blocks are compared, if they can be. On
+    the log scale, no difference is more exact than `tick`, and differences up to `margin` don't matter.
     """
 
     log_s: Matrix
@@ -128,7 +129,9 @@ class Fit:
         return self.log_s - np.tensordot(self.effects[first:], self.design[first:], 1)
 
     def fastest(self, cells: Sequence[int] | Places | None = None) -> int | None:
-        """The cell, of these or of all, with the shortest time; one with a single run only if no other has more."""
+        """The cell with the shortest time, of `cells` or of all. A cell with a single run is chosen only if no cell has
+        more.
+        """
         among = np.arange(len(self.cells)) if cells is None else np.asarray(cells, dtype=int)
         runs = self.runs[among]
         if not runs.any():
@@ -199,7 +202,7 @@ def _own(residuals: Matrix, free: Vector) -> Vector:
 
 
 def _with_odd_runs(log_s: Matrix, quiet: Matrix, explained: Matrix, calm: Means, free: Vector) -> Means:
-    """The means with the odd runs: those that `log_s` has and `quiet` lacks, or has with other times."""
+    """The means with the odd runs: the runs that `quiet` lacks or has with another time than `log_s`."""
     odd = ((log_s != quiet) & ~(np.isnan(log_s) & np.isnan(quiet))).any(axis=1)
     if not odd.any():
         return calm
@@ -212,8 +215,8 @@ def _with_odd_runs(log_s: Matrix, quiet: Matrix, explained: Matrix, calm: Means,
 
 
 def surely_noisier(own: Vector, free: Vector) -> NDArray[np.bool_]:
-    """The rows whose variance is surely above that of the others, the noisiest first; each is tested against the
-    remaining rows (Cochran 1941, Annals of Eugenics 11). At most half of the rows.
+    """The rows whose variance is surely larger than that of the other rows, the noisiest first. Each is tested against
+    the remaining rows (Cochran 1941, Annals of Eugenics 11). At most half of the rows.
     """
     left = ~np.isnan(own) & (free > 0)
     found = np.zeros(len(own), dtype=bool)
@@ -237,7 +240,7 @@ def pool(own: Vector, free: Vector, noisier: NDArray[np.bool_]) -> tuple[float, 
 
 
 def at_least(fitted: Fit, variance: float) -> Fit:
-    """The fit whose variances are at least this value, which is known from another source."""
+    """The fit with all variances raised to at least this value, which is known from another source."""
     calm, every = (
         replace(of, own=np.maximum(of.own, variance), variance=np.maximum(of.variance, variance))
         for of in (fitted.calm, fitted.every)

@@ -13,7 +13,7 @@ from storagelab.stats.points import ALPHA, MANY, t_point
 from storagelab.stats.samples import VALUES_LEAST, from_logs
 
 NOISY_P_VALUE = 0.01
-"""If chance makes fewer than one in this many cells so noisy, a cell gets an interval from its own scatter alone."""
+"""If chance makes a cell as noisy with less than this probability, its interval is from its own scatter alone."""
 SKEWED_P_VALUE = 0.1
 """Residuals are skewed if their third moments differ from 0 by chance with at most this probability."""
 
@@ -21,9 +21,9 @@ SKEWED_P_VALUE = 0.1
 def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
     """The geometric mean time of a cell, adjusted for missed rounds, with its 95 % interval; none below three runs.
 
-    Its variance is that of the round effects, which all cells share, and of the cell's own scatter (degrees of freedom
-    by Satterthwaite 1946). A cell selected as the fastest of `picked_from` looks faster than it is in the long run, so
-    its interval extends further up (Bonferroni, for that many equal cells).
+    Its variance is the sum of two: that of the round effects, which all cells share, and that of the cell's own scatter
+    (degrees of freedom by Satterthwaite 1946). A cell selected as the fastest of `picked_from` looks faster than it is
+    in the long run, so its interval extends further up (Bonferroni, for that many equal cells).
 
     If noise is surely skewed, the interval extends further towards the long tail by Johnson's adjustment of t (1978,
     Journal of the American Statistical Association 73), because a small sample may contain no runs of the tail. The
@@ -48,7 +48,7 @@ def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
 
 
 def _reach(fitted: Fit, means: Means, cell: int, picked_from: int) -> tuple[float, float] | None:
-    """How far down and up the interval goes, on the log scale; None if there are too few runs."""
+    """The distances from the mean to the two ends of the interval, on the log scale; None if there are too few runs."""
     runs = float(means.runs[cell])
     if runs < VALUES_LEAST or math.isnan(fitted.of_rounds[cell]):
         return None
@@ -93,7 +93,7 @@ def _skewness(left: Matrix) -> float:
 
 
 def _sure_skewness(fitted: Fit, means: Means) -> float:
-    """The same, or 0 if chance or a single cell may explain it: a t test over cells, 5 % on each side."""
+    """The skewness, or 0 if chance or a single cell may explain it: a t test over cells, 5 % on each side."""
     left = means.residuals[~np.isnan(fitted.cells)]
     of_cells = np.nansum(left**3, axis=1)
     if len(of_cells) < 2:

@@ -24,7 +24,7 @@ TOO_WIDE = math.log(100)
 """If the ends of an interval are a hundred times apart, the size of the change is unknown."""
 PERMUTATIONS = 199
 ALIKE_LEAST = 1.64
-"""In one experiment of 20, independent neighbours agree by more standard errors than this."""
+"""In one of 20 experiments, neighbouring runs that are independent agree by more standard errors than this."""
 KEPT_MOST = 0.9
 STEP_T_LEAST = 2.5
 """Steps below this many standard errors are not tested by permutations: most experiments have larger ones by chance.
@@ -39,7 +39,7 @@ class Drift:
     change: float | None
     p_value: float
     explained: float
-    """Share of the runs' scatter within cells."""
+    """The fraction of the runs' scatter within cells that the trend explains."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ def drift(
 ) -> Drift | None:
     """The linear trend of times over the run order, each cell measured against itself; None if it can't be estimated.
 
-    The slope is that within cells. The change is over all runs, even if each cell has only a part of them, or over the
-    `length` of a block if blocks are independent. The slope of a few neighbouring runs is uncertain for many runs: if
-    the 95 % interval of the change is too wide, or exceeds the possible range of times, the change is unknown. Rounds
-    are NOT removed here: they would absorb the drift.
+    The slope is the slope within cells. The change is over all runs, even if each cell has only a part of them, or over
+    the `length` of a block if blocks are independent. The slope of a few neighbouring runs is uncertain for many runs:
+    if the 95 % interval of the change is too wide, or exceeds the possible range of times, the change is unknown.
+    Rounds are NOT removed here: they would absorb the drift.
     """
     times, at = _centred(log_s, cells), _centred(sequence, cells)
     df = len(times) - len(set(cells)) - 1

@@ -25,15 +25,15 @@ from storagelab.stats.points import ALPHA
 LOOK_FROM = 3
 """Two runs of a cell hardly show its scatter, and may both be slow only because they were its first."""
 SHARE = 0.8
-"""The part of the report's 5 % for all looks together, the same as for the verdict of any other experiment."""
+"""The part of the report's error of 5 % for all looks together, the same as for the verdict of any other experiment."""
 _LATE = 0.1
-"""The share of all rounds after the planned ones together; a budget may add such rounds."""
+"""The share of this error for all rounds after the planned ones together; a budget may add such rounds."""
 _RISE = 4.5
-"""With five rounds planned, the looks after rounds 3, 4 and 5 have 10, 27 and 63 % of the rest."""
+"""With five rounds planned, the looks after rounds 3, 4 and 5 have 10, 27 and 63 % of the rest of the error."""
 
 
 def error_of(look: int, planned: int, before: int) -> float:
-    """The error probability of the look after this round, of so many `planned`, if the one before it was after round
+    """The error probability of the look after this round, with `planned` rounds, if the previous look was after round
     `before`.
     """
     return ALPHA * SHARE * (_spent(look, planned) - _spent(before, planned))
@@ -61,9 +61,9 @@ class Left:
 class Standing:
     """A race among cells after some of its rounds.
 
-    `racing` = those still in it, the one in front first. `differences` of each of them to the first, at the last look.
-    `silent` = those that left because none of their runs succeeded. `cleared` = for each cell that was ever in front,
-    the cells that are not faster than it by more than the race's margin.
+    `racing` = the cells still in the race, the one in front first; `differences` = the difference of each of these to
+    the first, at the last look; `silent` = the cells that left because none of their runs succeeded. `cleared` = for
+    each cell that was ever in front, the cells that are not faster than it by more than the race's margin.
     """
 
     racing: tuple[int, ...]

@@ -129,7 +129,7 @@ _COLUMNS = {
     "wait_s": ("wait", "s"), "resource_s": ("resource", "s"), "signal_s": ("signal", "s"), "wait_count": ("waits", ""),
     "wait_share": ("share of all waits", "share"),
 }  # fmt: skip
-"""The columns of a wait table, with their words and units."""
+"""The columns of a wait table -> their headings and units."""
 _TINY = 0.01
 
 

@@ -238,7 +238,7 @@ class ArticlePlan(NamedTuple):
 
     @property
     def scales(self) -> tuple[int, ...]:
-        """How many times smaller than life-size its worlds are."""
+        """How many times smaller than life-size its simulations are."""
         made = {run.cell_id for run in self.plan.runs}
         return tuple(sorted({cell.config.target.world_scale for cell in self.plan.cells if cell.cell_id in made}))
 
@@ -321,7 +321,7 @@ def _with_checks(one: ArticlePlan | ArticleWithoutRuns, asked: Request) -> Artic
 
 
 def _at_another_scale(one: ArticlePlan, asked: Request) -> ArticlePlan | ArticleWithoutRuns:
-    """Worlds half as large, as they are simulated sooner; twice as large where something is too small for that."""
+    """Plans simulations half as large, which take less time; twice as large where the half size is refused."""
     try:
         return _planned(one.article, asked, resized=2)
     except PreflightError:
@@ -329,7 +329,7 @@ def _at_another_scale(one: ArticlePlan, asked: Request) -> ArticlePlan | Article
 
 
 SMALLER_IF_OPEN = 8
-"""Worlds in which open inputs vary are so many times smaller: there are many, and a band need not be exact."""
+"""How many times smaller the simulations with varied open inputs are: there are many, and a band need not be exact."""
 
 
 def _planned(
@@ -387,7 +387,7 @@ def _as_asked(
 
 
 def _at_scale(cell: Cell, scale: float) -> Cell:
-    """The cell in a world so many times smaller than life-size."""
+    """The cell with a simulation that is `scale` times smaller than life-size."""
     target = cell.config.target.model_copy(update={"scale": min(LARGEST_SCALE, max(1, int(scale)))})
     return cell.model_copy(update={"config": cell.config.model_copy(update={"target": target})})
 

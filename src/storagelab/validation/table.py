@@ -115,7 +115,7 @@ def _band_columns(rows: Sequence[Row]) -> list[TextColumn]:
 
 
 def _in_band(row: Row) -> bool:
-    """Whether what was published, or a part of its range, is among what is simulated."""
+    """Whether the published figure, or a part of the published range, lies in the simulated band."""
     assert row.band is not None
     low, high = row.figure.between or (row.figure.value or 0.0, row.figure.value or 0.0)
     return row.band[0] <= high and low <= row.band[1]
@@ -180,8 +180,8 @@ def _how(simulations: Sequence[Simulations]) -> Iterator[str]:
         yield f"{one.spec}: {one.runs} runs at scale {_scales(one.scales)}, each cell {times}{also}."
     if any(one.other_scales for one in simulations):
         yield (
-            "Other scale: by how much a figure is larger there, relative to what was published. "
-            f"{_MOVES}: by more than half of what the model may be off, so the figure depends on the scale."
+            "Other scale: the change of a figure at the other scale, as a percentage of the published figure. "
+            f"{_MOVES}: a change by more than half of the tolerance, so the figure depends on the scale."
         )
     if any(one.repetitions > 1 for one in simulations):
         yield (
@@ -217,7 +217,7 @@ def _sections(validation: Validation) -> Iterator[_Section]:
         if banded := [row for row in rows if row.band is not None]:
             notes = [f"Open: {one.what}." for one in article.open]
             notes += [
-                f"These worlds are {SMALLER_IF_OPEN} times smaller, so a band need not hold the figure beside it."
+                f"Bands come from simulations {SMALLER_IF_OPEN} times smaller, so a figure may lie outside its band."
             ]
             yield _Section(f"What article {article.id} leaves open", _band_columns(banded), notes, "figure")
     in_sum = _summary_columns(validation.articles, summaries(validation.rows))

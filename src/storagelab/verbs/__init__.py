@@ -2,7 +2,8 @@
 do, in an `app`. `cli` finds it by its file's name.
 
 A verb's file loads little: whatever takes long is imported by the function that needs it, so `--help` and a mistake in
-the options wait for nothing. A file whose name begins with "_" is no verb, but a part of some, loaded when one is used.
+the options wait for nothing. A file whose name begins with "_" is no verb, but a part of several verbs, loaded when one
+of them is used.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Unused(NamedTuple):
 
 
 def when(name: str, *values: object) -> Callable[[Given], bool]:
-    """Whether an argument or option has one of these values; without values, whether it is given at all."""
+    """Whether an argument or option has one of `values`; without `values`, whether it is given at all."""
     return lambda given: given[name] in values if values else bool(given[name])
 
 
@@ -101,7 +102,7 @@ def spec_of(given: Given) -> tuple[str, list[Config]]:
 
 
 def amount(parse: Callable[[str], float], text: str, key: str, hint: str, least: float = 0) -> float:
-    """What an option's text with a unit means. Raises SpecError unless it is above 0, and at least the `least`."""
+    """The value of an option's text with a unit. Raises SpecError unless the value is above 0 and at least `least`."""
     try:
         found = parse(text)
     except ValueError as error:
@@ -115,7 +116,7 @@ def amount(parse: Callable[[str], float], text: str, key: str, hint: str, least:
 
 
 class _Command(TyperCommand):
-    """A verb that refuses what it would not use."""
+    """A verb that refuses options that it would not use."""
 
     def invoke(self, ctx: Any) -> Any:
         typed = [one for one in self.params if getattr(ctx.get_parameter_source(one.name), "name", "") == "COMMANDLINE"]

@@ -27,7 +27,7 @@ BUSY_MOST = 0.8
 """The most of the CPUs' time that the load may take while its files are on the disk: more would hide the storage."""
 CONNECTIONS_MOST = 16
 _PAGE_BYTES, _FILE_BYTES = 8192, 16 * 2**20
-"""What PostgreSQL writes for a small commit, into a file of its log."""
+"""The bytes that PostgreSQL writes to a log file for a small commit."""
 
 
 def demo(results: Path) -> bool:
@@ -47,8 +47,8 @@ def demo(results: Path) -> bool:
 
 
 def spec(connections: int, *, memory: bool) -> str:
-    """The ready-made experiment with so many connections. Without `memory`, the bound is the level that it has as a
-    comment.
+    """The ready-made experiment with `connections` connections. Without `memory`, its upper bound is the level that the
+    spec has as a comment.
     """
     text = re.sub(r"(?m)^connections = \d+", f"connections = {connections}", experiments.text_of("ceiling"))
     return text if memory else re.sub(r"(?m)^[^#\n]*(memory|/dev/shm).*\n", "", text).replace("  # {", "  {")
@@ -73,8 +73,8 @@ def _sized(file: Path, results: Path) -> str:
 
 
 def _connections(plan: Plan, site: Site) -> int:
-    """As many as keep the CPUs below the limit, by a short run with one: no more of them can need more than that many
-    times its CPU time.
+    """The number of connections that keeps the CPUs below the limit, from a short run with one connection: n
+    connections need at most n times its CPU time.
     """
     screen.say("sizing the load with one connection ...")
     config = plan.cells[0].config

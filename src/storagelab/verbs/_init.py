@@ -71,7 +71,7 @@ def _answer(question: str, default: str) -> str:
 
 
 def _found(server: str) -> tuple[str, RunningServer, str]:
-    """The engine of a running server, what it shows, and the variable for its DSN."""
+    """The engine of a running server, the facts read from it, and the variable for its DSN."""
     target = contract.target_of(server)
     found = engine_in(ENGINES[target.engine].folder).found
     if found is None:

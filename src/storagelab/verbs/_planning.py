@@ -64,8 +64,8 @@ def with_files(experiment: Experiment, expanded: Plan, site: Site) -> Experiment
 
 @contextlib.contextmanager
 def saying_how_far() -> Iterator[Tell]:
-    """Prints the progress of checks that take more than a second on stderr: on a terminal in one line that changes,
-    elsewhere in a line now and then.
+    """Prints the progress of checks that take more than a second to stderr: on a terminal in one changing line,
+    elsewhere in a new line from time to time.
     """
     shown = _Shown()
     try:

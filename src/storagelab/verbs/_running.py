@@ -1,4 +1,4 @@
-"""Makes the runs of an experiment, and tells what they say."""
+"""Makes the runs of an experiment, and prints the answer."""
 
 from __future__ import annotations
 
@@ -41,16 +41,17 @@ _YES = ("yes", "y", "done")
 
 
 class Hands:
-    """The person who prepares volumes. `said` = the volumes that `--prepared` names; that counts once, for the block
-    for which the call before this one waited.
+    """The person who prepares volumes. `said` = the volumes that `--prepared` names. It counts once, for the block for
+    which the previous call of storagelab waited.
     """
 
     def __init__(self, experiment: Experiment, said: tuple[str, ...]) -> None:
         self._source, self._said = experiment.source, said
 
     def wait(self, waits: PreparationAwaited, *, made: int, blocks: int) -> None:
-        """Returns when it was done and checked. Raises PreparationAwaited with what to do if nobody can be asked; then
-        the next call goes on. `made` = the runs that this call has made since it last waited.
+        """Returns when the volumes are prepared and checked. If nobody can be asked, raises PreparationAwaited with the
+        instructions; the next call of storagelab then continues. `made` = the number of runs that this call has made
+        since it last waited.
         """
         said, self._said = self._said, ()
         if said and not made:
@@ -92,8 +93,8 @@ class Hands:
 
 
 def refuse_unconfirmed(drives: Sequence[ClaimedDrive], confirmed: Collection[str]) -> None:
-    """Asks for the serial number of each drive whose content is destroyed. Raises PreflightError unless each was given,
-    on the command line or now.
+    """Asks for the serial number of each drive whose content is destroyed. Raises PreflightError unless each serial
+    number was given, on the command line or now.
     """
     asked = [drive for drive in drives if drive.serial not in confirmed]
     if asked and not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -115,7 +116,8 @@ def refuse_unconfirmed(drives: Sequence[ClaimedDrive], confirmed: Collection[str
 
 class Asked(NamedTuple):
     """How runs are to be made. `race` is None for all repetitions of all cells, `elsewhere` for this machine alone;
-    `against` is a second spec, run in turns with the first."""
+    `against` is a second spec, whose runs alternate with those of the first.
+    """
 
     again: bool = False
     jobs: int | None = None
@@ -134,7 +136,7 @@ class Asked(NamedTuple):
 
 
 def run(spec_file: Path, results: Path, asked: Asked) -> bool:
-    """Makes the runs; returns whether none has failed."""
+    """Makes the runs; returns whether all have succeeded."""
     wanted = against.load(spec_file, asked.against).model_copy(update={"race": asked.race})
     if asked.race is not None and wanted.blocks > 1:
         raise SpecError(
@@ -182,7 +184,7 @@ class _Here(NamedTuple):
         return stored.Racing(self.experiment, runs, self.asked.budget_s)
 
     def make(self, found: Preflight) -> tuple[tuple[Run, ...], bool]:
-        """Makes all runs of the experiment; returns whether none has failed. While it waits for a person, it holds
+        """Makes all runs of the experiment; returns whether all have succeeded. While it waits for a person, it holds
         neither volumes nor results.
         """
         hands = Hands(self.experiment, self.asked.prepared)
@@ -335,7 +337,7 @@ def race_text(state: RaceState) -> str:
 
 
 def asked(executor: str, scheduler: str | None, *, trusted: bool, time_limit: str | None) -> loop.Elsewhere | None:
-    """The cluster that was asked for; None for processes of this machine. Raises SpecError."""
+    """The cluster that the options name; None for processes of this machine. Raises SpecError."""
     if executor == "dask":
         hint = "Such as 90s or 10min."
         limit_s = None if time_limit is None else amount(parse_seconds, time_limit, "--time-limit", hint)
@@ -344,7 +346,7 @@ def asked(executor: str, scheduler: str | None, *, trusted: bool, time_limit: st
 
 
 def race(*, find_best: bool, within: str | None, budget: str | None) -> tuple[Race | None, float | None]:
-    """The race, and the seconds that it may take. Raises SpecError."""
+    """The race that the options ask for, and its budget in seconds. Raises SpecError."""
     if not find_best:
         return None, None
     margin = 0.0 if within is None else share_of(within)

@@ -28,11 +28,11 @@ PROGRAM = [sys.executable, "-P", "-m", __name__]
 EVERY_S = 60.0
 LARGEST_SHARE = 0.02
 _FIRST_COST_S = 5.0
-"""What the first page is taken to cost: it is made once that is a small share of the time passed."""
+"""The assumed time to make the first page. It is made as soon as this is a small fraction of the time passed."""
 _LONGEST_S = 300.0
-"""A page that runs wait for is given up if it takes longer."""
+"""If a page for which runs wait takes longer, storagelab gives it up."""
 _SAID = re.compile(r'(?<=id="so-far" data-reload-s=")\d+">[^<]*(?=This page shows )')
-"""How long the page waits before it loads itself again, and what it says of the campaign; then of its own runs."""
+"""In the page: the seconds until it reloads itself, and the text on the campaign, before that on the page's runs."""
 
 
 @contextlib.contextmanager
@@ -91,7 +91,7 @@ class SoFar:
             progress.say(f"storagelab report {self._folder} makes the report of what is stored")
 
     def says(self, text: str, reload_s: float) -> None:
-        """Puts another text before what the page says of its runs, if there is a page of an unfinished campaign."""
+        """Replaces the text on the campaign in the page, if there is a page of an unfinished campaign."""
         page = self._folder / "report.html"
         with contextlib.suppress(OSError):
             said = _SAID.sub(lambda _: f'{reload_s:g}">{text} ', page.read_text("utf-8"), count=1)
@@ -107,7 +107,7 @@ class SoFar:
             )  # fmt: skip
 
     def end(self, within_s: float) -> None:
-        """Waits so long for the page that is being made, if there is one, then gives it up, and says so."""
+        """Waits this long for a page that is being made. Then gives it up, and says so."""
         process, self._process = self._process, None
         if process is None:
             return

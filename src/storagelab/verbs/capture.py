@@ -84,8 +84,8 @@ def capture(
 
 @contextlib.contextmanager
 def _progress(seconds: float) -> Iterator[Callable[[float, float], None]]:
-    """Tells how far it is: on a terminal each second in one line, which ends with the capture; elsewhere a line now and
-    then.
+    """Prints the progress: on a terminal each second in one line, which ends with the capture; elsewhere in a new line
+    from time to time.
     """
     from storagelab import screen
     from storagelab.words import numbers

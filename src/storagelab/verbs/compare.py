@@ -101,7 +101,7 @@ def compare(
 
 
 def _share(margin: str | None) -> float | None:
-    """The gate's margin. Raises SpecError if it is none."""
+    """The gate's margin. Raises SpecError if `margin` is not valid."""
     from storagelab.model.values import share_of
 
     share = None if margin is None else share_of(margin)
@@ -112,7 +112,9 @@ def _share(margin: str | None) -> float | None:
 
 @dataclass(frozen=True)
 class _Asked:
-    """Where results are, how they are judged, and what is written where; `margin` = that of a gate, as a share."""
+    """Where results are, how they are judged, and what is written where; `margin` = the margin of a gate, as a
+    fraction.
+    """
 
     results: Path
     format_: str
@@ -146,7 +148,7 @@ class _Asked:
         return Campaign(name or read.experiment.name, read.experiment, analyse(*of), basis_of(*of))
 
     def deliver(self, of: Document, as_json: Callable[[], str], pair: tuple[Beside, dict[str, str]] | None) -> None:
-        """`pair`: what was measured beside what was predicted, with the layouts' texts."""
+        """`pair`: measured and predicted ratios, with the layouts' texts."""
         from storagelab.report import writing
 
         def page(of: Document) -> str:
@@ -194,7 +196,7 @@ def _by(asked: _Asked, name: str, factor: str) -> Gate:
 
 
 def _pairs(asked: _Asked, read: stored.Results, ids: Sequence[tuple[str, str]], by: str = "") -> Gate:
-    """Each pair of cells of a campaign: a table of all, and the slowest one in full."""
+    """Each pair of cells of a campaign: a table of all pairs, and the slowest pair in full."""
     from storagelab.findings.campaigns import Gate, pair_of
     from storagelab.findings.reasons import case_between
     from storagelab.report.export.as_json import pair_json
@@ -252,7 +254,7 @@ def _campaigns(asked: _Asked, names: Sequence[str], *, history: bool) -> Gate:
 
 
 def _called(folders: Sequence[Path]) -> list[str]:
-    """A short name for each: the folder's, or as much of its path as distinguishes it from the others."""
+    """A short name for each campaign: its folder's name, or as much of the path as distinguishes it from the others."""
     from itertools import count
 
     resolved = [folder.resolve() for folder in folders]

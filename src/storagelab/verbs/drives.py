@@ -125,7 +125,7 @@ def fit(
 
 
 def _fitted(file: Path, drive: MeasuredDrive) -> Iterator[str]:
-    """What the fit found, a line each."""
+    """The results of the fit, a line for each."""
     from storagelab.words.numbers import count, duration, percent
 
     points, error = drive.measured.points, drive.median_error

@@ -85,8 +85,8 @@ def plan(
 
 
 def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path) -> str:
-    """How small a difference the plan can show, from the stored runs of an experiment or, of a plan with few
-    repetitions, from a scatter that is assumed; "" if nothing tells.
+    """The smallest difference that the plan can show, from the scatter of an experiment's stored runs or, for a plan
+    with few repetitions, from an assumed scatter; "" if unknown.
     """
     from storagelab.model.plan import REPETITIONS_SOUND
     from storagelab.report.text.plan import tells_text
@@ -110,7 +110,7 @@ def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: P
 
 
 def _too_short(expanded: Plan, found: Preflight, stored_as: str | None, results: Path) -> tuple[str, ...]:
-    """That runs are too short for the checkpoints of their servers, or count before the redo log is full, if so."""
+    """A note if runs are too short for their servers' checkpoints, or are measured before the redo log is full."""
     if not found.cycles and not found.log_rooms:
         return ()
     from storagelab.findings import comparable

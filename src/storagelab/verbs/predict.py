@@ -1,4 +1,4 @@
-"""`storagelab predict`: what a captured server would do on other volumes or with another layout."""
+"""`storagelab predict`: a captured server's throughput on other volumes or with another layout."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def queue_now(device: str, asked: Queue, kernel: Kernel = HERE) -> dict[str, str
 
 
 def set_queue(device: str, asked: Queue, kernel: Kernel = HERE) -> None:
-    """Raises RunFailed with what the kernel offers."""
+    """Raises RunFailed if the kernel refuses a value; for the scheduler, the message lists the possible ones."""
     for key, value in asked.items():
         file = node_of(device, kernel) / "queue" / _QUEUE_FILES[key]
         try:
@@ -227,7 +227,7 @@ def set_queue(device: str, asked: Queue, kernel: Kernel = HERE) -> None:
 @contextlib.contextmanager
 def queue_set_to(device: str, asked: Queue, kernel: Kernel = HERE) -> Iterator[None]:
     """Sets the queue of the device with this name, and restores it: a loop device keeps it for its next user. Raises
-    RunFailed with what the kernel offers.
+    RunFailed as `set_queue` does.
     """
     with contextlib.ExitStack() as undo:
         for key, value in asked.items():

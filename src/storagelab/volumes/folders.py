@@ -169,7 +169,9 @@ class Folders:
         return held
 
     def remove(self) -> None:
-        """Remove what `make` made, on every volume. Raises RunFailed at the end if some of it could not be removed."""
+        """Remove the folders that `make` made, on every volume. Raises RunFailed at the end if some of it could not be
+        removed.
+        """
         problems = []
         for folder in sorted(set(self._folders.values())):
             try:

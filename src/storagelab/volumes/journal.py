@@ -116,7 +116,7 @@ class Journal:
                 )
 
     def step(self, drive: Drive, what: str) -> None:
-        """Is written to the medium before it is done."""
+        """Writes a step to the medium. Called before the step is made."""
         self._append("step", drive.id, what=what)
 
     def made(self, drive: Drive, uuids: Iterable[str]) -> None:

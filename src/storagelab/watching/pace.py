@@ -79,11 +79,11 @@ class Pace:
 
     With `at_random`, looks come at random within their interval, so that they can't coincide with the kernel's clock
     tick. When they cost more of a core than `budget`, they become rarer; when they cost less again, they return to
-    `hz`. `in_turns` leaves out the looks of every unwatched stretch (`turns`): at its end only counters are read.
+    `hz`. `in_turns` leaves out the looks of every unwatched period (`turns`): at its end only counters are read.
     """
 
     resting = False
-    """Whether the next event is the end of an unwatched stretch, not a look."""
+    """Whether the next event is the end of an unwatched period, not a look."""
 
     def __init__(self, hz: float, budget: float, *, at_random: bool, in_turns: bool = False) -> None:
         self._shortest_s = self._interval_s = 1 / hz
@@ -100,7 +100,7 @@ class Pace:
         self._blind: list[tuple[float, float]] = []
         """The blind intervals, from when to when, in seconds since the beginning."""
         self.rests: list[tuple[float, float]] = []
-        """The unwatched stretches, from when to when, by the monotonic clock."""
+        """The unwatched periods, from when to when, by the monotonic clock."""
         self._spent: tuple[float, float | None] = (0.0, None)
 
     def begin(self, session_cpu_s: Callable[[], float | None]) -> None:
@@ -147,7 +147,7 @@ class Pace:
         due_s = self._due_s - self._began_s
         self.resting = self._in_turns and not is_watched(due_s)
         if self.resting:
-            # The end of the stretch at this moment.
+            # The end of the period at this moment.
             self._due_s = self._began_s + ((math.floor(due_s / STRETCH_S) + 1) * STRETCH_S)
 
     def _rest_until(self, ends_s: float) -> None:
@@ -297,22 +297,22 @@ class Tallies:
         )  # fmt: skip
 
 
-# --- watched and unwatched stretches ---------------------------------------------------------------------------------
+# --- watched and unwatched periods -----------------------------------------------------------------------------------
 #
-# Alternating watched and unwatched stretches of a run, to measure the cost of watching.
+# Alternating watched and unwatched periods of a run, to measure the cost of watching.
 #
-# Stretches are short, because other disturbances of a machine last longer and so affect both kinds equally: with other
+# Periods are short, because other disturbances of a machine last longer and so affect both kinds equally: with other
 # programs on all CPUs, the ratio of both kinds scatters by 4 % from one run of 16 s to the next, and by 15 % with
-# stretches of a second. But stretches are longer than most transactions, because a transaction that spans two stretches
+# periods of a second. But periods are longer than most transactions, because a transaction that spans two periods
 # belongs to neither kind. The order is that of Thue and Morse (watched, not, not, watched, not, watched, watched, not
 # ...): neither a trend nor a period of the load affects one kind more than the other.
 
 
 STRETCH_S = 0.25
 SHORTEST_S = 4.0
-"""A shorter run has too few stretches, so it is watched all the time."""
+"""A shorter run has too few periods, so it is watched all the time."""
 
 
 def is_watched(at_s: float) -> bool:
-    """Whether the stretch at this moment, in seconds since the beginning, is watched."""
+    """Whether the period at this moment, in seconds since the beginning, is watched."""
     return max(0, math.floor(at_s / STRETCH_S)).bit_count() % 2 == 0

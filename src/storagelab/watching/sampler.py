@@ -205,7 +205,7 @@ class Observation:
     blind_s: Callable[[float], float] = lambda _: 0.0
     """The unwatched seconds of a run of this length."""
     unwatched: tuple[tuple[float, float], ...] = ()
-    """The stretches in which nothing looked at the sessions, from when to when, by the monotonic clock."""
+    """The periods in which nothing looked at the sessions, from when to when, by the monotonic clock."""
 
     def observed(self, elapsed_s: float) -> ObserverCost:
         """The cost of watching, and the unwatched part of the run. Watching ends after the run."""
@@ -241,7 +241,7 @@ class SessionSampler(Watch, ABC):
         self, measure: MeasureConfig, words: Callable[[BaseException], str], unseen: str = "", *, in_turns: bool = False
     ) -> None:
         """`words` describes an exception; `unseen` says why the kernel can't be asked about the sessions, if so. With
-        `in_turns`, waits are watched in every second stretch only.
+        `in_turns`, waits are watched in every second period only.
         """
         self.accounts = Accounts(unseen)
         self.sample_waits = measure.waits

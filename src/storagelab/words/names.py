@@ -58,10 +58,10 @@ _SHORT = {
 ALONE = ("layout.log", "layout.data")
 """The factors whose levels are places: "log on b"."""
 _CODE = 4
-"""A level of so few letters says nothing without its factor, unless it is a word."""
+"""A level of at most this many letters says nothing without its factor, unless it is a word."""
 _STORAGE = ("layout.", "drives.", "volumes.")
 Labels = Mapping[str, str]
-"""A factor's name -> what the spec calls it in short."""
+"""A factor's name -> its short name in the spec."""
 NO_LABELS: Labels = {}
 _HOSTS_NAMED = 4
 
@@ -165,7 +165,7 @@ def labels_of(factors: Iterable[Factor]) -> dict[str, str]:
 
 
 def short_factor(name: str, labels: Labels = NO_LABELS) -> str:
-    """What the spec calls the factor in short, else the last word of its path: "files", "format"."""
+    """The factor's short name in the spec, else the last part of its path: "files", "format"."""
     if name in labels:
         return labels[name]
     if name in _SHORT:
@@ -203,7 +203,7 @@ def cell_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> st
 
 
 def short_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> str:
-    """The same, also of a single level: "4 files", "basic"."""
+    """One cell or a single level in short: "4 files", "basic"."""
     short = [short_factor(name, labels) for name in levels]
     twice = {name for name in levels if name not in labels and short.count(short_factor(name)) > 1}
     return ", ".join(level_in_short(name, levels[name], labels, twice) for name in in_reading_order(levels))
@@ -311,7 +311,7 @@ def without_stop(text: str) -> str:
 
 
 def in_brackets(*texts: str) -> str:
-    """`texts` in brackets, after a space; unknown ones are left out."""
+    """`texts` in brackets, after a space, without unknown (empty) texts."""
     known = ", ".join(text for text in texts if text)
     return f" ({known})" if known else ""
 

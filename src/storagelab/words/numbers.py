@@ -1,7 +1,7 @@
 """Numbers as text, with their units. Pure.
 
-Every formatter returns "" for None: unknown figures stay empty and never show as 0. The interval, if there is one, sets
-the number of digits, so that the runs support every digit shown.
+Every formatter returns "" for None: unknown figures stay empty and never show as 0. An interval sets the number of
+digits, so that the runs support every digit shown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FAR_TOO_WIDE = 1e6
 MANY_TIMES = 9.0
 """From this ratio on, a change of a time reads as a multiple."""
 _LEAST_BOUND = 1.0011
-"""A bound closer to 1 is shown as this, which is true and has a figure: "at most 0.1 % slower"."""
+"""Bounds closer to 1 than this are shown as this value, which is true and has a digit: "at most 0.1 % slower"."""
 _MB = 1e6
 _BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MAKERS_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
@@ -70,7 +70,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def round_figure(value: float) -> str:
-    """A figure that was chosen round, such as the start of an axis: 9.8 -> "9.8"."""
+    """A number that was chosen to be round, such as the start of an axis: 9.8 -> "9.8"."""
     text = significant(value, 4)
     return text.rstrip("0").removesuffix(".") if "." in text else text
 
@@ -156,17 +156,17 @@ def ratio_text(ratio: float, decimals: int = 2) -> str:
 
 
 def ratio_estimate(ratio: Estimate, decimals: int = 2) -> str:
-    """The same with its interval, for a column whose heading names the interval: "1.22 (1.17 to 1.27)"."""
+    """A ratio with its interval, for a column whose heading names the interval: "1.22 (1.17 to 1.27)"."""
     return ratio_text(ratio.value, decimals) + ends_in_brackets(ratio, lambda end: ratio_text(end, decimals))
 
 
 def at_least_slower(low: float) -> str:
-    """The least by which one takes more time: "at least 4 %", "at least 2.1 times as long"."""
+    """A lower bound of how much more time one cell takes: "at least 4 %", "at least 2.1 times as long"."""
     return f"at least {ratio_text(low)} times as long" if low >= 2 else f"at least {percent(low - 1)}"
 
 
 def signed_estimate(ratio: Estimate | None) -> str:
-    """The same with its interval, for a column whose heading names the interval: "+22 % (17 to 27 %)"."""
+    """A change with its interval, for a column whose heading names the interval: "+22 % (17 to 27 %)"."""
     if ratio is None:
         return ""
     interval = ratio_interval(ratio).removeprefix(f"{_joint(ratio)} ")
@@ -174,7 +174,7 @@ def signed_estimate(ratio: Estimate | None) -> str:
 
 
 def at_most_slower(bound: float) -> str:
-    """The bound of how much longer one may take than the truly fastest: "at most 6.2 % slower"."""
+    """An upper bound of how much slower than the truly fastest a cell is: "at most 6.2 % slower"."""
     return f"at most {percent(max(bound, _LEAST_BOUND) - 1)} slower"
 
 

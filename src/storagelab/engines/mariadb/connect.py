@@ -429,7 +429,7 @@ class AttachedReach(MariaDBReach):
         return Clients(self._environment(), options=self._options(database, settings), first=first)
 
     def check_login(self) -> None:
-        """Raises RunFailed with the words of a program of the load that can't log in, or is led to a database."""
+        """Raises RunFailed if a program of the load can't log in (with its error message), or is led to a database."""
         self._refuse_elsewhere(self._clients("", {}), "")
 
     def folder(self, own: Connection) -> Path:

@@ -45,7 +45,7 @@ _REFUSALS = {
     "client certificate": "add sslcert=... and sslkey=... to the DSN, or put both files into ~/.postgresql",
     "unsupported startup parameter": f"a pooler answers there: {_OWN_PORT}", "no encryption": _TLS, "SSL off": _TLS,
 }  # fmt: skip
-"""Solutions, by words of a refused login."""
+"""Part of the message of a refused login -> the solution."""
 _UNENDED = {
     "default_transaction_read_only": "off", "statement_timeout": "0", "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0", "role": "none",
@@ -434,5 +434,5 @@ class AttachedReach(PostgresReach):
         return Clients(known, options=_options(known))
 
     def check_login(self) -> None:
-        """Raises RunFailed with the words of a program of the load that can't log in."""
+        """Raises RunFailed with the error message of a program of the load that can't log in."""
         list(self._tables.places(self._clients({})))

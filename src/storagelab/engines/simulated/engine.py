@@ -109,7 +109,7 @@ class SimulatedBlock:
             self._state.write([json.dumps(header).encode() + b"\n", *drives])
 
     def _saved(self) -> tuple[int, list[bytes], str] | None:
-        """The number of runs done, the drives, and the defect that lost them, if any."""
+        """The number of finished runs, the saved drives, and the defect that lost the drives, if any."""
         try:
             head, _, rest = self._state.read().partition(b"\n")
             header = json.loads(head)
@@ -125,7 +125,7 @@ class SimulatedBlock:
 
 
 class _Histories:
-    """Names the history of the drives after a number of runs. It does not depend on the runs that follow."""
+    """Names the history of the drives after a number of runs. A history does not depend on later runs."""
 
     def __init__(self, content: Mapping[str, object], runs: str) -> None:
         """`runs` is the key of the block's runs."""
@@ -221,7 +221,7 @@ def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
 
 
 def _volume(volume: Mapping[str, Any], declared: VolumeConfig) -> dict[str, object]:
-    """The spec's common name for identical drives."""
+    """The name in the spec that identical drives have in common."""
     facts = {
         name: value for name, value in volume.items() if name in ("raid", "stripe_bytes", "arrays", "offset_bytes")
     }

@@ -1,9 +1,9 @@
 """Turns an outcome of the core (crates/sim/src/outcome.rs) into a Measurement. Pure.
 
-**Scale.** A world 64 times smaller lasts 1/64 of the time at the same rates: rows, pages, bytes and all times of a run
-shrink, while cores, connections and latencies stay. The Measurement is life-size: counts, bytes and sums of time are
-multiplied by the scale, rates and mean latencies are not. Every term of the audit is multiplied alike, so that waits +
-CPU + time after an early finish stay equal to connections x elapsed.
+**Scale.** A simulation 64 times smaller lasts 1/64 of the time, with the rates of the real server: rows, pages, bytes
+and all times of a run shrink, while cores, connections and latencies stay. The Measurement is life-size: counts, bytes
+and sums of time are multiplied by the scale, rates and mean latencies are not. Every term of the audit is multiplied
+alike, so that waits + CPU + time after an early finish stay equal to connections x elapsed.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def device_counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[
 
 
 def _together(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    """Sums over the drives. Write amplification is that of all their writes together."""
+    """Sums over the drives. Write amplification is calculated from the sums."""
     both = {name: value + other[name] for name, value in one.items()}
     if "write_amplification" in both:
         written = both["host_flash_pages"]
@@ -169,7 +169,7 @@ def _of_devices(outcome: Mapping[str, Any], scale: int) -> dict[str, dict[str, f
 
 
 def _counted(counts: Mapping[str, float], scale: int) -> dict[str, float]:
-    """Sums over the scaled world, life-size; times in seconds."""
+    """Sums over the scaled simulation, converted to life-size; times in seconds."""
     life_size = {name: value if name in _NOT_COUNTS else value * scale for name, value in counts.items()}
     return {
         (f"{name.removesuffix('_ns')}_s" if name.endswith("_ns") else name): value * NS
@@ -247,7 +247,7 @@ def kept_looks(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def left_out(taken: TimeSeries, stored: TimeSeries, looks: int, looks_stored: int) -> dict[str, float]:
-    """How much of a run was seen and how much of that is stored, as counters of the run."""
+    """The recorded and the stored amount of a run's data, as counters of the run."""
     return {
         "series_points_taken": len(taken.at_s), "series_points_stored": len(stored.at_s), "waiting_looks_taken": looks,
         "waiting_looks_stored": looks_stored, "waiting_queues_of_a_look": LINES_MOST,

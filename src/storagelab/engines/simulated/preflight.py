@@ -69,8 +69,8 @@ def _check_block(content: Mapping[str, Any], block: PlannedBlock) -> None:
 
 
 def bursts(content: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with the scale: a cache shrinks with it, and a burst of writes does not. Where a burst fits into a
-    cache at life-size alone, the small world waits and the real one doesn't.
+    """What is wrong with the scale: caches shrink with it, bursts of writes don't. If a burst fits into a cache only at
+    life-size, the small simulation has waits that the real server does not have.
     """
     for run in content.get("runs", ()):
         costs = {name: int(figure["value"]) for name, figure in content["server"]["costs"].items()}
@@ -121,7 +121,7 @@ def _listed(values: Iterable[object]) -> str:
 
 
 def memory_bytes(content: Mapping[str, Any]) -> int:
-    """How much of this machine's memory the world of a scenario takes, roughly."""
+    """About how much of this machine's memory the simulation of a scenario takes."""
     drives = [drive for drive in content["drives"].values() if drive["profile"]["kind"] == "flash"]
     geometries = [drive["profile"]["geometry"] for drive in drives]
     flash = sum(int(one["raw_bytes"]["value"]) // int(one["flash_page_bytes"]["value"]) for one in geometries)

@@ -53,7 +53,7 @@ def scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
 
 
 def server(declared: ServerConfig) -> dict[str, object]:
-    """The server in the core's form: the profile's costs and switches, except those that the spec sets."""
+    """The server in the core's format: the profile's costs and switches, except those that the spec sets."""
     profile = profiles.server()
     costs = {name: figure.model_dump(exclude_none=True) for name, figure in profile.costs.items()}
     for name, value in declared.costs.items():
@@ -71,7 +71,7 @@ def switches_set(declared: ServerConfig) -> dict[str, object]:
 
 
 def _cell(config: Config) -> dict[str, object]:
-    """What all runs of a cell have in common."""
+    """The part of the scenario that all runs of a cell have in common."""
     layout = config.layout
     sizes = {"data_bytes": layout.data_size_bytes, "log_bytes": layout.log_size_bytes}
     return {
@@ -222,7 +222,7 @@ def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
 
 
 def _drawn(config: Config, folder: Shelf) -> dict[str, object]:  # noqa: ARG001 - as of a trace
-    """What all tests of a cell have in common."""
+    """The part of the scenario that all tests of a cell have in common."""
     drawn = config.raw_load
     work = drawn.model_dump(exclude={"kind", "read_fraction", "sync", "direct"})
     if drawn.operation == "mixed":
@@ -235,7 +235,7 @@ def _drawn(config: Config, folder: Shelf) -> dict[str, object]:  # noqa: ARG001 
 
 
 def _replay(config: Config, folder: Shelf) -> dict[str, object]:
-    """The same, of a trace."""
+    """The part of the scenario that all tests of a trace have in common."""
     if not isinstance(folder, Path):
         raise PreflightError(
             "a trace is read on this machine only", key="workload.trace", hint="run it without --executor"
@@ -315,8 +315,9 @@ def _figures(outcome: Mapping[str, Any]) -> dict[str, float]:
 
 
 class World(NamedTuple):
-    """A kind of world: `scenario` writes a block for the core, with its runs as a list called `runs`; `core` makes
-    them, and `measurement` reads one."""
+    """A kind of simulation: `scenario` writes a block for the core, with its runs in a list named `runs`; `core` makes
+    the runs, and `measurement` reads the outcome of one.
+    """
 
     scenario: Callable[[PlannedBlock, Shelf], dict[str, object]]
     core: type[_sim.Block] | type[_sim.RawBlock]

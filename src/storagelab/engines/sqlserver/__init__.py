@@ -1,1 +1,3 @@
-"""Everything that storagelab knows about SQL Server. Not yet tried on a live server: see docs/how-to/sql-server.md."""
+"""Everything that storagelab knows about SQL Server. This code has not yet run on a live server: see
+docs/how-to/sql-server.md.
+"""

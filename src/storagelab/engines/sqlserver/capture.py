@@ -1,4 +1,4 @@
-"""A running SQL Server, as a capture sees it: the files of its databases, and what it counts of each."""
+"""A running SQL Server as the source of a capture: the files of its databases, and their counters."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How to connect to a server: its DSN, sessions over TDS, and errors in the server's words. No password leaves this
-module.
+"""How to connect to a server: its DSN, sessions over TDS, and errors with the server's messages. No password leaves
+this module.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Address:
 
 
 def address_of(target: TargetConfig) -> Address:
-    """The server that a spec means. Raises PreflightError, which never shows the variable's content."""
+    """The server that a spec names. Raises PreflightError, which never shows the environment variable's content."""
     return parse_dsn(dsn_of(target, "mssql://user:password@host/database"), key_of(target))
 
 
@@ -197,7 +197,7 @@ class Session:
 
 
 def connect(target: TargetConfig, application: str = "storagelab", database: str | None = None) -> Session:
-    """A session. Raises PreflightError with the server's words, never with the DSN, which may hold a password."""
+    """A session. Raises PreflightError with the server's message, never with the DSN, which may hold a password."""
     dsn = address_of(target)
     hint = "check host, port, database, user and password, for example with sqlcmd"
     with quoting(
@@ -269,7 +269,9 @@ SERVICES = "SELECT * FROM sys.dm_server_services"
 
 
 class ServerFacts(Frozen):
-    """What a server is and what its login may do. `data_path` and `log_path` are its default folders for files."""
+    """The properties of a server and the rights of its login. `data_path` and `log_path` are its default folders for
+    files.
+    """
 
     version: str
     version_text: str
@@ -310,7 +312,7 @@ def read_facts(session: Session) -> ServerFacts:
 
 
 def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
-    """Checks the server and the login. Raises a PreflightError that names what they lack."""
+    """Checks the server and the login. Raises a PreflightError that names what is missing."""
     login = "as its administrator: "
     state = "VIEW SERVER PERFORMANCE STATE" if facts.major >= MAJOR_2022 else "VIEW SERVER STATE"
     edition = _WITHOUT_FILES.get(facts.engine_edition)

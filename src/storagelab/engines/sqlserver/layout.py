@@ -1,9 +1,9 @@
-r"""The articles' table on N data files of SQL Server, in its own database: makes, reads back, recognises and drops
-it.
+r"""The articles' table on N data files of SQL Server, in its own database: makes, checks, recognises, drops it.
 
 The data files make up one filegroup, which the server fills in proportion to their free space. So all have the same
-length, are made before the clock starts, and grow together if they must. The files are placed in turn on the volumes
-(FILENAME), and the log has its own file. The server makes and removes the files itself, so storagelab makes no folders.
+length, are made before the clock starts, and grow together if they must. The files are placed round robin on the
+volumes (FILENAME), and the log has its own file. The server makes and removes the files itself, so storagelab makes no
+folders.
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ class Layout:
         """Makes no folders: they exist on the server's machine."""
 
     def make(self, own: db.Session, reach: Reach[db.Session]) -> None:
-        """Make what is to exist when a run begins."""
+        """Make everything that must exist when a run begins."""
         self.create(own)
         self._at_first = own.records(FILES)
 
@@ -405,13 +405,13 @@ class Layout:
 
 
 def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
-    """Without a size, the server uses that of its model database, the least that it allows for a primary file."""
+    """Without a size, the server uses the size of its model database, the least allowed for a primary file."""
     size = "" if size_mb is None else f"SIZE = {size_mb}MB, "
     return f"(NAME = {db.text(file.name)}, FILENAME = {db.text(file.path)}, {size}FILEGROWTH = {growth_mb}MB)"
 
 
 def in_folder(folder: str, name: str) -> str:
-    r"""A path on the server's machine, on Windows or Linux: `D:\data` and `/var/data` show which one."""
+    r"""A path on the server's machine. `D:\data` shows that it is Windows, `/var/data` that it is Linux."""
     separator = "\\" if is_windows_path(folder) else "/"
     return folder + name if folder.endswith(("\\", "/")) else folder + separator + name
 
@@ -458,7 +458,7 @@ def record_of(records: Records) -> Mapping[str, Any]:
 
 
 def moving(moves: Sequence[Move], folders: Mapping[str, str]) -> Iterator[str]:
-    """The statements, and what to check before them."""
+    """The statements, and the checks to make before them."""
     yield "-- Before: a backup; the folder open to the server's account. Put the database's name for DB."
     for to in dict.fromkeys(one.to for one in moves if one.names or one.what == TABLES):
         group, file = f"[{to}]", f"{folders[to]}/{to}.ndf".replace("'", "''")

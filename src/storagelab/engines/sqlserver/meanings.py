@@ -1,4 +1,4 @@
-"""What is known of SQL Server without its driver: its waits, its settings, and what survives a crash."""
+"""Facts about SQL Server that need no driver: its waits, its settings, and its durability."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ database.
 
 
 def text_of(value: Scalar) -> str:
-    """A value in the server's form: true is ON, words are in capitals."""
+    """A value in the server's format: true is ON, names are in capitals."""
     if isinstance(value, bool):
         return "ON" if value else "OFF"
     return str(value).strip().upper()

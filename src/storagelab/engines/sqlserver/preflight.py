@@ -100,7 +100,7 @@ def _check_paths(config: Config, facts: db.ServerFacts) -> None:
 
 
 def _volume_needs(session: db.Session, facts: db.ServerFacts, configs: Sequence[Config]) -> list[VolumeNeed]:
-    """Each volume with the most that any cell needs there, and what the server knows of its drive."""
+    """Each volume with the most space that any cell needs there, and the server's data on its drive."""
     paths = {
         (name, volume.path or ""): max(
             Layout(other, "storagelab", facts).bytes_on(name) for other in configs if name in other.volumes
@@ -125,7 +125,7 @@ def _volume_needs(session: db.Session, facts: db.ServerFacts, configs: Sequence[
 
 
 def _drives(session: db.Session) -> list[_Drive]:
-    """Nothing if the server does not report them: a run must not fail for that alone."""
+    """The drives; empty if the server does not report them, because a run must not fail for that alone."""
     try:
         rows = session.rows(DRIVES)
     except db.DriverError:

@@ -1,6 +1,5 @@
-"""Watches a run through its own session: waiting tasks, what they wait for, and a series once a second.
-
-The server counts waits exactly, so nothing is estimated from these looks. They show for which pages and locks sessions
+"""Samples a run through its own session: waiting tasks, the objects that they wait for, and a series once a second. The
+server counts waits exactly, so nothing is estimated from these samples. They show for which pages and locks sessions
 waited, and how many rows are inserted.
 """
 
@@ -63,7 +62,7 @@ WHERE cntr_type = {CUMULATIVE_COUNTER} AND (
 
 
 class WaitCount(NamedTuple):
-    """One wait type, cumulative, in the server's form: wait includes signal."""
+    """One wait type, cumulative, in the server's format: the wait time includes the signal time."""
 
     waits: int
     wait_ms: int
@@ -76,21 +75,21 @@ _NONE = WaitCount(0, 0, 0)
 
 @dataclass
 class SessionCounts:
-    """What the workers' sessions waited for in a run, and their CPU time."""
+    """The waits of the workers' sessions in a run, and their CPU time."""
 
     waits: Waits = field(default_factory=dict)
     cpu_s: float = 0.0
 
 
 def read_session_waits(session: Session, sessions: list[int]) -> Waits:
-    """What these sessions have waited for since they logged in, including waits in progress."""
+    """The waits of these sessions since they logged in, including waits in progress."""
     ids = integers(sessions)
     counted = session.rows(SESSION_WAITS.format(sessions=ids))
     return summed(counted, session.rows(IN_PROGRESS.format(which=f"AND session_id IN ({ids})")))
 
 
 def read_server_waits(session: Session) -> Waits:
-    """What the whole server has waited for since it started, including its own threads and other users' sessions."""
+    """The waits of the whole server since it started, including its own threads and other users' sessions."""
     return summed(session.rows(SERVER_WAITS), session.rows(IN_PROGRESS.format(which="")))
 
 
@@ -114,7 +113,7 @@ def waits_between(before: Waits, after: Waits) -> Waits:
 
 
 def counted_waits(waits: Mapping[str, WaitCount]) -> tuple[CountedWait, ...]:
-    """The workers' waits in the normal form, without the one at the start gate."""
+    """The workers' waits in storagelab's format, without the wait at the start gate."""
     return tuple(
         CountedWait(
             wait_type=name, category=event_of(name).category, wait_ns=count.wait_ms * _NS_PER_MS,
@@ -177,7 +176,7 @@ _LOCK_WORD = re.compile(r"\s*([a-z]+lock)\b")
 
 
 class Task(NamedTuple):
-    """One session at one moment. `resource` is the server's own description of what it waits for."""
+    """One session at one moment. `resource` is the server's own description of the object that it waits for."""
 
     session: int
     wait_type: str
@@ -301,7 +300,7 @@ def page_of(resource: str) -> Page | None:
 
 
 def kind_of(page_id: int) -> str:
-    """What the page with this number holds, by arithmetic. The order of the tests matters: 0 is a multiple of every
+    """The kind of the page with this number, by arithmetic. The order of the tests matters: 0 is a multiple of every
     interval.
     """
     if page_id == 0:
@@ -326,7 +325,7 @@ class PageInfo(NamedTuple):
 
 
 def kind_text(page: Page, info: PageInfo | None) -> str:
-    """What the page holds, in words: from the server if it was asked, otherwise by arithmetic."""
+    """A text for the page's content: from the server if it was asked, otherwise by arithmetic."""
     if info is None:
         return _WORDS[kind_of(page.page_id)]
     named = _TYPES.get(info.page_type, f"a page of type {info.page_type}")
@@ -343,13 +342,13 @@ FILE_IDS = "SELECT name, file_id FROM sys.master_files WHERE database_id = DB_ID
 
 
 class Sampler(SessionSampler):
-    """Watches one run. `ids` are the workers' sessions, `counts` what is counted for them. `page_info`: the server
-    can be asked what pages hold.
+    """Samples one run. `ids` are the workers' sessions, `counts` the counters of these sessions. `page_info`: the
+    server can be asked what pages hold.
     """
 
     event_of = event_of
     most_hz = 10.0
-    """Each look is a query; more looks would add nothing to exact counters."""
+    """Each sample is a query; more samples would add nothing to exact counters."""
     stop_timeout_s = 10.0
 
     def __init__(

@@ -1,5 +1,5 @@
-"""SQL Server as a database system: what its runs add to the steps that all engines share. The server already runs,
-on another machine.
+"""SQL Server as a database system: the steps of a run that are specific to it. The server already runs, on another
+machine.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ _OWN_SESSIONS = 8
 
 
 class SqlServer(System[db.Session]):
-    """What only SQL Server knows of a cell's run."""
+    """The part of a cell's run that is specific to SQL Server."""
 
     name, attached_reach = "sqlserver", AttachedReach
     foreign_errors = (db.DriverError, *OUTSIDE_ERRORS)
@@ -209,7 +209,7 @@ class SqlServer(System[db.Session]):
         return server_facts(connection, self.facts, self.site.prefix)
 
     def remote_volumes(self, connection: db.Session) -> dict[str, dict[str, object]]:
-        """The operator's description of each volume, and what the server adds to it."""
+        """The operator's description of each volume, with the server's data on it."""
         records = {str(record["name"]): record for record in _volume_records(connection)}
         facts: dict[str, dict[str, object]] = {}
         for file in [*self.layout.data_files, self.layout.log_file]:

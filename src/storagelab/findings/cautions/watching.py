@@ -20,11 +20,11 @@ from storagelab.words.names import in_brackets, without_stop
 from storagelab.words.numbers import count, percent, plural, times_estimate
 
 # --- what watching costs ----------------------------------------------------------------------------------------------
-# The cost of watching: watched stretches of runs compared with unwatched ones. Pure.
+# The cost of watching: watched periods of runs compared with unwatched ones. Pure.
 
 
 class WatchingCost(NamedTuple):
-    """Ratios of watched to unwatched stretches, as means over `runs`; no interval below three runs."""
+    """Ratios of watched to unwatched periods, as means over `runs`; no interval below three runs."""
 
     runs: int
     throughput: Estimate
@@ -33,7 +33,7 @@ class WatchingCost(NamedTuple):
 
 
 def watching_cost(measurements: Iterable[Measurement]) -> WatchingCost | None:
-    """None if no run had watched and unwatched stretches."""
+    """None if no run had watched and unwatched periods."""
     throughput, p99 = list[float](), list[float]()
     for one in measurements:
         turns = one.turns
@@ -84,7 +84,7 @@ class ObserverDear(Caution):
 
 
 class WatchedSlower(Caution):
-    """The load is surely slower while it is watched. `throughput` is that of watched stretches over that of unwatched
+    """The load is surely slower while it is watched. `throughput` is that of watched periods over that of unwatched
     ones, `p99` the same of the 99th percentile.
     """
 

@@ -1,6 +1,4 @@
-"""A measured drive's past: what was written to a volume that serves several runs before each of them, and the run's
-time.
-"""
+"""A measured drive's history: the amount written to a volume before each of its runs, and the run's time."""
 
 from __future__ import annotations
 
@@ -23,7 +21,9 @@ _GROUP, _PREFIX, _COUNTER = "volumes", "volume.", ".written_since_prepared_bytes
 
 
 def written_before(run: Run) -> dict[str, float]:
-    """What was written to each volume since it was prepared, as the run began; only volumes that serve several runs."""
+    """The amount written to each volume from its preparation to the begin of the run; only volumes that serve several
+    runs.
+    """
     if run.measurement is None:
         return {}
     counters = run.measurement.counters.get(_GROUP, {})
@@ -74,7 +74,7 @@ def _of_run(findings: Findings, run: Run, names: Mapping[str, str], cell: CellSu
 
 
 def _in_its_life(run: Run, volume: str) -> str:
-    """What the drives' own counters say, such as ", and 1.2 TB to its drives in their lives"; "" if they don't tell."""
+    """The drives' own counters as text, such as ", and 1.2 TB to its drives in their lives"; "" if they don't tell."""
     environment = run.measurement.environment if run.measurement is not None else {}
     drives = table_in(table_in(table_in(environment, "volumes"), volume), "made").get("drives")
     told = [one.get("written_in_its_life_bytes") for one in drives] if isinstance(drives, Sequence) else []

@@ -175,7 +175,7 @@ def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure
 def _stretches(
     series: TimeSeries, values: Sequence[float | None], of_run: Row, quantity: Quantity, most: int
 ) -> list[Row]:
-    """A long series is drawn as means over equal stretches. Peaks shrink, but no stretch is left out."""
+    """A long series is drawn as means over equal periods. Peaks shrink, but no period is left out."""
     rows: list[Row] = []
     for part in stretches(series.at_s, values, most):
         value = None if part.mean is None else part.mean / quantity.divisor
@@ -198,7 +198,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(at_s: Sequence[float], values: Sequence[float | None], limit: int) -> Iterator[Stretch]:
-    """At most `limit` equal stretches of a series; the last one may be shorter."""
+    """At most `limit` equal periods of a series; the last one may be shorter."""
     length = max(1, -(-len(values) // limit))
     for start in range(0, len(values), length):
         known = [value for value in values[start : start + length] if value is not None]

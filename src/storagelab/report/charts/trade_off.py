@@ -23,7 +23,7 @@ _NAMED = 4
 
 
 class _Other(NamedTuple):
-    """What speed is traded for. `of`: how much of it a cell has, in its unit. `sign`: 1 if more of it is
+    """The quantity for which speed is traded. `of`: the cell's amount of it, in its unit. `sign`: 1 if more of it is
     better, -1 if less. `step`: how the edge goes on from one layout to the next.
     """
 

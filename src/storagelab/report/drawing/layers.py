@@ -37,7 +37,9 @@ STARRED: Spec = DOT | {
 }  # fmt: skip
 """The mark of a recommended layout."""
 _FAR, _APART = 6.0, 3.0
-"""A chart hides its small figures if the largest is so many times the median, or the panels are so many times apart."""
+"""The small figures of a chart can't be read if the largest is this many times the median, or if panels differ by this
+factor.
+"""
 _ROOM = 1.15
 _MOST_TICKS = 9
 _LINE_PX = FONT_PX + 2

@@ -305,7 +305,7 @@ def exported(form: type[_Form], value: BaseModel, **made: object) -> _Form:
 
 
 def measured(run: Run) -> ExportedMeasurement | None:
-    """What a run measured; None if it failed."""
+    """A run's measurement; None if it failed."""
     return exported(ExportedMeasurement, run.measurement) if run.usable and run.measurement is not None else None
 
 
@@ -363,7 +363,7 @@ def _schema_of(form: Any) -> dict[str, Any]:
 
 
 def json_schema() -> Mapping[str, Any]:
-    """The form as a JSON schema (2020-12)."""
+    """The export's format as a JSON schema (2020-12)."""
     schema = _schema_of(Document)
     schema["$defs"].pop("Finding")
     for form, of_cells in (("ExportedSummary", True), ("ExportedFindings", False)):

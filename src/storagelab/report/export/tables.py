@@ -1,5 +1,5 @@
-"""What is stored and found, as tidy tables: a row for each thing, a column for each factor; also as CSV and as a
-SQLite file. Pure.
+"""Stored runs and findings as tidy tables: a row for each thing, a column for each factor; also as CSV and as a SQLite
+file. Pure.
 
 Every table begins with `cell_id` and a column for each factor under its own name, so that any two can be joined and
 grouped. Unknown is None. Times are seconds; other units stand at the end of names.
@@ -70,7 +70,7 @@ def of_waits(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Table:
 def all_of(
     experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings
 ) -> dict[str, Callable[[], Table]]:
-    """How each table is made, by its name."""
+    """Name of a table -> the function that makes it."""
     # Series have a row for each run, moment and quantity: `value` is the mean over the interval that ends at `at_s`.
     # Cells have means and verdicts as the report gives them; `ratio` is to the best cell under the same load.
     return {

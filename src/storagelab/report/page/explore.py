@@ -3,7 +3,7 @@
 The script reads it as JSON to sort and filter, and to compare two cells. Numbers are as short as a chart can show.
 
 Of the time series, the median run of each cell and the odd runs are as fine as a chart shows, with the least and the
-most of each stretch. The other runs are thinned to the means of fewer stretches, so that the page stays small however
+most of each period. The other runs are thinned to the means of fewer periods, so that the page stays small however
 many there are.
 
 The charts are Vega-Lite that the browser draws: all cells, and the waits and series of two. They stand in
@@ -224,7 +224,7 @@ def packed(known: Json) -> str:
 
 
 def _stretches(figures: int, columns: int, least: int, most: int) -> int:
-    """Into how many stretches each column is cut, so that all of them have at most so many figures."""
+    """The number of periods (`least` to `most`) into which columns are cut, to have some `figures` figures together."""
     return max(least, min(most, figures // max(1, columns)))
 
 
@@ -233,7 +233,9 @@ def _key(run: Run) -> RunKey:
 
 
 def _of_run(run: Run, columns: Mapping[_Line, str], limit: int, lines: dict[_Line, int], *, ranged: bool) -> Json:
-    """A run: `at`, the ends of its stretches, and for each line its number, means, and least and most if `ranged`."""
+    """A run: `at`, the ends of its periods, and for each line its number, its means and, if `ranged`, its least and
+    largest values.
+    """
     assert run.measurement is not None
     taken = run.measurement.series
     of_run, at = [], []

@@ -39,9 +39,9 @@ _BESIDE: Mapping[str, str] = {
     "sync_latency_p50_s": "sync p50 ms", "sync_latency_p99_s": "sync p99 ms", "late_p50_s": "late p50 ms",
     "late_p99_s": "late p99 ms", "late_longest_s": "latest ms",
 }  # fmt: skip
-"""What is known of raw I/O and of operations that were timed one by one -> its heading."""
+"""Quantity of raw I/O, or of operations that were timed one by one -> its heading."""
 Key = float | str | None
-"""What a column is sorted by; None goes last."""
+"""The sort key of a row in a column; None goes last."""
 Entry = tuple[Key, Content]
 _Value = TypeVar("_Value", float, str)
 _UNKNOWN: Entry = (None, "")
@@ -49,7 +49,7 @@ _UNKNOWN: Entry = (None, "")
 
 @dataclass(frozen=True)
 class Column:
-    """A column: of a cell, what it is sorted by and what is shown. `rank`: narrow terminals drop the highest first."""
+    """A column: for each cell, its sort key and its content. `rank`: narrow terminals drop the highest rank first."""
 
     heading: Heading
     of: Callable[[CellSummary], Entry]

@@ -47,15 +47,15 @@ _MOST_LINKS = 12
 
 
 def opened(findings: Findings, *, limit: float | None = None, most: int = MOST) -> Document:
-    """The answer alone: ladders of `most` rows together, why, doubt, and what to do next. `limit`: the reader's own, in
-    seconds or as a rate.
+    """The answer alone: ladders (with `most` rows over all of them), reasons, doubts, and the next step. `limit`: the
+    reader's own, in seconds or as a rate.
     """
     found = answer(findings)
     return replace(opening(findings, found), ladders=ladders(findings, found, limit=limit, most=most))
 
 
 def brief(findings: Findings, runs: Sequence[Run], *, limit: float | None = None) -> Document:
-    """The answer for who decides."""
+    """The answer for decision-makers."""
     of, found = opened(findings, limit=limit), answer(findings)
     return replace(of, head=(*of.head, *to_decide(findings, found)), facts=facts(findings, runs))
 

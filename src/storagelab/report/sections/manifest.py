@@ -68,7 +68,7 @@ def _campaign(
 
 
 def _watching(runs: Sequence[Run]) -> list[list[str]]:
-    """What watching cost, where runs were watched in turns."""
+    """The cost of sampling waits, if sampled and unsampled periods of runs alternate."""
     cost = watching_cost(run.measurement for run in runs if run.measurement is not None)
     if cost is None:
         return []

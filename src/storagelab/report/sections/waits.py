@@ -1,4 +1,4 @@
-"""Where the time of each cell went: wait tables in nine columns, who waited for what, counters; and what differs."""
+"""How each cell's time was spent: wait tables in nine columns, the objects of waits, counters; and the differences."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _HEADINGS = [
 
 
 def cells_with_parts(findings: Findings) -> list[CellSummary]:
-    """All cells or, if there are very many, those that most deserve a section."""
+    """All cells or, if there are very many, the most interesting cells."""
     if len(findings.cells) <= MAX_CELLS_SHOWN:
         return list(findings.cells)
     return arrange.notable_cells(findings, CELLS_OF_A_LARGE_EXPERIMENT)
@@ -146,7 +146,7 @@ def cell_anchor(cell_id: str) -> str:
 
 
 def _no_split_reasons(runs: Sequence[Run]) -> list[str]:
-    """Why Resource and Signal are empty, in the words of the target."""
+    """Why Resource and Signal are empty, as the target explains it."""
     reasons = {
         run.measurement.waits.no_split_reason: None
         for run in runs

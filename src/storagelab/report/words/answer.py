@@ -37,11 +37,13 @@ from storagelab.words.names import (
 from storagelab.words.numbers import count, limit_text, percent, plural
 
 EITHER_WITHIN = 0.05
-"""Any layout will do where none can take so much more time than the fastest, unless the spec says (`indifferent`)."""
+"""If no layout can take more than this fraction longer than the fastest, any layout will do, unless the spec sets
+`indifferent`.
+"""
 DOUBTS, CHOICES, STEPS = 3, 3, 2
-"""The most of each that the answer tells; the evidence has all."""
+"""The most entries of each kind in the answer; the evidence has all."""
 LONGEST = 90
-"""The most characters of a pattern of layouts; of a longer one, the ladder shows the layouts."""
+"""The most characters of a pattern of layouts. Instead of a longer pattern, the ladder shows the layouts."""
 _SAID_BY = {"missing-runs": "not-finished", "single-repetition": "too-few-runs"}
 """Cautions that a fact says already."""
 _REASONS = {
@@ -100,7 +102,7 @@ def in_full(findings: Findings, found: Answer) -> dict[About, list[str]]:
 
 
 def _lines(findings: Findings, about: str) -> list[str]:
-    """A line of each kind of finding that has one."""
+    """The lines of all kinds of findings that have a line."""
     return [text for kind in kinds() if kind.about == about and (text := kind.line(findings))]
 
 
@@ -155,7 +157,7 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
 
 
 def _use(findings: Findings, choice: Choice, found: Answer) -> str:
-    """Where something else than storage set the pace of all layouts, there is nothing to use."""
+    """The layouts to use; empty if something other than storage limited all layouts."""
     if found.no_verdict:
         return f"No storage verdict: {caution_text(found.no_verdict, findings)}."
     default = _default(findings, choice)
@@ -203,7 +205,9 @@ def pattern_text(findings: Findings, choice: Choice) -> str:
 
 
 def slower_text(findings: Findings, choice: Choice) -> str:
-    """How much more time than the fastest the layouts of a choice take at most, and how many others may be it."""
+    """How much slower than the fastest the layouts of a choice are at most, and how many other layouts may be the
+    fastest.
+    """
     left = (len(choice.tied) - len(choice.meant)) // max(1, len(choice.loads))
     counted = choice.at_most_slower is None and pattern_text(findings, choice).endswith("below")
     more = f"; {left} more {noun(findings.layout_factors, left)} may be the fastest" if left and not counted else ""
@@ -229,7 +233,7 @@ def _at_most_slower(findings: Findings, choice: Choice) -> str:
 
 
 def _default(findings: Findings, choice: Choice) -> str:
-    """The layout to take where several will do."""
+    """The default layout if several layouts will do."""
     pick = choice.pick
     if pick is None or choice.verdict == "winner" or len(choice.meant) <= max(1, len(choice.loads)):
         return ""

@@ -63,7 +63,7 @@ _SESSION = (
     "A change of the machine between the two would look the same, and one pair of campaigns doesn't show how often "
     "that happens: storagelab run SPEC --against SPEC runs both in turns, and compare --history takes five and more."
 )
-"""A campaign's own luck, which its runs can't show, is in every difference of two."""
+"""Every difference of two campaigns includes between-campaign variation, which their runs can't show."""
 
 
 def _which(found: Compare) -> str:
@@ -89,7 +89,7 @@ def _amounts(rows: Sequence[Matched], word: str) -> str:
 def gate_sentence(
     result: Gate, margin: float, surely: str = ", for sure", known: str = "these runs", more: str = "more repetitions"
 ) -> str:
-    """What the gate says, and why."""
+    """The gate's verdict and its reason."""
     limit = numbers.percent(margin)
     return {
         Gate.SLOWER: f"Gate: slower by more than {limit}{surely}.",
@@ -107,7 +107,7 @@ def stalls_sentence(basis: Basis, plan: Plan, cell_id: str) -> str:
 
 
 def gate_of_campaigns_sentence(result: Gate, margin: float, found: Sequence[Compare]) -> str:
-    """The same of campaigns that ran one after the other, with what such a gate can't know."""
+    """The gate's verdict on campaigns that ran one after the other, with the limits of such a gate."""
     if result is Gate.CANT_TELL and (lacking := [cell_id for one in found for _, cell_id in one.lacking]):
         known = f"Gate: can't tell whether it is slower by more than {numbers.percent(margin)}"
         return f"{known}: no usable run of {listed(list(dict.fromkeys(lacking)))} in one of them."
@@ -124,7 +124,7 @@ def gate_of_campaigns_sentence(result: Gate, margin: float, found: Sequence[Comp
 
 
 def provenance_sentence(found: Compare) -> str:
-    """Where the figures of both campaigns come from."""
+    """Whether the figures of both campaigns are measured or simulated."""
     first, second = (campaign.findings.provenance or "nothing measured" for campaign in (found.first, found.second))
     if first == second:
         return f"Both are {first}."

@@ -40,7 +40,7 @@ class Sum:
 
 
 def sums_by(rows: Iterable[IoRow], key: Callable[[IoRow], str]) -> dict[str, dict[str, Sum]]:
-    """Key -> operation -> what was asked for, the key with most bytes and requests first."""
+    """Key -> operation -> the sum of its requests; the key with most bytes and requests comes first."""
     found: dict[str, dict[str, Sum]] = defaultdict(lambda: defaultdict(Sum))
     for row in rows:
         found[key(row)][row.operation].add(row)
@@ -158,7 +158,7 @@ def _per_s(one: Sum, seconds: float) -> str:
 
 
 def _volumes(capture: Capture) -> Table:
-    """What the server asked of each volume, beside what reached its devices."""
+    """The server's requests to each volume, beside the requests that reached its devices."""
     seconds = capture.manifest.seconds
     of = {one.id: one.volume for one in capture.manifest.objects}
     asked = sums_by(capture.io, lambda row: of.get(row.object, ""))

@@ -13,7 +13,7 @@ from storagelab.words.names import noun
 
 
 def caution_sentence(caution: Caution, findings: Findings) -> str:
-    """One caution in one to three sentences: what, how much, and what to do about it."""
+    """One caution in one to three sentences: the problem, its size, and what to do about it."""
     return re.sub(r"\s+", " ", caution.sentence(findings)).strip()
 
 

@@ -64,7 +64,7 @@ def quantity(findings: Findings) -> str:
 
 
 def spender(findings: Findings) -> str:
-    """Whose time the seconds of waits add up to."""
+    """The thing (a run, a transaction) whose time the seconds of waits add up to."""
     each = any(cell.each_s is not None for cell in findings.cells)
     return "transaction" if each else "session"
 
@@ -146,7 +146,7 @@ def change_text(findings: Findings, ratio: Estimate) -> str:
 
 
 def untested_text(findings: Findings, found: Comparison | Effect) -> str:
-    """A change that is not tested: between blocks, between stretches of time, or with too few runs."""
+    """A change that is not tested: between blocks, between periods, or with too few runs."""
     apart = "in another block" if findings.order == "randomised" else _APART[findings.order]
     if in_parts_of_cycles(findings):
         apart = "parts of checkpoint cycles"

@@ -22,9 +22,9 @@ from storagelab.words.numbers import ratio_text
 _SHORT_UNITS = {"transactions/s": "tps"}
 _CLOSE = 1.02
 _ANY = 1.001
-"""A smaller least difference, as a ratio, is not told: it reads as none."""
+"""A smaller lower bound of a difference, as a ratio, is not shown: it reads as no difference."""
 _TOO_WIDE = 100.0
-"""An interval whose ends are so many times apart says nothing."""
+"""An interval whose ends differ by this factor says nothing."""
 _WIDEST = 100.0
 """The largest ratio over the smallest on a scale that several ladders share."""
 

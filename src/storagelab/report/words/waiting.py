@@ -25,7 +25,7 @@ _METHOD_NOTES = {
     "sampled": "~ sampled: estimated shares, rough counts", "derived": "* derived from the kernel's totals",
 }  # fmt: skip
 METHODS: dict[Method, str] = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
-"""Where a figure comes from."""
+"""How a figure is known."""
 
 
 def wait_text(wait_type: str, analogue: str, named: set[str] | None = None) -> str:
@@ -190,7 +190,7 @@ def audit_sentences(cell: CellSummary) -> list[str]:
 
 
 def wait_footnotes(rows: Sequence[TableRow]) -> list[str]:
-    """Where a table's figures come from, and what its empty columns mean."""
+    """How a table's figures were obtained, and the meaning of its empty columns."""
     methods = {row.method for row in rows}
     notes = [note for method, note in _METHOD_NOTES.items() if method in methods]
     lines = ["; ".join(notes)] if notes else []

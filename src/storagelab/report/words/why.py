@@ -97,7 +97,7 @@ def _subject(reason: Reason) -> str:
 
 
 def _along(reason: Reason) -> str:
-    """What changed together with a step: at the device, or among the waiting sessions."""
+    """The changes that accompany a step, at the device or among the waiting sessions."""
     if reason.device is not None:
         one = reason.device
         before, after = (figure_text(one.figure.quantity, value) for value in (one.before, one.after))
@@ -119,7 +119,7 @@ def _a_request(one: DeviceChange) -> str:
 
 
 def _against(case: Case, found: Sequence[Reason]) -> str:
-    """What changed in the opposite direction, if it is large; "" otherwise."""
+    """The changes in the opposite direction, if they are large; "" otherwise."""
     total = case.change_s
     back = [
         step for step in case.waterfall.steps
@@ -186,7 +186,7 @@ def figure_text(quantity: Quantity, value: float) -> str:
 
 
 def device_table(devices: Sequence[DeviceChange], before: str, after: str) -> Table:
-    """What the devices did. A change within its interval is marked: it may be chance."""
+    """The devices' figures before and after. A change within its interval is marked: it may be chance."""
     headings = [Heading("devices", "text"), Heading("of", "text"), Heading(before), Heading(after),
                 Heading("change", "text")]  # fmt: skip
     rows = [
@@ -200,7 +200,7 @@ def device_table(devices: Sequence[DeviceChange], before: str, after: str) -> Ta
 
 
 def crowd_sentence(case: Case, slower: str) -> list[str]:
-    """What waiting sessions waited for, at the slower end."""
+    """The objects that sessions waited for, in the slower cell."""
     parts = [
         f"{one.wait_type}{on_text(one.kind)} ({numbers.percent(one.share)}, up to "
         f"{numbers.plural(one.most, 'session')} at once)"
