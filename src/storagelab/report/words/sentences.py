@@ -391,7 +391,7 @@ def _gained(findings: Findings, choice: Choice) -> str:
     told = {judged[0].cells[0]: "the first of the spec", choice.next_slower: "the nearest that is surely slower"}
     parts = [
         f"{_named(what, findings.cell(cell_id))} takes {change_text(findings, rows[cell_id].ratio)}"
-        for cell_id, what in (told | {slowest[0].cell_id: "the slowest"}).items() if cell_id in rows
+        for cell_id, what in (told | {slowest[0].cell_id: "the slowest of these"}).items() if cell_id in rows
     ]  # fmt: skip
     return f"against the fastest, {'; '.join(parts)}"
 
