@@ -17,12 +17,12 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -66,6 +66,7 @@ _SETTINGS = {
 
 KNOWN = Path(__file__).parent.parent / "src/storagelab/predicting/known_answers.toml"
 
+Made = TypeVar("Made")
 Place = Mapping[str, str]
 """Objects, and `log`, by their volumes."""
 
@@ -95,17 +96,23 @@ def drawn(engine: str, seed: int) -> Case:
         for name in volumes
     }
     tables = [f"t{number}" for number in range(1, dice.randint(2, 4) + 1)]
-    updated = dice.choice((0.1, 0.3, 0.6))
-    weights = {}
-    for rank, name in enumerate(tables, 1):
-        weight = 100 / rank ** dice.uniform(0.5, 1.5)
-        weights[name] = (max(1, round(weight * (1 - updated))), max(1, round(weight * updated)))
+    weights = unequal_weights(tables, dice)
     layouts: dict[str, dict[str, str]] = {}
     while len(layouts) < 3:
         place = _place(engine, tables, volumes, dice)
         if place not in layouts.values():
             layouts[(PRESENT, "second", "third")[len(layouts)]] = place
     return Case(engine, seed, limits, weights, dice.choice((4, 8, 16)), layouts)
+
+
+def unequal_weights(tables: Sequence[str], dice: random.Random) -> dict[str, tuple[int, int]]:
+    """How often each table is read and updated, the first one most."""
+    updated = dice.choice((0.1, 0.3, 0.6))
+    found = {}
+    for rank, name in enumerate(tables, 1):
+        weight = 100 / rank ** dice.uniform(0.5, 1.5)
+        found[name] = (max(1, round(weight * (1 - updated))), max(1, round(weight * updated)))
+    return found
 
 
 def _place(engine: str, tables: Sequence[str], volumes: str, dice: random.Random) -> dict[str, str]:
@@ -337,23 +344,32 @@ def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, wri
     """This many cases, in turns of the engines. Those in the folder `kept` are not measured again, but predicted again
     from their captures. `write` puts their errors into the package, where intervals come from.
     """
+    made = []
+    for one in in_turns(
+        cases, first_seed, lambda engine, seed, name: judged(drawn(engine, seed), (kept or folder) / name)
+    ):
+        made.append(one)
+        yield from _figures(one)
+    if made:
+        yield from _totals(made)
+    if write:
+        KNOWN.write_text(known_answers(made), encoding="utf-8")
+
+
+def in_turns(cases: int, first_seed: int, judge: Callable[[str, int, str], Made]) -> Iterator[Made]:
+    """What comes of this many cases, by engine, seed and a name for their folder, in turns of the engines. A case that
+    storagelab refuses, such as one captured on a busy machine, is left out and named.
+    """
     if reason := why_not():
-        print(f"predictions are left out: {reason}")
+        print(f"the cases are left out: {reason}")
         return
     engines = [name for name in LOADED if name != "mariadb" or shutil.which("mariadbd")]
-    made = []
     for number in range(cases):
         engine, seed = engines[number % len(engines)], first_seed + number // len(engines)
         try:
-            one = judged(drawn(engine, seed), (kept or folder) / f"{engine}-{seed}")
+            yield judge(engine, seed, f"{engine}-{seed}")
         except StoragelabError as error:
             print(f"left out: {engine}, seed {seed}: {error}", flush=True)
-            continue
-        made.append(one)
-        yield from _figures(one)
-    yield from _totals(made)
-    if write:
-        KNOWN.write_text(known_answers(made), encoding="utf-8")
 
 
 def known_answers(made: Sequence[Judged]) -> str:

@@ -12,18 +12,15 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
 
 from bench import predictions
 from bench.figures import Figure
-from bench.known_answers import why_not
-from bench.predictions import LOADED, PRESENT, Case, measured, write_spec, write_volumes
-from storagelab.errors import StoragelabError
+from bench.predictions import PRESENT, Case, in_turns, measured, unequal_weights, write_spec, write_volumes
 from storagelab.predicting.recommending import recommend
 
 LAYOUTS, GAINS, NEAR, SLOWER = 6, 1.15, 0.95, 0.95
@@ -38,11 +35,7 @@ def drawn(engine: str, seed: int) -> Case:
     dice = random.Random(f"recommended {engine} {seed}")
     volumes = "abc"[: dice.randint(2, 3)]
     tables = [f"t{number}" for number in range(1, dice.randint(3, 6) + 1)]
-    updated = dice.choice((0.1, 0.3, 0.6))
-    weights = {}
-    for rank, name in enumerate(tables, 1):
-        weight = 100 / rank ** dice.uniform(0.5, 1.5)
-        weights[name] = (max(1, round(weight * (1 - updated))), max(1, round(weight * updated)))
+    weights = unequal_weights(tables, dice)
     nothing = seed % 3 == 0
     limits = {
         name: {key: _SLOW if nothing and name != "a" else dice.randint(300, 1500) for key in predictions.LIMITED}
@@ -54,7 +47,31 @@ def drawn(engine: str, seed: int) -> Case:
     return Case(engine, seed, limits, weights, dice.choice((4, 8, 16)), {PRESENT: place})
 
 
-def judged(case: Case, place: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Judged:
+    """What came of a case. `times`: the measured rate of each layout over today's; `predicted`: of the proposals."""
+
+    name: str
+    times: dict[str, float]
+    predicted: dict[str, float]
+    because: str
+
+    @property
+    def best(self) -> float:
+        return max(self.times.values())
+
+    @property
+    def first(self) -> float | None:
+        """The best proposal as measured; None if all was left as it is."""
+        return self.times.get("first")
+
+    @property
+    def pairs(self) -> list[tuple[float, float]]:
+        """Predicted and measured ratio of each proposal."""
+        return [(predicted, self.times[name]) for name, predicted in self.predicted.items()]
+
+
+def judged(case: Case, place: Path) -> Judged:
     """Captures, recommends, measures. A folder that holds its rates is not measured again."""
     kept = place / "measured.json"
     if not kept.exists():
@@ -67,13 +84,15 @@ def judged(case: Case, place: Path) -> dict[str, Any]:
         for one in found.proposals:
             layouts[one.name] = {**today, **{move.what: move.to for move in one.moves}}
         layouts |= islice(_others(case, list(layouts.values())), max(0, LAYOUTS - len(found.proposals)))
-        rates = measured(
-            write_spec(replace(case, layouts=layouts), place / "then"), replace(case, layouts=layouts), place
-        )
+        then = replace(case, layouts=layouts)
+        rates, _ = measured(write_spec(then, place / "then"), then, place)
         predicted = {one.name: one.times_present.value for one in found.proposals}
-        text = json.dumps({"rates": rates[0], "predicted": predicted, "because": found.because, "layouts": layouts})
+        text = json.dumps({"rates": rates, "predicted": predicted, "because": found.because, "layouts": layouts})
         kept.write_text(text, encoding="utf-8")
-    return dict(json.loads(kept.read_text("utf-8")))
+    told = json.loads(kept.read_text("utf-8"))
+    rates = {name: fmean(of) for name, of in told["rates"].items()}
+    times = {name: rate / rates[TODAY] for name, rate in rates.items() if name != TODAY}
+    return Judged(f"{case.engine}, seed {case.seed}", times, told["predicted"], told["because"])
 
 
 def _others(case: Case, taken: list[dict[str, str]]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -90,40 +109,28 @@ def _others(case: Case, taken: list[dict[str, str]]) -> Iterator[tuple[str, dict
 
 def figures(folder: Path, cases: int, first_seed: int, kept: Path | None) -> Iterator[Figure]:
     """This many cases, in turns of the engines."""
-    if reason := why_not():
-        print(f"recommendations are left out: {reason}")
-        return
-    engines = [name for name in LOADED if name != "mariadb" or shutil.which("mariadbd")]
-    gaining, still, errors, harmful, proposed = [], [], [], 0, 0
-    for number in range(cases):
-        engine, seed = engines[number % len(engines)], first_seed + number // len(engines)
-        try:
-            found = judged(drawn(engine, seed), (kept or folder) / f"{engine}-{seed}")
-        except StoragelabError as error:
-            print(f"left out: {engine}, seed {seed}: {error}", flush=True)
-            continue
-        rates = {name: fmean(of) for name, of in found["rates"].items()}
-        times = {name: rate / rates[TODAY] for name, rate in rates.items() if name != TODAY}
-        best = max(times.values())
-        own = {name: times[name] for name in found["predicted"]}
-        first = own.get("first")
-        errors += [abs(found["predicted"][name] / true - 1) for name, true in own.items()]
-        proposed, harmful = proposed + len(own), harmful + sum(true < SLOWER for true in own.values())
-        (gaining if best >= GAINS else still).append((first, best))
-        yield Figure(
-            f"{engine}, seed {seed}: first proposal, times today's rate", first or 1.0, "", f"best {best:.2f}", None,
-            remark=f"predicted {found['predicted'].get('first', 0):.2f}; {found['because']}",
-        )  # fmt: skip
-    faster = sum(first is not None and first > 1 for first, _ in gaining)
-    near = sum(first is not None and first >= NEAR * best for first, best in gaining)
-    left = sum(first is None for first, _ in still)
-    for what, count, of, goal in (
-        ("cases that can gain, in which the first proposal is faster", faster, len(gaining), 0.90),
-        ("and within 5 % of the best that was measured", near, len(gaining), 0.75),
-        ("cases that can't gain, left as they are", left, len(still), 0.90),
-        ("proposals that are not harmful", proposed - harmful, proposed, 0.95),
+    made = []
+    for one in in_turns(
+        cases, first_seed, lambda engine, seed, name: judged(drawn(engine, seed), (kept or folder) / name)
     ):
-        yield Figure(what, count, f"of {of}", f"{goal:.0%}", count >= goal * of)
-    if errors:
-        middle = 100 * median(errors)
+        made.append(one)
+        yield Figure(
+            f"{one.name}: first proposal, times today's rate", one.first or 1.0, "", f"best {one.best:.2f}", None,
+            remark=f"predicted {one.predicted.get('first', 1.0):.2f}{one.because and f'; {one.because}'}",
+        )  # fmt: skip
+    yield from _totals(made)
+
+
+def _totals(made: Sequence[Judged]) -> Iterator[Figure]:
+    gaining, still = ([one for one in made if (one.best >= GAINS) is gains] for gains in (True, False))
+    pairs = [pair for one in made for pair in one.pairs]
+    for what, some, goal in (
+        ("cases that can gain, in which the first proposal is faster", [(one.first or 0) > 1 for one in gaining], 0.90),
+        ("and within 5 % of the best measured layout", [(one.first or 0) >= NEAR * one.best for one in gaining], 0.75),
+        ("cases that can't gain, left as they are", [one.first is None for one in still], 0.90),
+        ("proposals that are not harmful", [true >= SLOWER for _, true in pairs], 0.95),
+    ):
+        yield Figure(what, sum(some), f"of {len(some)}", f"{goal:.0%}", sum(some) >= goal * len(some))
+    if pairs:
+        middle = 100 * median(abs(predicted / true - 1) for predicted, true in pairs)
         yield Figure("predicted ratio, median error", middle, "%", "at most 15 %", middle <= 15)

@@ -33,7 +33,6 @@ def test_the_cpu_time_of_a_load_s_program_is_the_load_s_and_stays_so_when_the_pr
         spent = cpu_time_between(before, read_cpu_time(server.pid))
         server.kill()
     assert 0.39 < spent["load_s"] < 1.5, "the spinning, and the start of two interpreters"
-    assert spent["others_s"] <= spent["busy_s"] - spent["load_s"] + 0.01, "a tick of the kernel"
 
 
 def test_what_neither_server_nor_load_nor_storagelab_used_is_the_others():

@@ -42,7 +42,7 @@ def test_a_ready_made_spec_plans_as_printed_or_says_first_what_it_needs(typed, h
     code, out, err = typed("plan", "my.toml")
     cautions = [line for line in " ".join(out.split()).split("Runs ")[0].split("! ")[1:] if line]
     for caution in cautions:
-        words = next(words for claim, words in ABOUT_THIS_MACHINE.items() if claim in caution)
+        (words,) = [words for claim, words in ABOUT_THIS_MACHINE.items() if claim in caution]
         assert re.search(words, asks), f"{caution}: nothing in the spec asks for what would end it"
     if code:
         wanted = {

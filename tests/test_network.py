@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storagelab.predicting.network import Station, bound, solve
+from storagelab.predicting.network import Station, bound, solve, zero_of
 
 PER_S = st.floats(1.0, 1e5)
 STATIONS = st.lists(
@@ -43,6 +43,19 @@ def test_a_faster_station_or_another_session_never_makes_it_slower(stations, thi
 def test_one_session_takes_the_sum_of_all_times(stations, think_s):
     whole_s = think_s + sum(one.visits / one.per_s[0] for one in stations)
     assert solve(stations, think_s, 1).per_s == pytest.approx(1 / whole_s)
+
+
+@given(st.floats(0.001, 1e6), st.floats(0.1, 0.99), st.sampled_from((0.5, 1, 2, 3)))
+def test_the_zero_of_a_falling_function_is_found_in_few_steps(most, share, power):
+    asked = []
+
+    def falling(at):
+        asked.append(at)
+        return share**power - (at / most) ** power
+
+    assert zero_of(falling, most) == pytest.approx(share * most, rel=1e-6)
+    assert len(asked) < 40, "a bisection takes 40"
+    assert (zero_of(lambda _: 1.0, most), zero_of(lambda _: -1.0, most)) == (most, 0.0)
 
 
 def test_two_equal_stations_have_the_rate_of_the_textbook():

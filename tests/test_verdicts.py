@@ -3,14 +3,7 @@
 import math
 
 import numpy as np
-from builders import (
-    make_campaign,
-    make_experiment,
-    make_plan,
-    make_planned,
-    make_runs,
-    ten_seconds,
-)
+from builders import make_campaign, make_experiment, make_plan, make_planned, make_runs, ten_seconds
 
 from storagelab.findings import verdicts
 from storagelab.findings.analysis import analyse

@@ -59,7 +59,7 @@ _CLOSE, _ROUNDS = 1e-9, 100
 def zero_of(falling: Callable[[float], float], most: float) -> float:
     """Where a falling function is zero, between 0 and `most`; `most` if it is above zero there, and 0 if it is nowhere.
 
-    By the Illinois method (Dowell and Jarratt, BIT 11, 1971): some eight values instead of a bisection's forty.
+    By the Illinois method (Dowell and Jarratt, BIT 11, 1971), which needs fewer values than a bisection.
     """
     low, high = 0.0, most
     at_high = falling(high)

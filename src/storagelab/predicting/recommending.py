@@ -27,15 +27,9 @@ from storagelab.predicting import model
 from storagelab.predicting.capability import LimitedVolume
 from storagelab.predicting.demands import BY_SECOND
 from storagelab.predicting.model import Layout, calibrated, present
-from storagelab.predicting.prediction import (
-    PRESENT,
-    Errors,
-    LayoutPrediction,
-    Prediction,
-    errors_like,
-    known_cases,
-)
+from storagelab.predicting.prediction import PRESENT, Errors, LayoutPrediction, Prediction, errors_like, known_cases
 from storagelab.predicting.reckoning import Question, read
+from storagelab.words.numbers import percent
 
 LOG = "log"
 SHORT_S = 60
@@ -206,8 +200,8 @@ class Search:
                     swapped[one], swapped[other] = places[other], places[one]
                     yield tuple(swapped)
 
-    def moved(self, places: Places) -> frozenset[str]:
-        return frozenset(u.key for u, to in zip(self.units, places, strict=True) if to != u.volume)
+    def moves(self, places: Places) -> int:
+        return sum(to != today for to, today in zip(places, self.stays, strict=True))
 
     def with_fewest_moves(self, places: Places) -> Places:
         """The placement without the moves that gain less than 2 % by themselves, as long as 95 % of the gain stay."""
@@ -262,7 +256,7 @@ def _refuse_one_device_twice(question: Question) -> None:
     places += [(name, one.path, None) for name, one in question.asked.volumes.items() if one.path is not None]
     found: dict[str | int, str] = {}
     for name, path, device in places:
-        number = device_number(path)
+        number = _device_number(path)
         # A captured folder may be another machine's, so what is on its device here does not count against it.
         keys = [device] if device is not None else [] if number is None else [number]
         first = next((found[key] for key in keys if found.get(key, name) != name), None)
@@ -274,7 +268,7 @@ def _refuse_one_device_twice(question: Question) -> None:
         found |= {key: name for key in (device, number) if key is not None}
 
 
-def device_number(path: str) -> int | None:
+def _device_number(path: str) -> int | None:
     """The kernel's number of the device that a folder lies on; None if it can't be seen from here."""
     try:
         return Path(path).expanduser().stat().st_dev
@@ -295,7 +289,7 @@ def _doubts(question: Question, units: Sequence[Unit]) -> Iterator[str]:
         yield "The kernel's traces are missing, so what single objects write is not known: capture as root."
     small = [one.key for one in units if one.share < _MATTERS]
     if small:
-        yield f"{len(small)} more make less than {_MATTERS:.0%} of their volume's load each, and stay where they are."
+        yield f"{len(small)} more make less than {percent(_MATTERS)} of their volume's load each, and stay."
 
 
 def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places], str]:
@@ -315,7 +309,7 @@ def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places],
     times = model.predicted(search.server, search.today, layouts, errors)[1].times_present
     assert times is not None, "it was predicted before"
     if times.value < 1 + worth:
-        return [], f"the best placement is predicted to gain {times.value - 1:.0%}, less than {worth:.0%}"
+        return [], f"the best placement is predicted to gain {percent(times.value - 1)}, less than {percent(worth)}"
     if times.low is None or times.low <= 1:
         return [], f"the best placement is predicted at {times.value:.2f} times today's rate, but that may be no gain"
     chosen = [best]
@@ -332,7 +326,7 @@ def _has_merit(search: Search, places: Places, faster: Places) -> bool:
     """Whether a slower layout has fewer moves, or costs less."""
     price, of_faster = search.price(places), search.price(faster)
     cheaper = price is not None and of_faster is not None and price < of_faster
-    return cheaper or len(search.moved(places)) < len(search.moved(faster))
+    return cheaper or search.moves(places) < search.moves(faster)
 
 
 def _proposal(search: Search, places: Places, then: LayoutPrediction, today: LayoutPrediction) -> Proposal:
@@ -346,7 +340,7 @@ def _proposal(search: Search, places: Places, then: LayoutPrediction, today: Lay
 
 def _limited(one: LayoutPrediction) -> str:
     """A layout's bottleneck, and the utilisation of each volume."""
-    used = [f"{load.volume} {load.used_share:.0%}" for load in one.volumes if load.used_share is not None]
+    used = [f"{load.volume} {percent(load.used_share, 0)}" for load in one.volumes if load.used_share is not None]
     return f"{one.limited_by} ({', '.join(used)} used)" if used else one.limited_by
 
 

@@ -13,16 +13,7 @@ from storagelab.report.document import Heading, Table
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, scaled, table_of
-from storagelab.report.drawing.layers import (
-    DOT,
-    RULE,
-    TIP,
-    across,
-    axis_of,
-    dashed,
-    means_with_intervals,
-    named_rows,
-)
+from storagelab.report.drawing.layers import DOT, RULE, TIP, across, axis_of, dashed, means_with_intervals, named_rows
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.report.words.compared import effect_change, moves_throughput, told

@@ -7,19 +7,7 @@ from pathlib import Path
 
 from storagelab.model.values import Estimate
 from storagelab.predicting.recommending import Advice, Move, Proposal
-from storagelab.report.document import (
-    MOST,
-    Code,
-    Document,
-    Heading,
-    Ladder,
-    Mark,
-    Rung,
-    Section,
-    Table,
-    bare,
-    listed,
-)
+from storagelab.report.document import MOST, Code, Document, Heading, Ladder, Mark, Rung, Section, Table, bare, listed
 from storagelab.report.words.predicted import times_text
 from storagelab.words import numbers
 from storagelab.words.names import listed as listed_words
