@@ -130,7 +130,8 @@ def _totals(made: Sequence[Judged]) -> Iterator[Figure]:
         ("cases that can't gain, left as they are", [one.first is None for one in still], 0.90),
         ("proposals that are not harmful", [true >= SLOWER for _, true in pairs], 0.95),
     ):
-        yield Figure(what, sum(some), f"of {len(some)}", f"{goal:.0%}", sum(some) >= goal * len(some))
+        met = sum(some) >= goal * len(some) if some else None
+        yield Figure(what, sum(some), f"of {len(some)}", f"{goal:.0%}", met)
     if pairs:
         middle = 100 * median(abs(predicted / true - 1) for predicted, true in pairs)
         yield Figure("predicted ratio, median error", middle, "%", "at most 15 %", middle <= 15)
