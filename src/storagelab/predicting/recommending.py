@@ -261,7 +261,7 @@ def _refuse_one_device_twice(question: Question) -> None:
         keys = [device] if device is not None else [] if number is None else [number]
         first = next((found[key] for key in keys if found.get(key, name) != name), None)
         if first is not None:
-            hint = f'Write one of them, with captured = ["{name}"]; or name a folder on another device.'
+            hint = f"Name a folder on another device; or leave {name} out, and place its objects on {first}."
             raise SpecError(
                 f"is on the same device as {first}", file=question.file, key=f"volumes.{name}", hint=hint
             )  # fmt: skip
@@ -284,9 +284,9 @@ def _folders(question: Question) -> dict[str, str]:
 def _doubts(question: Question, units: Sequence[Unit]) -> Iterator[str]:
     manifest = question.capture.manifest
     if manifest.seconds < SHORT_S:
-        yield f"The capture has {manifest.seconds:.0f} s: that of at least a minute, at a busy hour, shows more."
+        yield f"The capture lasted {manifest.seconds:.0f} s. Capture at least a minute of a busy hour."
     if manifest.sources.trace is None:
-        yield "The kernel's traces are missing, so what single objects write is not known: capture as root."
+        yield "Without the kernel's traces, the writes of single objects are not known: capture as root."
     small = [one.key for one in units if one.share < _MATTERS]
     if small:
         yield f"{len(small)} more make less than {percent(_MATTERS)} of their volume's load each, and stay."
@@ -296,14 +296,14 @@ def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places],
     """The placements that are worth their moves, the fastest first; or the reason why there is none."""
     today = search.per_s(search.stays)
     if not today:
-        return [], "can't say: today's layout asks of a volume what was not measured"
+        return [], "can't say: today's load on a volume lies outside of what was measured of it"
     if (far := model.captured_over_modelled(search.server, search.today)) is not None and far > _FAR:
         return [], f"can't say: the captured rate is {far:.1f} times what these volumes explain; check their figures"
     if not search.units:
         return [], "nothing that may move makes 2 % of its volume's load"
     best = search.with_fewest_moves(max(search.found, key=search.per_s))
     if best == search.stays:
-        within = " of those with room for it and within the budget" * (0.0 in search.found.values())
+        within = " that fits the volumes and the budget" * (0.0 in search.found.values())
         return [], f"no other placement{within} is predicted to be faster"
     layouts = {PRESENT: search.today, "best": search.layout(best)}
     times = model.predicted(search.server, search.today, layouts, errors)[1].times_present
@@ -311,7 +311,7 @@ def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places],
     if times.value < 1 + worth:
         return [], f"the best placement is predicted to gain {percent(times.value - 1)}, less than {percent(worth)}"
     if times.low is None or times.low <= 1:
-        return [], f"the best placement is predicted at {times.value:.2f} times today's rate, but that may be no gain"
+        return [], f"the best placement is predicted at {times.value:.2f} times today's rate, but it may gain nothing"
     chosen = [best]
     for places in sorted(search.found, key=search.per_s, reverse=True):
         if len(chosen) == len(_NAMES) or search.per_s(places) < (1 + worth) * today:
