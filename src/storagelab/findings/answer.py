@@ -57,7 +57,7 @@ def answer(findings: Findings) -> Answer:
         provenance=findings.provenance,
         runs=sum(cell.runs_ok + cell.runs_unverified for cell in findings.cells),
         runs_planned=sum(cell.runs_planned for cell in findings.cells),
-        layouts=len({key(_layout(findings, cell)) for cell in findings.cells}),
+        layouts=len({key(layout_of(findings, cell)) for cell in findings.cells}),
         compared=findings.compared,
         unable=unable,
         choices=choices,
@@ -72,7 +72,11 @@ def answer(findings: Findings) -> Answer:
 
 
 def recommended(findings: Findings, found: Answer) -> frozenset[str]:
-    """The ids of the cells whose layout the answer recommends, under each load for which it does."""
+    """The ids of the cells whose layout the answer recommends, under each load for which it does; none while runs are
+    missing and layouts have too few to be compared.
+    """
+    if found.next is not None and found.next.step == "runs" and "not-compared" in found.unable:
+        return frozenset()
     return frozenset(
         cell.cell_id
         for choice in found.choices if choice.pick is not None and found.no_verdict is None
@@ -87,7 +91,7 @@ def recommended(findings: Findings, found: Answer) -> frozenset[str]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _layout(findings: Findings, cell: CellSummary) -> dict[str, JsonValue]:
+def layout_of(findings: Findings, cell: CellSummary) -> dict[str, JsonValue]:
     return {factor.name: cell.levels[factor.name] for factor in findings.layout_factors if factor.name in cell.levels}
 
 
@@ -102,7 +106,7 @@ class _Load:
 
 def _load(findings: Findings, judged: LoadVerdict) -> _Load:
     inside, best = {*judged.cells} - {*judged.not_compared}, {*judged.best, *judged.tied}
-    cells = {key(_layout(findings, cell)): cell for cell in findings.cells if cell.cell_id in inside}
+    cells = {key(layout_of(findings, cell)): cell for cell in findings.cells if cell.cell_id in inside}
     return _Load(judged, cells, tuple(layout for layout, cell in cells.items() if cell.cell_id in best))
 
 
@@ -123,7 +127,7 @@ def _choices(findings: Findings) -> Iterator[Choice]:
 def _choice(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Choice:
     first, verdicts = loads[0].cells, {load.judged.verdict for load in loads}
     layouts = [layout for layout in first if all(layout in load.cells for load in loads)]
-    levels = [_layout(findings, first[layout]) for layout in layouts]
+    levels = [layout_of(findings, first[layout]) for layout in layouts]
     factors = [factor for factor in findings.layout_factors if factor.name in levels[0]]
     pattern, places = pattern_of(factors, levels, [layouts.index(layout) for layout in tied])
     meant = [layouts[place] for place in places]
@@ -204,7 +208,7 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
             decided.append(preference)
         left = kept
     cell = min(left, key=lambda one: _places(findings, one))
-    levels = _layout(findings, cell)
+    levels = layout_of(findings, cell)
     keeps, capacities = _keeps(findings, among)
     return Pick(
         cell_id=cell.cell_id,
@@ -420,7 +424,8 @@ def next_step(findings: Findings, choices: Sequence[Choice], weighed: Sequence[C
         return Next(step="runs")
     for one in weighed:
         if one.next_step and (one.severity == "caution" or one.is_unable(findings)):
-            return Next(step=one.kind)
+            few = findings.runs_planned < REPETITIONS_SOUND * len(findings.cells)
+            return Next(step=one.kind, repetitions=REPETITIONS_SOUND if few and not RaceSummary.of(findings) else None)
     if findings.verdict == "too-few-runs":
         return Next(step="repetitions", repetitions=REPETITIONS_SOUND)
     return _more_repetitions(findings, choices)

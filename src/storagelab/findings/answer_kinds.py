@@ -138,7 +138,7 @@ class Next(Frozen):
         description="`runs`: make the missing runs. `repetitions`: make more repetitions. Otherwise the kind of "
         "caution whose cause should be removed."
     )
-    repetitions: int | None = Field(None, description="The total number of repetitions.")
+    repetitions: int | None = Field(None, description="The total number of repetitions to make.")
     effect: float | None = Field(
         None, description="The difference, as a share of the time, that these find in 4 of 5 experiments."
     )

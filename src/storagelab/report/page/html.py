@@ -18,7 +18,7 @@ import re
 import tomllib
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
@@ -100,6 +100,7 @@ def page(
     own. The same input gives the same page.
     """
     of = document(experiment, plan, runs, findings, manifest, limit=limit)
+    of = of if so_far is None else replace(of, next="")  # the runs that are missing are being made
     drawn = {part.drawn.name: part.drawn for one in of.sections for part in one.parts if isinstance(part, Picture)}
     drawings = _drawings(
         {f"{name}-{form}": to_svg(bare(spec)) for name, one in drawn.items() for form, spec in one.specs().items()}

@@ -89,7 +89,7 @@ def document(
             "waits",
             "Where the sessions’ time goes",
             [] if raw_io else charts.get("waits") or [no_waits_anywhere_sentence(findings) or _NO_WAITS],
-            "the waits of the cells in one chart, and step by step from the fastest to the slowest",
+            "the waits of the cells in one chart, and step by step from the fastest to a slow one",
         ),
         Section(
             "cells",
