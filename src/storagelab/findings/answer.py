@@ -49,6 +49,8 @@ FORBIDS = ("cpu-saturated", "short-runs")
 
 def answer(findings: Findings) -> Answer:
     choices = tuple(_choices(findings))
+    if _is_unfinished(findings) and any(load.not_compared for load in findings.by_load):
+        choices = tuple(one.model_copy(update={"pick": None}) for one in choices)  # a better layout may follow
     gains = tuple(_gains(findings, choices))
     causes = tuple(cause for factor in _explained(findings, gains) for cause in _causes(findings, factor))
     unable = tuple(_unable(findings))
@@ -71,12 +73,12 @@ def answer(findings: Findings) -> Answer:
     )
 
 
+def _is_unfinished(findings: Findings) -> bool:
+    return findings.runs_stored < findings.runs_planned and not RaceSummary.of(findings)
+
+
 def recommended(findings: Findings, found: Answer) -> frozenset[str]:
-    """The ids of the cells whose layout the answer recommends, under each load for which it does; none while runs are
-    missing and layouts have too few to be compared.
-    """
-    if found.next is not None and found.next.step == "runs" and "not-compared" in found.unable:
-        return frozenset()
+    """The ids of the cells whose layout the answer recommends, under each load for which it does."""
     return frozenset(
         cell.cell_id
         for choice in found.choices if choice.pick is not None and found.no_verdict is None
@@ -420,7 +422,7 @@ REPETITIONS_MOST = 100
 
 def next_step(findings: Findings, choices: Sequence[Choice], weighed: Sequence[Caution]) -> Next | None:
     """The step that helps most; None if there is nothing to do. `weighed` = the cautions, the most serious first."""
-    if findings.runs_stored < findings.runs_planned and not RaceSummary.of(findings):
+    if _is_unfinished(findings):
         return Next(step="runs")
     for one in weighed:
         if one.next_step and (one.severity == "caution" or one.is_unable(findings)):

@@ -59,7 +59,9 @@ class Choice(Frozen):
         description="`needed`: each `factor` that matters, with its good `levels`. `free`: factors "
         "whose levels don't matter."
     )
-    pick: Pick | None = Field(description="The cheapest of `meant`, by the spec's `prefer`.")
+    pick: Pick | None = Field(
+        description="The cheapest of `meant`, by the spec's `prefer`; `null` while layouts still wait for their runs."
+    )
     lowest: Estimate | None = Field(
         None, description="The shortest mean time of `meant`, or the lowest rate; `null` over several loads."
     )

@@ -235,7 +235,7 @@ def _at_most_slower(findings: Findings, choice: Choice) -> str:
     most, margin = choice.at_most_slower, findings.indifferent
     if most is None:
         return unbounded_text(findings)
-    each = "each " if len(choice.meant) > max(1, len(choice.loads)) else ""
+    each = "each is " if len(choice.meant) > max(1, len(choice.loads)) else ""
     slower = f"{each}{numbers.at_most_slower(most)} than the fastest (95 %)"
     if margin is None:
         return slower
