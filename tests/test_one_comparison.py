@@ -38,8 +38,8 @@ from storagelab.words.numbers import at_most_slower, significant
 
 FILES = "layout.data_files"
 OTHERS = re.compile(
-    r"(?:joint )?95 % (?:CI ?|confidence|from|interval)|\(95 %\)|top 95 %|up to \S+ % may|\S+ % apart|of \S+ % from chance"
-    r"|[\d.]+ %(?= *\|? +\d+ )"
+    r"(?:joint )?95 % (?:CI ?|confidence|from|interval)|\(95 %\)|top 95 %|up to \S+ % may|\S+ % apart"
+    r"|of \S+ % from chance|[\d.]+ %(?= *\|? +\d+ )"
 )
 """Levels of confidence, shares of runs, what repetitions would tell, and the scatter of a layout's own runs."""
 N = r"(<?\d[\d,]*(?:\.\d+)?)"
