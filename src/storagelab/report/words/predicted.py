@@ -8,7 +8,8 @@ from dataclasses import replace
 from storagelab.findings.beside import Beside
 from storagelab.model.values import Estimate
 from storagelab.predicting.prediction import PRESENT, LayoutPrediction, Prediction
-from storagelab.report.document import Document, Heading, Section, Table, paper
+from storagelab.report.document import MOST, Document, Heading, Ladder, Mark, Rung, Section, Table, paper
+from storagelab.report.words.ladder import on_one_scale
 from storagelab.words import numbers
 from storagelab.words.names import listed
 
@@ -20,7 +21,28 @@ def predicted_paper(found: Prediction) -> Document:
     tables = [_layouts(found).called("Layouts", ranks={"limited by": 1, "at most": 3})]
     tables += [_volumes(one).called(f"Volumes, {one.name}") for one in found.layouts if one.volumes]
     refused = [f"Can't say for {one.name}: {one.cant_say}." for one in found.layouts if one.cant_say]
-    return paper(f"Prediction from {found.capture}", "predicted", _verdict(found), [*refused, *found.notes], tables)
+    of = paper(f"Prediction from {found.capture}", "predicted", _verdict(found), [*refused, *found.notes], tables)
+    known = [(one.name, one.times_present, one.limited_by) for one in found.layouts if one.times_present is not None]
+    return replace(of, ladders=predicted_ladder(known) if len(known) > 1 else ())
+
+
+def predicted_ladder(rows: Sequence[tuple[str, Estimate, str]], take: str = "") -> tuple[Ladder, ...]:
+    """Layouts, the fastest first, by name, rate as times that of the captured one, and a remark. Ratios to the fastest
+    have the interval of the ratio to the captured layout, so the fastest has none.
+    """
+    ordered = sorted(rows, key=lambda row: -row[1].value)
+    best = ordered[0][1]
+    rungs = []
+    for place, (name, times, remark) in enumerate(ordered):
+        ratio = Estimate(value=1.0) if place == 0 else best if times.low is None else _scaled(times.inverse, best.value)
+        figure = f"{numbers.significant(times.value)} times"
+        rungs.append(Rung((name,), ratio, figure, Mark("not-judged", remark), recommended=name == take))
+    return tuple(on_one_scale([Ladder("", "predicted rate, as times today's", 2, tuple(rungs), MOST)]))
+
+
+def _scaled(one: Estimate, by: float) -> Estimate:
+    low, high = (None if end is None else by * end for end in (one.low, one.high))
+    return one.model_copy(update={"value": by * one.value, "low": low, "high": high})
 
 
 def _verdict(found: Prediction) -> str:
@@ -32,13 +54,14 @@ def _verdict(found: Prediction) -> str:
         return "The captured layout alone: name others in [layouts.NAME] to have them predicted."
     best = max(others, key=lambda one: _times(one).value)
     ratio = _times(best)
-    words = f"Expect {numbers.significant(ratio.value)} times{_interval(ratio)} of the captured rate from {best.name}"
+    figure = f"expect {numbers.significant(ratio.value)} times the captured rate{_interval(ratio)}"
     if ratio.low is None or ratio.high is None:
-        return f"{words}, without an interval: too few known answers."
-    if ratio.low <= 1 <= ratio.high or ratio.value < 1:
-        better = "no layout is surely faster than the captured one"
-        return f"{words}; {better}: the interval holds no change." if ratio.high >= 1 else f"{words}: {better}."
-    return f"{words}: faster than the captured layout."
+        return f"{best.name}: {figure}, without an interval: too few known cases."
+    if ratio.low > 1:
+        return f"{best.name} is faster than the captured layout: {figure}."
+    if ratio.high < 1:
+        return f"The captured layout is faster than the others; {best.name} is the nearest: {figure}."
+    return f"No layout is surely faster than the captured one; of the others {best.name} is the fastest: {figure}."
 
 
 def _times(one: LayoutPrediction) -> Estimate:
