@@ -22,7 +22,11 @@ def predicted_paper(found: Prediction) -> Document:
     tables += [_volumes(one).called(f"Volumes, {one.name}") for one in found.layouts if one.volumes]
     refused = [f"Can't say for {one.name}: {one.cant_say}." for one in found.layouts if one.cant_say]
     of = paper(f"Prediction from {found.capture}", "predicted", _verdict(found), [*refused, *found.notes], tables)
-    known = [(one.name, one.times_present, one.limited_by) for one in found.layouts if one.times_present is not None]
+    known = [
+        (one.name, one.times_present, f"limited by {one.limited_by}")
+        for one in found.layouts
+        if one.times_present is not None
+    ]
     return replace(of, ladders=predicted_ladder(known) if len(known) > 1 else ())
 
 
