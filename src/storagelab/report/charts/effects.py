@@ -20,10 +20,9 @@ from storagelab.report.drawing.layers import (
     across,
     axis_of,
     dashed,
-    hollow,
+    means,
     means_with_intervals,
     named_rows,
-    only,
 )
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
@@ -103,8 +102,7 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
     layers = [
         dashed("x", 0),
         {"mark": RULE, "encoding": place | {"x": figure("low", title, axis=axis), "x2": {"field": "high"}}},
-        only("!datum.hollow", DOT, place | {"x": figure("mean", title, axis=axis)}),
-        only("datum.hollow", hollow(DOT), place | {"x": figure("mean", title, axis=axis)}),
+        *means("isValid(datum.mean)", DOT, place | {"x": figure("mean", title, axis=axis)}),
     ]
     return finished(sheet, layers, data.rows, height_px=row_px * len(data.rows))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from storagelab.model.measurement import Run, TimeSeries
 from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.arrange import in_order
-from storagelab.report.drawing.chart import Chart, Figure, Row, extremes, not_drawn
+from storagelab.report.drawing.chart import Chart, Figure, Row, not_drawn
 from storagelab.report.drawing.layers import DOT, TIP, only, told_apart
 from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.words import numbers
@@ -291,9 +291,12 @@ def _table(data: Figure, _findings: Findings, unit: str) -> Table:
 
 
 def _finding(data: Figure, _findings: Findings) -> str:
-    """Where the median runs are lowest and highest."""
-    said = extremes(replace(data, rows=[row for row in data.rows if row["median"]]), by="value")
-    return said and f"Median runs only. {said}"
+    """Where the median runs are lowest and highest; "" if others alone have values."""
+    known = [row for row in data.rows if row["median"] and row["value"] is not None]
+    if not known:
+        return ""
+    low, high = (pick(known, key=lambda row: float(row["value"] or 0)) for pick in (min, max))
+    return f"Median runs only. Lowest: {low['tip']}. Highest: {high['tip']}."
 
 
 def _chart(quantity: Quantity) -> Chart:

@@ -12,17 +12,7 @@ from storagelab.report.document import Heading, bare
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, choose, in_order, must_show, short_names
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, compared_axis, scaled, table_of_cells
-from storagelab.report.drawing.layers import (
-    DOT,
-    RULE,
-    STARRED,
-    TIP,
-    axis_of,
-    hollow,
-    only,
-    readable_domain,
-    told_apart,
-)
+from storagelab.report.drawing.layers import DOT, RULE, STARRED, TIP, axis_of, means, only, readable_domain, told_apart
 from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.words.names import cell_entry, level_text
@@ -127,18 +117,14 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
     colour = {"color": told["color"]}
     faint = {"color": palette.NEUTRAL, "opacity": 0.8}
     step = {"type": "line", "interpolate": other.step, "color": palette.NEUTRAL, "strokeWidth": 1.5, "aria": False}
-    marks = [
-        ("!datum.edge && !datum.pick", DOT | faint | {"size": 40}, place),
-        ("datum.edge && !datum.pick", DOT | {"size": 80}, place | told),
-        ("datum.pick && datum.edge", STARRED, place | colour),
-        ("datum.pick && !datum.edge", STARRED | {"color": palette.NEUTRAL}, place),
-    ]
     layers = [
         only("!datum.edge && isValid(datum.low)", RULE | faint | {"opacity": 0.3}, interval),
         only("datum.edge", step, {"x": x, "y": y}),
         only("datum.edge && isValid(datum.low)", RULE, interval | colour),
-        *(only(f"{rows} && !datum.hollow", mark, encoding) for rows, mark, encoding in marks),
-        *(only(f"{rows} && datum.hollow", hollow(mark), encoding) for rows, mark, encoding in marks),
+        *means("!datum.edge && !datum.pick", DOT | faint | {"size": 40}, place),
+        *means("datum.edge && !datum.pick", DOT | {"size": 80}, place | told),
+        *means("datum.pick && datum.edge", STARRED, place | colour),
+        *means("datum.pick && !datum.edge", STARRED | {"color": palette.NEUTRAL}, place),
     ]
     return finished(sheet, layers, data.rows, {name: name for name in data.panels}, apart="y" if axis.apart else "")
 

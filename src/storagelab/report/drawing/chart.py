@@ -163,15 +163,6 @@ def compared_axis(findings: Findings) -> str:
     return f"{compared.quantity(findings)}, {'ms' if compared.by_latency(findings) else 's'}"
 
 
-def extremes(data: Figure, *, by: str = "mean") -> str:
-    """The lowest and the highest of a chart's rows, in a sentence."""
-    known = [row for row in data.rows if row[by] is not None]
-    if not known:
-        return "No values."
-    low, high = (pick(known, key=lambda row: float(row[by] or 0)) for pick in (min, max))
-    return f"{low['tip']}." if low is high else f"Lowest: {low['tip']}. Highest: {high['tip']}."
-
-
 def figure_of_cells(
     findings: Findings,
     cells: Sequence[CellSummary],

@@ -47,11 +47,6 @@ _MOST_TICKS = 9
 _LINE_PX = FONT_PX + 2
 
 
-def hollow(mark: Spec) -> Spec:
-    """The mark of a mean that has no interval: its outline in its colour."""
-    return {key: value for key, value in mark.items() if key != "stroke"} | {"filled": False, "strokeWidth": 1.8}
-
-
 def readable_domain(values: Sequence[float]) -> tuple[list[float], bool]:
     """An axis of `values`, and whether it starts at zero: it does, unless that would put them too close together to
     read.
@@ -138,15 +133,13 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
     run = DOT | {"size": 20, "opacity": 0.5}
     interval = layer("isValid(datum.low)", RULE, plain | TIP, "low")
     interval["encoding"][f"{value}2"] = {"field": "high"}
+    mean = {value: figure("mean", f"{title} ({sheet.where})", **values)}
     layers = [
         *([dashed(value, at)] if at is not None else []),
         *([layer("isValid(datum.mean)", line, plain, "mean")] if upright else []),
         interval,
-        *(
-            layer(f"isValid(datum.mean) && {rows}", form, of, "mean")
-            for pick, mark, of in (("!datum.pick", DOT, shared | TIP), ("datum.pick", STARRED, plain | TIP))
-            for rows, form in ((f"{pick} && !datum.hollow", mark), (f"{pick} && datum.hollow", hollow(mark)))
-        ),
+        *means("isValid(datum.mean) && !datum.pick", colour | DOT, shared | TIP | mean),
+        *means("isValid(datum.mean) && datum.pick", colour | STARRED, plain | TIP | mean),
         # Above the means, as a reader chooses a run by a click.
         *([layer("isValid(datum.value)", run, shared | TIP, "value")] if data.points else []),
     ]
@@ -232,6 +225,12 @@ def told_apart(data: Figure, form: Form, legend: Spec, **marks: Sequence[object]
 def only(rows: str, mark: Spec, encoding: Spec) -> Spec:
     """A layer of the rows that satisfy an expression."""
     return {"transform": [{"filter": rows}], "mark": mark, "encoding": encoding}
+
+
+def means(rows: str, mark: Spec, encoding: Spec) -> list[Spec]:
+    """Layers of the means that satisfy an expression: those without an interval are outlines in their colour."""
+    outline = {key: value for key, value in mark.items() if key != "stroke"} | {"filled": False, "strokeWidth": 1.8}
+    return [only(f"{rows} && !datum.hollow", mark, encoding), only(f"{rows} && datum.hollow", outline, encoding)]
 
 
 def legend_layout(labels: Mapping[str, str], form: Form, axis_px: int = 70) -> Spec:

@@ -257,13 +257,6 @@ def to_svg(spec: Spec) -> str:
     return str(drawer().vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[]))
 
 
-def framed(svgs: Mapping[str, str]) -> dict[str, str]:
-    """Drawings as a page embeds them; each chart has "NAME-wide" and "NAME-narrow"."""
-    return {
-        name: f'<div class="{name.rpartition("-")[2]}" aria-hidden="true">{svg}</div>' for name, svg in svgs.items()
-    }
-
-
 # --- Vega-Lite's own runtime for a page, so that its charts work interactively without a network ----------------------
 #
 # The library contains it and takes seconds to build it. So the result is kept beside this module's bytecode, as long as

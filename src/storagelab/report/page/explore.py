@@ -243,21 +243,17 @@ def _of_run(run: Run, columns: Mapping[_Line, str], limit: int, lines: dict[_Lin
         parts = list(over_time.stretches(taken.at_s, taken.columns[column], length))
         at = [short(part.at_s) for part in parts]
         divisor = over_time.QUANTITIES[line.quantity].divisor
-        figures = [[_part(value, divisor) for value in row] for row in zip(*(part[1:] for part in parts), strict=True)]
+        figures = [[short(value, 3, divisor) for value in row] for row in zip(*(one[1:] for one in parts), strict=True)]
         has_range = ranged and (figures[0] != figures[1] or figures[0] != figures[2])
         of_run.append([lines.setdefault(line, len(lines)), *(figures if has_range else figures[:1])])
     return {"repetition": run.repetition, "at": at, "lines": of_run}
 
 
-def _part(value: float | None, divisor: float) -> float | int | None:
-    return None if value is None else short(value / divisor, 3)
-
-
-def short(value: float | None, digits: int = 4) -> float | int | None:
+def short(value: float | None, digits: int = 4, divisor: float = 1.0) -> float | int | None:
     """A figure in as many digits as a chart shows."""
     if value is None:
         return None
-    rounded = float(f"{value:.{digits}g}")
+    rounded = float(f"{value / divisor:.{digits}g}")
     return int(rounded) if rounded == int(rounded) else rounded
 
 

@@ -30,7 +30,7 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.document import Document, Fold, Heading, Mark, Picture, Section, Table
 from storagelab.report.drawing.chart import Drawn
-from storagelab.report.drawing.vega import STYLE, framed, letters, runtime, to_svg
+from storagelab.report.drawing.vega import STYLE, Spec, letters, runtime, to_svg
 from storagelab.report.export.as_json import json_pieces
 from storagelab.report.page.explore import MAX_RUNS, Json, packed, plots, record, series
 from storagelab.report.sections.cells import CellsTable, cells_table
@@ -93,16 +93,14 @@ def page(
     """
     of = document(experiment, plan, runs, findings, manifest, limit=limit)
     drawn = {part.drawn.name: part.drawn for one in of.sections for part in one.parts if isinstance(part, Picture)}
-    drawings = _drawings(
-        {f"{name}-{form}": to_svg(bare(spec)) for name, one in drawn.items() for form, spec in one.specs().items()}
-    )
-    wide, narrow = ({name: drawings[f"{name}-{form}"] for name in drawn} for form in ("wide", "narrow"))
+    specs = {name: one.specs() for name, one in drawn.items()}
+    wide, narrow = ({name: framed(form, of[form]) for name, of in specs.items()} for form in ("wide", "narrow"))
     found = cells_table(findings, runs)
     known = _record(plan, runs, findings, found)
     drawer = runtime() if known else None
-    scripts = [
-        _script(name) for name in ("page.js", "folds.js", *(("explore-series.js", "explore.js") if drawer else ()))
-    ]
+    names = ("page.js", "folds.js", *(("explore-series.js", "explore.js") if drawer else ()))
+    # Comments are for those who change a script.
+    scripts = [Markup(_COMMENT.sub("", asset(name))) for name in names]  # noqa: S704 - our own
     glossary = Table([Heading("term", "text"), Heading("meaning", "prose")], list(GLOSSARY.items()), "The terms")
     sections = [*of.sections, Section("glossary", "Glossary", [glossary], numbers.plural(len(GLOSSARY), "term"))]
     legend = compared.legend_sentence(findings) if known else None
@@ -169,11 +167,6 @@ def _words(fold: Fold) -> list[str]:
     return [fold.anchor, *map(masked, (fold.title, fold.holds, mark.kind, mark.text))]
 
 
-def _drawings(svgs: Mapping[str, str]) -> dict[str, Markup]:
-    """Drawings as a page embeds them, without what it doesn't need."""
-    return {name: Markup(_NEEDLESS.sub("", svg)) for name, svg in framed(svgs).items()}  # noqa: S704 - drawn by us
-
-
 def _record(plan: Plan, runs: Sequence[Run], findings: Findings, found: CellsTable) -> Json | None:
     """What the script knows of all cells, to sort and filter their table and to put any two side by side; None for a
     single cell.
@@ -184,18 +177,14 @@ def _record(plan: Plan, runs: Sequence[Run], findings: Findings, found: CellsTab
     return known | {"keys": found.keys, "plots": plots(findings), "most_runs": MAX_RUNS}
 
 
-def _script(name: str) -> Markup:
-    """A script without its comments, which are for those who change it."""
-    return Markup(_COMMENT.sub("", asset(name)))  # noqa: S704 - our own
-
-
 def _sha256(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def bare(spec: Mapping[str, object]) -> dict[str, object]:
-    """A chart without title and background, because the page has both."""
-    return {key: value for key, value in spec.items() if key != "title"} | {"background": None}
+def framed(form: str, spec: Spec) -> Markup:
+    """A chart as a page embeds it: without title and background, which the page has, and without what it needs not."""
+    svg = to_svg({key: value for key, value in spec.items() if key != "title"} | {"background": None})
+    return Markup(f'<div class="{form}" aria-hidden="true">{_NEEDLESS.sub("", svg)}</div>')  # noqa: S704 - drawn by us
 
 
 class _Carried(NamedTuple):
