@@ -15,7 +15,7 @@ from storagelab.report import charts as charts_folder
 from storagelab.report import writing
 from storagelab.report.charts import cells, charts, drawn_charts, page_charts, waits, wide_specs
 from storagelab.report.drawing import arrange, palette
-from storagelab.report.drawing.chart import STAR, Figure
+from storagelab.report.drawing.chart import HOLLOW, STAR, Figure
 from storagelab.report.drawing.layers import axis_of
 from storagelab.report.drawing.vega import FONT_PX, to_png, to_svg
 from storagelab.report.words.compared import ends
@@ -268,6 +268,16 @@ def test_the_axis_starts_at_zero_unless_times_are_too_close_and_then_says_so():
     assert "starts at" not in drawn_charts(far, far_runs)["cells"].caption
 
 
+def test_a_mean_without_an_interval_is_drawn_hollow_and_the_caption_says_so():
+    for repetitions, is_hollow in ((2, True), (5, False)):
+        findings, runs = story(FOUR | {LOG: ["a", "b"]}, repetitions)
+        drawn = drawn_charts(findings, runs)["cells"]
+        assert (HOLLOW in drawn.caption) is is_hollow
+        marks = ElementTree.fromstring(to_svg(drawn.specs()["wide"])).iter("{http://www.w3.org/2000/svg}path")
+        fills = [one.attrib.get("fill") for one in marks if ": mean " in one.attrib.get("aria-label", "")]
+        assert {fill in (None, "transparent", "none") for fill in fills} == {is_hollow}
+
+
 def test_a_few_slow_cells_do_not_press_the_others_together():
     def slow_on_b(levels, repetition):
         return ten_seconds(levels, repetition) * (20 if levels[LOG] == "b" and levels[FILES] == 8 else 1)
@@ -277,16 +287,16 @@ def test_a_few_slow_cells_do_not_press_the_others_together():
     assert "Equal steps are equal ratios." in drawn_charts(findings, runs)["cells"].caption
 
 
-def test_panels_that_are_far_apart_have_their_own_axes():
+@pytest.mark.parametrize(("times", "said"), [(7, "Equal steps are equal ratios."), (20, "Each panel has its own axis")])
+def test_panels_share_an_axis_of_ratios_unless_they_are_too_far_apart_for_that(times, said):
     def slow_on_b(levels, repetition):
-        return ten_seconds(levels, repetition) * (20 if levels[LOG] == "b" else 1)
+        return ten_seconds(levels, repetition) * (times if levels[LOG] == "b" else 1)
 
     findings, runs = story(
         FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on", "lz4"]}, elapsed=slow_on_b, repetitions=2
     )
-    spec = wide_specs(findings, runs)["cells"]
-    assert spec["resolve"] == {"scale": {"y": "independent"}}
-    assert "Each panel has its own axis" in drawn_charts(findings, runs)["cells"].caption
+    assert ("resolve" in wide_specs(findings, runs)["cells"]) is (times == 20)
+    assert said in drawn_charts(findings, runs)["cells"].caption
 
 
 def test_names_with_quotes_backslashes_and_markup_are_drawn_as_they_are():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from storagelab.model.measurement import Run, TimeSeries
 from storagelab.report.charts import drawn_charts, over_time, wide_specs
-from storagelab.report.charts.over_time import stretches
+from storagelab.report.charts.over_time import length_of, stretches
 from storagelab.report.drawing import arrange
 from storagelab.report.drawing.vega import to_svg
 
@@ -26,6 +26,16 @@ def test_long_series_are_drawn_as_means_over_stretches():
     drawn = sum(float(row["value"] or 0) for row in rows) / len(rows)
     series = next(run.measurement.series.columns["rows_per_s"] for run in runs if run.measurement is not None)
     assert drawn == pytest.approx(sum(value or 0 for value in series) / len(series) / 1_000, rel=0.02)
+
+
+def test_the_lines_of_a_chart_are_sampled_alike_however_many_and_however_long_they_are():
+    findings, runs = story({FILES: [1, 2]}, 9, elapsed=lambda levels, repetition: 900.0 + 70 * repetition)
+    data = ROWS.rows(findings, runs)
+    steps = {row["series"]: row["at_s"] for row in reversed(data.rows)}
+    assert len(steps) == 9
+    assert len(set(steps.values())) == 1, "the first point of each line stands for as long a time"
+    assert len(data.rows) <= over_time.MAX_POINTS
+    assert data.legend in ROWS.of(findings, runs).caption
 
 
 def test_axes_over_time_go_beyond_the_last_and_the_largest_point():
@@ -128,7 +138,7 @@ SAMPLES = st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), min_size=1, max_s
 @given(SAMPLES, st.integers(1, 80))
 def test_the_least_and_the_most_of_all_samples_are_kept_in_at_most_so_many_stretches(values, limit):
     at_s = [float(place) for place in range(1, len(values) + 1)]
-    found = list(stretches(at_s, values, limit))
+    found = list(stretches(at_s, values, length_of(len(values), limit)))
     assert len(found) <= limit
     assert found[-1].at_s == at_s[-1]
     known = [value for value in values if value is not None]
@@ -143,7 +153,7 @@ def test_the_least_and_the_most_of_all_samples_are_kept_in_at_most_so_many_stret
 
 
 def test_a_short_series_stays_as_it_is():
-    assert [part[:2] for part in stretches((1.0, 2.0, 3.0), (5.0, None, 7.0), 10)] == [
+    assert [part[:2] for part in stretches((1.0, 2.0, 3.0), (5.0, None, 7.0), 1)] == [
         (1.0, 5.0),
         (2.0, None),
         (3.0, 7.0),

@@ -93,10 +93,7 @@ def volume(name, device, needed, free) -> VolumeNeed:
     return VolumeNeed(name=name, path=f"./volumes/{name}", device=device, needed_bytes=needed, free_bytes=free)
 
 
-VOLUMES = (
-    volume("a", "nvme0n1, ext4", 3 * GB, 200 * GB),
-    volume("b", "sda, xfs", 5 * GB, 1 * GB),
-)
+VOLUMES = (volume("a", "nvme0n1, ext4", 3 * GB, 200 * GB), volume("b", "sda, xfs", 5 * GB, 1 * GB))
 
 
 def planned(levels, **facts):

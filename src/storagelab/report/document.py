@@ -169,6 +169,11 @@ class Rung:
     recommended: bool = False
     hidden: int = 0
 
+    @property
+    def is_unbound(self) -> bool:
+        """Whether its ratio has no interval, though it is not the one that the others are compared with."""
+        return self.ratio is not None and self.ratio.half_width is None and self.ratio.value != 1
+
 
 @dataclass(frozen=True)
 class Ladder:

@@ -14,7 +14,6 @@ panels are Vega-Lite's own parameters, bound to lists.
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 import re
@@ -34,7 +33,7 @@ from storagelab.report.document import Kind
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import arrange
 from storagelab.report.drawing.layers import TIP
-from storagelab.report.drawing.vega import WIDE, Spec, config, figure, in_lines
+from storagelab.report.drawing.vega import WIDE, Spec, config, figure, in_lines, letters
 from storagelab.report.export.as_json import plain
 from storagelab.report.sections.waits import mean_counters
 from storagelab.report.words import compared
@@ -218,9 +217,9 @@ def series(findings: Findings, runs: Sequence[Run], cells: Sequence[CellSummary]
 
 
 def packed(known: Json) -> str:
-    """The series as a page carries them: compressed JSON in base64, whose letters can't close a script element."""
+    """Data as a page carries them: compressed JSON as letters."""
     text = json.dumps(known, allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
+    return letters(gzip.compress(text.encode(), 9, mtime=0))
 
 
 def _stretches(figures: int, columns: int, least: int, most: int) -> int:
@@ -240,24 +239,21 @@ def _of_run(run: Run, columns: Mapping[_Line, str], limit: int, lines: dict[_Lin
     taken = run.measurement.series
     of_run, at = [], []
     for line, column in columns.items():
-        parts = list(over_time.stretches(taken.at_s, taken.columns[column], limit))
+        length = over_time.length_of(len(taken.at_s), limit)
+        parts = list(over_time.stretches(taken.at_s, taken.columns[column], length))
         at = [short(part.at_s) for part in parts]
         divisor = over_time.QUANTITIES[line.quantity].divisor
-        figures = [[_part(value, divisor) for value in row] for row in zip(*(part[1:] for part in parts), strict=True)]
+        figures = [[short(value, 3, divisor) for value in row] for row in zip(*(one[1:] for one in parts), strict=True)]
         has_range = ranged and (figures[0] != figures[1] or figures[0] != figures[2])
         of_run.append([lines.setdefault(line, len(lines)), *(figures if has_range else figures[:1])])
     return {"repetition": run.repetition, "at": at, "lines": of_run}
 
 
-def _part(value: float | None, divisor: float) -> float | int | None:
-    return None if value is None else short(value / divisor, 3)
-
-
-def short(value: float | None, digits: int = 4) -> float | int | None:
+def short(value: float | None, digits: int = 4, divisor: float = 1.0) -> float | int | None:
     """A figure in as many digits as a chart shows."""
     if value is None:
         return None
-    rounded = float(f"{value:.{digits}g}")
+    rounded = float(f"{value / divisor:.{digits}g}")
     return int(rounded) if rounded == int(rounded) else rounded
 
 
