@@ -117,7 +117,7 @@ def _print_ladder(console: Console, ladder: Ladder, of: _Rows, width: int) -> No
         print_paragraph(console, f"{ladder.title}:", style="bold")
     styles = [_STYLES.get(rung.verdict.kind, "") for rung in of.rungs]
     print_table(console, columns, indent=0, rows_styled=styles, headed=False)
-    for text in (ladder.limit_text and f": {ladder.limit_text}", "o: no interval" if "o" in "".join(bars) else ""):
+    for text in (ladder.limit_text and f": {ladder.limit_text}", ladder.hollow_text and f"o: {ladder.hollow_text}"):
         print_paragraph(console, text, first="  ", style="dim")
 
 
@@ -168,7 +168,7 @@ def _bar(ladder: Ladder, rung: Rung, width: int) -> str:
     if ladder.limit is not None and letters[place(ladder.limit)] in " -":
         letters[place(ladder.limit)] = ":"
     if rung.ratio is not None:
-        letters[place(rung.ratio.value)] = "o" if rung.is_unbound else "*"
+        letters[place(rung.ratio.value)] = "o" if rung.is_hollow else "*"
     return "".join(letters)
 
 

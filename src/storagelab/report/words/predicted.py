@@ -40,7 +40,7 @@ def predicted_ladder(rows: Sequence[tuple[str, Estimate, str]], take: str = "") 
     for place, (name, times, remark) in enumerate(ordered):
         ratio = Estimate(value=1.0) if place == 0 else best if times.low is None else _scaled(times.inverse, best.value)
         figure = f"{numbers.significant(times.value)} times"
-        rungs.append(Rung((name,), ratio, figure, Mark("not-judged", remark), recommended=name == take))
+        rungs.append(Rung((name,), ratio, figure, Mark("not-judged", remark), recommended=name == take, predicted=True))
     return tuple(on_one_scale([Ladder("", "predicted rate, as times today's", 2, tuple(rungs), MOST)]))
 
 
