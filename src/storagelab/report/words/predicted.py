@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from storagelab.findings.beside import Beside
 from storagelab.model.values import Estimate
@@ -23,25 +24,34 @@ def predicted_paper(found: Prediction) -> Document:
     refused = [f"Can't say for {one.name}: {one.cant_say}." for one in found.layouts if one.cant_say]
     of = paper(f"Prediction from {found.capture}", "predicted", _verdict(found), [*refused, *found.notes], tables)
     known = [
-        (one.name, one.times_present, f"limited by {one.limited_by}")
+        Speed((one.name,), one.times_present, f"limited by {one.limited_by}")
         for one in found.layouts
         if one.times_present is not None
     ]
-    return replace(of, ladders=predicted_ladder(known) if len(known) > 1 else ())
+    known.sort(key=lambda one: -one.times.value)
+    return replace(of, ladders=ladder_of_speeds(known, "predicted rate, as times today's") if len(known) > 1 else ())
 
 
-def predicted_ladder(rows: Sequence[tuple[str, Estimate, str]], take: str = "") -> tuple[Ladder, ...]:
-    """Layouts, the fastest first, by name, rate as times that of the captured one, and a remark. Ratios to the fastest
-    have the interval of the ratio to the captured layout, so the fastest has none.
-    """
-    ordered = sorted(rows, key=lambda row: -row[1].value)
-    best = ordered[0][1]
+class Speed(NamedTuple):
+    """A row of a ladder of speeds. `times`: as times that of one of the layouts, which has no interval."""
+
+    name: tuple[str, ...]
+    times: Estimate
+    remark: str
+    take: bool = False
+    predicted: bool = True
+
+
+def ladder_of_speeds(rows: Sequence[Speed], what: str) -> tuple[Ladder, ...]:
+    """Layouts, the fastest first. Their ratios to it have the interval of their speed, so the fastest has none."""
+    best = rows[0].times
     rungs = []
-    for place, (name, times, remark) in enumerate(ordered):
-        ratio = Estimate(value=1.0) if place == 0 else best if times.low is None else _scaled(times.inverse, best.value)
-        figure = f"{numbers.significant(times.value)} times"
-        rungs.append(Rung((name,), ratio, figure, Mark("not-judged", remark), recommended=name == take, predicted=True))
-    return tuple(on_one_scale([Ladder("", "predicted rate, as times today's", 2, tuple(rungs), MOST)]))
+    for place, one in enumerate(rows):
+        slower = best if one.times.low is None else _scaled(one.times.inverse, best.value)
+        ratio = Estimate(value=1.0) if place == 0 else slower
+        figure, verdict = f"{numbers.significant(one.times.value)} times", Mark("not-judged", one.remark)
+        rungs.append(Rung(one.name, ratio, figure, verdict, recommended=one.take, predicted=one.predicted))
+    return tuple(on_one_scale([Ladder("", what, 2, tuple(rungs), MOST)]))
 
 
 def _scaled(one: Estimate, by: float) -> Estimate:
@@ -185,4 +195,14 @@ def prediction_paper(
     notes += [f"Not predicted: {one.name}: {one.cant_say}." for one in prediction.layouts if one.cant_say]
     name = f"the prediction from {prediction.capture}"
     of = paper(f"{campaign} and {name}", "measured and predicted", "", notes, ())
-    return with_beside(of, found, names, name, campaign)
+    return replace(with_beside(of, found, names, name, campaign), ladders=_both(found, names))
+
+
+def _both(found: Beside, names: Mapping[str, str]) -> tuple[Ladder, ...]:
+    """What was measured, the fastest first, each with its prediction below it."""
+    rows = []
+    for one in sorted(found.rows, key=lambda row: -row.measured.value):
+        told, base = _VERDICTS[one.missed], one.name == found.base
+        rows.append(Speed((names[one.name], "" if base else "measured"), one.measured, "", predicted=False))
+        rows += [] if base else [Speed((names[one.name], "predicted"), one.predicted, told)]
+    return ladder_of_speeds(rows, f"speed, as times that of {names[found.base]}") if len(found.rows) > 1 else ()

@@ -8,7 +8,7 @@ from pathlib import Path
 from storagelab.model.values import Estimate
 from storagelab.predicting.recommending import Advice, Move, Proposal
 from storagelab.report.document import Code, Document, Heading, Ladder, Section, Table, bare, listed
-from storagelab.report.words.predicted import predicted_ladder, times_text
+from storagelab.report.words.predicted import Speed, ladder_of_speeds, times_text
 from storagelab.words import numbers
 from storagelab.words.names import listed as listed_words
 
@@ -41,8 +41,12 @@ def _why(found: Advice) -> list[str]:
 
 
 def _ladder(found: Advice) -> tuple[Ladder, ...]:
-    rows = [(one.name, one.times_present, _moved(one, " + ")) for one in found.proposals]
-    return predicted_ladder([*rows, ("today", Estimate(value=1.0), "as it is")], rows[0][0])
+    rows = [
+        Speed((one.name,), one.times_present, _moved(one, " + "), take=one is found.proposals[0])
+        for one in found.proposals
+    ]
+    rows.append(Speed(("today",), Estimate(value=1.0), "as it is"))
+    return ladder_of_speeds(rows, "predicted rate, as times today's")
 
 
 def _head(found: Advice) -> str:
