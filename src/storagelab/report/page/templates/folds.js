@@ -110,7 +110,12 @@
   }
   // What belongs to marks that are left out goes with them: lines through them, panels that have no others, and in a chart
   // of a row for each cell the row, to whose place the next one moves up.
-  const placeOf = (one) => one.getAttribute("transform").match(/-?[\d.]+/g).map(Number);
+  const drawnAt = (one) => one.dataset.at ?? one.getAttribute("transform") ?? "";
+  const placeOf = (one) => drawnAt(one).match(/-?[\d.]+/g).map(Number);
+  const move = (one, by) => {
+    one.dataset.at = drawnAt(one);
+    one.setAttribute("transform", `translate(0,${by}) ${one.dataset.at}`);
+  };
   function leaveOut(svg) {
     const panels = [...svg.querySelectorAll(".cell > g")];
     const panelOf = (one) => one.closest(".cell > g") || svg;
@@ -127,12 +132,8 @@
     const rows = new Map(bars.map((bar) => [middle(bar), !bar.classList.contains("left-out")]));
     const ys = [...rows.keys()].sort((one, other) => one - other);
     const kept = ys.filter((y) => rows.get(y));
-    const texts = [...svg.querySelectorAll(".mark-text.role-mark text, .role-axis-label text[text-anchor=end]")].filter((one) => !one.closest(".role-axis-label") || placeOf(one)[0] < 0);
-    const move = (one, by) => {
-      one.dataset.at ??= one.getAttribute("transform") || "";
-      one.setAttribute("transform", `translate(0,${by}) ${one.dataset.at}`);
-    };
-    [...bars.map((bar) => [bar, middle(bar)]), ...texts.map((one) => [one, Number(/,(-?[\d.]+)/.exec(one.dataset.at || one.getAttribute("transform"))[1]) - 4])].forEach(([one, at]) => {
+    const texts = [...svg.querySelectorAll(".mark-text.role-mark text, .role-axis-label text")].filter((one) => !one.closest(".role-axis-label") || placeOf(one)[0] < 0);
+    [...bars.map((bar) => [bar, middle(bar)]), ...texts.map((one) => [one, placeOf(one)[1] - 4])].forEach(([one, at]) => {
       const row = ys.reduce((best, y) => (Math.abs(y - at) < Math.abs(best - at) ? y : best));
       one.classList.toggle("left-out", !rows.get(row));
       move(one, rows.get(row) ? ys[kept.indexOf(row)] - row : 0);
