@@ -88,6 +88,7 @@
     if (!filter) return;
     const { cells, names, visible, words } = filter;
     const cellOf = (label) => (names.find(([name]) => label.endsWith(`; ${name}`) || (label.startsWith(name) && /^(:|, |$)/.test(label.slice(name.length)))) || [])[1];
+    const at = new Map(cells.map((cell, number) => [cell.id, number]));
     part.querySelectorAll("figure:has(.wide)").forEach((figure) => {
       const marks = [...figure.querySelectorAll(":is(path, line, rect)[aria-label]")];
       marks.forEach((mark) => { mark.cell ??= cellOf(mark.getAttribute("aria-label")) ?? -1; });
@@ -95,6 +96,9 @@
       if (isOfCells) {
         marks.forEach((mark) => mark.classList.toggle("left-out", !visible[mark.cell]));
         figure.querySelectorAll("svg").forEach(leaveOut);
+        figure.querySelectorAll(".role-legend-label text").forEach((text) => { // of a legend that names cells
+          text.closest(".role-scope > g").classList.toggle("left-out", visible[at.get(text.textContent.replace(/^★ /, "").split(":")[0])] === false);
+        });
       }
       const caption = figure.closest(".chart").querySelector(".caption");
       if (!caption.querySelector(".of")) caption.prepend(make("span", { className: "of" }));
@@ -102,7 +106,6 @@
       caption.querySelector(".of").textContent = words && `${isOfCells ? `${drawn} ` : ""}Of all layouts: `;
       figure.dataset.filter = isOfCells ? words : "";
     });
-    const at = new Map(cells.map((cell, number) => [cell.id, number]));
     part.querySelectorAll("tbody tr > th:first-child").forEach((head) => {
       const number = at.get(head.textContent.split(/[: ]/)[0]);
       if (number !== undefined && !head.closest("#explore")) head.parentElement.hidden = !visible[number];
