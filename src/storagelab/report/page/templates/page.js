@@ -102,7 +102,7 @@
     const lines = (words, letterPx) => words.match(new RegExp(`.{1,${Math.floor(width / letterPx)}}(\\s|$)|\\S+`, "g")) || [];
     const caption = figure.closest(".chart").querySelector(".caption").cloneNode(true);
     caption.querySelectorAll(".on-page").forEach((one) => one.remove()); // what is done on a page alone
-    const title = lines(figure.dataset.title || document.title, 9.5);
+    const title = lines((figure.dataset.title || document.title).replace(/^Every cell/, figure.dataset.filter ? "Cells" : "$&"), 9.5);
     const source = lines([document.title.replace(/ · storagelab$/, ""), document.querySelector(".badge").textContent.replace(/\.$/, ""), figure.dataset.filter].filter(Boolean).join(" · "), 6.2);
     const foot = lines(caption.textContent.trim(), 6.2);
     const head = 14 + 20 * title.length + 18 * source.length;
