@@ -204,7 +204,7 @@ class Ladder:
     def hollow_text(self) -> str:
         """The meaning of hollow marks; "" if there are none."""
         hollow = [rung for rung in self.shown() if rung.is_hollow]
-        return ("predicted" if hollow[0].predicted else "no interval, too few runs") if hollow else ""
+        return ("predicted" if hollow[0].predicted else "no interval") if hollow else ""
 
     def ratio_text(self, rung: Rung) -> str:
         return "" if rung.ratio is None else numbers.ratio_text(rung.ratio.value, self.decimals)

@@ -27,7 +27,7 @@ whether it belongs to a recommended layout.
 Part = Literal["answer", "cells", "drives", "effects", "waits", "over-time"]
 """The position of a chart on the page, in reading order."""
 STAR = "★"
-HOLLOW = "Hollow marks have no interval: too few runs."
+HOLLOW = "Hollow marks have no interval: too few runs, or not tested."
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ NARROW = Form(width_px=336, height_px=270, panel_height_px=170, most_columns=1)
 STYLE = f"""
 .chart {{ container-type: inline-size; }}
 .chart :is(.wide, .narrow) {{ overflow-x: auto; overscroll-behavior-x: contain; }}
-.chart figure svg {{ display: block; overflow: visible; color: var(--ink); }}
+.chart figure svg {{ display: block; overflow: visible; color: var(--ink); font-size: {FONT_PX}px; }}
 .chart svg text {{ font-family: var(--drawn); font-variant-numeric: tabular-nums; }}
 .chart svg .mark-text {{ pointer-events: none; }}
 .chart .narrow {{ display: none; }}
@@ -216,7 +216,7 @@ def quoted(text: str) -> str:
     return "'" + plain.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-_IN_TEXT = bytes.maketrans(b"<>&(", b",./:")
+_IN_TEXT = bytes.maketrans(b"<>&(", b",./[")
 
 
 def letters(data: bytes) -> str:

@@ -1,6 +1,6 @@
 """What the page's script shows of all cells and of any two: figures, waits, series, counters, set-up; and its charts.
 
-The script reads it as JSON to sort and filter, and to compare two cells. Numbers are as short as a chart can show.
+The script sorts and filters by it, and compares two cells. Numbers are as short as a chart can show.
 
 Of the time series, the median run of each cell and the odd runs are as fine as a chart shows, with the least and the
 most of each period. The other runs are thinned to the means of fewer periods, so that the page stays small however
@@ -51,7 +51,10 @@ _Figures = list[list[object]]
 
 def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[CellSummary]) -> Json:
     """Everything about `cells` but their series, in their order."""
-    by_cell = judged_runs(runs)
+    by_cell: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        if run.usable and not run.burn_in:
+            by_cell[run.cell_id].append(run)
     ends = compared.ends(findings)
     orders = {
         factor.name: {repr(value): place for place, value in enumerate(levels_in_order(factor))}
@@ -180,15 +183,6 @@ class _Line(NamedTuple):
     name: str
 
 
-def judged_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs with figures that are judged, by cell."""
-    by_cell: dict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        if run.usable and not run.burn_in:
-            by_cell[run.cell_id].append(run)
-    return by_cell
-
-
 def odd_runs(findings: Findings) -> set[RunKey]:
     """The runs that a caution is about, whose series are never thinned."""
     odd = (caution for caution in findings.cautions if isinstance(caution, OddRun))
@@ -285,15 +279,16 @@ def plots(findings: Findings) -> dict[str, Spec]:
     axis = fields.get(places.x.name, "f0") if places.x is not None else "f0"
     # At first the colours are those of the factor that charts draw as lines, else of the verdicts.
     colour = next((fields[factor.name] for factor in places.lines), "verdict")
+    level = _level(findings)
     given: dict[str, Any] = {
         "lines": palette.LINES, "shapes": palette.SHAPES, "pins": palette.LINES[:2], "ink": palette.INK,
         "ground": palette.GROUND, "neutral": palette.NEUTRAL, "tip": TIP["description"], "where": where,
         "axis": _choice("axis", "Axis", titles, axis),
         "colour": _choice("colour", "Colour", {"verdict": "verdict"} | titles, colour),
         "panels": _choice("panels", "Panels", {"none": "none"} | titles, "none"),
-        "level": _level(findings), "moment": figure("at_s", f"seconds since the start ({where})"),
+        "level": level, "in_lines": level["axis"]["labelExpr"], "seconds": f"seconds per session ({where})",
+        "moment": figure("at_s", f"seconds since the start ({where})"),
         "figure": f"{name}, {compared.unit(findings)} ({where})",
-        "seconds": f"seconds per session ({where})",
     }  # fmt: skip
     text = re.sub(r'"\$(\w+)"', lambda found: json.dumps(given[found[1]]), _PLOTS.read_text("utf-8"))
     shown = {"background": None, "padding": 4, "config": config(WIDE)}

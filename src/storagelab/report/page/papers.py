@@ -10,7 +10,7 @@ from storagelab.capture.folder import Capture
 from storagelab.findings.beside import Beside
 from storagelab.report.document import Document, Section
 from storagelab.report.drawing.arrange import in_order
-from storagelab.report.drawing.chart import Figure, Row, scaled
+from storagelab.report.drawing.chart import HOLLOW, Figure, Row, scaled
 from storagelab.report.drawing.layers import Axis, dashed, means_with_intervals, told_apart
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, figure, finished
 from storagelab.report.page.html import Drawings, framed, page_of
@@ -26,11 +26,11 @@ _OTHERS = "all others"
 _VERBS = {"read": "reads", "write": "writes"}
 
 
-def _with_chart(of: Document, title: str, where: str, draw: Callable[[Sheet], Spec], label: str) -> str:
-    """The document as a page, below a chart without a title of its own in both widths."""
+def _with_chart(of: Document, title: str, where: str, draw: Callable[[Sheet], Spec], label: str, *notes: str) -> str:
+    """The document as a page, below a chart without a title of its own in both widths, and notes on that."""
     forms = {"wide": WIDE, "narrow": NARROW}
     drawings = Drawings([framed(name, draw(Sheet(form, "", (), where))) for name, form in forms.items()], label)
-    chart = Section("chart", title, [drawings])  # type: ignore[list-item]
+    chart = Section("chart", title, [drawings, *notes])  # type: ignore[list-item]
     return page_of(replace(of, sections=[chart, *of.sections]))
 
 
@@ -45,6 +45,7 @@ def beside_page(of: Document, found: Beside, names: Mapping[str, str]) -> str:
     return _with_chart(
         of, "Predicted beside measured", "measured and predicted",
         lambda sheet: means_with_intervals(data, sheet, title, axis), beside_words(found, names),
+        *([HOLLOW] if any(row["hollow"] for row in rows) else []),
     )  # fmt: skip
 
 

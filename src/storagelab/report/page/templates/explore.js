@@ -370,8 +370,7 @@
       view.signal("child_width", width).signal("upright", isUpright(choices[0], width)).data("cells", made).resize();
     }
     const chosenTexts = choices.map((field) => (/^f/.test(field) ? data.factors[Number(field.slice(1))].text : field));
-    const words = filterWords();
-    Object.assign(place("figure-all-cells").dataset, { title: `${words ? "Cells" : "Every cell"} by ${chosenTexts[0]}; colour: ${chosenTexts[1]}`, filter: words });
+    Object.assign(place("figure-all-cells").dataset, { title: `Every cell by ${chosenTexts[0]}; colour: ${chosenTexts[1]}`, filter: filterWords() });
     const times = made.filter((row) => row.kind === "cell").sort((one, other) => one.mean - other.mean);
     place("figure-all-cells").setAttribute("aria-label", `Chart: every cell that the filters show (${data.where}), ${times.length} of them. ` +
       (times.length ? `First: ${times[0].tip}. Last: ${times[times.length - 1].tip}.` : ""));

@@ -88,6 +88,7 @@
     if (!filter) return;
     const { cells, names, visible, words } = filter;
     const cellOf = (label) => (names.find(([name]) => label.endsWith(`; ${name}`) || (label.startsWith(name) && /^(:|, |$)/.test(label.slice(name.length)))) || [])[1];
+    const at = new Map(cells.map((cell, number) => [cell.id, number]));
     part.querySelectorAll("figure:has(.wide)").forEach((figure) => {
       const marks = [...figure.querySelectorAll(":is(path, line, rect)[aria-label]")];
       marks.forEach((mark) => { mark.cell ??= cellOf(mark.getAttribute("aria-label")) ?? -1; });
@@ -95,6 +96,9 @@
       if (isOfCells) {
         marks.forEach((mark) => mark.classList.toggle("left-out", !visible[mark.cell]));
         figure.querySelectorAll("svg").forEach(leaveOut);
+        figure.querySelectorAll(".role-legend-label text").forEach((text) => { // of a legend that names cells
+          text.closest(".role-scope > g").classList.toggle("left-out", visible[at.get(text.textContent.replace(/^★ /, "").split(":")[0])] === false);
+        });
       }
       const caption = figure.closest(".chart").querySelector(".caption");
       if (!caption.querySelector(".of")) caption.prepend(make("span", { className: "of" }));
@@ -102,7 +106,6 @@
       caption.querySelector(".of").textContent = words && `${isOfCells ? `${drawn} ` : ""}Of all layouts: `;
       figure.dataset.filter = isOfCells ? words : "";
     });
-    const at = new Map(cells.map((cell, number) => [cell.id, number]));
     part.querySelectorAll("tbody tr > th:first-child").forEach((head) => {
       const number = at.get(head.textContent.split(/[: ]/)[0]);
       if (number !== undefined && !head.closest("#explore")) head.parentElement.hidden = !visible[number];
@@ -110,7 +113,12 @@
   }
   // What belongs to marks that are left out goes with them: lines through them, panels that have no others, and in a chart
   // of a row for each cell the row, to whose place the next one moves up.
-  const placeOf = (one) => one.getAttribute("transform").match(/-?[\d.]+/g).map(Number);
+  const drawnAt = (one) => one.dataset.at ?? one.getAttribute("transform") ?? "";
+  const placeOf = (one) => drawnAt(one).match(/-?[\d.]+/g).map(Number);
+  const move = (one, by) => {
+    one.dataset.at = drawnAt(one);
+    one.setAttribute("transform", `translate(0,${by}) ${one.dataset.at}`);
+  };
   function leaveOut(svg) {
     const panels = [...svg.querySelectorAll(".cell > g")];
     const panelOf = (one) => one.closest(".cell > g") || svg;
@@ -127,12 +135,8 @@
     const rows = new Map(bars.map((bar) => [middle(bar), !bar.classList.contains("left-out")]));
     const ys = [...rows.keys()].sort((one, other) => one - other);
     const kept = ys.filter((y) => rows.get(y));
-    const texts = [...svg.querySelectorAll(".mark-text.role-mark text, .role-axis-label text[text-anchor=end]")].filter((one) => !one.closest(".role-axis-label") || placeOf(one)[0] < 0);
-    const move = (one, by) => {
-      one.dataset.at ??= one.getAttribute("transform") || "";
-      one.setAttribute("transform", `translate(0,${by}) ${one.dataset.at}`);
-    };
-    [...bars.map((bar) => [bar, middle(bar)]), ...texts.map((one) => [one, Number(/,(-?[\d.]+)/.exec(one.dataset.at || one.getAttribute("transform"))[1]) - 4])].forEach(([one, at]) => {
+    const texts = [...svg.querySelectorAll(".mark-text.role-mark text, .role-axis-label text")].filter((one) => !one.closest(".role-axis-label") || placeOf(one)[0] < 0);
+    [...bars.map((bar) => [bar, middle(bar)]), ...texts.map((one) => [one, placeOf(one)[1] - 4])].forEach(([one, at]) => {
       const row = ys.reduce((best, y) => (Math.abs(y - at) < Math.abs(best - at) ? y : best));
       one.classList.toggle("left-out", !rows.get(row));
       move(one, rows.get(row) ? ys[kept.indexOf(row)] - row : 0);

@@ -102,14 +102,14 @@
     const lines = (words, letterPx) => words.match(new RegExp(`.{1,${Math.floor(width / letterPx)}}(\\s|$)|\\S+`, "g")) || [];
     const caption = figure.closest(".chart").querySelector(".caption").cloneNode(true);
     caption.querySelectorAll(".on-page").forEach((one) => one.remove()); // what is done on a page alone
-    const title = lines(figure.dataset.title || document.title, 9.5);
+    const title = lines((figure.dataset.title || document.title).replace(/^Every cell/, figure.dataset.filter ? "Cells" : "$&"), 9.5);
     const source = lines([document.title.replace(/ · storagelab$/, ""), document.querySelector(".badge").textContent.replace(/\.$/, ""), figure.dataset.filter].filter(Boolean).join(" · "), 6.2);
     const foot = lines(caption.textContent.trim(), 6.2);
     const head = 14 + 20 * title.length + 18 * source.length;
     const whole = head + height + 18 * foot.length + (foot.length && 12);
     const outer = document.createElementNS(SVG, "svg");
     const give = (element, given) => Object.entries(given).forEach(([name, value]) => element.setAttribute(name, value));
-    give(outer, { xmlns: SVG, viewBox: `0 0 ${width} ${whole}`, width, height: whole, "font-family": "Helvetica, Arial, sans-serif" });
+    give(outer, { xmlns: SVG, viewBox: `0 0 ${width} ${whole}`, width, height: whole, "font-family": "Helvetica, Arial, sans-serif", "font-size": 12 });
     const text = (words, y, size, fill, weight) => {
       const line = document.createElementNS(SVG, "text");
       give(line, { x: 8, y, "font-size": size, fill, "font-weight": weight });
@@ -184,7 +184,7 @@
   }
 
   // The raw data, unpacked only on request.
-  const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%/:)*+-;,=.?@^_`{|}~"; // of base 85
+  const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%/[)*+-;,=.?@^_`{|}~"; // of base 85
   const VALUES = new Map([...DIGITS].map((digit, at) => [digit.charCodeAt(0), at]));
   function bytesOf(letters) {
     const whole = letters.trim();
