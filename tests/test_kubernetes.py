@@ -162,6 +162,8 @@ def test_only_files_that_a_key_takes_get_into_the_configmap_and_each_is_listed(t
     assert said.returncode == 0, said.stderr
     assert "order's.sql" in said.stderr
     assert "its findings: kubectl logs -f job/scripted;" in said.stderr
+    assert "10 runs on the node: about " in said.stderr
+    assert file.read_text().startswith("# 10 runs on the node: about ")
     assert "secret" not in file.read_text()
 
 

@@ -348,6 +348,7 @@ CI = RECIPES.parent / "ci"
 def test_the_examples_for_ci_are_yaml_that_calls_the_script_and_their_page_links_to_all():
     page = (RECIPES.parent / "gate-in-ci.md").read_text()
     assert [file.name for file in CI.iterdir() if f"](ci/{file.name})" not in page] == []
+    assert (CI / "gate.sh").read_text() in page
     steps = yaml.safe_load((CI / "github.yaml").read_text())["jobs"]["gate"]["steps"]
     gitlab = yaml.safe_load((CI / "gitlab.yaml").read_text())["storage-gate"]
     for script in (steps[1]["run"], "\n".join(gitlab["script"])):

@@ -51,7 +51,8 @@ def refused(tmp_path, monkeypatch, capfd):
 
 def test_a_drive_of_today_in_a_spec_of_2008_names_the_recipe_that_has_both(refused):
     for drive in ("nvme4-980-pro-1tb", "nvme3-970-evo-plus-1tb"):
-        assert "storagelab init todays-drives" in refused(("iodrive-320", drive), ONE_BLOCK)
+        said = refused(("iodrive-320", drive), ONE_BLOCK)
+        assert all(words in said for words in ("leave out format", "sector_bytes", "storagelab init todays-drives"))
     assert "todays-drives" not in refused(('format = "basic"', 'format = "fast"'), ONE_BLOCK)
 
 

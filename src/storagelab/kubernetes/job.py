@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from storagelab.errors import SpecError
 from storagelab.machine.host import NAME_VARIABLE, Names
 from storagelab.model.config import Config
-from storagelab.model.plan import Experiment
+from storagelab.model.plan import Experiment, Plan
 from storagelab.spec import given_files, keys, matrix, reading
 from storagelab.spec.keys import leaves, line
 
@@ -30,9 +30,12 @@ _MOST_BYTES = 900_000
 
 
 class OnClaims(NamedTuple):
-    """The spec's text; the volume of each class, by the class; and the files that the spec names, by their names."""
+    """The spec's text and plan; the volume of each class, by the class; and the files that the spec names, by their
+    names.
+    """
 
     text: str
+    plan: Plan
     volumes: dict[str, str]
     files: dict[str, str]
 
@@ -77,8 +80,7 @@ def on_claims(experiment: Experiment, classes: Sequence[str], host: int = 0) -> 
     if sum(len(one.encode()) for one in (text, *files.values())) > _MOST_BYTES:
         hint = "Put large files into an image of your own: --image"
         raise SpecError("it and its files are too large for a ConfigMap", file=experiment.source, hint=hint)
-    matrix.expand(reading.parse(text, f"{experiment.source} on claims"))
-    return OnClaims(text, volumes, files)
+    return OnClaims(text, matrix.expand(reading.parse(text, f"{experiment.source} on claims")), volumes, files)
 
 
 def _volume_of(name: str) -> str:

@@ -182,7 +182,7 @@ def refuse_odd_name(name: str, whose: str = "") -> None:
             f"{shown(name)}{whose}, can't be the name of a results folder",
             key="name",
             hint="Use lower-case letters, digits, and . _ - between them, at most 64: "
-            + 'name = "files-and-log-place"',
+            f'name = "{name.lower() if _NAME.fullmatch(name.lower()) else "files-and-log-place"}"',
         )
 
 

@@ -63,7 +63,9 @@ def k8s(
     from storagelab import screen
     from storagelab.kubernetes.job import JobOptions, documents, manifests, object_name, on_claims, reader
     from storagelab.report import writing
+    from storagelab.run.estimate import estimate
     from storagelab.spec import reading
+    from storagelab.words.numbers import duration, plural
 
     if look is not None:
         if not _look(spec_file, look):
@@ -85,8 +87,11 @@ def k8s(
         _say_how_to_fetch(name, nodes)
         return
     specs = [on_claims(experiment, classes or (), host) for host in range(max(1, len(nodes)))]
-    objects = manifests(name, nodes, specs, wanted)
-    writing.deliver(documents(objects), output)
+    plan = specs[0].plan
+    amount = f"{plural(len(plan.runs), 'run')} on {'each' if len(nodes) > 1 else 'the'} node: "
+    amount += f"about {duration(estimate(plan, plan.runs, ()).seconds)} (a guess before the first run)"
+    writing.deliver(f"# {amount}\n" + documents(manifests(name, nodes, specs, wanted)), output)
+    screen.say(amount)
     for file_name in specs[0].files:
         screen.say(f"goes into the ConfigMap, where others may read it: {file_name}")
     file = output if output is not None and output != writing.STDOUT else "FILE"

@@ -157,8 +157,11 @@ _HISTORIES = {"new": "formatted", "filled": "filled", "aged": "aged"}
 """The core's names of the formats (crates/sim/src/scenario/hardware.rs)."""
 
 
-_TODAYS = "The articles' load on drives of today: storagelab init todays-drives"
-"""For a spec whose drive was replaced, and whose other keys still are those of a drive of 2008."""
+def _of_today(profile: Profile) -> str:
+    """All changes to a spec in which a drive of 2008 was replaced by one of today."""
+    set_ = f" and driver, and set sector_bytes = {' or '.join(map(str, profile.sectors))}"
+    keys = set_ if isinstance(profile, FlashProfile) else ", driver and sector_bytes"
+    return f"In the spec and its factors, leave out format{keys}. Or begin with: storagelab init todays-drives"
 
 
 def _format(key: str, drive: DriveConfig, profile: FlashProfile, raw_io: bool) -> dict[str, object]:
@@ -178,7 +181,7 @@ def _plain(key: str, drive: DriveConfig, profile: Profile) -> dict[str, object]:
     """A disk, or another kind of drive without formats: nothing can be chosen, except the order of a disk's queue."""
     for name in ("format", "history", "driver", "sector_bytes", "trim", "host_ram_bytes", "log_delay_ns"):
         if getattr(drive, name) is not None:
-            what = "a disk." if profile.kind == "disk" else f"no flash drive with formats. {_TODAYS}"
+            what = "a disk." if profile.kind == "disk" else f"no flash drive with formats. {_of_today(profile)}"
             hint = f"Leave it out: {profile.title} is {what}"
             raise PreflightError("is for flash drives", key=f"{key}.{name}", hint=hint)
     return {"profile": profile.for_core(), "order": drive.order}
@@ -190,7 +193,7 @@ def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, al
     if chosen is None and len(there) > 1:
         raise PreflightError(f"is missing, and {profile.title} has several", key=key, hint=f"Choose one of: {known}.")
     if chosen is not None and chosen not in there:
-        hint = f"It has: {known}." + (f" {_TODAYS}" if len(there) == 1 else "")
+        hint = f"It has: {known}." + (f" {_of_today(profile)}" if len(there) == 1 else "")
         raise PreflightError(f"{profile.title} has no {chosen!r}", key=key, hint=hint)
     return there[0] if chosen is None else chosen
 
