@@ -55,5 +55,23 @@ pub const MS: Ns = 1_000 * US;
 /// A second.
 pub const SEC: Ns = 1_000 * MS;
 
+/// How long `amount` takes at `per_s` a second, to the next whole nanosecond.
+#[must_use]
+pub fn takes_ns(amount: u64, per_s: u64) -> Ns {
+    let ns = (u128::from(amount) * u128::from(SEC)).div_ceil(u128::from(per_s));
+    u64::try_from(ns).unwrap_or(Ns::MAX / 2)
+}
+
+/// Seconds at life-size, positive and fewer than a million, in a world `scale` times smaller.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "positive and small"
+)]
+pub fn scaled_ns(seconds: f64, scale: u32) -> Ns {
+    (seconds * 1e9) as Ns / u64::from(scale)
+}
+
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ use crate::block::Hardware;
 use crate::devices::Reported;
 use crate::disk;
 use crate::flash;
+use crate::kernel::scaled_ns;
 use crate::outcome::{DriveOutcome, VolumeOutcome};
 use crate::rng::Rng;
 use crate::scenario::{DriveChoice, Prepared, Refusal, VolumeChoice};
@@ -199,15 +200,6 @@ impl Rack {
 fn place(choices: &BTreeMap<String, DriveChoice>, drive: &str) -> usize {
     let place = choices.keys().position(|name| name == drive);
     place.expect("the scenario was checked")
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "it was checked: positive and small"
-)]
-fn scaled_ns(seconds: f64, scale: u32) -> u64 {
-    (seconds * 1e9) as u64 / u64::from(scale)
 }
 
 fn drive_outcome(name: &str, drive: &Device, before: &DriveCounters) -> DriveOutcome {

@@ -6,7 +6,7 @@ use crate::block::{BlockError, Hardware, Progress, Work};
 use crate::engine::files::Layout;
 use crate::engine::resource::name_of;
 use crate::engine::{Engine, Reading, Table};
-use crate::kernel::{Ns, SEC};
+use crate::kernel::{Ns, SEC, scaled_ns};
 use crate::outcome::{
     CounterTable, CrowdRow, DriveOutcome, RunOutcome, Series, VolumeOutcome, WaitRow, WaitingSample, WaitingTask,
 };
@@ -145,12 +145,7 @@ struct Run<'r, 'w> {
 
 impl<'r, 'w> Run<'r, 'w> {
     fn new(index: usize, scenario: &Scenario, plan: &'r RunPlan, os: &'w Sqlos, engine: &'r Engine<'w>) -> Self {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "it was checked: positive and small"
-        )]
-        let interval_ns = ((scenario.sample_every_s * 1e9) as Ns / u64::from(scenario.scale)).max(1);
+        let interval_ns = scaled_ns(scenario.sample_every_s, scenario.scale).max(1);
         let start = engine.reading();
         Self {
             index,
