@@ -89,15 +89,8 @@ impl Ftl {
     /// Writes `writes` pages, each drawn uniformly from the first `addresses`.
     #[cfg(any(test, feature = "internals"))]
     pub fn write_at_random(&mut self, addresses: u32, writes: u64, rng: &mut Rng) {
-        let mut batch = [0; 256];
-        let mut left = writes;
-        while left > 0 {
-            let size = usize::try_from(left).unwrap_or(usize::MAX).min(batch.len());
-            for logical in &mut batch[..size] {
-                *logical = draw(rng, addresses);
-            }
-            self.write_all(&batch[..size], &mut ());
-            left -= size as u64;
+        for _ in 0..writes {
+            self.write(draw(rng, addresses), &mut ());
         }
     }
 
