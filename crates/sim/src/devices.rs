@@ -68,12 +68,6 @@ impl Face {
     }
 }
 
-/// The first of these groups' figures that is beyond its limits, by its name.
-fn check_all<const GROUPS: usize>(groups: [Result<(), (&'static str, String)>; GROUPS]) -> Result<(), String> {
-    let all = groups.into_iter().try_for_each(|group| group);
-    all.map_err(|(name, what)| format!("{name} {what}"))
-}
-
 /// A number that a drive remembers.
 #[derive(Debug)]
 pub enum Kept<'d> {

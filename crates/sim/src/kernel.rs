@@ -15,11 +15,11 @@
 //! processes in the order in which they were resumed. Nothing depends on addresses, hashes or real time, so a run is a
 //! function of its inputs.
 //!
-//! **Four lists of events**, one for each owner, each ordered by time and then by the order of scheduling; all but the second are
-//! of one type ([`EventList`]). The kernel's has what wakes processes and calls ports. A scheduler's has the completions that it has
-//! not noticed yet ([`crate::sqlos`], `coming`): it looks there when a worker leaves its core, so most of them never become events
-//! of the kernel. A volume's has what is due on its drives and its link ([`crate::volume`], `array`); it asks for one event of the
-//! kernel at its earliest time. That of a test of raw I/O has the requests whose ends are known, as there are no processes.
+//! **A list of events for each owner**, all of one type ([`EventList`]). The kernel's has what wakes processes and calls ports. A
+//! scheduler's has the completions that it has not noticed yet ([`crate::sqlos`]): it looks there when a worker leaves its core, so
+//! most of them never become events of the kernel. A volume's has what is due on its drives and its link ([`crate::volume`],
+//! `array`); it asks for one event of the kernel at its earliest time. That of a test of raw I/O has the requests whose ends are
+//! known, as there are no processes.
 //!
 //! **References, not counted pointers.** The world (kernel, engine, drives) is built first and borrowed by every future as a
 //! plain `&'w`; the [`Executor`] that owns the futures is built last. State inside the world is in `Cell`s and

@@ -10,7 +10,7 @@ use crate::flash;
 use crate::kernel::scaled_ns;
 use crate::outcome::{DriveOutcome, VolumeOutcome};
 use crate::rng::Rng;
-use crate::scenario::{DriveChoice, Prepared, Refusal, VolumeChoice};
+use crate::scenario::{DriveChoice, Prepared, Refusal, VolumeChoice, refuse};
 use crate::volume::{Device, DeviceParameters, Volume};
 
 /// What a drive has counted.
@@ -48,10 +48,7 @@ impl Rack {
                 saved.len(),
                 choices.len()
             );
-            return Err(Refusal {
-                place: "drives".to_owned(),
-                what,
-            });
+            return refuse("drives", what);
         }
         let mut bytes = saved.iter();
         Self::made_by(hardware, |name, parameters| {
@@ -70,10 +67,7 @@ impl Rack {
             let drive = choice
                 .parameters(hardware.scale)
                 .and_then(|parameters| make(name, parameters));
-            drives.push(Some(drive.map_err(|what| Refusal {
-                place: format!("drives.{name}"),
-                what,
-            })?));
+            drives.push(Some(drive.or_else(|what| refuse(format!("drives.{name}"), what))?));
         }
         Ok(Self {
             scale: hardware.scale,
@@ -188,10 +182,8 @@ impl Rack {
                 continue;
             };
             let mut rng = Rng::stream(seed, &format!("age {name}"));
-            drive.age(age, &mut rng).map_err(|what| Refusal {
-                place: format!("drives.{name}"),
-                what,
-            })?;
+            let aged = drive.age(age, &mut rng);
+            aged.or_else(|what| refuse(format!("drives.{name}"), what))?;
         }
         Ok(())
     }

@@ -6,15 +6,13 @@ use crate::block::{BlockError, Hardware, Progress, Work};
 use crate::engine::files::Layout;
 use crate::engine::resource::name_of;
 use crate::engine::{Engine, Reading, Table};
+use crate::figures::ratio;
 use crate::kernel::{Ns, SEC, scaled_ns};
-use crate::outcome::{
-    CounterTable, CrowdRow, DriveOutcome, RunOutcome, Series, VolumeOutcome, WaitRow, WaitingSample, WaitingTask,
-};
+use crate::outcome::{CounterTable, CrowdRow, DriveOutcome, RunOutcome, Series, VolumeOutcome, WaitRow, WaitingSample};
 use crate::rng::Rng;
 use crate::scenario::{Prepared, Refusal, RunPlan, Scenario};
 use crate::sqlos::{self, Account, Config, Machine, Notice, Sqlos, WaitType};
 use crate::volume::Volume;
-use crate::words::ratio;
 
 /// Every how many points of the time series waiting tasks are looked at, and how many lines such a sample has at most.
 const WAITING_EVERY: usize = 20;
@@ -225,16 +223,9 @@ impl<'r, 'w> Run<'r, 'w> {
         series.runnable.push(now.runnable);
         series.io_in_progress.push(now.io_in_progress);
         if series.at_ns.len().is_multiple_of(WAITING_EVERY) {
-            let tasks = self.engine.waiting().into_iter().take(WAITING_LINES);
-            let tasks = tasks.map(|(decoded, workers)| WaitingTask {
-                wait_type: decoded.wait_type,
-                resource: decoded.resource,
-                workers,
-            });
-            self.waiting.push(WaitingSample {
-                at_ns: now_ns,
-                tasks: tasks.collect(),
-            });
+            let mut tasks = self.engine.waiting();
+            tasks.truncate(WAITING_LINES);
+            self.waiting.push(WaitingSample { at_ns: now_ns, tasks });
         }
         self.last = now;
         self.last_ns = now_ns;

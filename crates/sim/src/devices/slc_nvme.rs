@@ -9,8 +9,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Face, Kept, Model, check_all};
-use crate::figures::{Declared, Figure, Group, figures};
+use super::{Face, Kept, Model};
+use crate::figures::{Declared, Figure, Group, check_all, figures};
 use crate::kernel::{Ns, SEC, takes_ns};
 use crate::rng::Rng;
 use crate::volume::{Kind, Request};

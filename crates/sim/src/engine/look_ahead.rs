@@ -6,7 +6,7 @@
 
 use super::leaf::Leaf;
 use super::tree::Tree;
-use crate::prefetch::KEYS as GROUP;
+use crate::hint::KEYS as GROUP;
 use crate::rng::{self, Rng};
 
 const AHEAD: usize = 2 * GROUP;

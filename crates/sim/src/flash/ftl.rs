@@ -11,8 +11,7 @@
 //! Memory: 4 bytes per flash page, 4 bytes per logical page, and 16 to 20 bytes per block.
 
 use super::victims::{Blocks, VictimPolicy};
-use crate::hint::rare;
-use crate::prefetch::{self, FLASH_PAGES as GROUP};
+use crate::hint::{FLASH_PAGES as GROUP, rare, touch};
 use serde::{Deserialize, Serialize};
 
 /// The map's value for "no logical page".
@@ -346,7 +345,7 @@ impl Ftl {
     #[inline]
     fn touch_blocks(&self, flashes: &[FlashPage]) {
         let blocks = flashes.iter().map(|flash| flash.number() >> self.shift);
-        prefetch::touch(blocks.map(|block| self.blocks.touch(block)));
+        touch(blocks.map(|block| self.blocks.touch(block)));
     }
 
     /// Frees a logical page; returns whether it held data.

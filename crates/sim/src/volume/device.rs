@@ -130,24 +130,6 @@ impl Device {
     }
 }
 
-#[cfg(test)]
-impl Device {
-    pub fn usable_bytes(&self) -> u64 {
-        match self {
-            Self::Flash(drive) => drive.parameters().usable_bytes(),
-            Self::Disk(disk) => disk.parameters().usable_bytes,
-            Self::Other(model) => model.face().usable_bytes,
-        }
-    }
-
-    pub const fn disk(&self) -> Option<&Disk> {
-        match self {
-            Self::Flash(_) | Self::Other(_) => None,
-            Self::Disk(disk) => Some(disk),
-        }
-    }
-}
-
 /// Submits a request to a flash drive, in whole pages unless it is an append; returns when it will be done.
 ///
 /// # Errors
