@@ -15,9 +15,6 @@ use super::victims::VictimPolicy;
 use crate::figures::{Declared, Figure, Group, check_all, figures, words};
 use crate::kernel::SEC;
 
-/// The slowest link, in bytes a second.
-const SLOWEST_LINK: u64 = 1_000_000;
-
 figures! {
     /// The drive's geometry.
     Geometry {
@@ -28,7 +25,7 @@ figures! {
         /// Pages that are collected together.
         pages_per_block: Figure<u32> [1, 1 << 15];
         /// Pages that one erase of one die frees.
-        erase_block_pages: Figure<u32> [1, u32::MAX.into()];
+        erase_block_pages: Figure<u32> [1, 1 << 20];
         /// Dies that work in parallel.
         dies: Figure<u32> [1, 1 << 16];
     }
@@ -52,9 +49,9 @@ figures! {
         /// Overhead of a write besides the link.
         write_command_ns: Figure<u64> [0, SEC];
         /// From the drive to the host.
-        link_read_bytes_per_s: Figure<u64> [SLOWEST_LINK, u64::MAX >> 1];
+        link_read_bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
         /// From the host to the drive.
-        link_write_bytes_per_s: Figure<u64> [SLOWEST_LINK, u64::MAX >> 1];
+        link_write_bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
         /// Pages that the drive buffers before they are programmed.
         buffer_pages: Figure<u32> [1, 1 << 24];
     }
@@ -72,7 +69,7 @@ figures! {
         /// Garbage collection stops when this share is free.
         stop_per_mille: Figure<u32>;
         /// While it runs, pages that garbage collection reclaims per 1000 pages that the host writes.
-        pace_per_mille: Figure<u32> [1001, u32::MAX.into()];
+        pace_per_mille: Figure<u32> [1001, 1_000_000];
         /// How long the drive must have been idle before it collects by itself.
         idle_after_ns: Figure<u64> [0, 86_400 * SEC];
         /// An idle drive collects until this share is free.
@@ -84,7 +81,7 @@ figures! {
     /// The cost of a map that the host keeps.
     MappingFigures {
         /// The amount of data to which the memory figures refer.
-        per_data_bytes: Figure<u64> [1, u64::MAX >> 1];
+        per_data_bytes: Figure<u64> [1, 1 << 50];
         /// Host memory that the maker recommends for it.
         advised_bytes: Figure<u64>;
         /// Host memory in the worst case, for each sector size in bytes. The sizes named here are those the drive can have.
@@ -102,7 +99,7 @@ figures! {
         /// CPU time per sector of a request.
         host_cpu_sector_ns: Figure<u64> [0, SEC];
         /// How many times less memory than the published worst case.
-        ram_divisor: Figure<u32> [1, u32::MAX.into()];
+        ram_divisor: Figure<u32> [1, 1_000_000];
         /// Flash pages, in thousandths, that it programs per write beyond its data: a header and padding of its log.
         padding_per_mille: Option<Figure<u32>> [0, 1000];
     }

@@ -72,19 +72,18 @@ impl Action {
 }
 
 /// From this many events on, the heap is used.
-const MANY: usize = 32;
+const MANY: usize = 256;
 /// Once only this many are left, the line is used again.
-const FEW: usize = 16;
+const FEW: usize = 128;
 /// Events taken from the line are removed once there are this many.
-const SWEEP: usize = 32;
+const SWEEP: usize = 64;
 
 /// Future events, taken out in the order of their times, and in scheduling order where times are equal.
 ///
 /// An event is one 128-bit number, time in the upper 56 bits, a sequence number in the next 40, the action below, so that a
 /// single comparison orders two events.
 ///
-/// Few events, as for a server of some cores, are kept in a line; many form a heap. Most events that are scheduled last are due
-/// last, or soon: the line is searched from its end.
+/// Few events, as for a server of some cores, are kept in a line, at whose end most arrivals of a scheduler go; many form a heap.
 #[derive(Clone, Debug, Default)]
 pub struct EventList {
     /// Few events, the earliest first. All before `first` have been taken.
@@ -143,18 +142,11 @@ impl EventList {
         if rare(!self.heap.is_empty() || self.line.len() - self.first == MANY) {
             return self.push_to_many(key);
         }
-        put(&mut self.line, key);
-        // Those that are due later move up by one place each.
-        let mut waiting = self.line[self.first..].iter_mut().rev();
-        let Some(mut place) = waiting.next() else { return };
-        for before in waiting {
-            if *before < key {
-                break;
-            }
-            *place = *before;
-            place = before;
+        if self.line.last().is_none_or(|&last| last < key) {
+            return put(&mut self.line, key);
         }
-        *place = key;
+        let before = self.line[self.first..].partition_point(|&other| other < key);
+        self.line.insert(self.first + before, key);
     }
 
     fn push_to_many(&mut self, key: u128) {
