@@ -72,15 +72,15 @@ def test_the_core_takes_worlds_as_small_as_specs_may_ask_for_and_no_smaller(tmp_
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("0", "drives.ssd: drive profile 'iodrive-320': dies is 0: it must be positive"),
-        ("4_000_000_000", "drives.ssd: drive profile 'iodrive-320': dies is 4000000000: it can't be over 65536"),
+        ("0", "geometry.dies must be a whole number from 1 to 65536, not 0"),
+        ("4_000_000_000", "geometry.dies must be a whole number from 1 to 65536, not 4000000000"),
         (
             '"many"',
             "drives.ssd.profile: the profile mine.toml can't be used: geometry.dies must be a "
-            "whole number from 0 to 429",
+            "whole number from 1 to 65536",
         ),
-        ("-3", "geometry.dies must be a whole number from 0 to 4294967295, not -3"),
-        ("1.5", "geometry.dies must be a whole number from 0 to 4294967295, not 1.5"),
+        ("-3", "geometry.dies must be a whole number from 1 to 65536, not -3"),
+        ("1.5", "geometry.dies must be a whole number from 1 to 65536, not 1.5"),
     ],
 )
 def test_a_drive_that_cannot_be_is_refused_with_its_figure(refused, tmp_path, value, words):

@@ -3,21 +3,21 @@
 
 mod block;
 mod crossing;
-mod replaying;
 
-use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
+use std::path::Path;
+
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use storagelab_sim::Rng;
+use storagelab_sim::replay::Replay;
 
 /// The simulator of storagelab, in Rust.
 #[pymodule]
 mod _sim {
     #[pymodule_export]
-    use super::{declared, permutation, stream_seed, version};
+    use super::{declared, permutation, replay, stream_seed, version};
     #[pymodule_export]
     use crate::block::{Block, RawBlock, Refused, check, check_raw, resolved};
-    #[pymodule_export]
-    use crate::replaying::replay;
 }
 
 /// The version of the extension, the same as the package's.
@@ -50,4 +50,14 @@ fn permutation(py: Python<'_>, seed: u64, stream: &str, n: u32) -> PyResult<Vec<
         Rng::stream(seed, stream).shuffle(&mut items);
     });
     Ok(items)
+}
+
+/// Sends a trace to a file: what was sent, as JSON.
+#[pyfunction]
+fn replay(py: Python<'_>, path: &str, flags: i32, threads: usize, trace: &str) -> PyResult<String> {
+    py.detach(|| {
+        let trace: Replay = serde_json::from_str(trace).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let sent = storagelab_replay::send(Path::new(path), flags, threads, &trace).map_err(PyOSError::new_err)?;
+        serde_json::to_string(&sent).map_err(|error| PyValueError::new_err(error.to_string()))
+    })
 }

@@ -1,13 +1,13 @@
-//! The file that requests go to.
+//! The file that requests go to, and memory for a request: aligned as direct I/O asks for, with content that no drive can
+//! compress.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use storagelab_sim::Rng;
 use storagelab_sim::replay::{Asked, What};
-
-use crate::buffer::Buffer;
 
 /// An open file.
 pub(crate) struct Target(File);
@@ -34,5 +34,49 @@ impl Target {
             What::S => return self.0.sync_data().map_err(|error| format!("a sync failed: {error}")),
         };
         made.map_err(|error| format!("a {word} of {bytes} bytes at {offset} failed: {error}"))
+    }
+}
+
+/// Direct I/O takes memory that begins at a page.
+const ALIGNED: usize = 4096;
+/// Every so many bytes of what is written differ from the request before.
+const STAMP_EVERY: usize = 512;
+
+/// Memory for one request at a time.
+pub(crate) struct Buffer {
+    memory: Vec<u8>,
+    begin: usize,
+    rng: Rng,
+}
+
+impl Buffer {
+    /// Room for `longest` bytes, filled if it will be written to a drive.
+    pub(crate) fn new(longest: u64, filled: bool, seed: u64) -> Self {
+        let longest = usize::try_from(longest).expect("a request fits memory");
+        let mut memory = vec![0; longest + ALIGNED];
+        let mut rng = Rng::stream(seed, "replay");
+        if filled {
+            for part in memory.chunks_mut(8) {
+                part.copy_from_slice(&rng.next_u64().to_le_bytes()[..part.len()]);
+            }
+        }
+        let begin = memory.as_ptr().align_offset(ALIGNED);
+        Self { memory, begin, rng }
+    }
+
+    /// The first `bytes` of it.
+    pub(crate) fn of(&mut self, bytes: u64) -> &mut [u8] {
+        let length = usize::try_from(bytes).expect("a request fits memory");
+        &mut self.memory[self.begin..self.begin + length]
+    }
+
+    /// The same with other content than before, so that no drive knows it already.
+    pub(crate) fn fresh(&mut self, bytes: u64) -> &[u8] {
+        let stamp = self.rng.next_u64().to_le_bytes();
+        let part = self.of(bytes);
+        for sector in part.chunks_exact_mut(STAMP_EVERY) {
+            sector[..stamp.len()].copy_from_slice(&stamp);
+        }
+        part
     }
 }

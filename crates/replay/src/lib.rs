@@ -3,7 +3,6 @@
 //! Threads take requests from one queue, in order, by the rules of simulated replays ([`storagelab_sim::replay`]). Times
 //! are counted from one beginning, so a request that is late delays no other.
 
-mod buffer;
 mod file;
 mod queue;
 
@@ -14,8 +13,7 @@ use serde::Serialize;
 use storagelab_sim::replay::{Lateness, Replay, What};
 use storagelab_sim::{Latencies, LatencyTable};
 
-use buffer::Buffer;
-use file::Target;
+use file::{Buffer, Target};
 use queue::Queue;
 
 /// What was sent. Syncs are sent and not counted.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use crate::disk::DiskProfile;
-use crate::figures::Declared;
+use crate::figures::{Declared, Figure};
 use crate::flash::DriveProfile;
 use crate::kernel::Ns;
 use crate::rng::Rng;
@@ -20,14 +20,8 @@ mod slc_nvme;
 
 /// A drive at work. Times are nanoseconds since the last [`Model::rest`].
 pub trait Model: Boxed + Debug + Send + Sync {
-    /// What the host can write into.
-    fn usable_bytes(&self) -> u64;
-
-    /// The least that can be written.
-    fn sector_bytes(&self) -> u64;
-
-    /// CPU time of the host for a request.
-    fn host_cpu_ns(&self) -> Ns;
+    /// What the host sees of it.
+    fn face(&self) -> Face;
 
     /// Takes a request at time `now`, and returns when it will be done. Requests come in the order of their times.
     fn submit(&mut self, now: Ns, request: Request) -> Ns;
@@ -38,20 +32,80 @@ pub trait Model: Boxed + Debug + Send + Sync {
     /// The drive is formatted.
     fn format(&mut self) {}
 
-    /// All that a drive at rest remembers, as numbers to save and to load.
-    fn memory(&mut self) -> Vec<&mut u64>;
+    /// All that a drive at rest remembers: it is saved and loaded in this order, and reported.
+    fn memory(&mut self) -> Vec<Kept<'_>>;
+}
 
-    /// What it has counted since it was made, and levels of the present, by name.
-    fn reported(&self) -> Reported;
+/// What the host sees of a drive.
+#[derive(Clone, Copy, Debug)]
+pub struct Face {
+    /// What it can write into.
+    pub usable_bytes: u64,
+    /// The least that can be written.
+    pub sector_bytes: u64,
+    /// CPU time for a request.
+    pub host_cpu_ns: Ns,
+}
+
+impl Face {
+    /// As the profile says, in a world `scale` times smaller: the capacity shrinks, to whole sectors.
+    fn new(
+        usable_bytes: &Figure<u64>,
+        sector_bytes: &Figure<u32>,
+        host_cpu_ns: &Figure<u64>,
+        scale: u64,
+    ) -> Result<Self, String> {
+        let sector_bytes = u64::from(sector_bytes.value);
+        let usable_bytes = usable_bytes.value / scale / sector_bytes * sector_bytes;
+        if usable_bytes == 0 {
+            return Err(format!("usable_bytes leave no sector at scale {scale}"));
+        }
+        Ok(Self {
+            usable_bytes,
+            sector_bytes,
+            host_cpu_ns: host_cpu_ns.value,
+        })
+    }
+}
+
+/// A number that a drive remembers.
+#[derive(Debug)]
+pub enum Kept<'d> {
+    /// A sum that only grows.
+    Sum(&'static str, &'d mut u64),
+    /// A present level, and in how many parts its unit is counted.
+    Level(&'static str, &'d mut u64, u64),
+}
+
+impl<'d> Kept<'d> {
+    fn word(self) -> &'d mut u64 {
+        match self {
+            Self::Sum(_, word) | Self::Level(_, word, _) => word,
+        }
+    }
 }
 
 /// What a drive reports of itself.
 #[derive(Clone, Debug, Default)]
 pub struct Reported {
-    /// Sums that only grow.
+    /// What it has counted since it was made.
     pub counts: BTreeMap<&'static str, u64>,
     /// Present levels.
     pub levels: BTreeMap<&'static str, u64>,
+}
+
+impl dyn Model {
+    /// What it has counted since it was made, and levels of the present, by name.
+    pub fn reported(&self) -> Reported {
+        let mut reported = Reported::default();
+        for kept in self.boxed().memory() {
+            match kept {
+                Kept::Sum(name, sum) => reported.counts.insert(name, *sum),
+                Kept::Level(name, level, parts) => reported.levels.insert(name, *level / parts),
+            };
+        }
+        reported
+    }
 }
 
 impl Reported {
@@ -91,9 +145,9 @@ pub fn save(model: &dyn Model) -> Vec<u8> {
     let mut model = model.boxed();
     let mut out = Writer::default();
     out.word(MAGIC);
-    out.word(model.usable_bytes());
-    for word in model.memory() {
-        out.word(*word);
+    out.word(model.face().usable_bytes);
+    for kept in model.memory() {
+        out.word(*kept.word());
     }
     out.finish()
 }
@@ -104,14 +158,14 @@ pub fn save(model: &dyn Model) -> Vec<u8> {
 /// If the bytes are not of such a drive.
 pub fn load(model: &mut dyn Model, bytes: &[u8]) -> Result<(), StateError> {
     let mut input = Reader::new(bytes, MAGIC)?;
-    let (of_bytes, usable_bytes) = (input.word()?, model.usable_bytes());
+    let (of_bytes, usable_bytes) = (input.word()?, model.face().usable_bytes);
     if of_bytes != usable_bytes {
         return Err(StateError::Impossible(format!(
             "it is of a drive of {of_bytes} bytes, and the scenario's has {usable_bytes}"
         )));
     }
-    for word in model.memory() {
-        *word = input.word()?;
+    for kept in model.memory() {
+        *kept.word() = input.word()?;
     }
     input.finish()
 }
@@ -140,7 +194,7 @@ macro_rules! kinds {
             pub fn make(&self, scale: u32) -> Result<Box<dyn Model>, String> {
                 let (name, made) = match self {
                     Self::Flash(_) | Self::Disk(_) => unreachable!("the two fast kinds have parameters of their own"),
-                    $(Self::$variant(profile) => (&profile.name, profile.make(scale)),)+
+                    $(Self::$variant(profile) => (&profile.name, profile.make(u64::from(scale.max(1)))),)+
                 };
                 made.map_err(|what| format!("drive profile '{name}': {what}"))
             }

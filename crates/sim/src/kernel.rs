@@ -15,11 +15,11 @@
 //! processes in the order in which they were resumed. Nothing depends on addresses, hashes or real time, so a run is a
 //! function of its inputs.
 //!
-//! **Four lists of events**, one for each owner, each ordered by time and then by the order of scheduling; all but the second are
-//! of one type ([`EventList`]). The kernel's has what wakes processes and calls ports. A scheduler's has the completions that it has
-//! not noticed yet ([`crate::sqlos`], `coming`): it looks there when a worker leaves its core, so most of them never become events
-//! of the kernel. A volume's has what is due on its drives and its link ([`crate::volume`], `array`); it asks for one event of the
-//! kernel at its earliest time. That of a test of raw I/O has the requests whose ends are known, as there are no processes.
+//! **A list of events for each owner**, all of one type ([`EventList`]). The kernel's has what wakes processes and calls ports. A
+//! scheduler's has the completions that it has not noticed yet ([`crate::sqlos`]): it looks there when a worker leaves its core, so
+//! most of them never become events of the kernel. A volume's has what is due on its drives and its link ([`crate::volume`],
+//! `array`); it asks for one event of the kernel at its earliest time. That of a test of raw I/O has the requests whose ends are
+//! known, as there are no processes.
 //!
 //! **References, not counted pointers.** The world (kernel, engine, drives) is built first and borrowed by every future as a
 //! plain `&'w`; the [`Executor`] that owns the futures is built last. State inside the world is in `Cell`s and
@@ -54,6 +54,24 @@ pub const US: Ns = 1_000;
 pub const MS: Ns = 1_000 * US;
 /// A second.
 pub const SEC: Ns = 1_000 * MS;
+
+/// How long `amount` takes at `per_s` a second, to the next whole nanosecond.
+#[must_use]
+pub fn takes_ns(amount: u64, per_s: u64) -> Ns {
+    let ns = (u128::from(amount) * u128::from(SEC)).div_ceil(u128::from(per_s));
+    u64::try_from(ns).unwrap_or(Ns::MAX / 2)
+}
+
+/// Seconds at life-size, positive and fewer than a million, in a world `scale` times smaller.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "positive and small"
+)]
+pub fn scaled_ns(seconds: f64, scale: u32) -> Ns {
+    (seconds * 1e9) as Ns / u64::from(scale)
+}
 
 #[cfg(test)]
 mod tests;

@@ -61,7 +61,6 @@ mod flash;
 mod hint;
 mod kernel;
 mod outcome;
-mod prefetch;
 mod rack;
 mod raw_io;
 mod rng;
@@ -73,7 +72,6 @@ mod sqlos;
 mod tests;
 mod trace;
 mod volume;
-mod words;
 
 pub use block::{BlockError, BlockOf, Work};
 pub use declared::{Declarations, declarations};

@@ -7,9 +7,10 @@ use crate::block::Hardware;
 use crate::devices::Reported;
 use crate::disk;
 use crate::flash;
+use crate::kernel::scaled_ns;
 use crate::outcome::{DriveOutcome, VolumeOutcome};
 use crate::rng::Rng;
-use crate::scenario::{DriveChoice, Prepared, Refusal, VolumeChoice};
+use crate::scenario::{DriveChoice, Prepared, Refusal, VolumeChoice, refuse};
 use crate::volume::{Device, DeviceParameters, Volume};
 
 /// What a drive has counted.
@@ -47,10 +48,7 @@ impl Rack {
                 saved.len(),
                 choices.len()
             );
-            return Err(Refusal {
-                place: "drives".to_owned(),
-                what,
-            });
+            return refuse("drives", what);
         }
         let mut bytes = saved.iter();
         Self::made_by(hardware, |name, parameters| {
@@ -69,10 +67,7 @@ impl Rack {
             let drive = choice
                 .parameters(hardware.scale)
                 .and_then(|parameters| make(name, parameters));
-            drives.push(Some(drive.map_err(|what| Refusal {
-                place: format!("drives.{name}"),
-                what,
-            })?));
+            drives.push(Some(drive.or_else(|what| refuse(format!("drives.{name}"), what))?));
         }
         Ok(Self {
             scale: hardware.scale,
@@ -187,10 +182,8 @@ impl Rack {
                 continue;
             };
             let mut rng = Rng::stream(seed, &format!("age {name}"));
-            drive.age(age, &mut rng).map_err(|what| Refusal {
-                place: format!("drives.{name}"),
-                what,
-            })?;
+            let aged = drive.age(age, &mut rng);
+            aged.or_else(|what| refuse(format!("drives.{name}"), what))?;
         }
         Ok(())
     }
@@ -199,15 +192,6 @@ impl Rack {
 fn place(choices: &BTreeMap<String, DriveChoice>, drive: &str) -> usize {
     let place = choices.keys().position(|name| name == drive);
     place.expect("the scenario was checked")
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "it was checked: positive and small"
-)]
-fn scaled_ns(seconds: f64, scale: u32) -> u64 {
-    (seconds * 1e9) as u64 / u64::from(scale)
 }
 
 fn drive_outcome(name: &str, drive: &Device, before: &DriveCounters) -> DriveOutcome {

@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 
 use crate::block::{BlockError, Hardware, Progress, Work};
-use crate::kernel::{Action, EventList, Ns, Port};
+use crate::kernel::{Action, EventList, Ns, Port, scaled_ns};
 use crate::outcome::{DriveOutcome, VolumeOutcome};
 use crate::rng::Rng;
 pub use crate::scenario::Prepared;
@@ -28,6 +28,7 @@ use crate::scenario::{DriveChoice, Refusal, VolumeChoice};
 use crate::trace::{IoRecord, Trace};
 use crate::volume::{Answer, Failure, Kind, Request, Volume};
 
+use replay::Asked;
 pub use replay::{Lateness, Replay};
 
 pub use latency::{Latencies, LatencyTable};
@@ -222,7 +223,7 @@ impl Work for RawScenario {
         };
         let made = match &test.replay {
             Some(replay) => running.replay(replay, told).map(|late| running.late = Some(late)),
-            None => running.make(told),
+            None => running.draw(told),
         };
         let outcome = running.outcome(index, made);
         (volumes, outcome)
@@ -248,10 +249,8 @@ struct Running<'t, 'v> {
     blocks: u64,
     /// For each thread the next block, and the first and the last of its part.
     cursors: Vec<(u64, u64, u64)>,
-    /// For each request outstanding, when it was submitted.
-    begun_ns: Vec<Ns>,
-    /// For each request outstanding, its size.
-    bytes_of: Vec<u64>,
+    /// One for each request outstanding.
+    places: Vec<Place>,
     /// Bytes of the counted requests.
     bytes: u64,
     late: Option<Lateness>,
@@ -265,6 +264,14 @@ struct Running<'t, 'v> {
     recorder: Recorder,
     /// Every I/O with the number of the volume, if that was asked for.
     trace: Option<(usize, Trace)>,
+}
+
+/// A request outstanding: when it was submitted, its size, and what it is if it is of a trace.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    begun_ns: Ns,
+    bytes: u64,
+    asked: Option<Asked>,
 }
 
 /// Requests between two calls of `progress`.
@@ -283,8 +290,7 @@ impl<'t, 'v> Running<'t, 'v> {
             rng: Rng::stream(test.seed, "raw I/O"),
             blocks,
             cursors: (0..u64::from(test.threads)).map(part).collect(),
-            begun_ns: vec![0; (test.threads * test.outstanding) as usize],
-            bytes_of: vec![0; (test.threads * test.outstanding) as usize],
+            places: vec![Place::default(); (test.threads * test.outstanding) as usize],
             bytes: 0,
             late: None,
             due: EventList::new(),
@@ -300,42 +306,48 @@ impl<'t, 'v> Running<'t, 'v> {
         }
     }
 
-    fn make(&mut self, mut progress: impl FnMut(Ns, Ns) -> ControlFlow<()>) -> Result<(), Early> {
-        for token in 0..u32::try_from(self.begun_ns.len()).expect("it was checked") {
-            self.submit(token)?;
-        }
-        let mut done = Vec::new();
+    /// Makes a test of drawn requests: each that is done gives its place to the next.
+    fn draw(&mut self, progress: impl FnMut(Ns, Ns) -> ControlFlow<()>) -> Result<(), Early> {
+        self.make(self.end_ns, progress, |test, free| {
+            if test.now_ns < test.end_ns {
+                free.drain(..).try_for_each(|token| test.submit(token))?;
+            }
+            Ok(Ns::MAX)
+        })
+    }
+
+    /// Makes the test until all requests are done. `send` sends through free places what can be sent now, and says when there may
+    /// be more that needs no further place.
+    fn make(
+        &mut self,
+        until_ns: Ns,
+        mut progress: impl FnMut(Ns, Ns) -> ControlFlow<()>,
+        mut send: impl FnMut(&mut Self, &mut Vec<u32>) -> Result<Ns, Early>,
+    ) -> Result<(), Early> {
+        let mut free: Vec<u32> = (0..).take(self.places.len()).collect();
         let mut looked = 0;
-        while self.done < self.submitted {
+        loop {
+            let send_ns = send(self, &mut free)?;
+            if send_ns == Ns::MAX && self.done == self.submitted {
+                return Ok(());
+            }
             let (alone_ns, volume_ns) = (self.due.next_time_ns(), self.volume.next_event());
-            self.step(alone_ns, volume_ns, &mut done)?;
-            for token in done.drain(..) {
+            self.now_ns = send_ns.min(alone_ns).min(volume_ns);
+            let were_free = free.len();
+            if alone_ns == self.now_ns {
+                free.extend(self.due.pop_until(alone_ns).map(|(_, action)| action.token()));
+            } else if volume_ns == self.now_ns {
+                self.volume.advance(volume_ns, &mut free).map_err(Early::Failed)?;
+            }
+            for &token in &free[were_free..] {
                 self.record(token);
-                if self.now_ns < self.end_ns {
-                    self.submit(token)?;
-                }
             }
             if self.done >= looked + LOOK_EVERY {
                 looked = self.done;
-                if progress(self.now_ns, self.end_ns).is_break() {
+                if progress(self.now_ns, until_ns).is_break() {
                     return Err(Early::Interrupted);
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Goes on to the next event, the earlier of those of requests that are known alone and of the volume. `done` gets the
-    /// requests that end then.
-    fn step(&mut self, alone_ns: Ns, volume_ns: Ns, done: &mut Vec<u32>) -> Result<(), Early> {
-        self.now_ns = alone_ns.min(volume_ns);
-        if alone_ns <= volume_ns {
-            if let Some((_, action)) = self.due.pop_until(alone_ns) {
-                done.push(action.token());
-            }
-            Ok(())
-        } else {
-            self.volume.advance(self.now_ns, done).map_err(Early::Failed)
         }
     }
 
@@ -359,12 +371,15 @@ impl<'t, 'v> Running<'t, 'v> {
             offset: block * self.test.block_bytes,
             bytes: self.test.block_bytes,
         };
-        self.send(token, request)
+        self.send(token, request, None)
     }
 
-    fn send(&mut self, token: u32, request: Request) -> Result<(), Early> {
-        self.begun_ns[token as usize] = self.now_ns;
-        self.bytes_of[token as usize] = request.bytes;
+    fn send(&mut self, token: u32, request: Request, asked: Option<Asked>) -> Result<(), Early> {
+        self.places[token as usize] = Place {
+            begun_ns: self.now_ns,
+            bytes: request.bytes,
+            asked,
+        };
         self.submitted += 1;
         if let Some((volume, trace)) = &mut self.trace {
             trace.begin(self.now_ns, token, *volume, request);
@@ -377,18 +392,19 @@ impl<'t, 'v> Running<'t, 'v> {
 
     /// A request is done.
     fn record(&mut self, token: u32) {
+        let Place { begun_ns, bytes, .. } = std::mem::take(&mut self.places[token as usize]);
+        let latency_ns = self.now_ns - begun_ns;
         self.done += 1;
         if let Some((_, trace)) = &mut self.trace {
-            trace.end(token, self.now_ns - self.begun_ns[token as usize]);
+            trace.end(token, latency_ns);
         }
         if self.now_ns > self.warm_ns && self.now_ns <= self.end_ns {
             if self.now_ns > self.recorder.until_ns {
                 self.recorder.turn(self.now_ns, self.volume);
             }
-            let latency_ns = self.now_ns - self.begun_ns[token as usize];
             self.latencies.add(latency_ns);
             self.recorder.add(latency_ns);
-            self.bytes += self.bytes_of[token as usize];
+            self.bytes += bytes;
         }
     }
 
@@ -430,13 +446,4 @@ fn per_s(count: u64, elapsed_ns: Ns) -> f64 {
     } else {
         count as f64 * 1e9 / elapsed_ns as f64
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "it was checked: positive and small"
-)]
-fn scaled_ns(seconds: f64, scale: u32) -> Ns {
-    (seconds * 1e9) as Ns / u64::from(scale)
 }

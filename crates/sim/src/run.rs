@@ -6,15 +6,13 @@ use crate::block::{BlockError, Hardware, Progress, Work};
 use crate::engine::files::Layout;
 use crate::engine::resource::name_of;
 use crate::engine::{Engine, Reading, Table};
-use crate::kernel::{Ns, SEC};
-use crate::outcome::{
-    CounterTable, CrowdRow, DriveOutcome, RunOutcome, Series, VolumeOutcome, WaitRow, WaitingSample, WaitingTask,
-};
+use crate::figures::ratio;
+use crate::kernel::{Ns, SEC, scaled_ns};
+use crate::outcome::{CounterTable, CrowdRow, DriveOutcome, RunOutcome, Series, VolumeOutcome, WaitRow, WaitingSample};
 use crate::rng::Rng;
 use crate::scenario::{Prepared, Refusal, RunPlan, Scenario};
 use crate::sqlos::{self, Account, Config, Machine, Notice, Sqlos, WaitType};
 use crate::volume::Volume;
-use crate::words::ratio;
 
 /// Every how many points of the time series waiting tasks are looked at, and how many lines such a sample has at most.
 const WAITING_EVERY: usize = 20;
@@ -145,12 +143,7 @@ struct Run<'r, 'w> {
 
 impl<'r, 'w> Run<'r, 'w> {
     fn new(index: usize, scenario: &Scenario, plan: &'r RunPlan, os: &'w Sqlos, engine: &'r Engine<'w>) -> Self {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "it was checked: positive and small"
-        )]
-        let interval_ns = ((scenario.sample_every_s * 1e9) as Ns / u64::from(scenario.scale)).max(1);
+        let interval_ns = scaled_ns(scenario.sample_every_s, scenario.scale).max(1);
         let start = engine.reading();
         Self {
             index,
@@ -230,16 +223,9 @@ impl<'r, 'w> Run<'r, 'w> {
         series.runnable.push(now.runnable);
         series.io_in_progress.push(now.io_in_progress);
         if series.at_ns.len().is_multiple_of(WAITING_EVERY) {
-            let tasks = self.engine.waiting().into_iter().take(WAITING_LINES);
-            let tasks = tasks.map(|(decoded, workers)| WaitingTask {
-                wait_type: decoded.wait_type,
-                resource: decoded.resource,
-                workers,
-            });
-            self.waiting.push(WaitingSample {
-                at_ns: now_ns,
-                tasks: tasks.collect(),
-            });
+            let mut tasks = self.engine.waiting();
+            tasks.truncate(WAITING_LINES);
+            self.waiting.push(WaitingSample { at_ns: now_ns, tasks });
         }
         self.last = now;
         self.last_ns = now_ns;

@@ -127,6 +127,14 @@ pub struct Refusal {
     pub what: String,
 }
 
+/// Refuses what is at `place`.
+pub(crate) fn refuse<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal {
+        place: place.into(),
+        what: what.into(),
+    })
+}
+
 impl std::fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}: {}", self.place, self.what)

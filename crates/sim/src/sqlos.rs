@@ -33,7 +33,6 @@
 //! time lived for each worker, and that each core, by its own record, was busy as long as its workers ran.
 
 mod awaits;
-mod coming;
 mod crowds;
 mod event;
 mod latch;
@@ -46,6 +45,7 @@ use std::cell::{Cell, RefCell, RefMut};
 
 pub use awaits::Park;
 pub use event::{Event, Semaphore};
+use latch::LatchState;
 pub use latch::{Hold, Latch, LatchClass, Mode};
 pub use machine::{Machine, Progress};
 pub use state::Resource;
@@ -238,7 +238,7 @@ impl Sqlos {
             resource: worker.resource,
             since_ns: worker.waits_since_ns,
             blocker: match worker.resource {
-                Resource::Latch(key) => state.latches.owner(key),
+                Resource::Latch(key) => state.latches.get(&key).and_then(LatchState::blocker),
                 Resource::Event(_) | Resource::None => None,
             },
         };

@@ -8,13 +8,11 @@
 //! Credits stay as they are between two runs: hours of rest would fill them again, and nobody waits that long. A format
 //! doesn't fill them either.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Reported};
-use crate::figures::{Declared, Figure, Group, figures};
-use crate::kernel::{Ns, SEC};
+use super::{Face, Kept, Model};
+use crate::figures::{Declared, Figure, Group, check_all, figures};
+use crate::kernel::{Ns, SEC, takes_ns};
 use crate::rng::{Rng, Spread};
 use crate::volume::Request;
 
@@ -76,25 +74,16 @@ impl Profile {
     ///
     /// # Errors
     /// The figure that can't be.
-    pub fn make(&self, scale: u32) -> Result<Box<dyn Model>, String> {
-        for check in [self.host.check_limits(), self.credits.check_limits()] {
-            check.map_err(|(name, what)| format!("{name} {what}"))?;
-        }
-        let (host, credits, scale) = (&self.host, &self.credits, u64::from(scale.max(1)));
+    pub fn make(&self, scale: u64) -> Result<Box<dyn Model>, String> {
+        let (host, credits) = (&self.host, &self.credits);
+        check_all([host.check_limits(), credits.check_limits()])?;
         if credits.burst_ios_per_s.value < credits.baseline_ios_per_s.value {
             return Err("burst_ios_per_s is less than baseline_ios_per_s: a burst is faster".to_owned());
-        }
-        let sector_bytes = u64::from(host.sector_bytes.value);
-        let usable_bytes = host.usable_bytes.value / scale / sector_bytes * sector_bytes;
-        if usable_bytes == 0 {
-            return Err(format!("usable_bytes leave no sector at scale {scale}"));
         }
         // One I/O fits any bucket, or there would never be enough for it.
         let bucket = (credits.bucket_ios.value * UNITS / scale).max(UNITS);
         Ok(Box::new(Volume {
-            usable_bytes,
-            sector_bytes,
-            host_cpu_ns: host.host_cpu_ns.value,
+            face: Face::new(&host.usable_bytes, &host.sector_bytes, &host.host_cpu_ns, scale)?,
             latency: Spread::new(host.latency_ns.value, u64::from(host.jitter_per_mille.value)),
             bytes_per_s: host.bytes_per_s.value,
             baseline_ios_per_s: credits.baseline_ios_per_s.value,
@@ -125,9 +114,7 @@ struct Counts {
 
 #[derive(Clone, Debug)]
 struct Volume {
-    usable_bytes: u64,
-    sector_bytes: u64,
-    host_cpu_ns: Ns,
+    face: Face,
     latency: Spread,
     bytes_per_s: u64,
     baseline_ios_per_s: u64,
@@ -172,16 +159,8 @@ impl Volume {
 }
 
 impl Model for Volume {
-    fn usable_bytes(&self) -> u64 {
-        self.usable_bytes
-    }
-
-    fn sector_bytes(&self) -> u64 {
-        self.sector_bytes
-    }
-
-    fn host_cpu_ns(&self) -> Ns {
-        self.host_cpu_ns
+    fn face(&self) -> Face {
+        self.face
     }
 
     fn submit(&mut self, now: Ns, Request { bytes, .. }: Request) -> Ns {
@@ -189,8 +168,7 @@ impl Model for Volume {
         for _ in 0..bytes.div_ceil(self.io_bytes) {
             begins = self.begin_io(now);
         }
-        let data_ns = (u128::from(bytes) * u128::from(SEC)).div_ceil(u128::from(self.bytes_per_s));
-        self.data_until = self.data_until.max(begins) + u64::try_from(data_ns).unwrap_or(Ns::MAX / 2);
+        self.data_until = self.data_until.max(begins) + takes_ns(bytes, self.bytes_per_s);
         self.counts.requests += 1;
         self.counts.bytes += bytes;
         self.data_until + self.latency.of(self.rng.next_u64() >> 32)
@@ -203,30 +181,16 @@ impl Model for Volume {
         self.data_until = 0;
     }
 
-    fn memory(&mut self) -> Vec<&mut u64> {
+    fn memory(&mut self) -> Vec<Kept<'_>> {
         let counts = &mut self.counts;
         vec![
-            &mut self.credits,
-            &mut counts.requests,
-            &mut counts.ios,
-            &mut counts.bytes,
-            &mut counts.ios_without_credit,
-            &mut counts.credit_wait_ns,
+            Kept::Level("credits_left", &mut self.credits, UNITS),
+            Kept::Sum("requests", &mut counts.requests),
+            Kept::Sum("ios", &mut counts.ios),
+            Kept::Sum("bytes", &mut counts.bytes),
+            Kept::Sum("ios_without_credit", &mut counts.ios_without_credit),
+            Kept::Sum("credit_wait_ns", &mut counts.credit_wait_ns),
         ]
-    }
-
-    fn reported(&self) -> Reported {
-        let counts = &self.counts;
-        Reported {
-            counts: BTreeMap::from([
-                ("requests", counts.requests),
-                ("ios", counts.ios),
-                ("bytes", counts.bytes),
-                ("ios_without_credit", counts.ios_without_credit),
-                ("credit_wait_ns", counts.credit_wait_ns),
-            ]),
-            levels: BTreeMap::from([("credits_left", self.credits / UNITS)]),
-        }
     }
 }
 

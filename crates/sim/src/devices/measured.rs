@@ -5,13 +5,13 @@
 //! of its direction ended.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Reported};
-use crate::figures::{Declared, Figure, Group, figures};
-use crate::kernel::{Ns, SEC};
+use super::{Face, Kept, Model};
+use crate::figures::{Declared, Figure, Group, check_all, figures};
+use crate::kernel::{Ns, SEC, takes_ns};
 use crate::rng::Rng;
 use crate::volume::{Kind, Request};
 
@@ -102,105 +102,25 @@ impl Profile {
     ///
     /// # Errors
     /// The figure that can't be.
-    pub fn make(&self, scale: u32) -> Result<Box<dyn Model>, String> {
-        let (host, service) = (&self.host, &self.service);
-        let limits = self.limits.as_ref();
-        for check in [
+    pub fn make(&self, scale: u64) -> Result<Box<dyn Model>, String> {
+        let (host, service, limits) = (&self.host, &self.service, self.limits.as_ref());
+        check_all([
             host.check_limits(),
             service.check_limits(),
             limits.map_or(Ok(()), Group::check_limits),
-        ] {
-            check.map_err(|(name, what)| format!("{name} {what}"))?;
-        }
+        ])?;
         if !service.knee.value.is_power_of_two() {
             return Err(format!("knee is {}, must be 1, 2, 4 or 8", service.knee.value));
         }
-        let sector_bytes = u64::from(host.sector_bytes.value);
-        let usable_bytes = host.usable_bytes.value / u64::from(scale.max(1)) / sector_bytes * sector_bytes;
-        if usable_bytes == 0 {
-            return Err(format!("usable_bytes leave no sector at scale {scale}"));
-        }
-        let served = |random: u64, in_order: u64, data: u64, parallel: u64| Served {
-            random_ns: random,
-            in_order_ns: in_order,
-            data_bytes_per_s: data,
-            parallel_per_mille: parallel,
-            expected_offset: None,
-        };
-        let limit = |figure: Option<&Figure<u64>>, reads: Option<bool>, in_bytes: bool| {
-            figure.map(|figure| Limit {
-                reads,
-                in_bytes,
-                per_s: figure.value,
-                until: 0,
-            })
-        };
-        let all = |limits: &Limits| {
-            [
-                limit(limits.reads_per_s.as_ref(), Some(true), false),
-                limit(limits.writes_per_s.as_ref(), Some(false), false),
-                limit(limits.ios_per_s.as_ref(), None, false),
-                limit(limits.read_bytes_per_s.as_ref(), Some(true), true),
-                limit(limits.write_bytes_per_s.as_ref(), Some(false), true),
-                limit(limits.bytes_per_s.as_ref(), None, true),
-            ]
-        };
         Ok(Box::new(Drive {
-            usable_bytes,
-            sector_bytes,
-            host_cpu_ns: host.host_cpu_ns.value,
-            knee: service.knee.value,
-            data_parallel_per_mille: service.data_parallel_per_mille.value,
-            reads: served(
-                service.read_ns.value,
-                service.read_in_order_ns.value,
-                service.read_data_bytes_per_s.value,
-                service.reads_parallel_per_mille.value,
-            ),
-            writes: served(
-                service.write_ns.value,
-                service.write_in_order_ns.value,
-                service.write_data_bytes_per_s.value,
-                service.writes_parallel_per_mille.value,
-            ),
-            limits: limits.map_or(Vec::new(), |limits| all(limits).into_iter().flatten().collect()),
+            face: Face::new(&host.usable_bytes, &host.sector_bytes, &host.host_cpu_ns, scale)?,
+            service: service.clone(),
+            limits: limits.map_or(Vec::new(), Limits::in_use),
+            expected_offsets: [None; 2],
             progressing: BinaryHeap::new(),
             requests: 0,
             bytes: 0,
         }))
-    }
-}
-
-/// One direction.
-#[derive(Clone, Debug)]
-struct Served {
-    random_ns: Ns,
-    in_order_ns: Ns,
-    data_bytes_per_s: u64,
-    parallel_per_mille: u64,
-    /// Where a request in order would begin.
-    expected_offset: Option<u64>,
-}
-
-impl Served {
-    /// The time of a request among `progressing` ones, itself included.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "times of requests are far below 2^52 ns, and positive"
-    )]
-    fn takes(&mut self, request: Request, progressing: u64, data_parallel_per_mille: u64, knee: u32) -> Ns {
-        let in_order = self.expected_offset.replace(request.offset + request.bytes) == Some(request.offset);
-        let alone_ns = if in_order { self.in_order_ns } else { self.random_ns };
-        // Only products, quotients and square roots, which are the same on every machine.
-        let power = |of: f64| (0..knee.ilog2()).fold(of, |so_far, _| so_far * so_far);
-        let stretch = |parallel_per_mille: u64| {
-            let waiting = (power(progressing as f64) - 1.0) / power(parallel_per_mille as f64 / 1e3);
-            (0..knee.ilog2()).fold(1.0 + waiting, |so_far, _| so_far.sqrt())
-        };
-        let data_ns = passes(request.bytes, self.data_bytes_per_s) as f64;
-        (alone_ns as f64 * stretch(self.parallel_per_mille) + data_ns * stretch(data_parallel_per_mille)) as Ns
     }
 }
 
@@ -214,21 +134,69 @@ struct Limit {
     until: Ns,
 }
 
-/// The time that `amount` takes at this rate.
-fn passes(amount: u64, per_s: u64) -> Ns {
-    u64::try_from((u128::from(amount) * u128::from(SEC)).div_ceil(u128::from(per_s))).unwrap_or(Ns::MAX / 2)
+impl Limits {
+    /// Those that were reached.
+    fn in_use(&self) -> Vec<Limit> {
+        let all = [
+            (&self.reads_per_s, Some(true), false),
+            (&self.writes_per_s, Some(false), false),
+            (&self.ios_per_s, None, false),
+            (&self.read_bytes_per_s, Some(true), true),
+            (&self.write_bytes_per_s, Some(false), true),
+            (&self.bytes_per_s, None, true),
+        ];
+        let limit = |(figure, reads, in_bytes): (&Option<Figure<u64>>, _, _)| {
+            let per_s = figure.as_ref()?.value;
+            Some(Limit {
+                reads,
+                in_bytes,
+                per_s,
+                until: 0,
+            })
+        };
+        all.into_iter().filter_map(limit).collect()
+    }
+}
+
+impl Service {
+    /// The time of a read or a write among `progressing` requests, itself included.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "times of requests are far below 2^52 ns, and positive"
+    )]
+    fn takes(&self, reads: bool, in_order: bool, bytes: u64, progressing: u64) -> Ns {
+        let alone = match (reads, in_order) {
+            (true, false) => &self.read_ns,
+            (true, true) => &self.read_in_order_ns,
+            (false, false) => &self.write_ns,
+            (false, true) => &self.write_in_order_ns,
+        };
+        let (data_rate, parallel) = if reads {
+            (&self.read_data_bytes_per_s, &self.reads_parallel_per_mille)
+        } else {
+            (&self.write_data_bytes_per_s, &self.writes_parallel_per_mille)
+        };
+        // Only products, quotients and square roots, which are the same on every machine.
+        let doublings = self.knee.value.ilog2();
+        let power = |of: f64| (0..doublings).fold(of, |so_far, _| so_far * so_far);
+        let stretch = |parallel: &Figure<u64>| {
+            let waiting = (power(progressing as f64) - 1.0) / power(parallel.value as f64 / 1e3);
+            (0..doublings).fold(1.0 + waiting, |so_far, _| so_far.sqrt())
+        };
+        let data_ns = takes_ns(bytes, data_rate.value) as f64;
+        (alone.value as f64 * stretch(parallel) + data_ns * stretch(&self.data_parallel_per_mille)) as Ns
+    }
 }
 
 #[derive(Clone, Debug)]
 struct Drive {
-    usable_bytes: u64,
-    sector_bytes: u64,
-    host_cpu_ns: Ns,
-    knee: u32,
-    data_parallel_per_mille: u64,
-    reads: Served,
-    writes: Served,
+    face: Face,
+    service: Service,
     limits: Vec<Limit>,
+    /// Where a write, and a read, in order would begin.
+    expected_offsets: [Option<u64>; 2],
     /// When each request in progress will be done.
     progressing: BinaryHeap<Reverse<Ns>>,
     requests: u64,
@@ -236,41 +204,28 @@ struct Drive {
 }
 
 impl Model for Drive {
-    fn usable_bytes(&self) -> u64 {
-        self.usable_bytes
+    fn face(&self) -> Face {
+        self.face
     }
 
-    fn sector_bytes(&self) -> u64 {
-        self.sector_bytes
-    }
-
-    fn host_cpu_ns(&self) -> Ns {
-        self.host_cpu_ns
-    }
-
-    fn submit(&mut self, now: Ns, request: Request) -> Ns {
+    fn submit(&mut self, now: Ns, Request { kind, offset, bytes }: Request) -> Ns {
         while self.progressing.peek().is_some_and(|Reverse(done)| *done <= now) {
             self.progressing.pop();
         }
-        let reads = request.kind == Kind::Read;
-        let served = if reads { &mut self.reads } else { &mut self.writes };
-        let mut done = now
-            + served.takes(
-                request,
-                self.progressing.len() as u64 + 1,
-                self.data_parallel_per_mille,
-                self.knee,
-            );
+        let reads = kind == Kind::Read;
+        let in_order = self.expected_offsets[usize::from(reads)].replace(offset + bytes) == Some(offset);
+        let progressing = self.progressing.len() as u64 + 1;
+        let mut done = now + self.service.takes(reads, in_order, bytes, progressing);
         for limit in &mut self.limits {
             if limit.reads.is_none_or(|only| only == reads) {
-                let amount = if limit.in_bytes { request.bytes } else { 1 };
-                limit.until = limit.until.max(now) + passes(amount, limit.per_s);
+                let amount = if limit.in_bytes { bytes } else { 1 };
+                limit.until = limit.until.max(now) + takes_ns(amount, limit.per_s);
                 done = done.max(limit.until);
             }
         }
         self.progressing.push(Reverse(done));
         self.requests += 1;
-        self.bytes += request.bytes;
+        self.bytes += bytes;
         done
     }
 
@@ -279,18 +234,13 @@ impl Model for Drive {
         for limit in &mut self.limits {
             limit.until = 0;
         }
-        self.reads.expected_offset = None;
-        self.writes.expected_offset = None;
+        self.expected_offsets = [None; 2];
     }
 
-    fn memory(&mut self) -> Vec<&mut u64> {
-        vec![&mut self.requests, &mut self.bytes]
-    }
-
-    fn reported(&self) -> Reported {
-        Reported {
-            counts: BTreeMap::from([("requests", self.requests), ("bytes", self.bytes)]),
-            levels: BTreeMap::new(),
-        }
+    fn memory(&mut self) -> Vec<Kept<'_>> {
+        vec![
+            Kept::Sum("requests", &mut self.requests),
+            Kept::Sum("bytes", &mut self.bytes),
+        ]
     }
 }

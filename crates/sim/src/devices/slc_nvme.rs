@@ -7,13 +7,11 @@
 //! Not modelled: garbage collection of the native flash (so a profile gives the rate of a drive with room), a cache that
 //! shrinks as the drive fills, and heat.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Reported};
-use crate::figures::{Declared, Figure, Group, figures};
-use crate::kernel::{Ns, SEC};
+use super::{Face, Kept, Model};
+use crate::figures::{Declared, Figure, Group, check_all, figures};
+use crate::kernel::{Ns, SEC, takes_ns};
 use crate::rng::Rng;
 use crate::volume::{Kind, Request};
 
@@ -95,40 +93,21 @@ impl Profile {
     ///
     /// # Errors
     /// The figure that can't be.
-    pub fn make(&self, scale: u32) -> Result<Box<dyn Model>, String> {
-        let checks = [
-            self.host.check_limits(),
-            self.reads.check_limits(),
-            self.writes.check_limits(),
-        ];
-        for check in checks {
-            check.map_err(|(name, what)| format!("{name} {what}"))?;
-        }
-        let (host, reads, writes, scale) = (&self.host, &self.reads, &self.writes, u64::from(scale.max(1)));
+    pub fn make(&self, scale: u64) -> Result<Box<dyn Model>, String> {
+        let (host, reads, writes) = (&self.host, &self.reads, &self.writes);
+        check_all([host.check_limits(), reads.check_limits(), writes.check_limits()])?;
         if writes.slc_bytes_per_s.value < writes.native_bytes_per_s.value {
             return Err("slc_bytes_per_s is less than native_bytes_per_s: the cache is the faster one".to_owned());
         }
-        let sector_bytes = u64::from(host.sector_bytes.value);
-        let usable_bytes = host.usable_bytes.value / scale / sector_bytes * sector_bytes;
-        if usable_bytes == 0 {
-            return Err(format!("usable_bytes leave no sector at scale {scale}"));
-        }
         Ok(Box::new(Drive {
-            usable_bytes,
-            sector_bytes,
-            host_cpu_ns: host.host_cpu_ns.value,
+            face: Face::new(&host.usable_bytes, &host.sector_bytes, &host.host_cpu_ns, scale)?,
             link_read_bytes_per_s: host.link_read_bytes_per_s.value,
             link_write_bytes_per_s: host.link_write_bytes_per_s.value,
             read_ns: reads.read_ns.value,
             die_bytes: u64::from(reads.die_bytes.value),
             dies: vec![0; reads.dies.value as usize],
-            write_command_ns: writes.write_command_ns.value,
-            buffer_bytes: writes.buffer_bytes.value,
+            writes: writes.clone(),
             slc_bytes: writes.slc_bytes.value / scale,
-            slc_bytes_per_s: writes.slc_bytes_per_s.value,
-            native_bytes_per_s: writes.native_bytes_per_s.value,
-            idle_after_ns: writes.idle_after_ns.value,
-            fold_bytes_per_s: writes.fold_bytes_per_s.value,
             link_read_until: 0,
             link_write_until: 0,
             programmed_until: 0,
@@ -151,22 +130,16 @@ struct Counts {
 
 #[derive(Clone, Debug)]
 struct Drive {
-    usable_bytes: u64,
-    sector_bytes: u64,
-    host_cpu_ns: Ns,
+    face: Face,
     link_read_bytes_per_s: u64,
     link_write_bytes_per_s: u64,
     read_ns: Ns,
     die_bytes: u64,
     /// Until when each die reads.
     dies: Vec<Ns>,
-    write_command_ns: Ns,
-    buffer_bytes: u64,
+    writes: Writes,
+    /// The size of the cache in this world.
     slc_bytes: u64,
-    slc_bytes_per_s: u64,
-    native_bytes_per_s: u64,
-    idle_after_ns: Ns,
-    fold_bytes_per_s: u64,
     link_read_until: Ns,
     link_write_until: Ns,
     /// When all that was accepted will be in cache or flash.
@@ -176,26 +149,22 @@ struct Drive {
     counts: Counts,
 }
 
-/// How long this many bytes take.
-fn takes_ns(bytes: u64, bytes_per_s: u64) -> Ns {
-    let ns = (u128::from(bytes) * u128::from(SEC)).div_ceil(u128::from(bytes_per_s));
-    u64::try_from(ns).unwrap_or(Ns::MAX)
-}
-
 impl Drive {
     /// Moves data from the cache to the flash for as long as the drive has been idle.
     fn fold(&mut self, now: Ns) {
         let dies_until = self.dies.iter().copied().max().unwrap_or(0);
-        let idle_from = self.programmed_until.max(dies_until) + self.idle_after_ns;
+        let idle_from = self.programmed_until.max(dies_until) + self.writes.idle_after_ns.value;
         if now <= idle_from || self.cached_bytes == 0 {
             return;
         }
-        let most = u128::from(now - idle_from) * u128::from(self.fold_bytes_per_s) / u128::from(SEC);
+        let most = u128::from(now - idle_from) * u128::from(self.writes.fold_bytes_per_s.value) / u128::from(SEC);
         let folded = u64::try_from(most).unwrap_or(u64::MAX).min(self.cached_bytes);
         self.cached_bytes -= folded;
         self.counts.folded_bytes += folded;
         // The drive was busy with it, and what was folded is not folded again.
-        self.programmed_until = self.programmed_until.max(now.saturating_sub(self.idle_after_ns));
+        self.programmed_until = self
+            .programmed_until
+            .max(now.saturating_sub(self.writes.idle_after_ns.value));
     }
 
     fn read(&mut self, now: Ns, offset: u64, bytes: u64) -> Ns {
@@ -220,14 +189,20 @@ impl Drive {
         let arrived = self.link_write_until;
         let cached = bytes.min(self.slc_bytes - self.cached_bytes);
         let native = bytes - cached;
-        let program_ns = takes_ns(cached, self.slc_bytes_per_s) + takes_ns(native, self.native_bytes_per_s);
+        let program_ns = takes_ns(cached, self.writes.slc_bytes_per_s.value)
+            + takes_ns(native, self.writes.native_bytes_per_s.value);
         // The buffer is as long as what it holds takes to be programmed, at the present rate.
+        let Writes {
+            slc_bytes_per_s,
+            native_bytes_per_s,
+            ..
+        } = &self.writes;
         let rate = if native == 0 {
-            self.slc_bytes_per_s
+            slc_bytes_per_s
         } else {
-            self.native_bytes_per_s
+            native_bytes_per_s
         };
-        let buffer_ns = takes_ns(self.buffer_bytes, rate);
+        let buffer_ns = takes_ns(self.writes.buffer_bytes.value, rate.value);
         self.programmed_until = self.programmed_until.max(arrived) + program_ns;
         let admitted = arrived.max(self.programmed_until.saturating_sub(buffer_ns));
         self.cached_bytes += cached;
@@ -235,21 +210,13 @@ impl Drive {
         self.counts.slc_written_bytes += cached;
         self.counts.native_written_bytes += native;
         self.counts.buffer_wait_ns += admitted - arrived;
-        admitted + self.write_command_ns
+        admitted + self.writes.write_command_ns.value
     }
 }
 
 impl Model for Drive {
-    fn usable_bytes(&self) -> u64 {
-        self.usable_bytes
-    }
-
-    fn sector_bytes(&self) -> u64 {
-        self.sector_bytes
-    }
-
-    fn host_cpu_ns(&self) -> Ns {
-        self.host_cpu_ns
+    fn face(&self) -> Face {
+        self.face
     }
 
     fn submit(&mut self, now: Ns, Request { kind, offset, bytes }: Request) -> Ns {
@@ -269,34 +236,18 @@ impl Model for Drive {
         self.cached_bytes = 0;
     }
 
-    fn memory(&mut self) -> Vec<&mut u64> {
+    fn memory(&mut self) -> Vec<Kept<'_>> {
         let counts = &mut self.counts;
         vec![
-            &mut self.cached_bytes,
-            &mut counts.reads,
-            &mut counts.read_bytes,
-            &mut counts.writes,
-            &mut counts.slc_written_bytes,
-            &mut counts.native_written_bytes,
-            &mut counts.folded_bytes,
-            &mut counts.buffer_wait_ns,
+            Kept::Level("slc_cached_bytes", &mut self.cached_bytes, 1),
+            Kept::Sum("reads", &mut counts.reads),
+            Kept::Sum("read_bytes", &mut counts.read_bytes),
+            Kept::Sum("writes", &mut counts.writes),
+            Kept::Sum("slc_written_bytes", &mut counts.slc_written_bytes),
+            Kept::Sum("native_written_bytes", &mut counts.native_written_bytes),
+            Kept::Sum("folded_bytes", &mut counts.folded_bytes),
+            Kept::Sum("buffer_wait_ns", &mut counts.buffer_wait_ns),
         ]
-    }
-
-    fn reported(&self) -> Reported {
-        let counts = &self.counts;
-        Reported {
-            counts: BTreeMap::from([
-                ("reads", counts.reads),
-                ("read_bytes", counts.read_bytes),
-                ("writes", counts.writes),
-                ("slc_written_bytes", counts.slc_written_bytes),
-                ("native_written_bytes", counts.native_written_bytes),
-                ("folded_bytes", counts.folded_bytes),
-                ("buffer_wait_ns", counts.buffer_wait_ns),
-            ]),
-            levels: BTreeMap::from([("slc_cached_bytes", self.cached_bytes)]),
-        }
     }
 }
 

@@ -70,7 +70,16 @@ impl<'w> Above<'w> {
     }
 
     /// The latch on the way down to `key` that bars a reader now, if there is one.
+    #[inline(always)]
     pub(super) fn barred(&self, key: u32) -> Option<Latch<'w>> {
+        if self.latched() == 0 {
+            None
+        } else {
+            self.first_barred(key)
+        }
+    }
+
+    fn first_barred(&self, key: u32) -> Option<Latch<'w>> {
         let levels = [Level::Grandparent, Level::Parent].into_iter();
         let latched = levels.filter(|&level| self.levels[level as usize].latched.get() > 0);
         latched

@@ -169,3 +169,33 @@ impl<'w> Allocator<'w> {
         Some(found)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::files::tests::layout;
+    use super::super::geometry::Geometry;
+    use super::*;
+    use crate::sqlos::Config;
+    use crate::tests::world::server;
+
+    #[test]
+    fn files_take_turns_and_a_full_one_is_left_out() {
+        let os = Sqlos::new(Config::new(1));
+        let server = server(&serde_json::json!({"cores": 1, "memory_bytes": 1 << 30}));
+        let allocator = Allocator::new(&os, &serde_json::from_value(server).expect("a server"), 3);
+        let mut files = Files::new(Geometry::new(1), &layout(3, 16));
+        let turns = |files: &Files| [(); 4].map(|()| allocator.next_in_turn(files));
+        assert_eq!(turns(&files), [1, 2, 0, 1].map(Some));
+        for file in [2, 1, 0] {
+            files.take_extent(file);
+            while !files.is_full(file) {
+                files.take_page(file);
+            }
+            let left: Vec<_> = turns(&files).into_iter().flatten().collect();
+            assert!(
+                left.iter().all(|&turn| turn < file) && left.is_empty() == (file == 0),
+                "{left:?}"
+            );
+        }
+    }
+}

@@ -2,10 +2,10 @@
 
 use super::geometry::{DbPage, EXTENT_PAGES, Geometry, PAGE_BYTES, PageKind};
 use super::leaf::Leaf;
+use crate::figures::life_size;
 use crate::hint::rare;
 use crate::rng::Rng;
 use crate::scenario::{RunPlan, Scenario};
-use crate::words::life_size;
 
 /// Where the files of a run lie, in bytes of the scaled world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -365,5 +365,68 @@ impl Files {
     #[must_use]
     pub fn next_page(&self, file: u32) -> u32 {
         self.each[file as usize].next_page
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::engine) fn layout(files: u32, pages_per_file: u32) -> Layout {
+        let volume_bytes = u64::from(files * pages_per_file) * PAGE_BYTES;
+        let begin = |file| (0, u64::from(file * pages_per_file) * PAGE_BYTES);
+        Layout {
+            volumes: vec!["a".to_owned()],
+            files: (0..files).map(begin).collect(),
+            pages_per_file,
+            log: (0, 0, 0),
+            shift_bytes: vec![0],
+            volume_bytes: vec![volume_bytes],
+        }
+    }
+
+    #[test]
+    fn leaves_beside_each_other_on_disk_are_found_across_extents_and_not_across_files() {
+        let mut files = Files::new(Geometry::new(1), &layout(2, 24));
+        for file in [1, 0, 1] {
+            files.take_extent(file);
+        }
+        let page = |leaf| files.page_of(Leaf::new(leaf)).number();
+        assert_eq!([0, 8, 16].map(page), [24 + 8, 8, 24 + 16]);
+        let after = |leaf| files.after(Leaf::new(leaf)).map(Leaf::number);
+        let before = |leaf| files.before(Leaf::new(leaf)).map(Leaf::number);
+        assert_eq!([0, 7, 15, 23].map(after), [Some(1), Some(16), None, None]);
+        assert_eq!([1, 16, 8, 0].map(before), [Some(0), Some(7), None, None]);
+        assert!((0..24).all(|leaf| files.leaf_on(files.page_of(Leaf::new(leaf))) == Some(Leaf::new(leaf))));
+    }
+
+    #[test]
+    fn no_page_of_the_table_is_an_allocation_page_and_a_file_ends_where_it_should() {
+        let geometry = Geometry::new(1000);
+        let layout = layout(1, 800);
+        let mut files = Files::new(geometry, &layout);
+        let mut taken = 0;
+        while !files.is_full(0) {
+            if files.needs_extent(0) {
+                files.take_extent(0);
+                continue;
+            }
+            assert_eq!(geometry.kind(files.take_page(0).number()), PageKind::Data);
+            taken += 1;
+        }
+        assert!(
+            files.are_full() && (layout.table_pages(geometry)..800).contains(&taken),
+            "{taken}"
+        );
+    }
+
+    #[test]
+    fn what_was_moved_over_the_end_of_a_volume_goes_on_at_its_beginning() {
+        let mut layout = layout(1, 10);
+        layout.shift_bytes = vec![9 * PAGE_BYTES];
+        assert_eq!(layout.place(DbPage::new(0)), (0, 9 * PAGE_BYTES));
+        assert_eq!(layout.place(DbPage::new(1)), (0, 0));
+        let pieces = layout.pieces(0, 9 * PAGE_BYTES, 2 * PAGE_BYTES);
+        assert_eq!(pieces, [(9 * PAGE_BYTES, PAGE_BYTES), (0, PAGE_BYTES)]);
     }
 }

@@ -9,8 +9,8 @@ use super::leaf::Leaf;
 use super::pool::Wanted;
 use super::{Engine, Failure};
 use crate::engine::log::LogWrite;
+use crate::hint::{NEIGHBOUR, touch};
 use crate::kernel::Ns;
-use crate::prefetch;
 use crate::volume::{self, Kind};
 
 impl Engine<'_> {
@@ -96,10 +96,10 @@ impl Engine<'_> {
         let (files, mut tree) = (self.files.borrow(), self.tree.borrow_mut());
         // The next pages' leaves lie beside it, so all are fetched together.
         let beside = [
-            seed.number().wrapping_sub(prefetch::NEIGHBOUR),
-            seed.number().wrapping_add(prefetch::NEIGHBOUR),
+            seed.number().wrapping_sub(NEIGHBOUR),
+            seed.number().wrapping_add(NEIGHBOUR),
         ];
-        prefetch::touch(beside.into_iter().map(|leaf| tree.touch_state(Leaf::new(leaf))));
+        touch(beside.into_iter().map(|leaf| tree.touch_state(Leaf::new(leaf))));
         let mut take = |leaf: Leaf| tree.begin_write(leaf).then_some(leaf);
         let mut last = take(seed)?;
         let mut first = last;

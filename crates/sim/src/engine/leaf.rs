@@ -253,3 +253,43 @@ impl std::fmt::Display for State {
         write!(formatter, "{} waiters and flags {:#b}", self.waiters, self.flags)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_leaves_memory_once_it_is_clean_unused_and_not_awaited() {
+        let mut state = State::leaf(9, 3, flag::DIRTY | flag::REFERENCED);
+        assert!(!state.pass(), "it was used since the hand last passed");
+        assert!(state.pass() && !state.let_go(), "it is dirty");
+        assert!(state.begin_write() && !state.begin_write(), "one write at a time");
+        assert!(!state.pass(), "it is in use");
+        assert!(!state.change() || state.is(flag::DIRTY));
+        assert!(
+            !state.end_write() && !state.let_go(),
+            "it was changed while it was written"
+        );
+        assert!(state.begin_write() && !state.end_write());
+        state.begin_wait();
+        assert!(!state.let_go() && !state.pass());
+        state.end_wait();
+        assert!(state.let_go() && state.is(flag::ABSENT));
+    }
+
+    #[test]
+    fn the_first_to_wait_for_an_io_takes_its_latch_and_readers_pass_a_write() {
+        let mut state = State::leaf(9, 3, flag::WRITING);
+        assert_eq!(state.begin_latched_wait(Mode::Sh), (true, None));
+        assert_eq!(state.begin_latched_wait(Mode::Ex), (true, Some(Mode::Sh)));
+        assert_eq!(
+            state.begin_latched_wait(Mode::Ex),
+            (true, None),
+            "it is latched already"
+        );
+        assert!(state.is(flag::UNREADABLE) && state.end_write());
+        let mut state = State::leaf(9, 3, flag::READING);
+        assert_eq!(state.begin_latched_wait(Mode::Sh), (true, Some(Mode::Ex)));
+        assert!(state.arrive() && !state.is(flag::DIRTY));
+    }
+}

@@ -160,3 +160,49 @@ impl<'w> Log<'w> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlos::Config;
+
+    fn next(log: &Log<'_>) -> Option<(u64, u64, u64)> {
+        log.next_write().map(|write| (write.offset, write.bytes, write.up_to))
+    }
+
+    #[test]
+    fn commits_that_come_during_a_flush_share_the_next_one() {
+        let os = Sqlos::new(Config::new(1));
+        let log = Log::new(&os, 512, 61_440, 1 << 20, 8);
+        log.append(100);
+        assert_eq!(next(&log), None, "nobody waits for it");
+        let _first = log.commit();
+        assert_eq!(next(&log), Some((0, 512, 100)), "padded to a sector");
+        for bytes in [100, 800] {
+            log.append(bytes);
+            let _later = log.commit();
+            assert_eq!(next(&log), None, "a flush is in progress");
+        }
+        log.written(100);
+        assert_eq!(next(&log), Some((512, 1024, 1000)));
+    }
+
+    #[test]
+    fn full_blocks_go_out_at_once_are_safe_in_order_and_start_over_at_the_end_of_the_file() {
+        let os = Sqlos::new(Config::new(1));
+        let log = Log::new(&os, 512, 1024, 2560, 2);
+        log.append(4000);
+        assert_eq!(
+            [next(&log), next(&log)],
+            [Some((0, 1024, 1024)), Some((1024, 1024, 2048))]
+        );
+        assert!(next(&log).is_none() && !log.has_room(), "two writes at most");
+        log.written(2048);
+        assert_eq!(log.state.borrow().flushed, 0, "the first is still on its way");
+        assert_eq!(next(&log), None);
+        log.written(1024);
+        assert_eq!(log.state.borrow().flushed, 2048);
+        assert_eq!(next(&log), Some((0, 1024, 3072)), "512 bytes are left behind");
+        assert!(next(&log).is_none() && log.has_room(), "no further block is full");
+    }
+}

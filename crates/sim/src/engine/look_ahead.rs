@@ -6,7 +6,7 @@
 
 use super::leaf::Leaf;
 use super::tree::Tree;
-use crate::prefetch::KEYS as GROUP;
+use crate::hint::KEYS as GROUP;
 use crate::rng::{self, Rng};
 
 const AHEAD: usize = 2 * GROUP;
@@ -23,9 +23,10 @@ pub(super) struct Words {
     used: usize,
 }
 
-/// A random number that is a key, and the leaf at which to start the search: its own or one on the left.
+/// A random word, the key that its upper half makes, and the leaf at which to start the search: its own or one on the left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
+    pub(super) word: u64,
     pub(super) key: u32,
     pub(super) from: Leaf,
 }
@@ -56,26 +57,19 @@ impl Words {
         rng::below(bound, || self.next_u64())
     }
 
-    /// Looks up further words if few looked-up words are left: after that [`Words::next_key`] may be called once more.
-    #[inline]
-    pub(super) fn look_ahead(&mut self, tree: &Tree) {
+    /// The next word as a key. Looks up further words if few looked-up ones are left.
+    #[inline(always)]
+    pub(super) fn next_key(&mut self, tree: &Tree) -> Key {
         while self.used >= GROUP {
             self.next_group(tree);
         }
-    }
-
-    /// The next word, and the key that its upper half makes.
-    #[inline]
-    pub(super) fn next_key(&mut self) -> (u64, Key) {
         let (word, from) = (self.drawn[self.used], self.leaves[self.used]);
         self.used += 1;
-        (
+        Key {
             word,
-            Key {
-                key: key_of(word),
-                from,
-            },
-        )
+            key: key_of(word),
+            from,
+        }
     }
 
     /// The second group becomes the first.

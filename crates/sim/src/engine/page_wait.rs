@@ -24,14 +24,6 @@ impl<'w> Engine<'w> {
         self.costs.read_cpu_ns.value + self.ios.driver_cpu_ns(page)
     }
 
-    /// Reads a leaf, unless another worker has begun to.
-    pub(super) async fn fetch(&self, leaf: Leaf, mode: Mode) {
-        if self.begin_fetch(leaf) {
-            self.park_for(leaf, mode).await;
-            self.end_fetch(leaf);
-        }
-    }
-
     /// Starts to read a leaf; false if another worker has. The running worker parks for it next.
     #[inline(always)]
     pub(super) fn begin_fetch(&self, leaf: Leaf) -> bool {
@@ -45,11 +37,6 @@ impl<'w> Engine<'w> {
         }
         self.start_read(leaf);
         true
-    }
-
-    #[inline(always)]
-    pub(super) fn end_fetch(&self, leaf: Leaf) {
-        self.tree.borrow_mut().state_mut(leaf).end_wait();
     }
 
     /// Waits for a page that this worker has asked for.

@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 
 use super::leaf::{Leaf, flag};
 use super::tree::Tree;
-use crate::hint::{put, rare};
+use crate::hint::{FRAMES as GROUP, put, rare, touch};
 use crate::kernel::ProcessId;
-use crate::prefetch::{self, FRAMES as GROUP};
 
 /// The frames of the pool. Free + holding a leaf + kept + promised = all, at any time.
 #[derive(Debug)]
@@ -163,7 +162,7 @@ impl Pool {
 
     fn touch_group(&self, first: usize, tree: &Tree) {
         let Some(frames) = self.frames.get(first..) else { return };
-        prefetch::touch(frames.iter().take(GROUP).map(|&leaf| tree.touch_state(leaf)));
+        touch(frames.iter().take(GROUP).map(|&leaf| tree.touch_state(leaf)));
     }
 
     /// Moves the clock's hand to the next page that may be evicted: not in use, and not touched since the hand last
@@ -221,4 +220,45 @@ impl Pool {
 
 fn narrow(count: usize) -> u32 {
     u32::try_from(count).expect("frames are numbered in 32 bits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    #[test]
+    fn the_clock_spares_what_was_used_since_it_passed_and_frames_go_to_who_waited_longest() {
+        let leaves = [0, 1, 2].map(Leaf::new);
+        let mut tree = Tree::new(leaves[0], 3, Rng::stream(1, "splits"));
+        tree.insert_row(leaves[0]);
+        tree.append(leaves[1]);
+        tree.append(leaves[2]);
+        let mut pool = Pool::new(3);
+        for leaf in leaves {
+            let frame = pool.take_free().expect("three are free");
+            pool.fill(frame, leaf);
+        }
+        assert_eq!(pool.sweep(&mut tree, 3), None, "all were used");
+        tree.state_mut(leaves[1]).refer();
+        let victims = [0, 2].map(|frame| Victim {
+            frame,
+            leaf: leaves[frame as usize],
+            dirty: true,
+        });
+        assert_eq!([pool.sweep(&mut tree, 3), pool.sweep(&mut tree, 3)], victims.map(Some));
+        for (worker, leaf) in (7..).zip([8, 9].map(Leaf::new)) {
+            let worker = ProcessId(worker);
+            pool.wait(Wanted { leaf, home: 0, worker });
+        }
+        assert!(
+            pool.serve().is_none() && !pool.let_go(victims[1], &mut tree),
+            "it is dirty"
+        );
+        assert!(tree.begin_write(leaves[2]) && !tree.state_mut(leaves[2]).end_write());
+        assert!(pool.let_go(victims[1], &mut tree));
+        let (served, frame) = pool.serve().expect("a frame is free");
+        assert_eq!((served.leaf, frame, pool.waiting()), (Leaf::new(8), 2, 1));
+        assert_eq!(pool.check(&tree), Ok(()));
+    }
 }

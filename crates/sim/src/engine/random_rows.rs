@@ -1,5 +1,5 @@
-//! Inserts of rows with random keys, with point reads between them if the load is mixed: bursts of as many rows as go
-//! without a wait.
+//! Rows with random keys: bursts of as many inserts as go without a wait, with point reads between them if the load is mixed;
+//! and single leaves for other loads.
 
 use super::Engine;
 use super::leaf::{Leaf, flag};
@@ -44,12 +44,10 @@ impl Mix for WithReads {
     }
 }
 
-/// Why a burst ended.
-enum Stop<'w> {
-    /// It is long enough.
+/// Why a burst ends before all is done.
+pub(super) enum Stop<'w> {
+    /// Its burst is long enough.
     Long,
-    /// The transaction has all its rows.
-    Done,
     /// A page on the way down is latched.
     Above(Latch<'w>),
     /// The leaf is in use.
@@ -68,26 +66,43 @@ impl Session {
 
     /// A row is done. One random word serves both: the row's CPU time from its lower half, the next key from its upper half.
     #[inline(always)]
-    fn next_row(&mut self, cpu: Spread, mix: impl Mix) {
-        let (word, key) = self.words.next_key();
-        self.cpu_ns += cpu.of(word);
-        self.key = key;
+    fn next_row(&mut self, cpu: Spread, mix: impl Mix, tree: &Tree) {
+        self.key = self.words.next_key(tree);
+        self.cpu_ns += cpu.of(self.key.word);
         self.reads_next = mix.reads_next(&mut self.reads);
-    }
-
-    /// Another key instead of this one.
-    #[inline(always)]
-    fn change_key(&mut self, tree: &Tree) {
-        self.words.look_ahead(tree);
-        self.key = self.words.next_key().1;
     }
 }
 
 impl<'w> Engine<'w> {
     /// A transaction's rows, with the rows read between them.
     pub(super) async fn random_rows(&self, session: &mut Session, mix: impl Mix) {
+        self.until_done(session, |session| self.burst(session, mix)).await;
+        self.charge(session).await;
+    }
+
+    /// The leaf for a random key, in memory and not in use in a way that bars `mode`, and a random word for the CPU time of
+    /// what is done to it. Waits as long as it must. To be used before the next wait.
+    pub(super) async fn random_leaf(&self, mode: Mode, session: &mut Session) -> (u64, Leaf) {
+        session.key = session.words.next_key(&self.tree.borrow());
+        session.reads_next = mode == Mode::Sh;
+        let reach = |session: &mut Session| self.reach(&mut self.tree.borrow_mut(), session, session.reads_next);
+        let leaf = self.until_done(session, reach).await;
+        self.tree.borrow_mut().state_mut(leaf).refer();
+        (session.key.word, leaf)
+    }
+
+    /// Makes bursts until one has done what is to be done. After each of the others, spends the CPU time of the work done, and
+    /// waits until what stopped it is over.
+    pub(super) async fn until_done<Done>(
+        &self,
+        session: &mut Session,
+        mut burst: impl FnMut(&mut Session) -> Result<Done, Stop<'w>>,
+    ) -> Done {
         loop {
-            let stop = self.burst(session, mix);
+            let stop = match burst(session) {
+                Ok(done) => return done,
+                Err(stop) => stop,
+            };
             if let Stop::Absent(leaf) = stop {
                 session.cpu_ns += self.read_cpu_ns(leaf);
             }
@@ -98,14 +113,12 @@ impl<'w> Engine<'w> {
             }
             match stop {
                 Stop::Long => {}
-                Stop::Done => break,
                 Stop::Above(latch) => latch.acquire(Mode::Sh).await.release(),
                 Stop::Busy(leaf) => self.wait_for(leaf, session.mode()).await,
-                // Like `fetch`.
                 Stop::Absent(leaf) => {
                     if self.begin_fetch(leaf) {
                         self.park_for(leaf, session.mode()).await;
-                        self.end_fetch(leaf);
+                        self.tree.borrow_mut().state_mut(leaf).end_wait();
                     }
                 }
                 Stop::Full(leaf) => self.split(leaf, session).await,
@@ -113,65 +126,75 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// Inserts rows, and reads rows if the load is mixed, until the session must wait. Takes no simulated time itself;
-    /// the cost is in the session's books.
-    fn burst<M: Mix>(&self, session: &mut Session, mix: M) -> Stop<'w> {
+    /// Inserts rows, and reads rows if the load is mixed, until the transaction has all its rows or the session must wait. Takes
+    /// no simulated time itself; the cost is in the session's books.
+    fn burst<M: Mix>(&self, session: &mut Session, mix: M) -> Result<(), Stop<'w>> {
         let mut tree = self.tree.borrow_mut();
         let (mut inserted, mut read) = (0, 0);
-        let stop = loop {
-            session.words.look_ahead(&tree);
-            if let Some(stop) = self.stop_before_row(session, inserted) {
-                break stop;
+        let end = loop {
+            if inserted == session.left {
+                break Ok(());
             }
-            let leaf = tree.find_again(session.key.from, session.key.key);
+            let leaf = match self.reach(&mut tree, session, M::READS && session.reads_next) {
+                Ok(leaf) => leaf,
+                Err(stop) => break Err(stop),
+            };
             let state = tree.state_mut(leaf);
-            // An empty table has nothing to read.
-            let reads = M::READS && session.reads_next && state.rows() > 0;
-            if state.is(if reads { flag::UNREADABLE } else { flag::BUSY }) {
-                state.refer();
-                if state.is(flag::ABSENT) {
-                    break Stop::Absent(leaf);
-                }
-                if self.meets_users(session) {
-                    break Stop::Busy(leaf);
-                }
-                session.change_key(&tree);
-            } else if reads {
+            if M::READS && session.reads_next && state.rows() > 0 {
                 state.refer();
                 read += 1;
-                session.next_row(self.sessions.read_row, mix);
+                session.next_row(self.sessions.read_row, mix, &tree);
             } else if state.is_full() {
-                break Stop::Full(leaf);
+                break Err(Stop::Full(leaf));
             } else {
                 tree.insert_row(leaf);
                 inserted += 1;
-                session.next_row(self.sessions.row, mix);
+                session.next_row(self.sessions.row, mix, &tree);
             }
         };
-        self.count_rows(session, inserted, read);
-        stop
-    }
-
-    /// Why a burst ends before its next row, whatever the row's leaf.
-    #[inline(always)]
-    fn stop_before_row(&self, session: &Session, inserted: u32) -> Option<Stop<'w>> {
-        if inserted == session.left {
-            return Some(Stop::Done);
-        }
-        if session.cpu_ns >= self.costs.burst_ns.value {
-            return Some(Stop::Long);
-        }
-        if self.above.latched() == 0 {
-            return None;
-        }
-        self.above.barred(session.key.key).map(Stop::Above)
-    }
-
-    #[inline(always)]
-    fn count_rows(&self, session: &mut Session, inserted: u32, read: u64) {
         session.left -= inserted;
         session.log_bytes += u64::from(inserted) * self.costs.log_row_bytes.value;
         self.counters.rows.add(u64::from(inserted));
         self.counters.point_reads.add(read);
+        end
+    }
+
+    /// The leaf for the session's next row, in memory and free for a read or a change, or why the session must stop first. A leaf
+    /// in use that a session at life-size would hardly meet ([`Engine::meets_users`]) is left for another key.
+    #[inline(always)]
+    fn reach(&self, tree: &mut Tree, session: &mut Session, reads: bool) -> Result<Leaf, Stop<'w>> {
+        loop {
+            if session.cpu_ns >= self.costs.burst_ns.value {
+                return Err(Stop::Long);
+            }
+            if let Some(latch) = self.above.barred(session.key.key) {
+                return Err(Stop::Above(latch));
+            }
+            let leaf = tree.find_again(session.key.from, session.key.key);
+            let state = tree.state_mut(leaf);
+            // An empty table has nothing to read.
+            if !state.is(if reads && state.rows() > 0 {
+                flag::UNREADABLE
+            } else {
+                flag::BUSY
+            }) {
+                return Ok(leaf);
+            }
+            state.refer();
+            if state.is(flag::ABSENT) {
+                return Err(Stop::Absent(leaf));
+            }
+            if self.meets_users(session) {
+                return Err(Stop::Busy(leaf));
+            }
+            session.key = session.words.next_key(tree);
+        }
+    }
+
+    /// Whether a session that finds a leaf in use waits for it. As many leaves are in use at once as at life-size, but there
+    /// are fewer leaves: sessions must not meet them more often.
+    #[inline(always)]
+    fn meets_users(&self, session: &mut Session) -> bool {
+        session.words.below(u64::from(self.scale)) == 0
     }
 }

@@ -9,6 +9,7 @@ use super::leaf::Leaf;
 use super::resource;
 use crate::hint::rare;
 use crate::kernel::Ns;
+use crate::outcome::WaitingTask;
 use crate::sqlos::{Resource, WaitType};
 use crate::volume::FlashUse;
 
@@ -27,15 +28,6 @@ pub struct Reading {
     pub io_in_progress: u64,
     /// The flash drives.
     pub flash: FlashUse,
-}
-
-/// A page that a worker waits for, in words a DBA knows.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Decoded {
-    /// The type of wait.
-    pub wait_type: &'static str,
-    /// As in "PFS 5:1:1520544": what it is, database, file, page.
-    pub resource: String,
 }
 
 /// The database's number, as in the articles.
@@ -80,21 +72,19 @@ impl Engine<'_> {
 
     /// What sessions wait for and how many of them wait, the largest number first.
     #[must_use]
-    pub fn waiting(&self) -> Vec<(Decoded, u32)> {
+    pub fn waiting(&self) -> Vec<WaitingTask> {
         let mut counts: BTreeMap<(WaitType, Resource), u32> = BTreeMap::new();
         for task in self.os.waiting_tasks() {
             *counts.entry((task.wait, task.resource)).or_default() += 1;
         }
         let mut all: Vec<_> = counts.into_iter().collect();
         all.sort_by_key(|&((wait, resource), count)| (std::cmp::Reverse(count), wait, resource));
-        let decoded = all.into_iter().map(|((wait, resource), count)| {
-            let decoded = Decoded {
-                wait_type: wait.name(),
-                resource: self.decode(resource),
-            };
-            (decoded, count)
-        });
-        decoded.collect()
+        let task = |((wait, resource), workers): ((WaitType, Resource), u32)| WaitingTask {
+            wait_type: wait.name(),
+            resource: self.decode(resource),
+            workers,
+        };
+        all.into_iter().map(task).collect()
     }
 
     fn decode(&self, resource: Resource) -> String {

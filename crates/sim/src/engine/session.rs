@@ -3,14 +3,13 @@
 use std::cell::Cell;
 
 use super::Engine;
-use super::leaf::{Leaf, flag};
 use super::look_ahead::{Key, Words};
 use super::tree::Tree;
 use crate::hint::rare;
 use crate::kernel::Ns;
 use crate::rng::{Rng, Spread};
 use crate::scenario::{RunPlan, Scenario};
-use crate::sqlos::{Machine, Mode, WaitType};
+use crate::sqlos::{Machine, WaitType};
 
 /// What all sessions of a run share, in operations of the scaled world.
 #[derive(Debug)]
@@ -76,9 +75,8 @@ pub(super) struct Session {
 impl Session {
     fn new(seed: u64, connection: u32, files: u32, tree: &Tree) -> Self {
         let mut words = Words::new(Rng::stream(seed, &format!("connection {connection}")));
-        words.look_ahead(tree);
         Self {
-            key: words.next_key().1,
+            key: words.next_key(tree),
             words,
             reads_next: false,
             reads: Rng::stream(seed, &format!("reads of connection {connection}")),
@@ -155,58 +153,5 @@ impl Engine<'_> {
             self.write_log();
         }
         self.log.has_room()
-    }
-
-    /// The leaf for a random key, in memory and not in use in a way that bars `mode`, and a random word for the CPU time of
-    /// what is done to it. Waits as long as it must. To be used before the next wait.
-    pub(super) async fn random_leaf(&self, mode: Mode, session: &mut Session) -> (u64, Leaf) {
-        loop {
-            session.words.look_ahead(&self.tree.borrow());
-            let (word, key) = session.words.next_key();
-            if let Some(leaf) = self.reach_leaf(key, mode, session).await {
-                return (word, leaf);
-            }
-        }
-    }
-
-    /// The leaf for `key`; nothing if it is in use and would hardly be at life-size ([`Engine::meets_users`]).
-    async fn reach_leaf(&self, key: Key, mode: Mode, session: &mut Session) -> Option<Leaf> {
-        let barring = if mode == Mode::Ex { flag::BUSY } else { flag::UNREADABLE };
-        loop {
-            if session.cpu_ns >= self.costs.burst_ns.value {
-                self.charge(session).await;
-            }
-            if let Some(latch) = self.above.barred(key.key) {
-                self.charge(session).await;
-                latch.acquire(Mode::Sh).await.release();
-                continue;
-            }
-            let leaf = self.tree.borrow().find_again(key.from, key.key);
-            let state = {
-                let mut tree = self.tree.borrow_mut();
-                let state = tree.state_mut(leaf);
-                state.refer();
-                *state
-            };
-            if state.is(flag::ABSENT) {
-                session.cpu_ns += self.read_cpu_ns(leaf);
-                self.charge(session).await;
-                self.fetch(leaf, mode).await;
-            } else if !state.is(barring) {
-                return Some(leaf);
-            } else if self.meets_users(session) {
-                self.charge(session).await;
-                self.wait_for(leaf, mode).await;
-            } else {
-                return None;
-            }
-        }
-    }
-
-    /// Whether a session that finds a leaf in use waits for it. As many leaves are in use at once as at life-size, but there
-    /// are fewer leaves: sessions must not meet them more often.
-    #[inline(always)]
-    pub(super) fn meets_users(&self, session: &mut Session) -> bool {
-        session.words.below(u64::from(self.scale)) == 0
     }
 }

@@ -148,12 +148,6 @@ impl Tree {
         }
     }
 
-    /// The leaf for `key`, which sessions find by [`Tree::cell`] and [`Tree::find_from`], ahead of time.
-    #[cfg(test)]
-    pub fn find(&self, key: u32) -> Leaf {
-        self.find_from(self.cell(key), key)
-    }
-
     /// The leaf in which the cell for `key` begins: now and later, the leaf for `key` or one on its left.
     #[must_use]
     #[inline]
@@ -215,7 +209,7 @@ impl Tree {
     }
 
     /// Adds leaf `right` at the right edge with one row, for the next of keys that ascend one by one. In such a tree
-    /// [`Tree::find`] is slow, as no cell leads to new leaves; appending code calls [`Tree::last`].
+    /// a search is slow, as no cell leads to new leaves; appending code calls [`Tree::last`].
     pub fn append(&mut self, right: Leaf) {
         let low = self.len();
         self.states[self.last.index()].high = low - 1;
@@ -351,6 +345,13 @@ const fn in_float(count: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Tree {
+        /// The leaf for `key`, which sessions find ahead of time.
+        fn find(&self, key: u32) -> Leaf {
+            self.find_from(self.cell(key), key)
+        }
+    }
 
     fn grown(rows: u32, seed: u64) -> Tree {
         let mut tree = Tree::new(Leaf::new(0), 0, Rng::stream(seed, "splits"));

@@ -25,14 +25,6 @@ pub enum Age {
         /// How many addresses are in use.
         addresses: u32,
     },
-    /// The same, then `rounds` random writes per address in use: what a steady state is compared with.
-    #[cfg(test)]
-    Written {
-        /// How many addresses are in use.
-        addresses: u32,
-        /// How often, on average, each of them is overwritten.
-        rounds: u32,
-    },
     /// The steady state of random writes to the addresses in use.
     Steady {
         /// How many addresses are in use.
@@ -47,8 +39,6 @@ impl Age {
     const fn addresses(self) -> u32 {
         match self {
             Self::Filled { addresses } | Self::Steady { addresses, .. } => addresses,
-            #[cfg(test)]
-            Self::Written { addresses, .. } => addresses,
         }
     }
 }
@@ -68,37 +58,15 @@ impl Ftl {
         }
         self.format(self.shape.logical_pages)?;
         match age {
-            Age::Filled { .. } => self.fill(addresses),
-            #[cfg(test)]
-            Age::Written { rounds, .. } => {
-                self.fill(addresses);
-                self.write_at_random(addresses, u64::from(addresses) * u64::from(rounds), rng);
+            Age::Filled { .. } => {
+                for logical in 0..addresses {
+                    self.write(logical, &mut ());
+                }
             }
             Age::Steady { free_blocks, .. } => self.settle(addresses, free_blocks, rng)?,
         }
         self.counters = super::FtlCounters::default();
         Ok(())
-    }
-
-    fn fill(&mut self, addresses: u32) {
-        for logical in 0..addresses {
-            self.write(logical, &mut ());
-        }
-    }
-
-    /// Writes `writes` pages, each drawn uniformly from the first `addresses`.
-    #[cfg(any(test, feature = "internals"))]
-    pub fn write_at_random(&mut self, addresses: u32, writes: u64, rng: &mut Rng) {
-        let mut batch = [0; 256];
-        let mut left = writes;
-        while left > 0 {
-            let size = usize::try_from(left).unwrap_or(usize::MAX).min(batch.len());
-            for logical in &mut batch[..size] {
-                *logical = draw(rng, addresses);
-            }
-            self.write_all(&batch[..size], &mut ());
-            left -= size as u64;
-        }
     }
 
     /// Builds the steady state on a freshly formatted drive.

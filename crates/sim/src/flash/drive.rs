@@ -136,12 +136,8 @@ impl Drive {
     /// # Errors
     /// If it can't be aged that way.
     pub fn age(&mut self, age: super::Age, rng: &mut Rng) -> Result<(), String> {
-        self.ftl.age(age, rng)?;
-        self.collecting = false;
-        self.owed = 0;
-        self.part_page = None;
-        self.offline = None;
-        Ok(())
+        self.format();
+        self.ftl.age(age, rng)
     }
 
     /// The drive's parameters.

@@ -11,8 +11,7 @@
 //! Memory: 4 bytes per flash page, 4 bytes per logical page, and 16 to 20 bytes per block.
 
 use super::victims::{Blocks, VictimPolicy};
-use crate::hint::rare;
-use crate::prefetch::{self, FLASH_PAGES as GROUP};
+use crate::hint::{FLASH_PAGES as GROUP, rare, touch};
 use serde::{Deserialize, Serialize};
 
 /// The map's value for "no logical page".
@@ -330,49 +329,6 @@ impl Ftl {
         flash
     }
 
-    /// Does the same as a call of [`Ftl::write`] for each page, in order; faster on a large drive.
-    ///
-    /// It takes each step for a run of pages before the next step, so that the processor fetches in parallel the
-    /// distant places in memory that a step needs.
-    #[cfg(any(test, feature = "internals"))]
-    pub fn write_all(&mut self, logicals: &[u32], observer: &mut impl Observer) {
-        let mut rest = logicals;
-        while let Some((&first, others)) = rest.split_first() {
-            let room = self.points[HOST].room().min(GROUP);
-            if room == 0 {
-                self.write(first, observer);
-                rest = others;
-            } else {
-                let (run, later) = rest.split_at(rest.len().min(room));
-                self.write_run(run);
-                rest = later;
-            }
-        }
-    }
-
-    /// Writes at most [`GROUP`] pages, for which there is room in the host's open block.
-    #[cfg(any(test, feature = "internals"))]
-    fn write_run(&mut self, run: &[u32]) {
-        let first = self.points[HOST].next;
-        let mut places = [FlashPage::NONE; GROUP];
-        let olds = &mut places[..run.len()];
-        for ((to, old), &logical) in (first..).zip(&mut *olds).zip(run) {
-            *old = std::mem::replace(&mut self.flash_of[logical as usize], FlashPage(to));
-        }
-        self.logical_of[first as usize..][..run.len()].copy_from_slice(run);
-        self.touch_blocks(olds);
-        self.fill_up(HOST, run.len()); // before anything is invalidated, as a page may be in the run twice
-        for &old in &*olds {
-            if old == FlashPage::NONE {
-                self.mapped += 1;
-            } else {
-                self.invalidate(old);
-            }
-        }
-        self.counters.host_pages += run.len() as u64;
-        self.close_if_full(HOST);
-    }
-
     /// Prefetches what writing these pages (the first [`GROUP`] of them) will change into the processor's cache. Takes
     /// one step for all pages, then the next.
     pub(super) fn look_ahead(&self, logicals: impl Iterator<Item = u32>) {
@@ -389,7 +345,7 @@ impl Ftl {
     #[inline]
     fn touch_blocks(&self, flashes: &[FlashPage]) {
         let blocks = flashes.iter().map(|flash| flash.number() >> self.shift);
-        prefetch::touch(blocks.map(|block| self.blocks.touch(block)));
+        touch(blocks.map(|block| self.blocks.touch(block)));
     }
 
     /// Frees a logical page; returns whether it held data.

@@ -12,7 +12,8 @@ use super::ftl::{Shape, Streams};
 use super::mapping_ram::MappingRam;
 use super::parameters::{GarbageCollection, Parameters};
 use super::victims::VictimPolicy;
-use crate::figures::{Declared, Figure, Group, figures, words};
+use crate::figures::{Declared, Figure, Group, check_all, figures, words};
+use crate::kernel::SEC;
 
 figures! {
     /// The drive's geometry.
@@ -20,13 +21,13 @@ figures! {
         /// All of the flash, including spare.
         raw_bytes: Figure<u64>;
         /// A page of the flash and of the map.
-        flash_page_bytes: Figure<u32>;
+        flash_page_bytes: Figure<u32> [1, 1 << 20];
         /// Pages that are collected together.
-        pages_per_block: Figure<u32>;
+        pages_per_block: Figure<u32> [1, 1 << 15];
         /// Pages that one erase of one die frees.
-        erase_block_pages: Figure<u32>;
+        erase_block_pages: Figure<u32> [1, 1 << 20];
         /// Dies that work in parallel.
-        dies: Figure<u32>;
+        dies: Figure<u32> [1, 1 << 16];
     }
 }
 
@@ -34,25 +35,25 @@ figures! {
     /// How long things take.
     Timing {
         /// A die's time to read a page and hand it over.
-        read_ns: Figure<u64>;
+        read_ns: Figure<u64> [0, SEC];
         /// A die's time to take a page and program it.
-        program_ns: Figure<u64>;
+        program_ns: Figure<u64> [1, SEC];
         /// A die's time to erase.
-        erase_ns: Figure<u64>;
+        erase_ns: Figure<u64> [0, SEC];
         /// Jitter of reads and programs, either way.
-        jitter_per_mille: Figure<u32>;
+        jitter_per_mille: Figure<u32> [0, 1000];
         /// How many waiting programs go before a read that came later, while a write waits for room in the buffer.
         programs_before_read: Figure<u32>;
         /// Overhead of a read besides the die and the link.
-        read_command_ns: Figure<u64>;
+        read_command_ns: Figure<u64> [0, SEC];
         /// Overhead of a write besides the link.
-        write_command_ns: Figure<u64>;
+        write_command_ns: Figure<u64> [0, SEC];
         /// From the drive to the host.
-        link_read_bytes_per_s: Figure<u64>;
+        link_read_bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
         /// From the host to the drive.
-        link_write_bytes_per_s: Figure<u64>;
+        link_write_bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
         /// Pages that the drive buffers before they are programmed.
-        buffer_pages: Figure<u32>;
+        buffer_pages: Figure<u32> [1, 1 << 24];
     }
 }
 
@@ -68,9 +69,9 @@ figures! {
         /// Garbage collection stops when this share is free.
         stop_per_mille: Figure<u32>;
         /// While it runs, pages that garbage collection reclaims per 1000 pages that the host writes.
-        pace_per_mille: Figure<u32>;
+        pace_per_mille: Figure<u32> [1001, 1_000_000];
         /// How long the drive must have been idle before it collects by itself.
-        idle_after_ns: Figure<u64>;
+        idle_after_ns: Figure<u64> [0, 86_400 * SEC];
         /// An idle drive collects until this share is free.
         idle_per_mille: Figure<u32>;
     }
@@ -80,11 +81,11 @@ figures! {
     /// The cost of a map that the host keeps.
     MappingFigures {
         /// The amount of data to which the memory figures refer.
-        per_data_bytes: Figure<u64>;
+        per_data_bytes: Figure<u64> [1, 1 << 50];
         /// Host memory that the maker recommends for it.
         advised_bytes: Figure<u64>;
         /// Host memory in the worst case, for each sector size in bytes. The sizes named here are those the drive can have.
-        worst_case_bytes: BTreeMap<String, Figure<u64>>;
+        worst_case_bytes: BTreeMap<String, Figure<u64>> [0, 1 << 50];
         /// Contiguous bytes in the host's writes.
         extent_bytes: Figure<u32>;
     }
@@ -94,13 +95,13 @@ figures! {
     /// The cost of one version of the driver on the host.
     DriverFigures {
         /// CPU time per request.
-        host_cpu_ns: Figure<u64>;
+        host_cpu_ns: Figure<u64> [0, SEC];
         /// CPU time per sector of a request.
-        host_cpu_sector_ns: Figure<u64>;
+        host_cpu_sector_ns: Figure<u64> [0, SEC];
         /// How many times less memory than the published worst case.
-        ram_divisor: Figure<u32>;
+        ram_divisor: Figure<u32> [1, 1_000_000];
         /// Flash pages, in thousandths, that it programs per write beyond its data: a header and padding of its log.
-        padding_per_mille: Option<Figure<u32>>;
+        padding_per_mille: Option<Figure<u32>> [0, 1000];
     }
 }
 
@@ -213,6 +214,13 @@ impl DriveProfile {
             pick("format", &self.formats, &factory_format.value).map_err(|what| format!("factory_format: {what}"))?;
         }
         let driver = pick("driver", &self.drivers, &setup.driver)?;
+        check_all([
+            self.geometry.check_limits(),
+            self.timing.check_limits(),
+            self.garbage_collection.check_limits(),
+            self.mapping.check_limits(),
+            driver.check_limits(),
+        ])?;
         let shape = self.shape(setup)?;
         let timing = &self.timing;
         Ok(Parameters {
@@ -250,9 +258,6 @@ impl DriveProfile {
             ..
         } = &self.geometry;
         let (page, pages) = (u64::from(flash_page_bytes.value), u64::from(pages_per_block.value));
-        if page == 0 || pages == 0 {
-            return Err("flash_page_bytes and pages_per_block must be positive".to_owned());
-        }
         let in_pages = |bytes: u64| bytes / u64::from(setup.scale) / page;
         let narrow = |count: u64, what: &str| {
             u32::try_from(count).map_err(|_| format!("{count} {what} are too many to number in 32 bits"))

@@ -1,4 +1,7 @@
-//! The future-event list: (time, sequence, action), earliest first; a sorted array for few events, a heap for many.
+//! The future-event list: (time, sequence, action), earliest first; a line for few events, a heap for many.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use super::Ns;
 use crate::hint::{put, rare};
@@ -69,28 +72,25 @@ impl Action {
 }
 
 /// From this many events on, the heap is used.
-const MANY: usize = 16;
-/// Once only this many are left, the sorted array is used again.
-const FEW: usize = 8;
+const MANY: usize = 256;
+/// Once only this many are left, the line is used again.
+const FEW: usize = 128;
+/// Events taken from the line are removed once there are this many.
+const SWEEP: usize = 64;
 
 /// Future events, taken out in the order of their times, and in scheduling order where times are equal.
 ///
 /// An event is one 128-bit number, time in the upper 56 bits, a sequence number in the next 40, the action below, so that a
 /// single comparison orders two events.
 ///
-/// Few events, as for a server of some cores, are kept in a sorted array; many form a heap. Taking out an event leaves
-/// a hole at the root, which the next insertion fills: most events of a simulation schedule their successor, and this
-/// way each pair costs one pass through the heap, not two.
+/// Few events, as for a server of some cores, are kept in a line, at whose end most arrivals of a scheduler go; many form a heap.
 #[derive(Clone, Debug, Default)]
 pub struct EventList {
-    /// Few events, the latest first.
+    /// Few events, the earliest first. All before `first` have been taken.
     line: Vec<u128>,
-    /// Many events, while the array is empty; otherwise this is empty.
-    ///
-    /// A heap with four children per parent: half as deep as a binary one, and the children are adjacent.
-    /// `heap[0]` means nothing while `hole` is set.
-    heap: Vec<u128>,
-    hole: bool,
+    first: usize,
+    /// Many events, while the line is empty; otherwise this is empty.
+    heap: BinaryHeap<Reverse<u128>>,
     sequence: u64,
 }
 
@@ -100,8 +100,8 @@ impl EventList {
     pub const fn new() -> Self {
         Self {
             line: Vec::new(),
-            heap: Vec::new(),
-            hole: false,
+            first: 0,
+            heap: BinaryHeap::new(),
             sequence: 0,
         }
     }
@@ -109,7 +109,7 @@ impl EventList {
     /// How many events are to come.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.line.len() + self.heap.len() - usize::from(self.hole)
+        self.line.len() - self.first + self.heap.len()
     }
 
     /// True if no event is left.
@@ -139,144 +139,59 @@ impl EventList {
             | u128::from(self.sequence) << ACTION_BITS
             | u128::from(action.0);
         self.sequence += 1;
-        if rare(self.hole) {
-            self.hole = false;
-            self.sift_down(key);
-        } else if self.heap.is_empty() && self.line.len() < MANY {
-            self.push_to_few(key);
-        } else {
-            self.push_to_many(key);
+        if rare(!self.heap.is_empty() || self.line.len() - self.first == MANY) {
+            return self.push_to_many(key);
         }
+        if self.line.last().is_none_or(|&last| last < key) {
+            return put(&mut self.line, key);
+        }
+        let before = self.line[self.first..].partition_point(|&other| other < key);
+        self.line.insert(self.first + before, key);
+    }
+
+    fn push_to_many(&mut self, key: u128) {
+        self.heap.extend(self.line.drain(..).skip(self.first).map(Reverse));
+        self.first = 0;
+        self.heap.push(Reverse(key));
     }
 
     /// Takes out the earliest event, unless it is later than `limit_ns`.
     #[inline(always)]
     pub fn pop_until(&mut self, limit_ns: Ns) -> Option<(Ns, Action)> {
-        let few = self.line.last().copied();
-        let key = match few {
-            Some(key) => key,
-            None => self.first_of_many()?,
+        let Some(&key) = self.line.get(self.first) else {
+            return self.pop_from_many(limit_ns);
         };
-        let time_ns = time_of(key);
-        if time_ns > limit_ns {
+        if time_of(key) > limit_ns {
             return None;
         }
-        if few.is_some() {
-            self.line.pop();
-        } else if self.heap.len() > FEW {
-            self.hole = true;
-        } else {
-            self.become_few();
+        self.first += 1;
+        if rare(self.first == self.line.len()) {
+            self.line.clear();
+            self.first = 0;
+        } else if rare(self.first == SWEEP) {
+            self.line.drain(..SWEEP);
+            self.first = 0;
         }
-        Some((time_ns, action_of(key)))
+        Some((time_of(key), action_of(key)))
+    }
+
+    fn pop_from_many(&mut self, limit_ns: Ns) -> Option<(Ns, Action)> {
+        let &Reverse(key) = self.heap.peek().filter(|first| time_of(first.0) <= limit_ns)?;
+        self.heap.pop();
+        if self.heap.len() <= FEW {
+            let latest_first = std::mem::take(&mut self.heap).into_sorted_vec().into_iter();
+            self.line.extend(latest_first.rev().map(|Reverse(key)| key));
+        }
+        Some((time_of(key), action_of(key)))
     }
 
     /// The time of the earliest event; `Ns::MAX` if there is none.
     #[must_use]
     #[inline]
     pub fn next_time_ns(&self) -> Ns {
-        let earliest = self.line.last().copied().or_else(|| match self.heap.as_slice() {
-            [first, ..] if !self.hole => Some(*first),
-            [_, a, b, c, d, ..] => Some(*a.min(b).min(c.min(d))),
-            few => few.iter().skip(1).min().copied(),
-        });
+        let earliest = self.line.get(self.first).copied();
+        let earliest = earliest.or_else(|| self.heap.peek().map(|first| first.0));
         earliest.map_or(Ns::MAX, time_of)
-    }
-
-    #[inline(always)]
-    fn push_to_few(&mut self, key: u128) {
-        put(&mut self.line, key);
-        let line = self.line.as_mut_slice();
-        let mut at = line.len() - 1;
-        while at > 0 && line[at - 1] < key {
-            line[at] = line[at - 1];
-            at -= 1;
-        }
-        line[at] = key;
-    }
-
-    /// Apart from a hole, which is filled elsewhere.
-    fn push_to_many(&mut self, key: u128) {
-        // In ascending order, the few are a heap already.
-        self.heap.extend(self.line.drain(..).rev());
-        self.heap.push(key);
-        self.sift_up(key);
-    }
-
-    #[inline(always)]
-    fn first_of_many(&mut self) -> Option<u128> {
-        self.fill_hole();
-        self.heap.first().copied()
-    }
-
-    /// Takes out the earliest of many, and moves the rest to the sorted array.
-    #[cold]
-    fn become_few(&mut self) {
-        self.heap.sort_unstable_by(|one, other| other.cmp(one));
-        self.heap.pop();
-        self.line.append(&mut self.heap);
-    }
-
-    #[inline]
-    fn fill_hole(&mut self) {
-        if !self.hole {
-            return;
-        }
-        self.hole = false;
-        match self.heap.pop() {
-            Some(last) if !self.heap.is_empty() => self.sift_down(last),
-            _ => {}
-        }
-    }
-
-    /// Puts `key` where it belongs on the way down from the root, whose present key is given up.
-    #[inline(always)]
-    fn sift_down(&mut self, key: u128) {
-        let heap = self.heap.as_mut_slice();
-        let mut at = 0;
-        loop {
-            let first = 4 * at + 1;
-            let (child, earliest) = match heap.get(first..) {
-                Some([a, b, c, d, ..]) => {
-                    // Arithmetic instead of branches: which child is earliest can't be predicted.
-                    let (left, right) = (a.min(b), c.min(d));
-                    let on_left = usize::from(b < a);
-                    let on_right = 2 + usize::from(d < c);
-                    let is_right = usize::from(right < left);
-                    let step = on_left + is_right * (on_right - on_left);
-                    (first + step, *left.min(right))
-                }
-                Some([a, rest @ ..]) => {
-                    rest.iter().zip(first + 1..).fold(
-                        (first, *a),
-                        |best, (&key, at)| if key < best.1 { (at, key) } else { best },
-                    )
-                }
-                _ => break,
-            };
-            if key <= earliest {
-                break;
-            }
-            heap[at] = earliest;
-            at = child;
-        }
-        heap[at] = key;
-    }
-
-    /// Puts `key` where it belongs on the way up from the last place, whose present key is given up.
-    #[inline]
-    fn sift_up(&mut self, key: u128) {
-        let heap = self.heap.as_mut_slice();
-        let mut at = heap.len() - 1;
-        while at > 0 {
-            let parent = (at - 1) / 4;
-            if heap[parent] <= key {
-                break;
-            }
-            heap[at] = heap[parent];
-            at = parent;
-        }
-        heap[at] = key;
     }
 }
 

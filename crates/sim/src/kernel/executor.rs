@@ -1,13 +1,13 @@
 //! The clock, what is ready now, and the loop over both.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
 use super::Ns;
 use super::event_list::{Action, EventList, Port};
-use crate::hint::put;
 
 /// A process by its number, in the order of spawning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,36 +31,6 @@ impl ProcessId {
     }
 }
 
-/// A queue that is often empty, and restarts from the beginning then.
-#[derive(Debug)]
-struct Ready {
-    actions: Vec<Action>,
-    /// How many of them have been taken out.
-    taken: usize,
-}
-
-impl Ready {
-    const fn new() -> Self {
-        Self {
-            actions: Vec::new(),
-            taken: 0,
-        }
-    }
-
-    /// Takes out the first, and returns whether it was the last.
-    #[inline]
-    fn pop(&mut self) -> (Option<Action>, bool) {
-        let action = self.actions.get(self.taken).copied();
-        self.taken += 1;
-        let empty = self.taken >= self.actions.len();
-        if empty {
-            self.actions.clear();
-            self.taken = 0;
-        }
-        (action, empty)
-    }
-}
-
 /// The clock and the events to come: what processes and handlers see of the simulation. Shared by plain reference.
 #[derive(Debug)]
 pub struct Kernel {
@@ -70,7 +40,7 @@ pub struct Kernel {
     current: Cell<ProcessId>,
     events: RefCell<EventList>,
     /// Actions due in this nanosecond, in order, before the next event.
-    ready: RefCell<Ready>,
+    ready: RefCell<VecDeque<Action>>,
     stopping: Cell<bool>,
     /// True if the next event must wait: something is ready, or the run is to stop.
     busy: Cell<bool>,
@@ -93,7 +63,7 @@ impl Kernel {
             limit_ns: Cell::new(0),
             current: Cell::new(ProcessId::NONE),
             events: RefCell::new(EventList::new()),
-            ready: RefCell::new(Ready::new()),
+            ready: RefCell::new(VecDeque::new()),
             stopping: Cell::new(false),
             busy: Cell::new(false),
             may_jump: Cell::new(true),
@@ -135,7 +105,7 @@ impl Kernel {
     /// Schedules `action` now, after what is ready already and before the next event.
     #[inline]
     pub fn soon(&self, action: Action) {
-        put(&mut self.ready.borrow_mut().actions, action);
+        self.ready.borrow_mut().push_back(action);
         self.busy.set(true);
     }
 
@@ -188,8 +158,9 @@ impl Kernel {
         if self.stopping.get() {
             return None;
         }
-        let (action, empty) = self.ready.borrow_mut().pop();
-        self.busy.set(!empty);
+        let mut ready = self.ready.borrow_mut();
+        let action = ready.pop_front();
+        self.busy.set(!ready.is_empty());
         action
     }
 

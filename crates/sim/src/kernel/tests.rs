@@ -96,7 +96,7 @@ proptest! {
     /// Few events are kept differently from many, so the list grows and shrinks again and again.
     #[test]
     fn no_event_is_lost_or_late_while_few_events_become_many_and_few_again(
-        tides in prop::collection::vec((0_usize..40, 0_usize..40), 0..12),
+        tides in prop::collection::vec((0_usize..400, 0_usize..400), 0..12),
         seed in any::<u64>(),
     ) {
         let mut rng = Rng::stream(seed, "tides");

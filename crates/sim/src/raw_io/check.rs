@@ -1,8 +1,8 @@
 //! What of a raw scenario can't be run, and how to fix it.
 
 use super::{RawScenario, RawTest};
-use crate::scenario::Refusal;
-use crate::words::life_size;
+use crate::figures::life_size;
+use crate::scenario::{Refusal, refuse};
 
 impl RawTest {
     /// Whole blocks of the file, in a volume of this many bytes.
@@ -69,16 +69,12 @@ impl RawScenario {
     /// # Errors
     /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), Refusal> {
-        let refuse = |place: String, what: String| Err(Refusal { place, what });
         if self.scale == 0 {
-            return refuse("scale".to_owned(), "is 0: 1 is life-size, more is smaller".to_owned());
+            return refuse("scale", "is 0: 1 is life-size, more is smaller");
         }
         crate::scenario::check_hardware(&self.drives, &self.volumes, self.scale)?;
         if self.tests.is_empty() {
-            return refuse(
-                "tests".to_owned(),
-                "there are none: a scenario needs at least one".to_owned(),
-            );
+            return refuse("tests", "there are none: a scenario needs at least one");
         }
         for (index, test) in self.tests.iter().enumerate() {
             let place = |field: &str| format!("tests[{index}].{field}");
@@ -88,9 +84,8 @@ impl RawScenario {
                 return refuse(place("volume"), what);
             };
             let map = crate::scenario::map_of(&self.drives, &test.volume, choice, self.scale)?;
-            if let Err((field, what)) = test.check(self.scale, map.bytes() - choice.offset_bytes) {
-                return refuse(place(field), what);
-            }
+            let checked = test.check(self.scale, map.bytes() - choice.offset_bytes);
+            checked.or_else(|(field, what)| refuse(place(field), what))?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Early, LOOK_EVERY, Latencies, LatencyTable, Running};
+use super::{Early, Latencies, LatencyTable, Running};
 use crate::kernel::Ns;
 use crate::volume::{Kind, Request};
 
@@ -101,27 +101,21 @@ impl Running<'_, '_> {
     pub(super) fn replay(
         &mut self,
         replay: &Replay,
-        mut progress: impl FnMut(Ns, Ns) -> ControlFlow<()>,
+        progress: impl FnMut(Ns, Ns) -> ControlFlow<()>,
     ) -> Result<Lateness, Early> {
-        let mut free: Vec<u32> = (0..u32::try_from(self.begun_ns.len()).expect("it was checked")).collect();
-        let (mut next, mut looked) = (0, 0);
-        let mut late = Latencies::default();
-        let mut in_progress: Vec<Option<Asked>> = vec![None; free.len()];
-        let mut done = Vec::new();
-        loop {
-            let may_come_ns = loop {
-                let Some(asked) = replay.requests.get(next).copied() else {
-                    break Ns::MAX;
-                };
+        let (mut next, mut late) = (0, Latencies::default());
+        self.make(replay.until_ns(), progress, |test, free| {
+            while let Some(asked) = replay.requests.get(next).copied() {
                 let Asked(at_ns, what, offset, bytes) = asked;
-                if free.is_empty() || in_progress.iter().flatten().any(|before| asked.waits_for(*before)) {
-                    break Ns::MAX;
+                let mut in_progress = test.places.iter().filter_map(|place| place.asked);
+                if free.is_empty() || in_progress.any(|before| asked.waits_for(before)) {
+                    break;
                 }
                 if replay.pace == Pace::Recorded {
-                    if at_ns > self.now_ns {
-                        break at_ns;
+                    if at_ns > test.now_ns {
+                        return Ok(at_ns);
                     }
-                    late.add(self.now_ns - at_ns);
+                    late.add(test.now_ns - at_ns);
                 }
                 next += 1;
                 let kind = match what {
@@ -130,31 +124,10 @@ impl Running<'_, '_> {
                     What::S => continue,
                 };
                 let token = free.pop().expect("there is one");
-                in_progress[token as usize] = Some(asked);
-                self.send(token, Request { kind, offset, bytes })?;
-            };
-            let (alone_ns, volume_ns) = (self.due.next_time_ns(), self.volume.next_event());
-            let event_ns = alone_ns.min(volume_ns);
-            if may_come_ns == Ns::MAX && self.done == self.submitted && next == replay.requests.len() {
-                break;
+                test.send(token, Request { kind, offset, bytes }, Some(asked))?;
             }
-            if may_come_ns < event_ns {
-                self.now_ns = may_come_ns;
-                continue;
-            }
-            self.step(alone_ns, volume_ns, &mut done)?;
-            for token in done.drain(..) {
-                self.record(token);
-                in_progress[token as usize] = None;
-                free.push(token);
-            }
-            if self.done >= looked + LOOK_EVERY {
-                looked = self.done;
-                if progress(self.now_ns, replay.until_ns()).is_break() {
-                    return Err(Early::Interrupted);
-                }
-            }
-        }
+            Ok(Ns::MAX)
+        })?;
         Ok(Lateness {
             asked_ns: replay.until_ns(),
             late: late.table(),

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
+use crate::figures::ratio;
 use crate::kernel::{Ns, SEC};
 use crate::volume::{FlashUse, Volume};
-use crate::words::ratio;
 
 /// The most intervals of a test. They are whole seconds at life-size, and longer in a longer test.
 const INTERVALS_MOST: u64 = 100;

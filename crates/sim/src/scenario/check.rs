@@ -1,11 +1,11 @@
 //! Refusing what can't be, by name, before anything runs.
 
-use super::{Kind, Refusal, RunPlan, Scenario, Server, Workload};
+use super::{Kind, Refusal, RunPlan, Scenario, Server, Workload, refuse};
 use crate::engine::files::{Layout, index_pages_for};
 use crate::engine::geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES};
 use crate::figures::Group;
+use crate::figures::life_size;
 use crate::kernel::{MS, TIME_LIMIT_NS};
-use crate::words::life_size;
 
 /// Limits of what a scenario may ask for.
 const MOST_CORES: u32 = 256;
@@ -29,13 +29,6 @@ const MOST_INDEX_PAGES: u64 = 1 << 31;
 const SHORTEST_PERIOD_NS: u64 = MS;
 /// The longest that the rows of a run may take by their CPU time: about 200 days.
 const LONGEST_RUN_NS: u64 = TIME_LIMIT_NS / 4;
-
-pub(super) fn refuse<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal {
-        place: place.into(),
-        what: what.into(),
-    })
-}
 
 impl Scenario {
     /// Says what can't be run, and the way out.
@@ -150,10 +143,7 @@ impl Scenario {
                 "is 0: a transaction has at least one row",
             );
         }
-        check_own_keys(load).map_err(|(name, what)| Refusal {
-            place: place(&format!("workload.{name}")),
-            what,
-        })?;
+        check_own_keys(load).or_else(|(name, what)| refuse(place(&format!("workload.{name}")), what))?;
         self.check_rows(index, run)?;
         self.check_room(index, run)
     }
@@ -211,10 +201,7 @@ impl Scenario {
     /// Whether the files fit their volumes, and the table the files.
     fn check_room(&self, index: usize, run: &RunPlan) -> Result<(), Refusal> {
         let place = |field: &str| format!("runs[{index}].{field}");
-        let layout = Layout::of(self, run).map_err(|(field, what)| Refusal {
-            place: place(field),
-            what,
-        })?;
+        let layout = Layout::of(self, run).or_else(|(field, what)| refuse(place(field), what))?;
         let block_bytes = self.log_block_bytes(&layout)?;
         if block_bytes > layout.log.2 {
             let what = format!(
@@ -293,9 +280,7 @@ impl Server {
                 "the buffer pool can't be larger than the memory: at most 1000",
             );
         }
-        costs.check_limits().map_err(|(name, what)| Refusal {
-            place: format!("server.costs.{name}"),
-            what,
-        })
+        let limits = costs.check_limits();
+        limits.or_else(|(name, what)| refuse(format!("server.costs.{name}"), what))
     }
 }

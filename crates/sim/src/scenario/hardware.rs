@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::check::refuse;
-use super::{Refusal, Scenario};
+use super::{Refusal, Scenario, refuse};
 use crate::devices::Profile;
 use crate::disk::Order;
 use crate::flash::{Age, Parameters, Setup};
@@ -111,6 +110,12 @@ impl DriveChoice {
         }
     }
 
+    /// The same for a drive of that name.
+    fn named(&self, name: &str, scale: u32) -> Result<DeviceParameters, Refusal> {
+        let parameters = self.parameters(scale);
+        parameters.or_else(|what| refuse(format!("drives.{name}"), what))
+    }
+
     fn refuse_flash_only(&self, drive: &str) -> Result<(), String> {
         let flash_only = [
             ("format", self.format.is_some()),
@@ -144,14 +149,10 @@ pub(crate) fn map_of(
             let known: Vec<&str> = drives.keys().map(String::as_str).collect();
             return refuse(place(), format!("no drive '{drive}'; there is: {}", known.join(", ")));
         };
-        let parameters = choice.parameters(scale).map_err(|what| Refusal {
-            place: format!("drives.{drive}"),
-            what,
-        })?;
-        smallest = smallest.min(parameters.usable_bytes());
+        smallest = smallest.min(choice.named(drive, scale)?.usable_bytes());
     }
     let checked = volume.check(smallest).and_then(|()| volume.map(smallest));
-    checked.map_err(|what| Refusal { place: place(), what })
+    checked.or_else(|what| refuse(place(), what))
 }
 
 /// Says what can't be of drives and volumes.
@@ -161,10 +162,7 @@ pub(crate) fn check(
     scale: u32,
 ) -> Result<(), Refusal> {
     for (name, choice) in drives {
-        choice.parameters(scale).map_err(|what| Refusal {
-            place: format!("drives.{name}"),
-            what,
-        })?;
+        choice.named(name, scale)?;
     }
     let mut users: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, volume) in volumes {
@@ -207,11 +205,7 @@ impl Scenario {
         };
         let mut most = 512;
         for drive in &volume.drives {
-            let parameters = self.drives[drive].parameters(self.scale).map_err(|what| Refusal {
-                place: format!("drives.{drive}"),
-                what,
-            })?;
-            most = most.max(parameters.sector_bytes());
+            most = most.max(self.drives[drive].named(drive, self.scale)?.sector_bytes());
         }
         Ok(most)
     }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use super::Sqlos;
 use super::state::{NOBODY, Queue, Resource, State, Worker};
 use super::waits::WaitType;
-use crate::kernel::{Kernel, ProcessId};
+use crate::kernel::ProcessId;
 
 /// How a latch is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +64,7 @@ impl LatchClass {
 
 /// A latch that is held or wanted.
 #[derive(Clone, Debug)]
-struct LatchState {
+pub(super) struct LatchState {
     /// How many hold it in [`Mode::Sh`], the one that several can hold at once.
     sharers: u32,
     /// The modes in which it is held, as bits.
@@ -81,6 +81,11 @@ impl LatchState {
         waiters: Queue::EMPTY,
         owner: NOBODY,
     };
+
+    /// The only worker that holds it.
+    pub(super) fn blocker(&self) -> Option<ProcessId> {
+        (self.owner != NOBODY).then_some(ProcessId(self.owner))
+    }
 
     const fn is_free(&self) -> bool {
         self.held_modes == 0 && self.waiters.is_empty()
@@ -129,13 +134,12 @@ impl LatchState {
     }
 }
 
-/// The latches that are held or wanted; all others take no memory, however many pages there are.
-#[derive(Debug, Default)]
-pub(super) struct LatchTable(HashMap<u64, LatchState, BuildHasherDefault<KeyHasher>>);
+/// The latches that are held or wanted, by their keys; all others take no memory, however many pages there are.
+pub(super) type LatchTable = HashMap<u64, LatchState, BuildHasherDefault<KeyHasher>>;
 
 /// One multiplication spreads a key's bits, and a rotation puts the best of them last.
 #[derive(Default)]
-struct KeyHasher(u64);
+pub(super) struct KeyHasher(u64);
 
 impl Hasher for KeyHasher {
     fn finish(&self) -> u64 {
@@ -151,61 +155,16 @@ impl Hasher for KeyHasher {
     }
 }
 
-impl LatchTable {
-    pub(super) fn owner(&self, key: u64) -> Option<ProcessId> {
-        let owner = self.0.get(&key)?.owner;
-        (owner != NOBODY).then_some(ProcessId(owner))
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    #[inline]
-    fn modes_held(&self, key: u64) -> u8 {
-        self.0.get(&key).map_or(0, |latch| latch.held_modes)
-    }
-
-    /// `None` if the latch was granted; otherwise the latch, for a caller that wants to wait for it.
+impl State {
+    /// `None` if the latch was granted; otherwise its queue, for a caller that wants to wait for it.
     #[inline(always)]
-    fn try_acquire(&mut self, key: u64, mode: Mode, holder: u32) -> Option<&mut LatchState> {
-        let latch = self.0.entry(key).or_insert(LatchState::FREE);
+    fn try_latch(&mut self, key: u64, mode: Mode, holder: u32) -> Option<(&mut Queue, &mut [Worker])> {
+        let latch = self.latches.entry(key).or_insert(LatchState::FREE);
         let free = latch.waiters.is_empty() && latch.allows(mode);
         if free {
             latch.grant(mode, holder);
         }
-        (!free).then_some(latch)
-    }
-}
-
-impl State {
-    /// Grants the latch to a worker and returns true, or puts the worker into the latch's queue, SUSPENDED.
-    fn acquire_latch(&mut self, kernel: &Kernel, id: u32, key: u64, mode: Mode, class: LatchClass) -> bool {
-        let Some(latch) = self.latches.try_acquire(key, mode, id) else {
-            return true;
-        };
-        latch.waiters.push(&mut self.workers, id);
-        self.workers[id as usize].want = mode;
-        self.suspend(kernel, id, class.wait_type(mode), Resource::Latch(key));
-        false
-    }
-
-    /// Gives back one hold, and grants the latch to those at the head of its queue who can have it now.
-    fn release_latch(&mut self, kernel: &Kernel, key: u64, mode: Mode) {
-        let latch = self.latches.0.entry(key).or_insert(LatchState::FREE);
-        latch.ungrant(mode);
-        if latch.is_free() {
-            self.latches.0.remove(&key);
-            return;
-        }
-        while let Some(head) = self
-            .latches
-            .0
-            .get_mut(&key)
-            .and_then(|latch| latch.grant_first(&self.workers))
-        {
-            self.make_runnable(kernel, head);
-        }
+        (!free).then_some((&mut latch.waiters, &mut self.workers))
     }
 }
 
@@ -244,23 +203,34 @@ impl<'w> Latch<'w> {
     #[must_use]
     pub fn try_acquire(self, mode: Mode) -> Option<Hold<'w>> {
         let ProcessId(holder) = self.os.kernel().current();
-        let granted = self.os.state().latches.try_acquire(self.key, mode, holder).is_none();
+        let granted = self.os.state().try_latch(self.key, mode, holder).is_none();
         // Not `then_some`, which would make a hold even on failure, and so release it.
         granted.then(|| Hold { latch: self, mode })
     }
 
-    /// Releases a hold that was handed over.
+    /// Releases a hold that was handed over, and grants the latch to those at the head of its queue who can have it now.
     ///
     /// # Panics
     /// If nobody holds the latch in `mode`.
     pub fn release(self, mode: Mode) {
-        self.os.state().release_latch(self.os.kernel(), self.key, mode);
+        let state = &mut *self.os.state();
+        let latch = state.latches.entry(self.key).or_insert(LatchState::FREE);
+        latch.ungrant(mode);
+        if latch.is_free() {
+            state.latches.remove(&self.key);
+            return;
+        }
+        let next = |state: &mut State| state.latches.get_mut(&self.key)?.grant_first(&state.workers);
+        while let Some(head) = next(state) {
+            state.make_runnable(self.os.kernel(), head);
+        }
     }
 
     /// Whether anybody holds the latch in a mode beside which `mode` can't be held.
     #[must_use]
     pub fn is_barred(self, mode: Mode) -> bool {
-        self.os.state().latches.modes_held(self.key) & mode.conflicts() != 0
+        let state = self.os.state();
+        state.latches.get(&self.key).is_some_and(|latch| !latch.allows(mode))
     }
 }
 
@@ -281,9 +251,12 @@ impl<'w> Future for Acquire<'w> {
         let Latch { os, key, class } = self.latch;
         if !self.queued {
             let kernel = os.kernel();
-            let mut state = os.state();
+            let state = &mut *os.state();
             let worker = state.current(kernel);
-            if !state.acquire_latch(kernel, worker, key, self.mode, class) {
+            if let Some((waiters, workers)) = state.try_latch(key, self.mode, worker) {
+                waiters.push(workers, worker);
+                workers[worker as usize].want = self.mode;
+                state.suspend(kernel, worker, class.wait_type(self.mode), Resource::Latch(key));
                 self.queued = true;
                 return Poll::Pending;
             }

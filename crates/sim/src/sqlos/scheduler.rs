@@ -151,7 +151,7 @@ impl State {
     /// What a scheduler does whenever its code runs: it notices completed I/O and timers, in the order of their arrival.
     #[inline]
     fn notice_arrived(&mut self, kernel: &Kernel, scheduler: u32) {
-        while let Some(action) = self.schedulers[scheduler as usize].coming.pop_until(kernel.now()) {
+        while let Some((_, action)) = self.schedulers[scheduler as usize].coming.pop_until(kernel.now()) {
             self.deliver(kernel, action);
         }
     }

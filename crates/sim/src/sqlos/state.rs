@@ -1,11 +1,10 @@
 //! The state of workers, schedulers and events, and the check that no time is lost; the moves are in `scheduler`.
 
-use super::coming::Coming;
 use super::crowds::{Crowd, first_of, nobody_waits};
 use super::latch::{LatchTable, Mode};
 use super::waits::{Account, WaitType};
 use super::{Config, Role};
-use crate::kernel::Ns;
+use crate::kernel::{EventList, Ns};
 
 /// Nobody: the end of a queue, or a scheduler that is idle.
 pub(super) const NOBODY: u32 = u32::MAX;
@@ -147,7 +146,7 @@ pub(super) struct Scheduler {
     pub(super) runnable_count: u32,
     pub(super) quantum_ends_ns: Ns,
     /// Completions and timers, due or overdue, that wait to be noticed.
-    pub(super) coming: Coming,
+    pub(super) coming: EventList,
     /// When this scheduler's code will run even if no worker leaves its core; [`Ns::MAX`] if it won't.
     pub(super) alarm_ns: Ns,
     /// When it last went from idle to busy, and all the time it was busy before that.
@@ -188,7 +187,7 @@ impl State {
             runnable: Queue::EMPTY,
             runnable_count: 0,
             quantum_ends_ns: 0,
-            coming: Coming::default(),
+            coming: EventList::new(),
             alarm_ns: Ns::MAX,
             busy_since_ns: 0,
             busy_ns: 0,

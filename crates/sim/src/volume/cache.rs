@@ -97,12 +97,6 @@ impl Cache {
         }
     }
 
-    /// True if the cache is empty.
-    #[cfg(test)]
-    pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
-    }
-
     /// The blocks of a request, with the bits of their sectors.
     fn parts(&self, offset: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
         let block_bytes = self.block_bytes;

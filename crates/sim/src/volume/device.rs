@@ -71,7 +71,7 @@ impl Device {
         match self {
             Self::Flash(drive) => u64::from(drive.parameters().mapping.sector_bytes),
             Self::Disk(disk) => u64::from(disk.parameters().sector_bytes),
-            Self::Other(model) => model.sector_bytes(),
+            Self::Other(model) => model.face().sector_bytes,
         }
     }
 
@@ -81,7 +81,7 @@ impl Device {
         match self {
             Self::Flash(drive) => drive.parameters().host_cpu_for(bytes),
             Self::Disk(disk) => disk.parameters().host_cpu_ns,
-            Self::Other(model) => model.host_cpu_ns(),
+            Self::Other(model) => model.face().host_cpu_ns,
         }
     }
 
@@ -130,24 +130,6 @@ impl Device {
     }
 }
 
-#[cfg(test)]
-impl Device {
-    pub fn usable_bytes(&self) -> u64 {
-        match self {
-            Self::Flash(drive) => drive.parameters().usable_bytes(),
-            Self::Disk(disk) => disk.parameters().usable_bytes,
-            Self::Other(model) => model.usable_bytes(),
-        }
-    }
-
-    pub const fn disk(&self) -> Option<&Disk> {
-        match self {
-            Self::Flash(_) | Self::Other(_) => None,
-            Self::Disk(disk) => Some(disk),
-        }
-    }
-}
-
 /// Submits a request to a flash drive, in whole pages unless it is an append; returns when it will be done.
 ///
 /// # Errors
@@ -185,7 +167,7 @@ impl DeviceParameters {
         match self {
             Self::Flash(parameters) => parameters.usable_bytes(),
             Self::Disk(parameters) => parameters.usable_bytes,
-            Self::Other(model) => model.usable_bytes(),
+            Self::Other(model) => model.face().usable_bytes,
         }
     }
 
@@ -195,7 +177,7 @@ impl DeviceParameters {
         match self {
             Self::Flash(parameters) => u64::from(parameters.mapping.sector_bytes),
             Self::Disk(parameters) => u64::from(parameters.sector_bytes),
-            Self::Other(model) => model.sector_bytes(),
+            Self::Other(model) => model.face().sector_bytes,
         }
     }
 

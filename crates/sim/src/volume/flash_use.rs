@@ -1,7 +1,7 @@
 //! What flash drives were given to write, what they moved, and how full they are.
 
 use super::{Device, Volume};
-use crate::words::ratio;
+use crate::figures::ratio;
 
 /// Counts over several flash drives up to a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

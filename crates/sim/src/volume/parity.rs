@@ -21,6 +21,14 @@ pub struct Part {
     pub bytes: u64,
 }
 
+impl Piece {
+    /// It on one drive of its group, or on another drive in its place.
+    pub(super) const fn on(self, drive: u32) -> Part {
+        let Self { offset, bytes, .. } = self;
+        Part { drive, offset, bytes }
+    }
+}
+
 /// The I/O of a request, in two steps.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Steps {
@@ -34,12 +42,12 @@ pub struct Steps {
 #[must_use]
 pub fn read(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>) -> Vec<Part> {
     let mut parts = Vec::new();
-    for Piece { group, offset, bytes } in map.pieces(offset, bytes) {
-        let part = |drive| Part { drive, offset, bytes };
-        if lost == Some(group) {
-            parts.extend((0..map.drives()).filter(|&drive| drive != group).map(part));
+    for piece in map.pieces(offset, bytes) {
+        if lost == Some(piece.group) {
+            let others = (0..map.drives()).filter(|&drive| drive != piece.group);
+            parts.extend(others.map(|drive| piece.on(drive)));
         } else {
-            parts.push(part(group));
+            parts.push(piece.on(piece.group));
         }
     }
     parts
@@ -60,14 +68,7 @@ pub fn write(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>) -> Ste
 }
 
 fn write_in_row(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>, steps: &mut Steps) {
-    let data: Vec<Part> = map
-        .pieces(offset, bytes)
-        .map(|Piece { group, offset, bytes }| Part {
-            drive: group,
-            offset,
-            bytes,
-        })
-        .collect();
+    let data: Vec<Part> = map.pieces(offset, bytes).map(|piece| piece.on(piece.group)).collect();
     // Parity of the touched part, from its first to its last byte within a stripe.
     let first = data.iter().map(|part| part.offset).min().unwrap_or(0);
     let end = data.iter().map(|part| part.offset + part.bytes).max().unwrap_or(0);

@@ -8,6 +8,23 @@ use crate::disk::{Disk, DiskProfile, Order, Parameters};
 use crate::flash::{Age, Drive, DriveProfile, Setup};
 use crate::rng::Rng;
 
+impl Device {
+    pub fn usable_bytes(&self) -> u64 {
+        match self {
+            Self::Flash(drive) => drive.parameters().usable_bytes(),
+            Self::Disk(disk) => disk.parameters().usable_bytes,
+            Self::Other(model) => model.face().usable_bytes,
+        }
+    }
+
+    pub const fn disk(&self) -> Option<&Disk> {
+        match self {
+            Self::Flash(_) | Self::Other(_) => None,
+            Self::Disk(disk) => Some(disk),
+        }
+    }
+}
+
 /// Tries `property` on many values. The seed is new each time, unless the environment has one. `test` is part of the path of the
 /// test that calls this, so the command that repeats a failure runs that test.
 pub(crate) fn holds<S: Strategy>(

@@ -138,12 +138,6 @@ impl StripeMap {
         self.copies
     }
 
-    /// Contiguous bytes on a drive; all bytes if the volume has no stripes.
-    #[cfg(test)]
-    pub const fn stripe_bytes(&self) -> u64 {
-        self.stripe_bytes
-    }
-
     /// Data bytes in a row of stripes over all drives.
     #[must_use]
     pub const fn row_bytes(&self) -> u64 {
@@ -215,29 +209,6 @@ impl StripeMap {
     pub fn parity_drive(&self, drive_offset: u64) -> Option<u32> {
         let row = drive_offset / self.stripe_bytes;
         (self.level == Level::Raid5).then(|| narrow(self.parity_of_row(row)))
-    }
-
-    /// The byte of the volume at a byte of a group; `None` where there is parity or no data: the inverse of
-    /// [`StripeMap::piece`].
-    #[cfg(test)]
-    pub fn byte_at(&self, group: u32, drive_offset: u64) -> Option<u64> {
-        if drive_offset >= self.drive_bytes || group >= self.drives / self.copies {
-            return None;
-        }
-        let (group, row) = (u64::from(group), drive_offset / self.stripe_bytes);
-        let stripe = match self.level {
-            Level::Raid0 | Level::Raid1 | Level::Raid10 => row * u64::from(self.groups_per_array) + group,
-            Level::Raid5 => {
-                let drives = u64::from(self.drives);
-                let column = (group + drives - self.parity_of_row(row)) % drives;
-                row * (drives - 1) + column.checked_sub(1)?
-            }
-            Level::Raid100 => {
-                let (arrays, groups) = (u64::from(self.arrays), u64::from(self.groups_per_array));
-                (row * groups + group % groups) * arrays + group / groups
-            }
-        };
-        Some(stripe * self.stripe_bytes + drive_offset % self.stripe_bytes)
     }
 }
 

@@ -14,7 +14,7 @@ fn profile() -> Profile {
     table.try_into().expect("a shipped profile")
 }
 
-fn volume(scale: u32) -> Box<dyn Model> {
+fn volume(scale: u64) -> Box<dyn Model> {
     let mut volume = profile().make(scale).expect("a shipped profile");
     volume.rest(Rng::stream(1, "volume"));
     volume

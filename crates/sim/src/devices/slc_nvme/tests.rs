@@ -16,7 +16,7 @@ fn profile() -> Profile {
     table.try_into().expect("a shipped profile")
 }
 
-fn drive(scale: u32) -> Box<dyn Model> {
+fn drive(scale: u64) -> Box<dyn Model> {
     profile().make(scale).expect("a shipped profile")
 }
 

@@ -15,6 +15,7 @@ use crate::engine::Engine;
 use crate::engine::above::Level;
 use crate::engine::geometry::DbPage;
 use crate::engine::leaf::{Leaf, flag};
+use crate::engine::random_rows::Stop;
 use crate::engine::resource::Page;
 use crate::engine::session::Session;
 use crate::kernel::Ns;
@@ -84,21 +85,17 @@ impl Engine<'_> {
 
     /// The last page, once it is in memory and no I/O uses it; no other worker can, as it is this worker's turn.
     async fn ready_last_page(&self, session: &mut Session) -> Leaf {
-        let last = self.tree.borrow().last();
-        loop {
-            let state = *self.tree.borrow().state(last);
-            if !state.is(flag::BUSY) {
-                return last;
+        let ready = |_: &mut Session| {
+            let tree = self.tree.borrow();
+            let last = tree.last();
+            match tree.state(last) {
+                // It was evicted because no row came for so long.
+                state if state.is(flag::ABSENT) => Err(Stop::Absent(last)),
+                state if state.is(flag::BUSY) => Err(Stop::Busy(last)),
+                _ => Ok(last),
             }
-            if !state.is(flag::ABSENT) {
-                self.wait_for(last, Mode::Ex).await;
-                continue;
-            }
-            // It was evicted because no row came for so long.
-            session.cpu_ns += self.read_cpu_ns(last);
-            self.charge(session).await;
-            self.fetch(last, Mode::Ex).await;
-        }
+        };
+        self.until_done(session, ready).await
     }
 
     async fn append_page(&self, session: &mut Session) {

@@ -256,9 +256,7 @@ fn a_full_drive_writes_in_bursts_and_one_that_is_half_empty_does_not() {
             ..parameters()
         });
         let mut rng = Rng::stream(6, "bursts");
-        drive
-            .age(Age::Written { addresses, rounds: 3 }, &mut rng)
-            .expect("it can be aged");
+        drive.ftl.overwrite(addresses, 3, &mut rng);
         let mut times = Vec::new();
         let mut now = 0;
         for _ in 0..200 {
@@ -470,14 +468,11 @@ fn the_drive_goes_off_line_when_its_map_outgrows_the_host_and_says_so() {
 #[test]
 fn parameters_that_can_not_be_are_refused_by_name() {
     let refusal = |parameters: Parameters| Drive::new(parameters, Rng::stream(1, "drive")).expect_err("bad parameters");
-    let no_dies = Parameters {
-        dies: 0,
+    let slow = Parameters {
+        log_delay_ns: 2 * S,
         ..parameters()
     };
-    assert_eq!(refusal(no_dies), "dies is 0: it must be positive");
-    let mut slow = parameters();
-    slow.garbage_collection.pace_per_mille = 1000;
-    assert!(refusal(slow).starts_with("pace_per_mille is 1000"));
+    assert_eq!(refusal(slow), "log_delay_ns is 2000000000: it must be 0 to 1000000000");
     let mut greedy = parameters();
     greedy.garbage_collection.stop_blocks = 40;
     assert!(

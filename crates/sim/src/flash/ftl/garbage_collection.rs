@@ -5,7 +5,7 @@
 //! in parallel.
 
 use super::{FlashPage, Ftl, HOST, NONE, Observer};
-use crate::prefetch;
+use crate::hint::{COLLECTED_PAGES, LINE, touch};
 
 /// Free blocks below which the host may not open one: garbage collection needs the last one to copy into.
 const FREE_BLOCKS_FOR_HOST: usize = 2;
@@ -60,7 +60,7 @@ impl Ftl {
     /// that takes.
     fn look_at_victims(&self) -> usize {
         let pages = self.shape.pages_per_block;
-        let at_most = (prefetch::COLLECTED_PAGES / pages).max(1) as usize;
+        let at_most = (COLLECTED_PAGES / pages).max(1) as usize;
         let mut won = 0;
         let victims = self.blocks.in_order().take(at_most).take_while(move |&block| {
             let enough = won >= pages;
@@ -70,11 +70,9 @@ impl Ftl {
         let written_to = |block: u32| &self.logical_of[(block << self.shift) as usize..][..pages as usize];
         let count = victims.clone().count();
         let to_copy = victims.filter(|&block| self.blocks.valid(block) > 0);
-        let lines = to_copy
-            .clone()
-            .flat_map(|block| written_to(block).chunks(prefetch::LINE));
-        prefetch::touch(lines.map(|line| line[0]));
-        prefetch::touch(to_copy.flat_map(written_to).map(|&logical| self.touch(logical)));
+        let lines = to_copy.clone().flat_map(|block| written_to(block).chunks(LINE));
+        touch(lines.map(|line| line[0]));
+        touch(to_copy.flat_map(written_to).map(|&logical| self.touch(logical)));
         count
     }
 

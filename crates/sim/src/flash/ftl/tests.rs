@@ -102,11 +102,7 @@ fn a_smaller_format_of_the_same_flash_copies_less() {
     let amplification = |logical_pages| {
         let mut ftl = Ftl::new(shape(1000, 16, logical_pages)).expect("a good shape");
         let mut rng = Rng::stream(1, "formats");
-        let age = Age::Written {
-            addresses: logical_pages,
-            rounds: 2,
-        };
-        ftl.age(age, &mut rng).expect("it can be aged");
+        ftl.overwrite(logical_pages, 2, &mut rng);
         ftl.write_at_random(logical_pages, 40_000, &mut rng);
         ftl.counters().write_amplification()
     };
@@ -157,30 +153,6 @@ fn pages_of_a_deleted_file_cost_copies_until_they_are_trimmed() {
     };
     let (trimmed, kept) = (amplification(true), amplification(false));
     assert!(kept > 1.5 * trimmed, "{kept} {trimmed}");
-}
-
-#[test]
-fn writing_many_pages_at_once_is_the_same_as_one_by_one() {
-    let mut rng = Rng::stream(4, "batch");
-    let pages: Vec<u32> = (0..5000)
-        .map(|_| u32::try_from(rng.below(700)).expect("a page"))
-        .collect();
-    for victim in [VictimPolicy::Greedy, VictimPolicy::Fifo] {
-        for streams in [Streams::Separate, Streams::Shared] {
-            let mut one_by_one = Ftl::new(Shape {
-                victim,
-                streams,
-                ..shape(64, 16, 700)
-            })
-            .expect("a good shape");
-            let mut at_once = one_by_one.clone();
-            for &page in &pages {
-                one_by_one.write(page, &mut ());
-            }
-            at_once.write_all(&pages, &mut ());
-            assert_eq!(at_once.save(), one_by_one.save(), "{victim:?}, {streams:?}");
-        }
-    }
 }
 
 #[test]

@@ -215,6 +215,20 @@ fn a_setup_that_names_nothing_is_told_what_there_is() {
 }
 
 #[test]
+fn a_figure_beyond_its_limits_is_refused_by_name() {
+    let mut profile = profile("iodrive-320");
+    let mut refusal = |dies, pace| {
+        profile.geometry.dies.value = dies;
+        profile.garbage_collection.pace_per_mille.value = pace;
+        profile
+            .parameters(&setup("basic", "2.2.3", 512, 64))
+            .expect_err("it can't be")
+    };
+    assert!(refusal(0, 2000).ends_with("dies is 0, must be at least 1"));
+    assert!(refusal(16, 1000).ends_with("pace_per_mille is 1000, must be at least 1001"));
+}
+
+#[test]
 fn the_hosts_memory_shrinks_with_the_world() {
     let setup = Setup {
         host_ram_bytes: Some(64_000_000),

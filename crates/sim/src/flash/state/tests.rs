@@ -1,6 +1,5 @@
 //! A drive comes back from its bytes unchanged, and damaged bytes never become a drive.
 
-use crate::flash::Age;
 use crate::flash::ftl::{Ftl, Shape, Streams};
 use crate::flash::victims::VictimPolicy;
 use crate::rng::Rng;
@@ -16,11 +15,7 @@ fn used(victim: VictimPolicy) -> Ftl {
     })
     .expect("a good shape");
     let mut rng = Rng::stream(1, "state");
-    let age = Age::Written {
-        addresses: 500,
-        rounds: 2,
-    };
-    ftl.age(age, &mut rng).expect("it can be aged");
+    ftl.overwrite(500, 2, &mut rng);
     ftl.write_at_random(500, 333, &mut rng);
     ftl.trim(7);
     ftl

@@ -1,27 +1,18 @@
 //! A volume's requests to its drives: to which of them, and in how many parts.
 
+use std::ops::Range;
+
 use super::{Device, Failure, Kind, Level, Ns, Part, Request, Volume, ask_flash, due, parity};
 use crate::flash::Offline;
+use crate::volume::stripe::Piece;
 
 impl Volume {
     /// A request to flash drives: when it will be done.
     pub(super) fn at_once(&mut self, now: Ns, request: Request) -> Result<Ns, Failure> {
         let mut done_ns = now;
         for piece in self.map.pieces(request.offset, request.bytes) {
-            let part = |drive| Part {
-                drive,
-                offset: piece.offset,
-                bytes: piece.bytes,
-            };
-            if request.kind.writes() {
-                for drive in self.map.members(piece.group) {
-                    done_ns = done_ns.max(self.ask_member(now, request.kind, part(drive))?);
-                }
-            } else {
-                let drive = self
-                    .copy_to_read(now, piece.group, piece.offset)
-                    .expect("none was lost");
-                done_ns = done_ns.max(self.ask_member(now, request.kind, part(drive))?);
+            for drive in self.drives_for(now, request.kind, piece) {
+                done_ns = done_ns.max(self.ask_member(now, request.kind, piece.on(drive))?);
             }
         }
         Ok(done_ns)
@@ -43,6 +34,15 @@ impl Volume {
         member.until = member.until.max(done_ns);
         self.counters.drive_requests += 1;
         Ok(done_ns)
+    }
+
+    /// All drives with a piece if it is written, one of those that are there if it is read.
+    fn drives_for(&mut self, now: Ns, kind: Kind, piece: Piece) -> Range<u32> {
+        if kind.writes() {
+            return self.map.members(piece.group);
+        }
+        let copy = self.copy_to_read(now, piece.group, piece.offset);
+        copy.map_or(0..0, |drive| drive..drive + 1)
     }
 
     /// The less busy of the drives with the same data; of equally busy disks, the one whose arm is nearer.
@@ -94,20 +94,9 @@ impl Volume {
     fn mirrored_parts(&mut self, now: Ns, request: Request) -> Vec<Part> {
         let mut parts = Vec::new();
         for piece in self.map.pieces(request.offset, request.bytes) {
-            let part = |drive| Part {
-                drive,
-                offset: piece.offset,
-                bytes: piece.bytes,
-            };
-            if request.kind.writes() {
-                let there = self
-                    .map
-                    .members(piece.group)
-                    .filter(|&drive| !self.members[drive as usize].lost);
-                parts.extend(there.map(part));
-            } else {
-                parts.extend(self.copy_to_read(now, piece.group, piece.offset).map(part));
-            }
+            let drives = self.drives_for(now, request.kind, piece);
+            let there = drives.filter(|&drive| !self.members[drive as usize].lost);
+            parts.extend(there.map(|drive| piece.on(drive)));
         }
         parts
     }

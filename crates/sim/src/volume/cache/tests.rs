@@ -5,6 +5,12 @@ use proptest::prelude::*;
 use super::{Cache, Destaging, Run, SECTOR_BYTES};
 use crate::volume::repeat::holds;
 
+impl Cache {
+    pub(in crate::volume) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+}
+
 const BLOCK: u64 = 8192;
 const SECTORS: u64 = 160;
 

@@ -5,6 +5,30 @@ use proptest::prelude::*;
 use super::{Level, StripeMap};
 use crate::volume::repeat::holds;
 
+impl StripeMap {
+    /// The byte of the volume at a byte of a group; `None` where there is parity or no data: the inverse of
+    /// [`StripeMap::piece`].
+    fn byte_at(&self, group: u32, drive_offset: u64) -> Option<u64> {
+        if drive_offset >= self.drive_bytes || group >= self.drives / self.copies {
+            return None;
+        }
+        let (group, row) = (u64::from(group), drive_offset / self.stripe_bytes);
+        let stripe = match self.level {
+            Level::Raid0 | Level::Raid1 | Level::Raid10 => row * u64::from(self.groups_per_array) + group,
+            Level::Raid5 => {
+                let drives = u64::from(self.drives);
+                let column = (group + drives - self.parity_of_row(row)) % drives;
+                row * (drives - 1) + column.checked_sub(1)?
+            }
+            Level::Raid100 => {
+                let (arrays, groups) = (u64::from(self.arrays), u64::from(self.groups_per_array));
+                (row * groups + group % groups) * arrays + group / groups
+            }
+        };
+        Some(stripe * self.stripe_bytes + drive_offset % self.stripe_bytes)
+    }
+}
+
 const LEVELS: [Level; 5] = [Level::Raid0, Level::Raid1, Level::Raid5, Level::Raid10, Level::Raid100];
 
 /// A level with as many drives and arrays as it can have.
@@ -70,7 +94,7 @@ fn a_request_is_cut_into_pieces_that_make_it_up_again() {
         let bytes = bytes.min(map.bytes() - offset);
         let mut at = offset;
         for piece in map.pieces(offset, bytes) {
-            if map.byte_at(piece.group, piece.offset) != Some(at) || piece.bytes > map.stripe_bytes() {
+            if map.byte_at(piece.group, piece.offset) != Some(at) || piece.bytes > map.stripe_bytes {
                 return Err(format!("{piece:?} of {map:?} does not go on at byte {at}"));
             }
             at += piece.bytes;
