@@ -163,7 +163,9 @@ def test_filters_leave_the_same_cells_in_the_table_and_in_the_chart(opened):
         marks = tab.locator(f"#figure-{figure} .wide :is(path, line, rect)[aria-label]:visible")
         labels = marks.evaluate_all("all => all.map(one => one.ariaLabel)")
         assert {re.search(r"\((\d files)", label)[1] for label in labels} <= {"4 files"}, figure
-        names = tab.locator(f"#figure-{figure} .wide :is(.role-axis-label, .role-title) text:visible").all_inner_texts()
+        names = tab.locator(
+            f"#figure-{figure} .wide :is(.role-axis-label, .role-title) text:visible"
+        ).all_text_contents()
         assert not [name for name in names if re.search(r"\b[128] files?,", name)], figure
         caption = tab.locator(f".chart:has(#figure-{figure}) .caption").inner_text()
         assert re.match(r"(Drawn: only data files = 4|Nothing that .* is drawn here)\. Of all layouts: .", caption)
@@ -285,7 +287,8 @@ def test_a_chart_is_saved_as_svg_and_png_with_its_title_and_where_it_comes_from(
     svg = (tmp_path / "chart.svg").read_text(encoding="utf-8").replace("\u00a0", " ")
     said = tab.locator(f".chart:has(#figure-{figure}) .caption").text_content().strip()[:30]
     title = tab.locator(f"#figure-{figure}").get_attribute("data-title").split("<")[0]
-    assert [words in svg for words in (title, said, "files-and-log-place · MEASURED, 24 runs")] == [True] * 3
+    words = " ".join(re.sub("<[^>]+>", " ", svg).split())  # long titles have several lines
+    assert [one in words for one in (title, said, "files-and-log-place · MEASURED, 24 runs")] == [True] * 3
     assert (png := (tmp_path / "chart.png").read_bytes()).startswith(b"\x89PNG")
     assert int.from_bytes(png[16:20], "big") > 1_000
 
@@ -303,7 +306,7 @@ def test_a_picture_of_filtered_cells_names_the_filter_and_holds_nothing_else_and
     waiting.value.save_as(tmp_path / "chart.svg")
     svg = (tmp_path / "chart.svg").read_text(encoding="utf-8")
     assert "24 runs, 8 layouts · only data files = 2; names with “on a”</text>" in svg.replace("\u00a0", " ")
-    assert {*re.findall(r"(\d) files?, log on", svg)} == {"2"}
+    assert {*re.findall(r"(\d) files?, log on", svg.partition("Of all layouts")[0])} == {"2"}
     assert "Click" not in svg
 
 
