@@ -286,7 +286,7 @@ def _job(own: str, name: str, node: str, spec: OnClaims, claims: Mapping[str, st
         "apiVersion": "batch/v1", "kind": "Job", "metadata": meta,
         "spec": {
             "backoffLimit": 3,
-            # A pod that is lost with its node is made again, and goes on; one that says what is wrong is not.
+            # A pod that is lost with its node is made again, and continues; a pod that ends with an error is not.
             "podFailurePolicy": {
                 "rules": [
                     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
