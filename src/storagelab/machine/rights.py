@@ -151,7 +151,7 @@ def as_server(*reach: Path) -> Callable[[], None]:
     """The `preexec_fn` of a server program that must reach the folders `reach`.
 
     If only root may enter a folder above one of them, such as /root, the program sees that folder empty except for its
-    path. Raises PreflightError that names the folder if that is impossible.
+    path. Raises PreflightError, which names the folder, if this is impossible.
     """
     if (owner := unprivileged().owner) is None:
         return end_with_parent
@@ -193,7 +193,7 @@ def give_to_server(*paths: Path) -> None:
 
 
 def give(owner: tuple[int, int] | None, *paths: Path) -> None:
-    """To the user and the group `owner`, if there is one."""
+    """Changes the owner to the user and the group `owner`, if given."""
     if owner is not None:
         for path in paths:
             os.chown(path, *owner, follow_symlinks=False)
@@ -232,7 +232,7 @@ LOADS_CODE = "makes the server load code"
 GOES_ELSEWHERE = "makes the server use files outside its own folders"
 FLAG = "--allow-commands"
 
-# An absolute path, or one that leaves its folder; also inside a list.
+# An absolute path, or a path that leads out of its folder; also inside a list.
 _ELSEWHERE = re.compile(r"(?:^|[\s:;,='\"])(?:[/~]|[A-Za-z]:\\)|(?:^|[\s:;,='\"/])\.\.(?:/|$)")
 
 PrivilegeOf = Callable[[str, Scalar], str | None]

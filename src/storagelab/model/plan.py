@@ -253,5 +253,5 @@ def template_name(config: Config) -> str:
 
 
 def one_of_each_template(configs: Iterable[Config]) -> list[Config]:
-    """One cell for each template that these cells need."""
+    """One cell for each template that the given cells need."""
     return list({template_name(config): config for config in configs if wants_template(config)}.values())
