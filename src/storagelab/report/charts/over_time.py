@@ -33,7 +33,7 @@ DOTTED_POINTS = 30
 _DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
 """Each line over time has its own dashes as well as its own colour."""
 _FAR = 6.0
-"""If the largest value of a panel is so many times that of another, each has its own axis."""
+"""If the largest value of one panel is this many times that of another panel, each panel has its own axis."""
 _MARGIN = 1.03
 """How far axes of time series go beyond their last and largest points, so that these are drawn whole."""
 
@@ -77,7 +77,8 @@ def _volume_of(column: str) -> tuple[str, str]:
 
 
 def _on_one_device(run: Run, volume: str) -> list[str]:
-    """`volume` and every other volume with a series on the same device, by name; only `volume` if that is unknown."""
+    """`volume` and every other volume with a series on the same device, by name; only `volume` if the device is
+    unknown."""
     if run.measurement is None:
         return [volume]
     drawn = {_volume_of(column)[0] for column in run.measurement.series.columns} - {""}

@@ -24,7 +24,7 @@ from storagelab.words import numbers
 from storagelab.words.names import cell_entry
 
 MAX_BARS = 24
-"""As many can be read on a sheet of paper; the table has every cell."""
+"""The number of cells that are readable on a sheet of paper; the table has every cell."""
 MAX_WAIT_TYPES = 8
 OTHER_WAITS = "smaller waits"
 REMAINDER = "finished early or unexplained"
@@ -165,7 +165,7 @@ MOST_STEPS = 9
 
 
 def _found(findings: Findings) -> tuple[CellSummary, CellSummary, Waterfall] | None:
-    """The fastest and the slowest cell, and what is between them; None where nothing is, or it adds up to nothing."""
+    """The fastest and the slowest cell, and the steps between them; None without steps, or if they add up to 0."""
     fastest, slowest = compared.ends(findings)
     if fastest is None or slowest is None or not adds_up(findings):
         return None

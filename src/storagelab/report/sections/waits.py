@@ -263,8 +263,8 @@ def _seen_table(kinds: dict[_Key, _Kind], moments: int, runs: int) -> Table:
 
 
 def _figures(kind: _Kind, moments: int) -> list[str]:
-    """How often, and by how many sessions, the kind was waited for. At each moment all its sessions count, whatever
-    the thing.
+    """How often, and by how many sessions, the kind was waited for. At each moment, all waiting sessions count, for any
+    object.
     """
     holders = [task.held_by for task in kind.tasks if task.held_by]
     holder = max(set(holders), key=lambda text: (holders.count(text), text)) if holders else ""
