@@ -9,7 +9,8 @@ left for the other statements of a report. So all statements of all looks hold t
 the cells that left, and the bound by which the cell in front may be slower than the fastest.
 docs/records/monte-carlo.md says how often the fastest is lost, and how many runs races take.
 
-A race is a function of the times of its complete rounds. An interrupted race decides the same when it continues.
+A race is a function of the times of its complete rounds. An interrupted race makes the same decisions when it
+continues.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from storagelab.stats.fit import Fit
 from storagelab.stats.points import ALPHA
 
 LOOK_FROM = 3
-"""Two runs of a cell hardly show its scatter, and may both be slow only because they were its first."""
+"""Two runs of a cell hardly show its scatter, and both may be slow only because they were the first ones."""
 SHARE = 0.8
 """The part of the report's error of 5 % for all looks together, the same as for the verdict of any other experiment."""
 _LATE = 0.1
@@ -96,7 +97,7 @@ class Standing:
 
 
 def look(standing: Standing, fit: Fit, rounds: int, planned: int, families: int = 1, within: float = 0.0) -> Standing:
-    """The standing after so many `rounds`, of those `planned`. `fit` is that of all of them; `families` counts the
+    """The standing after so many `rounds`, of those `planned`. `fit` is the fit of all cells; `families` counts the
     races that share the error.
     """
     if rounds < LOOK_FROM:
