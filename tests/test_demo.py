@@ -71,7 +71,7 @@ def test_where_memory_lacks_room_the_bound_is_a_server_that_waits_for_no_disk(ho
     assert [cell.config.target.settings.get("fsync") for cell in plan.cells] == [None, "off"]
     assert {cell.config.workload.connections for cell in plan.cells} == {3}
     assert (
-        "/dev/shm lacks space; so the bound is a server on this disk that does not wait for it"
+        "/dev/shm lacks space; so the bound is a server on this disk without syncs"
         in capsys.readouterr().err
     )
 

@@ -78,7 +78,7 @@ class Files:
         return time.monotonic() - self._listed_at > max(1.0, _LOOKS_APART * self._listing_s)
 
     def get(self, inode: _Inode, threads: Callable[[], Column]) -> File | None:
-        """The file; None if it is not the server's, or is gone. A new file is found through the threads of its
+        """The file; None if it is not the server's, or no longer exists. A new file is found through the threads of its
         requests.
         """
         if (known := self._known.get(inode)) is not None:

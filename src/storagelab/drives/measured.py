@@ -70,7 +70,8 @@ class LongStretch(Frozen):
 
 
 class Identity(Frozen):
-    """The drive that the figures belong to. With another model, firmware, format or limit, it is another drive."""
+    """The drive that the figures belong to. A drive with another model, firmware, format or limit counts as another
+    drive."""
 
     model: str
     firmware: str

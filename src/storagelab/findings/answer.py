@@ -158,8 +158,8 @@ def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
 
 
 def _most(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> float | None:
-    """The largest ratio of any of `tied` to the truly fastest; 1 for a winner, None if one of them has no such
-    bound."""
+    """The largest upper bound, over `tied`, of a layout's ratio to the truly fastest; 1 for a winner, None if a layout
+    has no bound."""
     found = [_most_of(findings, load, load.cells[layout]) for load in loads for layout in tied]
     known = [one for one in found if one is not None]
     return max(known) if len(known) == len(found) else None
@@ -367,7 +367,7 @@ def _limit(found: AtLimit) -> Limit:
 
 
 def _slowest_at_limit(findings: Findings, causes: Sequence[Cause]) -> SlowestAtLimit | None:
-    """The volume that explains the slowest layout, if no cause already says that a volume was at its limit."""
+    """The volume that explains the slowest layout, if no cause already names a volume at its limit."""
     found = between_ends(findings)
     if found is None or findings.worst is None or any(cause.limit is not None for cause in causes):
         return None

@@ -27,7 +27,7 @@ from storagelab.stats.points import ALPHA
 from storagelab.stats.samples import change, estimate, leaves_out_zero, mean
 
 # --- what devices did -------------------------------------------------------------------------------------------------
-# What devices did in a run, in figures by which any two cells can be compared. Pure.
+# Figures of the devices in a run, by which any two cells can be compared. Pure.
 #
 # The simulator counts by drive and by volume, a machine by volume, each with its own names; here they have the same
 # names.

@@ -174,7 +174,7 @@ def check_may_enter(folder: Path, key: str | None = None) -> None:
 
 
 def shut_out_at(path: Path) -> Path | None:
-    """The first folder on the path, the last one included, that a server may not pass; None if it may pass all."""
+    """The first folder on the path, including the last, that a server may not enter; None if it may enter all."""
     owner = unprivileged().owner
     return next(iter(shut_to([*reversed(path.parents), path], *owner)), None) if owner else None
 
@@ -240,7 +240,7 @@ PrivilegeOf = Callable[[str, Scalar], str | None]
 
 
 class Privilege(Frozen):
-    """A key of the spec whose value does more than configure: `does` says what."""
+    """A key of the spec whose value has an effect beyond configuration: `does` describes it."""
 
     key: str
     value: Scalar

@@ -88,9 +88,7 @@ class Standing:
 
     @property
     def at_most_slower(self) -> float | None:
-        """How much slower than the truly fastest the first can be at most, as a ratio, if the last look gives a
-        bound.
-        """
+        """The upper bound of the first cell's time over the truly fastest one's, if the last look gives a bound."""
         lows = [one.ratio.low for one in self.differences.values() if one.ratio.low is not None]
         most = max([1.0, *(1 / low for low in lows)]) if len(lows) == len(self.racing) - 1 else math.inf
         return most if most <= KNOWN else None

@@ -75,7 +75,7 @@ class PublishedFigure(Frozen):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if sum(one is not None for one in (self.value, self.between, self.order)) != 1:
-            raise ValueError(f"{self.id}: takes one of value, between and order")
+            raise ValueError(f"{self.id}: needs one of value, between and order")
         for taken in _TAKES.get(self.quantity, "").split():
             if getattr(self, taken) in (None, {}):
                 raise ValueError(f"{self.id}: {self.quantity} takes {taken}")

@@ -66,7 +66,7 @@ def _sized(file: Path, results: Path) -> str:
             if "volumes.memory" not in (error.key or ""):
                 raise
             screen.say(
-                f"{error.problem}; so the bound is a server on this disk that does not wait for it (fsync = off). "
+                f"{error.problem}; so the bound is a server on this disk without syncs (fsync = off). "
                 "A container gets more memory by --shm-size=2g."
             )
     return spec(_connections(plan, site), memory=memory)

@@ -357,7 +357,7 @@ def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
         except (PreflightError, RunFailed) as error:
             problems.append(str(error))
             continue
-        done.append(f"{claim.drive.id} is blank again: the run that used it had not given it back")
+        done.append(f"{claim.drive.id} is blank again: its last run had not returned it")
     if problems:
         again = f"once that is mended, give the drives back: storagelab volumes undo {journal.results}"
         raise RunFailed("\n".join([*problems, f"  {again}"]))

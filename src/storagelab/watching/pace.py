@@ -99,7 +99,7 @@ class Pace:
         self._ticks = self._late = 0
         self._began_s = 0.0
         self._blind: list[tuple[float, float]] = []
-        """The blind intervals, from when to when, in seconds since the beginning."""
+        """The begin and end of each blind interval, in seconds since the beginning."""
         self.rests: list[tuple[float, float]] = []
         """The unwatched periods, from when to when, by the monotonic clock."""
         self._spent: tuple[float, float | None] = (0.0, None)

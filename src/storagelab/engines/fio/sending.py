@@ -155,7 +155,7 @@ def replay(place: Place, trace: Trace, load: Replay, tell: Callable[[], None]) -
         except OSError as error:
             raise RunFailed(f"can't send the trace: {error.strerror}") from error
     if ended.returncode < 0:
-        raise RunFailed(f"what sends the trace was ended by {signal.Signals(-ended.returncode).name}")
+        raise RunFailed(f"the sender of the trace was ended by {signal.Signals(-ended.returncode).name}")
     if ended.returncode:
         raise RunFailed(ended.stderr.strip().rpartition("\n")[2])
     return _outcome(json.loads(ended.stdout), trace, load)

@@ -126,8 +126,8 @@ class Grant(Frozen):
 
 
 class ServerFacts(AttachedFacts):
-    """What a MariaDB or MySQL that already runs is, and what its login may do; its files are counted by its
-    performance_schema.
+    """The facts about a MariaDB or MySQL that already runs, and the rights of its login; its performance_schema counts
+    its files.
     """
 
     mysql: bool

@@ -382,7 +382,7 @@ class PostgresReach(Reach[Connection]):
 
 
 class PrivateReach(PostgresReach):
-    """How to get to a private server."""
+    """How to connect to a private server."""
 
     apart = staticmethod(without_variables)
 

@@ -83,7 +83,7 @@ def _deciding(connection: db.Connection) -> tuple[dict[str, str], str]:
 
 
 class ServerFacts(AttachedFacts):
-    """What a PostgreSQL that already runs is, and what its login may do."""
+    """The facts about a PostgreSQL that already runs, and the rights of its login."""
 
     superuser: bool
     may_create: bool

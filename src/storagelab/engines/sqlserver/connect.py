@@ -239,7 +239,7 @@ def allow_sessions(count: int) -> None:
 
 # --- attached --------------------------------------------------------------------------------------------------------
 #
-# A SQL Server that already runs: what it is, what this login may do on it, and what its operator has set.
+# The facts about a SQL Server that already runs, the rights of this login, and the operator's settings.
 
 
 OLDEST_MAJOR = 13

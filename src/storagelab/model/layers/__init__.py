@@ -44,7 +44,7 @@ class Tools(Protocol):
         """The kernel's folder about a device."""
 
     def text(self, file: Path) -> str:
-        """What a file of the kernel says; "" if it can't be read."""
+        """The content of a kernel file; "" if it can't be read."""
 
     def made_of(self, device: str) -> str:
         """The device that was just made of this one. Raises RunFailed."""

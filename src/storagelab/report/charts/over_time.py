@@ -118,8 +118,8 @@ QUANTITIES = (
 
 
 def runs_with_series(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs of each cell that have a series; the median run by its time for each unit of work comes first
-    (of two, the faster): of runs of a set time, each has its own work."""
+    """The runs of each cell that have a series, the median run first (of two, the faster). The median is by time per
+    unit of work, because runs of a set time differ in their work."""
     by_cell: dict[str, list[Run]] = {}
     for run in runs:
         if run.usable and not run.burn_in and run.measurement is not None and run.measurement.series.at_s:

@@ -58,7 +58,8 @@ def _shares(cell: CellSummary) -> dict[str, float]:
 def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
     """Parts of the stack from the left, with their colours; what is left has none.
 
-    The largest waits are named. Those that differ most between cells come first, where lengths can be compared.
+    The largest waits are named. The parts that differ most between cells come first, because lengths can be compared
+    there.
     """
     shares = [_shares(cell) for cell in cells]
     kinds: dict[str, tuple[Category, bool]] = {

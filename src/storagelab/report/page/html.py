@@ -72,7 +72,7 @@ class Drawings:
 
 
 class _Explore(NamedTuple):
-    """What the script knows of all cells, to sort and filter their table and to put any two side by side."""
+    """The script's data about all cells, to sort and filter their table and to show any two side by side."""
 
     legend: str
     record: Markup

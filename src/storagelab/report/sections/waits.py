@@ -248,7 +248,7 @@ def _seen(runs: Sequence[Run]) -> dict[_Key, _Kind]:
 
 
 def _most_crowded(kinds: dict[_Key, _Kind]) -> WaitingTask:
-    """The largest number of sessions seen on one thing."""
+    """The largest number of sessions seen waiting for one object."""
     return max((task for kind in kinds.values() for task in kind.tasks), key=lambda one: (one.sessions, -one.at_s))
 
 
