@@ -46,8 +46,10 @@ ORDER_GOAL, RATIO_GOAL = 0.90, 0.15
 PRESENT = "present"
 _VOLUME_BYTES = 2**30
 _MEMORY = Path("/dev/shm")
-_SECONDS, _CAPTURED_S, _WARM_UP_S = 6, 5, 2
-"""Of a run, of a capture, and of what comes before: sessions that begin read the system's tables."""
+_SECONDS, _WARM_UP_S = {"postgres": 6, "mariadb": 15}, 2
+"""Of a run, and of what comes before: sessions that begin read the system's tables. Within a minute, the rate of
+MariaDB with so small a buffer pool changes from 60 to 1,200 transactions a second and back.
+"""
 _RUNS = (1, 2)
 _APART = 1.05
 """Layouts are told apart if each run of one is faster than each of the other, and their means by this factor."""
@@ -155,7 +157,7 @@ def write_spec(case: Case, place: Path) -> Path:
         f"volumes = {{ {volumes} }}\n"
         f'layout = {{ data = ["{first}"] }}\n'
         f'workload = {{ kind = "sql", setup = ["schema.sql"], transactions = [{", ".join(transactions)}], '
-        f"connections = {case.connections}, duration_s = {_SECONDS}, warm_up_s = {_WARM_UP_S} }}\n"
+        f"connections = {case.connections}, duration_s = {_SECONDS[case.engine]}, warm_up_s = {_WARM_UP_S} }}\n"
         f"[factors]\nplace = [\n{levels}\n]\n",
         encoding="utf-8",
     )
@@ -221,8 +223,8 @@ def capture(target: Any, cell: Cell, to: Path) -> dict[str, str]:
     """Runs the load once, and captures it meanwhile. Returns the spec's volume for each of the capture's."""
     server = target._target.server  # noqa: SLF001 - below the volumes that were made
     dsn, sessions = _dsn(server.process), cell.config.generated_load.connections
-    said: list[str] = []
-    watching = threading.Thread(target=lambda: said.append(_captured(dsn, sessions, to)))
+    seconds, said = _SECONDS[cell.config.target.engine] - 1, list[str]()
+    watching = threading.Thread(target=lambda: said.append(_captured(dsn, sessions, seconds, to)))
     watching.start()
     target.run(cell, 0, 0, lambda _: None)
     places = {name: str(path) for name, path in server.volumes().items()}
@@ -247,7 +249,7 @@ def _dsn(process: Any) -> str:
     return psycopg.conninfo.make_conninfo(process.conninfo, dbname=str(names[0][0]))
 
 
-def _captured(dsn: str, sessions: int, to: Path) -> str:
+def _captured(dsn: str, sessions: int, seconds: int, to: Path) -> str:
     """Waits until the sessions work, and captures them. What went wrong; "" if nothing did. In this process, as a verb
     takes seconds to load on a busy machine.
     """
@@ -259,7 +261,7 @@ def _captured(dsn: str, sessions: int, to: Path) -> str:
             for _ in range(_LOOKS):
                 if watched.counters(objects=False).working >= sessions / 2:
                     time.sleep(_WARM_UP_S)
-                    take(watched, to, Window(_CAPTURED_S))
+                    take(watched, to, Window(seconds))
                     return ""
                 time.sleep(_LOOK_S)
     except Exception as error:  # noqa: BLE001 - the thread that waits for this tells it

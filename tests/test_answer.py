@@ -312,3 +312,14 @@ def test_the_example_of_the_docs_is_a_real_answer():
     page = (Path(__file__).parent.parent / "docs" / "how-to" / "read-a-report.md").read_text("utf-8")
     findings = Findings.model_validate_json((REAL / "multiple-data-files.json").read_text("utf-8"))
     assert on_a_terminal(opened(findings), full=False) in page
+
+
+def test_while_layouts_wait_for_their_runs_the_answer_is_for_those_that_ran_and_recommends_none():
+    experiment = make_experiment({FILES: [1, 4, 8]}, 5, order="randomised")
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan, elapsed=noisy(lambda levels: {1: 2.5, 4: 2.0, 8: 2.2}[levels[FILES]]))
+    some = opened(analyse(experiment, plan, [run for run in runs if run.cell_id != "cell-003"]))
+    assert some.head[0].startswith("So far, of 2 of 3 layouts: use 4 data files: at most ")
+    assert some.next.startswith("Next: make the 5 runs that are missing")
+    for told, recommended in ((some, []), (opened(analyse(experiment, plan, runs)), ["cell-002"])):
+        assert [rung.cell_id for ladder in told.ladders for rung in ladder.rungs if rung.recommended] == recommended

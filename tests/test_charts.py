@@ -15,7 +15,7 @@ from storagelab.report import charts as charts_folder
 from storagelab.report import writing
 from storagelab.report.charts import cells, charts, drawn_charts, page_charts, waits, wide_specs
 from storagelab.report.drawing import arrange, palette
-from storagelab.report.drawing.chart import STAR, Figure
+from storagelab.report.drawing.chart import HOLLOW, STAR, Figure
 from storagelab.report.drawing.layers import axis_of
 from storagelab.report.drawing.vega import FONT_PX, to_png, to_svg
 from storagelab.report.words.compared import ends
@@ -94,11 +94,8 @@ def test_every_run_is_a_point_and_every_cell_a_mean_with_its_interval():
     data = times_of(findings)
     assert len(data.points) == len(runs) == 20
     for row, cell in zip(data.rows, findings.cells, strict=True):
-        assert (row["mean"], row["low"], row["high"]) == (
-            cell.elapsed_s.mean.value,
-            cell.elapsed_s.mean.low,
-            cell.elapsed_s.mean.high,
-        )
+        mean = cell.elapsed_s.mean
+        assert (row["mean"], row["low"], row["high"]) == (mean.value, mean.low, mean.high)
 
 
 def test_the_number_of_data_files_is_the_axis_wherever_it_is_listed():
@@ -258,14 +255,22 @@ def test_nothing_measured_gives_no_chart():
 
 def test_the_axis_starts_at_zero_unless_times_are_too_close_and_then_says_so():
     close, close_runs = story(FOUR)
-    far, far_runs = story(
-        FOUR, elapsed=lambda levels, repetition: float(levels[FILES]) * ten_seconds(levels, repetition)
-    )  # type: ignore[arg-type]
+    far, far_runs = story(FOUR, elapsed=lambda levels, at: levels[FILES] * ten_seconds(levels, at))
     assert axis_of(times_of(far), "s").channel["scale"]["domain"][0] == 0
     start = axis_of(times_of(close), "s").channel["scale"]["domain"][0]
     assert start > 0
     assert f"The axis starts at {start:g} s, not at zero." in drawn_charts(close, close_runs)["cells"].caption
     assert "starts at" not in drawn_charts(far, far_runs)["cells"].caption
+
+
+def test_a_mean_without_an_interval_is_drawn_hollow_and_the_caption_says_so():
+    for repetitions, is_hollow in ((2, True), (5, False)):
+        findings, runs = story(FOUR | {LOG: ["a", "b"]}, repetitions)
+        drawn = drawn_charts(findings, runs)["cells"]
+        assert (HOLLOW in drawn.caption) is is_hollow
+        marks = ElementTree.fromstring(to_svg(drawn.specs()["wide"])).iter("{http://www.w3.org/2000/svg}path")
+        fills = [one.attrib.get("fill") for one in marks if ": mean " in one.attrib.get("aria-label", "")]
+        assert {fill in (None, "transparent", "none") for fill in fills} == {is_hollow}
 
 
 def test_a_few_slow_cells_do_not_press_the_others_together():
@@ -277,16 +282,14 @@ def test_a_few_slow_cells_do_not_press_the_others_together():
     assert "Equal steps are equal ratios." in drawn_charts(findings, runs)["cells"].caption
 
 
-def test_panels_that_are_far_apart_have_their_own_axes():
+@pytest.mark.parametrize(("times", "said"), [(7, "Equal steps are equal ratios."), (20, "Each panel has its own axis")])
+def test_panels_share_an_axis_of_ratios_unless_they_are_too_far_apart_for_that(times, said):
     def slow_on_b(levels, repetition):
-        return ten_seconds(levels, repetition) * (20 if levels[LOG] == "b" else 1)
+        return ten_seconds(levels, repetition) * (times if levels[LOG] == "b" else 1)
 
-    findings, runs = story(
-        FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on", "lz4"]}, elapsed=slow_on_b, repetitions=2
-    )
-    spec = wide_specs(findings, runs)["cells"]
-    assert spec["resolve"] == {"scale": {"y": "independent"}}
-    assert "Each panel has its own axis" in drawn_charts(findings, runs)["cells"].caption
+    findings, runs = story(FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on", "lz4"]}, 2, elapsed=slow_on_b)
+    assert ("resolve" in wide_specs(findings, runs)["cells"]) is (times == 20)
+    assert said in drawn_charts(findings, runs)["cells"].caption
 
 
 def test_names_with_quotes_backslashes_and_markup_are_drawn_as_they_are():
@@ -317,9 +320,8 @@ def test_runs_of_a_set_time_are_drawn_by_latency_and_not_by_their_time():
         connections = cell.config.workload.sessions
         number = 10_000 if connections == 4 else 20_000
         latency = latency_of([(round(1e9 * connections * 10 / number), number)])
-        series = TimeSeries(
-            at_s=(5.0, 10.0), columns=dict.fromkeys(("transactions_per_s", "latency_p99_s"), (1.0, 2.0))
-        )
+        columns = dict.fromkeys(("transactions_per_s", "latency_p99_s"), (1.0, 2.0))
+        series = TimeSeries(at_s=(5.0, 10.0), columns=columns)
         runs.append(make_run(planned, cell, Measurement(
             provenance="measured", elapsed_s=10.0 + 0.001 * planned.repetition, transactions=number,
             latency=latency, series=series,
@@ -351,12 +353,10 @@ def test_long_names_of_levels_are_broken_into_lines_and_none_is_cut():
 
 
 def test_the_recommended_layout_is_marked_wherever_layouts_are_shown_and_the_caption_names_it():
-    findings, runs = story(
-        FOUR | {LOG: ["a", "b"]},
-        elapsed=lambda levels, repetition: (
-            ten_seconds(levels, repetition) * (1 + (levels[FILES] < 8) + (levels[LOG] == "a"))
-        ),
-    )
+    def elapsed(levels, repetition):
+        return ten_seconds(levels, repetition) * (1 + (levels[FILES] < 8) + (levels[LOG] == "a"))
+
+    findings, runs = story(FOUR | {LOG: ["a", "b"]}, elapsed=elapsed)
     drawn = drawn_charts(findings, runs)
     (picked,) = arrange.recommended(findings)
     name = findings.cell(picked).text
@@ -376,9 +376,7 @@ def test_under_each_load_the_recommended_layout_is_marked():
     assert {levels[CONNECTIONS] for levels in picked} == {4, 8}
 
 
-@pytest.mark.parametrize(
-    ("slowest", "said"), [(1, "Fastest: 8 data files; 1 data file takes "), (4, "May be the fastest: ")]
-)
+@pytest.mark.parametrize(("slowest", "said"), [(1, "Fastest: 8 data files; 1 data file takes "), (4, "May be the ")])
 def test_a_caption_begins_with_what_the_runs_show_and_so_does_the_picture(slowest, said):
     def elapsed(levels, repetition):
         steps = {1: 0.5, 2: 0.3, 4: 0.1, 8: 0.0} if slowest == 1 else {4: 0.5}

@@ -1,6 +1,7 @@
 """`storagelab compare`, as typed: two cells, campaigns, every format, the gate's exit codes, and what is refused."""
 
 import json
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -98,6 +99,7 @@ def test_a_campaign_beside_a_prediction_of_its_layouts_says_what_is_off_and_what
     assert code == 0
     assert "ratios are off by 100 % (median). Missed: c02." in words
     assert "Only in the prediction: elsewhere." in words
+    assert re.search(r"c02 +measured +[\d.]+ +\S.*times\n +c02 +predicted +[\d.]+ +\S.*times +missed\n", out)
     code, _, err = stored("compare", "before", "prediction.json", "--fail-if-slower", "5%")
     assert code == 2
     assert "--fail-if-slower: judges campaigns and cells, not a prediction" in err

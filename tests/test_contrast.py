@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from storagelab.model.values import Estimate
-from storagelab.stats.contrast import (
-    Difference,
-    at_most_slower,
-    compare_with_best,
-    contrasts,
-    may_be_fastest,
-    named,
-)
+from storagelab.stats.contrast import Difference, at_most_slower, compare_with_best, contrasts, may_be_fastest, named
 from storagelab.stats.fit import fit
 
 pytestmark = pytest.mark.slow

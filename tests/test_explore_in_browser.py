@@ -159,11 +159,24 @@ def test_filters_leave_the_same_cells_in_the_table_and_in_the_chart(opened):
     assert {*column(tab, 2)} == {"4"}
     assert tab.locator("#explore-filters output").inner_text() == "2 of 8 cells"
     assert tab.locator("#cell-list option:not([hidden])").count() == 2
-    left = tab.locator("#figure-waits .wide :is(path, line, rect)[aria-label]:not(.left-out)")
-    labels = left.evaluate_all("all => all.map(one => one.ariaLabel)")
-    assert {re.search(r"\((\d files)", label)[1] for label in labels} == {"4 files"}
+    for figure in ("waits", "cells", "rows-over-time"):
+        marks = tab.locator(f"#figure-{figure} .wide :is(path, line, rect)[aria-label]:visible")
+        labels = marks.evaluate_all("all => all.map(one => one.ariaLabel)")
+        assert {re.search(r"\((\d files)", label)[1] for label in labels} <= {"4 files"}, figure
+        names = tab.locator(f"#figure-{figure} .wide :is(.role-axis-label, .role-title) text:visible").all_inner_texts()
+        assert not [name for name in names if re.search(r"\b[128] files?,", name)], figure
+        caption = tab.locator(f".chart:has(#figure-{figure}) .caption").inner_text()
+        assert re.match(r"(Drawn: only data files = 4|Nothing that .* is drawn here)\. Of all layouts: .", caption)
+    assert tab.locator("#figure-cells .wide .mark-line path:visible").count() == 0, "they join cells that are gone"
+    assert tab.locator("#figure-effects + .save + .caption").inner_text().startswith("Of all layouts: ")
+    low = "text => Math.max(...text.map(one => one.getBoundingClientRect().bottom))"
+    tops = tab.locator("#figure-waits .wide .mark-rect.role-mark path:visible").evaluate_all(low)
+    axis = tab.locator("#figure-waits .wide .role-axis-tick").first.evaluate("one => one.getBoundingClientRect().top")
+    assert 0 < axis - tops < 20, "the rows that are left have moved together"
     tab.wait_for_function("means => document.querySelectorAll(`#figure-all-cells ${means}`).length === 2", arg=MEANS)
     tab.get_by_role("button", name="Show all").click()
+    assert tab.locator(".left-out").count() == 0
+    assert tab.locator(".caption:has-text('Of all layouts')").count() == 0
     tab.get_by_label("only what may be the fastest").check()
     assert {*column(tab, 2)} == {"8"}
 
@@ -176,14 +189,12 @@ def test_two_pins_put_any_two_cells_side_by_side_and_their_waits_add_up(opened):
     pair = tab.locator("#explore-pair table")
     assert "20.0" in pair.inner_text()
     assert "0.60 × A" in pair.inner_text()
-    rows = tab.locator("#explore-waits-table tbody tr").evaluate_all(
-        "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
-    )
+    texts = "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+    rows = tab.locator("#explore-waits-table tbody tr").evaluate_all(texts)
     waits = {name: [float(text.replace(",", "") or 0) for text in figures] for name, *figures in rows}
     assert waits["Lock:extend"][2] == pytest.approx(0.25 * 20.04, rel=0.02)
-    for a_resource, a_signal, a, b_resource, b_signal, b, more in (
-        waits[name] for name in waits if name not in ("all", "ON_CPU")
-    ):
+    split = [waits[name] for name in waits if name not in ("all", "ON_CPU")]
+    for a_resource, a_signal, a, b_resource, b_signal, b, more in split:
         assert a_resource + a_signal == pytest.approx(a, rel=0.02, abs=0.3)
         assert b_resource + b_signal == pytest.approx(b, rel=0.02, abs=0.3)
         assert b - a == pytest.approx(more, rel=0.03, abs=0.05)
@@ -236,9 +247,8 @@ def test_every_mark_of_a_run_leads_to_its_series_beside_that_of_the_median_run(o
         mark = tab.locator(f"#figure-{figure} [aria-label*=', repetition ']").nth(place)
         name, repetition = re.fullmatch(r"(.*), repetition (\d):.*", mark.get_attribute("aria-label") or "").groups()
         mark.dispatch_event("click")
-        tab.wait_for_function(
-            "n => document.querySelectorAll('#explore-quantity select')[2]?.value === n", arg=repetition
-        )
+        is_chosen = "n => document.querySelectorAll('#explore-quantity select')[2]?.value === n"
+        tab.wait_for_function(is_chosen, arg=repetition)
         assert (pin(tab, "A"), pin(tab, "B")) == (name, name)
         assert runs.nth(1).locator("option:checked").inner_text().endswith("(median)")
     cell = said(tab)["B"][0]
@@ -278,6 +288,23 @@ def test_a_chart_is_saved_as_svg_and_png_with_its_title_and_where_it_comes_from(
     assert [words in svg for words in (title, said, "files-and-log-place · MEASURED, 24 runs")] == [True] * 3
     assert (png := (tmp_path / "chart.png").read_bytes()).startswith(b"\x89PNG")
     assert int.from_bytes(png[16:20], "big") > 1_000
+
+
+@pytest.mark.parametrize("figure", ["waits", "all-cells"])
+def test_a_picture_of_filtered_cells_names_the_filter_and_holds_nothing_else_and_no_instructions(
+    opened, figure, tmp_path
+):
+    tab = opened(accept_downloads=True)
+    tick(tab, "data files", "2")
+    tab.get_by_label("name contains").fill("on a")
+    tab.wait_for_function("means => document.querySelectorAll(`#figure-all-cells ${means}`).length === 1", arg=MEANS)
+    with tab.expect_download() as waiting:
+        tab.locator(f"#figure-{figure} + .save button", has_text="SVG").click()
+    waiting.value.save_as(tmp_path / "chart.svg")
+    svg = (tmp_path / "chart.svg").read_text(encoding="utf-8")
+    assert "24 runs, 8 layouts · only data files = 2; names with “on a”</text>" in svg.replace("\u00a0", " ")
+    assert {*re.findall(r"(\d) files?, log on", svg)} == {"2"}
+    assert "Click" not in svg
 
 
 def test_no_label_becomes_markup_wherever_it_is_shown(opened):

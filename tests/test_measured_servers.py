@@ -11,19 +11,7 @@ from typing import Any
 import pytest
 from each_engine import each_engine
 from real_mariadb import mariadb, needs_mariadb
-from real_servers import (
-    ROWS,
-    ask,
-    cell_of,
-    connect,
-    got,
-    left_behind,
-    measure,
-    run_of,
-    server_folders,
-    site_at,
-    small,
-)
+from real_servers import ROWS, ask, cell_of, connect, got, left_behind, measure, run_of, server_folders, site_at, small
 
 from storagelab.engines.mariadb import connect as of_mariadb
 from storagelab.engines.mariadb.meanings import DECIDING, GATE

@@ -39,7 +39,7 @@ from storagelab.words.numbers import at_most_slower, significant
 FILES = "layout.data_files"
 OTHERS = re.compile(
     r"(?:joint )?95 % (?:CI ?|confidence|from|interval)|\(95 %\)|top 95 %|up to \S+ % may|\S+ % apart"
-    r"|[\d.]+ %(?= *\|? +\d+ )"
+    r"|of \S+ % from chance|[\d.]+ %(?= *\|? +\d+ )"
 )
 """Levels of confidence, shares of runs, what repetitions would tell, and the scatter of a layout's own runs."""
 N = r"(<?\d[\d,]*(?:\.\d+)?)"
@@ -353,11 +353,13 @@ def check_what_is_chosen(findings: Findings, choice: Choice) -> None:
     if choice.lowest is not None and choice.highest is not None:
         values = [one.value for one in figures.values() if one is not None]
         assert (choice.lowest.value, choice.highest.value) == (min(values), max(values))
-    pick = choice.pick
-    assert pick.cell_id in choice.meant
     assert {*choice.meant} <= {*choice.tied}
     for cell_id, good in product(choice.meant, choice.pattern.needed):
         assert repr(findings.cell(cell_id).levels[good.factor]) in map(repr, good.levels)
+    if (pick := choice.pick) is None:
+        assert findings.runs_stored < findings.runs_planned
+        return
+    assert pick.cell_id in choice.meant
     assert {*pick.levels} == {factor.name for factor in findings.layout_factors if factor.name in pick.levels}
 
 
@@ -381,7 +383,7 @@ def check_the_bounds(findings: Findings, found: Answer) -> None:
             }
             of_choice = [(alone | table)[cell_id] for cell_id in choice.meant if cell_id in alone | table]
             assert choice.at_most_slower == (None if None in of_choice else max(of_choice, default=1.0))
-            assert choice.pick.at_most_slower is None or choice.pick.at_most_slower in (1.0, *of_choice)
+            assert choice.pick is None or choice.pick.at_most_slower in (None, 1.0, *of_choice)
     said = [line for line in sentences(findings) if line.startswith("Layouts that are not told apart need not")]
     for line in said:
         known = [bound for bound in table.values() if bound is not None]

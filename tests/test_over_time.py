@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from storagelab.model.measurement import Run, TimeSeries
 from storagelab.report.charts import drawn_charts, over_time, wide_specs
-from storagelab.report.charts.over_time import stretches
+from storagelab.report.charts.over_time import length_of, stretches
 from storagelab.report.drawing import arrange
 from storagelab.report.drawing.vega import to_svg
 
@@ -26,6 +26,16 @@ def test_long_series_are_drawn_as_means_over_stretches():
     drawn = sum(float(row["value"] or 0) for row in rows) / len(rows)
     series = next(run.measurement.series.columns["rows_per_s"] for run in runs if run.measurement is not None)
     assert drawn == pytest.approx(sum(value or 0 for value in series) / len(series) / 1_000, rel=0.02)
+
+
+def test_the_lines_of_a_chart_are_sampled_alike_however_many_and_however_long_they_are():
+    findings, runs = story({FILES: [1, 2]}, 9, elapsed=lambda levels, repetition: 900.0 + 70 * repetition)
+    data = ROWS.rows(findings, runs)
+    steps = {row["series"]: row["at_s"] for row in reversed(data.rows)}
+    assert len(steps) == 9
+    assert len(set(steps.values())) == 1, "the first point of each line stands for as long a time"
+    assert len(data.rows) <= over_time.MAX_POINTS
+    assert data.legend in ROWS.of(findings, runs).caption
 
 
 def test_axes_over_time_go_beyond_the_last_and_the_largest_point():
@@ -64,15 +74,9 @@ def with_a_second_volume(runs: Sequence[Run], device: str) -> list[Run]:
     return changed
 
 
-@pytest.mark.parametrize(
-    ("device", "lines"),
-    [
-        ("nvme0n1", ["volumes a and b, write"]),
-        ("nvme1n1", ["volume a, write", "volume b, write"]),
-        ("", ["volume a, write", "volume b, write"]),
-    ],
-)
-def test_volumes_on_one_device_share_a_line_with_both_names(device, lines):
+@pytest.mark.parametrize("device", ["nvme0n1", "nvme1n1", ""])
+def test_volumes_on_one_device_share_a_line_with_both_names(device):
+    lines = ["volumes a and b, write"] if device == "nvme0n1" else ["volume a, write", "volume b, write"]
     findings, runs = story({FILES: [1]}, repetitions=1)
     changed = with_a_second_volume(runs, device)
     assert IO.rows(findings, changed).lines == lines
@@ -128,33 +132,26 @@ SAMPLES = st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), min_size=1, max_s
 @given(SAMPLES, st.integers(1, 80))
 def test_the_least_and_the_most_of_all_samples_are_kept_in_at_most_so_many_stretches(values, limit):
     at_s = [float(place) for place in range(1, len(values) + 1)]
-    found = list(stretches(at_s, values, limit))
+    found = list(stretches(at_s, values, length_of(len(values), limit)))
     assert len(found) <= limit
     assert found[-1].at_s == at_s[-1]
     known = [value for value in values if value is not None]
     if known:
         assert min(part.least for part in found if part.least is not None) == min(known)
         assert max(part.most for part in found if part.most is not None) == max(known)
-    assert all(
-        part.mean is None or part.least - 1e-6 <= part.mean <= part.most + 1e-6
-        for part in found
-        if part.least is not None and part.most is not None
-    )
+    there = [part for part in found if part.mean is not None]
+    assert all(part.least - 1e-6 <= part.mean <= part.most + 1e-6 for part in there)
 
 
 def test_a_short_series_stays_as_it_is():
-    assert [part[:2] for part in stretches((1.0, 2.0, 3.0), (5.0, None, 7.0), 10)] == [
-        (1.0, 5.0),
-        (2.0, None),
-        (3.0, 7.0),
-    ]
+    found = stretches((1.0, 2.0, 3.0), (5.0, None, 7.0), 1)
+    assert [part[:2] for part in found] == [(1.0, 5.0), (2.0, None), (3.0, 7.0)]
 
 
 def test_the_recommended_cell_is_drawn_and_extremes_are_said_to_be_of_the_median_runs(monkeypatch):
     findings, runs = story({FILES: [1, 2, 4, 8, 16, 32]})
-    left_out = (
-        {cell.cell_id for cell in findings.cells} - {cell.cell_id for cell in arrange.chosen_cells(findings)}
-    ).pop()
+    chosen = {cell.cell_id for cell in arrange.chosen_cells(findings)}
+    left_out = next(cell.cell_id for cell in findings.cells if cell.cell_id not in chosen)
     monkeypatch.setattr(arrange, "recommended", lambda _findings: frozenset({left_out}))
     assert left_out in [cell.cell_id for cell in arrange.chosen_cells(findings)]
     assert "Median runs only. Lowest: " in ROWS.of(findings, runs).caption

@@ -206,7 +206,7 @@ def test_a_real_capture_gives_what_its_counts_say(tmp_path):
         ("volumes.a.profile = 'none.toml'", "none.toml"),
         (LIMITS + '[layouts.x]\nobjects = { "nothing" = "b" }', "matches no table and no index"),
         (LIMITS + '[layouts.x]\nlog = "z"', "layouts.x.log: no volume is named 'z'"),
-        ("volumes =", "can't be read"),
+        ("volumes =", "is not TOML: Invalid value"), ("", "volumes: is missing or empty"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_of_volumes_gets_one_message_with_its_key(predicted, asked, words):

@@ -1,8 +1,9 @@
 """Vega-Lite's runtime for a page: made once, kept, and the same whether kept or made."""
 
 import base64
-import gzip
 import hashlib
+
+from test_html import unpacked
 
 from storagelab.report.drawing import vega as module
 from storagelab.report.drawing.vega import runtime
@@ -16,7 +17,7 @@ def test_it_is_made_once_and_the_policy_can_name_it_by_its_hash(monkeypatch, tmp
     first, second = runtime(), runtime()
     assert first == second
     assert made == [1]
-    script = gzip.decompress(base64.b64decode(first.packed))
+    script = unpacked(first.packed)
     assert script == b"window.vegaEmbed = 1;"
     assert base64.b64decode(first.sha256) == hashlib.sha256(script).digest()
     assert [file.name for file in (tmp_path / "cache").iterdir()] == ["runtime.js.gz"]
@@ -27,7 +28,7 @@ def test_a_damaged_one_or_a_folder_that_can_not_be_written_means_that_it_is_made
     kept.write_bytes(b"half a fi")
     monkeypatch.setattr(module, "_kept_in", lambda: kept)
     monkeypatch.setattr(module, "_made", lambda: b"anew")
-    assert gzip.decompress(base64.b64decode(runtime().packed)) == b"anew"
+    assert unpacked(runtime().packed) == b"anew"
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(module, "_kept_in", lambda: tmp_path / "file" / "runtime.js.gz")
-    assert gzip.decompress(base64.b64decode(runtime().packed)) == b"anew"
+    assert unpacked(runtime().packed) == b"anew"

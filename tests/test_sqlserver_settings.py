@@ -1,11 +1,7 @@
 import pytest
 
-from storagelab.engines.sqlserver.meanings import (
-    ServerState,
-)
-from storagelab.engines.sqlserver.meanings import (
-    check_settings as check,
-)
+from storagelab.engines.sqlserver.meanings import ServerState
+from storagelab.engines.sqlserver.meanings import check_settings as check
 from storagelab.errors import PreflightError
 
 STATE = ServerState({"max server memory (mb)": 4096, "max degree of parallelism": 8}, (1118, 3226), True)

@@ -93,10 +93,7 @@ def volume(name, device, needed, free) -> VolumeNeed:
     return VolumeNeed(name=name, path=f"./volumes/{name}", device=device, needed_bytes=needed, free_bytes=free)
 
 
-VOLUMES = (
-    volume("a", "nvme0n1, ext4", 3 * GB, 200 * GB),
-    volume("b", "sda, xfs", 5 * GB, 1 * GB),
-)
+VOLUMES = (volume("a", "nvme0n1, ext4", 3 * GB, 200 * GB), volume("b", "sda, xfs", 5 * GB, 1 * GB))
 
 
 def planned(levels, **facts):
@@ -198,6 +195,12 @@ def test_layouts_that_share_a_row_stand_where_their_first_would_and_have_their_v
         ("4", said[4]), ("4 more, 5 to 9 s", said[5]), ("8", said[8]),
         ("3 more, 10 to 12 s", "not fastest or slower"), ("13", said[13]),
     ]  # fmt: skip
+
+
+def test_a_ratio_without_an_interval_is_an_o_and_the_one_that_others_are_compared_with_a_star():
+    lines = answered(analyse(*make_campaign({FILES: [1, 4]}, 1))).splitlines()
+    assert [(" * " in line, " o " in line) for line in lines[2:4]] == [(True, False), (False, True)]
+    assert lines[4].strip() == "o: no interval"
 
 
 def screens() -> str:

@@ -120,7 +120,7 @@ def test_what_levels_cost_may_be_given_and_changed_while_results_are_kept():
 def test_who_decides_is_told_what_is_gained_the_price_and_what_is_not_known():
     findings = story(PRICES)
     told = " ".join(brief(findings, ()).head)
-    assert "the slowest of these (log on a) takes 66.7 % more time" in told
+    assert "the slowest (log on a) takes 66.7 % more time" in told
     assert "the nearest that is surely slower (log on b) takes 33.3 % more time" in told
     assert "Its price is 50 a month; the cheapest (log on a) costs 10 and takes 66.7 % more time" in told
     assert "Not known" not in told

@@ -16,6 +16,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 _MOST_SHOWN = 12
 """Errors of one spec."""
@@ -118,6 +122,21 @@ def shown(value: object) -> str:
 
 def cut(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+_PYDANTIC = {
+    "Input should be": "must be", "Field required": "is missing", "Extra inputs are not permitted": "is not known",
+}  # fmt: skip
+
+
+def first_problem(error: ValidationError, columns: Sequence[str] = ()) -> str:
+    """The first problem that pydantic found, with its key or the column of its row, in the words of other messages."""
+    first = error.errors()[0]
+    said = first["msg"]
+    for theirs, ours in _PYDANTIC.items():
+        said = said.replace(theirs, ours)
+    key = ".".join(columns[part] if isinstance(part, int) and columns else str(part) for part in first["loc"])
+    return f"{key}: {said}" if key else said
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
-from storagelab.errors import StoragelabError, StoreError
+from storagelab.errors import StoragelabError, StoreError, first_problem
 from storagelab.machine.descriptors import write_whole
 from storagelab.machine.disks import read_text
 from storagelab.machine.processes import stat_fields
@@ -177,6 +177,8 @@ class Manifest(Described):
     """What changed in the window."""
     notes: tuple[str, ...] = ()
     """Missing data with reasons, a sentence each."""
+    table_bytes: dict[str, Amount] = Field(default_factory=dict)
+    """The sizes of `io.csv` and `devices.csv` at the end of the window: a file that was cut off differs."""
     complete: bool = True
     """The capture ended normally or by the user. If not, it was interrupted, and its figures end there."""
 
@@ -272,7 +274,10 @@ def append(path: Path, rows: Iterable[IoRow], devices: Iterable[DeviceRow]) -> N
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Writes the manifest whole, in place of an earlier one."""
+    """Writes the manifest whole, in place of an earlier one. That of a complete capture has the sizes of the tables."""
+    if manifest.complete:
+        sizes = {name: (path / name).stat().st_size for name in _TABLES}
+        manifest = manifest.model_copy(update={"table_bytes": sizes})
     text = json.dumps(manifest.model_dump(by_alias=True, mode="json"), indent=1, ensure_ascii=False) + "\n"
     write_whole(path / MANIFEST, [text.encode()])
 
@@ -304,6 +309,9 @@ def read(path: Path) -> Capture:
     manifest = _manifest(path / MANIFEST)
     rows = _rows(path / IO, IoRow, complete=manifest.complete)
     devices = _rows(path / DEVICES, DeviceRow, complete=manifest.complete)
+    for name, size in manifest.table_bytes.items():
+        if (found := (path / name).stat().st_size) != size:
+            raise StoreError(f"{path / name}: has {found:,} bytes, and {MANIFEST} says {size:,}\n  {_AGAIN}")
     if not manifest.complete:
         begins = [row.second for row in rows] + [row.second for row in devices]
         ends = [second + manifest.interval_seconds for second in begins]
@@ -333,9 +341,7 @@ def _manifest(file: Path) -> Manifest:
     try:
         return Manifest.model_validate(written)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise StoreError(f"{file}: {key}: {first['msg']}\n  {_AGAIN}") from None
+        raise StoreError(f"{file}: {first_problem(error)}\n  {_AGAIN}") from None
 
 
 def _rows(file: Path, kind: type[_Row], *, complete: bool) -> tuple[_Row, ...]:
@@ -354,9 +360,8 @@ def _rows(file: Path, kind: type[_Row], *, complete: bool) -> tuple[_Row, ...]:
         except ValidationError as error:
             if not complete and number == len(rest) + 1:
                 break
-            first = error.errors()[0]
-            why = f"{first['msg']}, not {str(first['input'])[:60]!r}"
-            raise StoreError(f"{file}: line {number}: can't be read: {why}\n  {_AGAIN}") from None
+            wrong = f"{first_problem(error, kind._fields)}, not {str(error.errors()[0]['input'])[:60]!r}"
+            raise StoreError(f"{file}: line {number}: {wrong}\n  {_AGAIN}") from None
     return tuple(found)
 
 

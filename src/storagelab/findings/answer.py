@@ -49,6 +49,8 @@ FORBIDS = ("cpu-saturated", "short-runs")
 
 def answer(findings: Findings) -> Answer:
     choices = tuple(_choices(findings))
+    if _is_unfinished(findings) and any(load.not_compared for load in findings.by_load):
+        choices = tuple(one.model_copy(update={"pick": None}) for one in choices)  # a better layout may follow
     gains = tuple(_gains(findings, choices))
     causes = tuple(cause for factor in _explained(findings, gains) for cause in _causes(findings, factor))
     unable = tuple(_unable(findings))
@@ -57,7 +59,7 @@ def answer(findings: Findings) -> Answer:
         provenance=findings.provenance,
         runs=sum(cell.runs_ok + cell.runs_unverified for cell in findings.cells),
         runs_planned=sum(cell.runs_planned for cell in findings.cells),
-        layouts=len({key(_layout(findings, cell)) for cell in findings.cells}),
+        layouts=len({key(layout_of(findings, cell)) for cell in findings.cells}),
         compared=findings.compared,
         unable=unable,
         choices=choices,
@@ -69,6 +71,10 @@ def answer(findings: Findings) -> Answer:
         next=next_step(findings, choices, weighed),
         no_verdict=next((fact for fact in unable if fact in FORBIDS and _nothing_told(findings, choices)), None),
     )
+
+
+def _is_unfinished(findings: Findings) -> bool:
+    return findings.runs_stored < findings.runs_planned and not RaceSummary.of(findings)
 
 
 def recommended(findings: Findings, found: Answer) -> frozenset[str]:
@@ -87,7 +93,7 @@ def recommended(findings: Findings, found: Answer) -> frozenset[str]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _layout(findings: Findings, cell: CellSummary) -> dict[str, JsonValue]:
+def layout_of(findings: Findings, cell: CellSummary) -> dict[str, JsonValue]:
     return {factor.name: cell.levels[factor.name] for factor in findings.layout_factors if factor.name in cell.levels}
 
 
@@ -102,7 +108,7 @@ class _Load:
 
 def _load(findings: Findings, judged: LoadVerdict) -> _Load:
     inside, best = {*judged.cells} - {*judged.not_compared}, {*judged.best, *judged.tied}
-    cells = {key(_layout(findings, cell)): cell for cell in findings.cells if cell.cell_id in inside}
+    cells = {key(layout_of(findings, cell)): cell for cell in findings.cells if cell.cell_id in inside}
     return _Load(judged, cells, tuple(layout for layout, cell in cells.items() if cell.cell_id in best))
 
 
@@ -124,7 +130,7 @@ def _choices(findings: Findings) -> Iterator[Choice]:
 def _choice(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Choice:
     first, verdicts = loads[0].cells, {load.judged.verdict for load in loads}
     layouts = [layout for layout in first if all(layout in load.cells for load in loads)]
-    levels = [_layout(findings, first[layout]) for layout in layouts]
+    levels = [layout_of(findings, first[layout]) for layout in layouts]
     factors = [factor for factor in findings.layout_factors if factor.name in levels[0]]
     pattern, places = pattern_of(factors, levels, [layouts.index(layout) for layout in tied])
     meant = [layouts[place] for place in places]
@@ -205,7 +211,7 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
             decided.append(preference)
         left = kept
     cell = min(left, key=lambda one: _places(findings, one))
-    levels = _layout(findings, cell)
+    levels = layout_of(findings, cell)
     keeps, capacities = _keeps(findings, among)
     return Pick(
         cell_id=cell.cell_id,
@@ -416,11 +422,12 @@ REPETITIONS_MOST = 100
 
 def next_step(findings: Findings, choices: Sequence[Choice], weighed: Sequence[Caution]) -> Next | None:
     """The step that helps most; None if there is nothing to do. `weighed` = the cautions, the most serious first."""
-    if findings.runs_stored < findings.runs_planned and not RaceSummary.of(findings):
+    if _is_unfinished(findings):
         return Next(step="runs")
     for one in weighed:
         if one.next_step and (one.severity == "caution" or one.is_unable(findings)):
-            return Next(step=one.kind)
+            few = findings.runs_planned < REPETITIONS_SOUND * len(findings.cells)
+            return Next(step=one.kind, repetitions=REPETITIONS_SOUND if few and not RaceSummary.of(findings) else None)
     if findings.verdict == "too-few-runs":
         return Next(step="repetitions", repetitions=REPETITIONS_SOUND)
     return _more_repetitions(findings, choices)

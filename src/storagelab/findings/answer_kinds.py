@@ -59,7 +59,9 @@ class Choice(Frozen):
         description="`needed`: each `factor` that matters, with its good `levels`. `free`: factors "
         "whose levels don't matter."
     )
-    pick: Pick | None = Field(description="The cheapest of `meant`, by the spec's `prefer`.")
+    pick: Pick | None = Field(
+        description="The cheapest of `meant`, by the spec's `prefer`; `null` while layouts still wait for their runs."
+    )
     lowest: Estimate | None = Field(
         None, description="The shortest mean time of `meant`, or the lowest rate; `null` over several loads."
     )
@@ -138,7 +140,7 @@ class Next(Frozen):
         description="`runs`: make the missing runs. `repetitions`: make more repetitions. Otherwise the kind of "
         "caution whose cause should be removed."
     )
-    repetitions: int | None = Field(None, description="The total number of repetitions.")
+    repetitions: int | None = Field(None, description="The total number of repetitions to make.")
     effect: float | None = Field(
         None, description="The difference, as a share of the time, that these find in 4 of 5 experiments."
     )

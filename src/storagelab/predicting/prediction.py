@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from storagelab.errors import SpecError, StoreError
+from storagelab.errors import SpecError, StoreError, first_problem
 from storagelab.findings.basis import Basis
 from storagelab.findings.beside import Beside, beside, speeds
 from storagelab.model.plan import Plan
@@ -93,9 +93,7 @@ def read(path: Path) -> Prediction:
             raise StoreError(f"{path}: schema: is {schema!r}, and this storagelab reads {SCHEMA}\n  {hint}")
         return Prediction.model_validate(found)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise StoreError(f"{path}: {key}: {first['msg']}\n  {hint}") from None
+        raise StoreError(f"{path}: {first_problem(error)}\n  {hint}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path}: can't be read: {getattr(error, 'strerror', error)}\n  {hint}") from None
 
@@ -208,7 +206,8 @@ def own_cases(own: Path) -> list[KnownCase]:
         return []
     except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
         hint = "Repair the file, or move it away: `compare CAMPAIGN PREDICTION` writes it anew."
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        reason = getattr(error, "strerror", None) or str(error)
+        reason = first_problem(error) if isinstance(error, ValidationError) else reason
         raise StoreError(f"{own}: can't be read as known cases: {reason}\n  {hint}") from None
 
 

@@ -18,6 +18,8 @@ from storagelab.predicting.prediction import PRESENT, KnownCase, KnownLayout, Pr
 from storagelab.predicting.recommending import LOG, Advice
 from storagelab.spec.given_files import text_of
 from storagelab.spec.keys import value_text
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import parse
 
 _KEPT = ("target", "workload", "measure", "between_runs")
 _ROOM_BYTES = 2**32
@@ -61,7 +63,9 @@ def spec_text(found: Advice, load: Path, volumes: Path, spec: Path) -> str:
         f"layout = {value_text({'data': [data]})}", "", "[factors]", "layout = [",
         *(f"  {value_text({'label': name, **_level(places, named)})}," for name, places in layouts.items()), "]",
     ]  # fmt: skip
-    return with_schema("\n".join(lines) + "\n")
+    text = with_schema("\n".join(lines) + "\n")
+    expand(parse(text, str(spec)))  # what `plan` refuses is not written
+    return text
 
 
 def prediction_file(spec: Path) -> Path:

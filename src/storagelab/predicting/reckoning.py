@@ -93,7 +93,11 @@ def _shows_nothing(capture: Capture, layout: Layout, wanted: LayoutRequest | Non
 
 def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
     if one.profile is not None:
-        return MeasuredVolume(name, MeasuredDrive.read(file.parent / Path(one.profile).expanduser()))
+        try:
+            return MeasuredVolume(name, MeasuredDrive.read(file.parent / Path(one.profile).expanduser()))
+        except PreflightError as error:
+            wrong = f"{error.file}: {error.problem}"
+            raise SpecError(wrong, file=file, key=f"volumes.{name}.profile", hint=error.hint) from None
     assert one.limit is not None
     try:
         limit = limits.resolved(one.limit, one.size_bytes or _SIZE_BYTES, f"volumes.{name}.limit")
@@ -262,8 +266,12 @@ def load(file: Path) -> VolumesFile:
         tables: dict[str, Any] = given_files.toml_of(given_files.text_of(file))
     except FileNotFoundError:
         raise SpecError("there is no such file", file=file, hint=_HINT) from None
-    except (OSError, ValueError) as error:
-        raise SpecError(f"can't be read: {getattr(error, 'strerror', error)}", file=file, hint=_HINT) from None
+    except OSError as error:
+        raise SpecError(f"can't be read: {error.strerror}", file=file, hint=_HINT) from None
+    except ValueError as error:
+        raise SpecError(f"is not TOML: {error}", file=file, hint="Repair that line.") from None
+    if not tables.get("volumes"):
+        raise SpecError("is missing or empty", file=file, key="volumes", hint=_HINT)
     try:
         asked = keys.checked(VolumesFile, units.with_unit_read(tables))
     except SpecError as error:

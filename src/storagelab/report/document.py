@@ -168,6 +168,13 @@ class Rung:
     cell_id: str = ""
     recommended: bool = False
     hidden: int = 0
+    predicted: bool = False
+
+    @property
+    def is_hollow(self) -> bool:
+        """Whether its mark is hollow: a prediction, or a ratio without an interval, unless it is the fastest's own."""
+        unbound = self.ratio is not None and self.ratio.half_width is None and self.ratio.value != 1
+        return unbound or self.predicted
 
 
 @dataclass(frozen=True)
@@ -192,6 +199,12 @@ class Ladder:
         rows: the next ones and the slowest.
         """
         return list(_folded(self.rungs, most or self.most))
+
+    @property
+    def hollow_text(self) -> str:
+        """The meaning of hollow marks; "" if there are none."""
+        hollow = [rung for rung in self.shown() if rung.is_hollow]
+        return ("predicted" if hollow[0].predicted else "no interval") if hollow else ""
 
     def ratio_text(self, rung: Rung) -> str:
         return "" if rung.ratio is None else numbers.ratio_text(rung.ratio.value, self.decimals)

@@ -288,10 +288,16 @@ def _problem(kind: str, place: Parts, tables: Tables) -> Problem:
     return Problem("unknown" if kind == "extra_forbidden" else "wrong", place, inside)
 
 
+_UNKNOWN = "is not a key that storagelab knows"
+
+
 def error_for(problem: Problem, model: type[BaseModel], tables: Tables, key: str | None = None) -> SpecError:
     """The message for one problem. `key` is where the user wrote it, if that differs from the problem's place."""
-    if problem.kind == "unknown":
+    if problem.kind == "unknown" and model is Written:
         return unknown_key(problem.parts, tables)
+    if problem.kind == "unknown":  # of a file that is no spec
+        known, word = _schema_at(model, problem.parts[:-1]).get("properties", ()), str(problem.parts[-1])
+        return SpecError(_UNKNOWN, key=dotted(problem.parts), hint=choices(word, known, "Known here"))
     schema = _schema_at(model, problem.parts)
     if problem.kind == "missing":
         return _missing_key(problem.parts, schema)
@@ -318,7 +324,7 @@ def unknown_key(parts: Parts, tables: Tables) -> SpecError:
         hint = f"{word} belongs in [{elsewhere[0]}]."
     else:
         hint = choices(word, allowed, f"[{table}] can have" if above else "A spec can have")
-    return SpecError("is not a key that storagelab knows", key=dotted(parts), hint=hint)
+    return SpecError(_UNKNOWN, key=dotted(parts), hint=hint)
 
 
 def _missing_key(parts: Parts, schema: Schema) -> SpecError:

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 
-from storagelab.errors import RunFailed
+from storagelab.errors import RunFailed, first_problem
 from storagelab.machine.descriptors import opened, write_whole
 from storagelab.model.values import Frozen
 from storagelab.volumes import programs
@@ -191,9 +191,7 @@ class Journal:
                 try:
                     yield number, _Event.model_validate_json(line)
                 except ValidationError as error:
-                    first = error.errors()[0]
-                    key = ".".join(map(str, first["loc"]))
-                    raise self._damaged(number, f"{key}: {first['msg']}" if key else first["msg"]) from None
+                    raise self._damaged(number, first_problem(error)) from None
 
     def _damaged(self, number: int, why: str) -> RunFailed:
         return RunFailed(

@@ -166,10 +166,12 @@ def at_least_slower(low: float) -> str:
 
 
 def signed_estimate(ratio: Estimate | None) -> str:
-    """A change with its interval, for a column whose heading names the interval: "+22 % (17 to 27 %)"."""
+    """A change with its interval, for a column whose heading names the interval: "+22 % (17 to 27 % more)"."""
     if ratio is None:
         return ""
     interval = ratio_interval(ratio).removeprefix(f"{_joint(ratio)} ")
+    if interval.endswith("%"):
+        interval += " more" if ratio.value > 1 else " less"
     return signed_percent(ratio.value, ratio.half_width) + (f" ({interval})" if interval else "")
 
 

@@ -6,7 +6,7 @@ A new chart is a module here with its `CHART`, or one of a module's `CHARTS`.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import get_args
 
@@ -22,13 +22,9 @@ _PARTS = get_args(Part)
 
 def charts() -> list[Chart]:
     """All charts in reading order."""
-    return sorted(_charts(), key=lambda chart: (_PARTS.index(chart.part), chart.place))
-
-
-def _charts() -> Iterator[Chart]:
-    for one in pkgutil.iter_modules(__path__, f"{__name__}."):
-        module = import_module(one.name)
-        yield from getattr(module, "CHARTS", None) or (module.CHART,)
+    modules = [import_module(one.name) for one in pkgutil.iter_modules(__path__, f"{__name__}.")]
+    found = [chart for one in modules for chart in getattr(one, "CHARTS", None) or (one.CHART,)]
+    return sorted(found, key=lambda chart: (_PARTS.index(chart.part), chart.place))
 
 
 def drawn_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:

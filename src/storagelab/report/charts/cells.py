@@ -71,14 +71,12 @@ def _times(findings: Findings) -> float:
 
 
 def _points(findings: Findings, data: Figure, cell: CellSummary, sample: Sample) -> list[Row]:
-    axis = compared_axis(findings)
+    shown = [(run.repetition, _times(findings) * run.value) for run in sample.points]
     return [
-        place_of(cell, data.arrangement) | {
-            "value": _times(findings) * run.value,
-            "tip": f"{cell.name}, {repetition_text(run.repetition)}: {bare(_times(findings) * run.value)} ({axis})",
-        }
-        for run in sample.points
-    ]  # fmt: skip
+        place_of(cell, data.arrangement)
+        | {"value": value, "tip": f"{cell.name}, {repetition_text(repetition)}: {bare(value)} {_unit(data)}"}
+        for repetition, value in shown
+    ]
 
 
 def _unit(data: Figure) -> str:

@@ -13,7 +13,17 @@ from storagelab.report.document import Heading, Table
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, scaled, table_of
-from storagelab.report.drawing.layers import DOT, RULE, TIP, across, axis_of, dashed, means_with_intervals, named_rows
+from storagelab.report.drawing.layers import (
+    DOT,
+    RULE,
+    TIP,
+    across,
+    axis_of,
+    dashed,
+    means,
+    means_with_intervals,
+    named_rows,
+)
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.report.words.compared import effect_change, moves_throughput, told
@@ -69,6 +79,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
             "effect": effect_text(effect), "judged": judged(effect), "mean": 100 * (effect.ratio.value - 1),
             "low": None if effect.ratio.low is None else 100 * (effect.ratio.low - 1),
             "high": None if effect.ratio.high is None else 100 * (effect.ratio.high - 1),
+            "hollow": effect.ratio.half_width is None,
             "tip": f"{effect_text(effect)}: {effect_change(findings, effect)}"
             f"{f'; {judged(effect)}' if effect.tested else ''}",
         }
@@ -91,7 +102,7 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
     layers = [
         dashed("x", 0),
         {"mark": RULE, "encoding": place | {"x": figure("low", title, axis=axis), "x2": {"field": "high"}}},
-        {"mark": DOT, "encoding": place | {"x": figure("mean", title, axis=axis)}},
+        *means("isValid(datum.mean)", DOT, place | {"x": figure("mean", title, axis=axis)}),
     ]
     return finished(sheet, layers, data.rows, height_px=row_px * len(data.rows))
 
@@ -168,7 +179,7 @@ def _marks(data: Figure, _findings: Findings) -> str:
     along = f"along {factor_text(data.arrangement.x.name)}, averaged over all else" if data.arrangement.x else ""
     return (
         f"Time of the first level over that of another, {along}; above the dashed line is faster. The intervals hold "
-        f"together at 95 %; a point without one is not tested. {axis_of(data, '', 1.0).says}"
+        f"together at 95 %. {axis_of(data, '', 1.0).says}"
     ).strip()
 
 

@@ -41,6 +41,7 @@ def _row(ladder: Ladder, rung: Rung, *, alone: bool) -> Row:
     name = ", ".join(filter(None, rung.name))
     words = ", ".join(filter(None, (rung.figure, rung.verdict.text)))
     return scaled(rung.ratio) | {
+        "hollow": rung.is_hollow,
         "x": f"{name}: {words}" if alone else name, "layout": name, "line": "", "panel": ladder.title,
         "cell_id": rung.cell_id, "figure": rung.figure, "verdict": rung.verdict.text,
         "tip": f"{name}: {ladder.ratio_text(rung)}, {words}",

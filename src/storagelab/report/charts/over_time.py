@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -18,15 +18,16 @@ from storagelab.model.measurement import Run, TimeSeries
 from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.arrange import in_order
-from storagelab.report.drawing.chart import Chart, Figure, Row, extremes, not_drawn
+from storagelab.report.drawing.chart import Chart, Figure, Row, not_drawn
 from storagelab.report.drawing.layers import DOT, TIP, only, told_apart
 from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.words import numbers
 from storagelab.words.names import capital, cell_entry
 
-MAX_SERIES_POINTS = 120
-MAX_POINTS_OF_OTHERS = 60
-"""The most runs drawn as thin lines, in addition to the median run."""
+MAX_SERIES_POINTS, MIN_SERIES_POINTS, MAX_POINTS = 120, 40, 2_400
+"""The most points of a line; and of all lines of a chart, unless one had fewer than the least then. The lines of a
+chart are sampled alike, as coarser ones would lose peaks that the others show.
+"""
 MAX_RUNS = 10
 DOTTED_POINTS = 30
 """Up to this many points, each has a mark and shows its value when pointed at."""
@@ -149,36 +150,42 @@ def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure
     """
     chosen = runs_of(findings, runs)
     panels = arrange.short_names([cell for cell, _ in chosen])
-    rows: list[Row] = []
+    drawn: list[tuple[Row, TimeSeries, str]] = []
     for panel, (cell, of_cell) in zip(panels, chosen, strict=True):
         for place, run in enumerate(of_cell):
             assert run.measurement is not None
             for column, values in run.measurement.series.columns.items():
                 line = quantity.line_of(run, column)
                 if line is not None and any(values):
-                    most = MAX_SERIES_POINTS if place == 0 else MAX_POINTS_OF_OTHERS
                     of_run: Row = {
                         "panel": panel, "line": line, "series": f"{line} {run.repetition}", "median": place == 0,
                         "cell": cell.text, "cell_id": cell.cell_id, "repetition": run.repetition,
                         "run": f"{cell.name}, repetition {run.repetition}, {line}",
                     }  # fmt: skip
-                    rows += _stretches(run.measurement.series, values, of_run, quantity, most)
+                    drawn.append((of_run, run.measurement.series, column))
+    most = min(MAX_SERIES_POINTS, max(MIN_SERIES_POINTS, MAX_POINTS // max(1, len(drawn))))
+    length = length_of(max((len(series.at_s) for _, series, _ in drawn), default=0), most)
+    rows = [row for of_run, series, column in drawn for row in _stretches(series, column, of_run, quantity, length)]
     lines = in_order(str(row["line"]) for row in rows)[: arrange.MAX_LINES]
     return Figure(
         rows=[row for row in rows if row["line"] in lines],
         lines=lines,
         panels=[panel for panel in panels if any(row["panel"] == panel for row in rows)],
         hidden=not_drawn(sum(cell.elapsed_s is not None for cell in findings.cells) - len(chosen)),
+        legend=f"Each point is the mean of {length} samples." if length > 1 else "",
         names="panel",
     )
 
 
-def _stretches(
-    series: TimeSeries, values: Sequence[float | None], of_run: Row, quantity: Quantity, most: int
-) -> list[Row]:
+def length_of(samples: int, most: int) -> int:
+    """How many samples share a point, so that there are at most `most` points."""
+    return max(1, -(-samples // most))
+
+
+def _stretches(series: TimeSeries, column: str, of_run: Row, quantity: Quantity, length: int) -> list[Row]:
     """A long series is drawn as means over equal periods. Peaks shrink, but no period is left out."""
     rows: list[Row] = []
-    for part in stretches(series.at_s, values, most):
+    for part in stretches(series.at_s, series.columns[column], length):
         value = None if part.mean is None else part.mean / quantity.divisor
         rows.append(of_run | {"at_s": part.at_s, "value": value})
     dotted = bool(of_run["median"]) and len(rows) <= DOTTED_POINTS
@@ -198,9 +205,8 @@ class Stretch(NamedTuple):
     most: float | None
 
 
-def stretches(at_s: Sequence[float], values: Sequence[float | None], limit: int) -> Iterator[Stretch]:
-    """At most `limit` equal periods of a series; the last one may be shorter."""
-    length = max(1, -(-len(values) // limit))
+def stretches(at_s: Sequence[float], values: Sequence[float | None], length: int) -> Iterator[Stretch]:
+    """Periods of `length` samples of a series; the last one may be shorter."""
     for start in range(0, len(values), length):
         known = [value for value in values[start : start + length] if value is not None]
         end = at_s[min(start + length, len(at_s)) - 1]
@@ -265,7 +271,8 @@ def _marks(data: Figure, _findings: Findings, quantity: Quantity) -> str:
     meaning = f": {quantity.meaning}" if quantity.meaning else ""
     unit = quantity.unit if len(quantity.unit) < 3 else capital(quantity.unit)
     apart = " Each panel has its own vertical axis." if _apart(data) else ""
-    return f"{unit}{meaning}{of}. Thick: the median run; thin: the others.{apart}"
+    of_points = data.legend and f" {data.legend}"
+    return f"{unit}{meaning}{of}. Thick: the median run; thin: the others.{of_points}{apart}"
 
 
 def _table(data: Figure, _findings: Findings, unit: str) -> Table:
@@ -285,9 +292,12 @@ def _table(data: Figure, _findings: Findings, unit: str) -> Table:
 
 
 def _finding(data: Figure, _findings: Findings) -> str:
-    """Where the median runs are lowest and highest."""
-    said = extremes(replace(data, rows=[row for row in data.rows if row["median"]]), by="value")
-    return said and f"Median runs only. {said}"
+    """Where the median runs are lowest and highest; "" if others alone have values."""
+    known = [row for row in data.rows if row["median"] and row["value"] is not None]
+    if not known:
+        return ""
+    low, high = (pick(known, key=lambda row: float(row["value"] or 0)) for pick in (min, max))
+    return f"Median runs only. Lowest: {low['tip']}. Highest: {high['tip']}."
 
 
 def _chart(quantity: Quantity) -> Chart:

@@ -12,7 +12,7 @@ from storagelab.report.document import Heading, bare
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, choose, in_order, must_show, short_names
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, compared_axis, scaled, table_of_cells
-from storagelab.report.drawing.layers import DOT, RULE, STARRED, TIP, axis_of, only, readable_domain, told_apart
+from storagelab.report.drawing.layers import DOT, RULE, STARRED, TIP, axis_of, means, only, readable_domain, told_apart
 from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.words.names import cell_entry, level_text
@@ -120,12 +120,12 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
     step = {"type": "line", "interpolate": other.step, "color": palette.NEUTRAL, "strokeWidth": 1.5, "aria": False}
     layers = [
         only("!datum.edge && isValid(datum.low)", RULE | faint | {"opacity": 0.3}, interval),
-        only("!datum.edge && !datum.pick", DOT | faint | {"size": 40, "filled": False}, place),
         only("datum.edge", step, {"x": x, "y": y}),
         only("datum.edge && isValid(datum.low)", RULE, interval | colour),
-        only("datum.edge && !datum.pick", DOT | {"size": 80}, place | told),
-        only("datum.pick && datum.edge", STARRED, place | colour),
-        only("datum.pick && !datum.edge", STARRED | {"color": palette.NEUTRAL}, place),
+        *means("!datum.edge && !datum.pick", DOT | faint | {"size": 40}, place),
+        *means("datum.edge && !datum.pick", DOT | {"size": 80}, place | told),
+        *means("datum.pick && datum.edge", STARRED, place | colour),
+        *means("datum.pick && !datum.edge", STARRED | {"color": palette.NEUTRAL}, place),
     ]
     return finished(sheet, layers, data.rows, {name: name for name in data.panels}, apart="y" if axis.apart else "")
 
@@ -138,8 +138,8 @@ def _finding(data: Figure, _findings: Findings) -> str:
 
 def _marks(other: _Other, data: Figure, _findings: Findings) -> str:
     parts = [
-        "Filled marks are the Pareto edge: no other layout has as good a mean at the same "
-        f"{other.noun} or {other.better}. Hollow marks are all others. Means with their 95 % intervals: where those of "
+        "Coloured marks are the Pareto edge: no other layout has as good a mean at the same "
+        f"{other.noun} or {other.better}. Grey marks are all others. Means with their 95 % intervals: where those of "
         "two layouts overlap, chance may decide which of them is on the edge.",
         "Layouts of different blocks were not tested against each other."
         if len({row["stretch"] for row in data.rows}) > 1 else "",

@@ -263,7 +263,7 @@ def _table_of_steps(data: Figure, findings: Findings) -> Table:
 _WATERFALL = Chart(
     "waterfall",
     "waits",
-    "From the fastest to the slowest",
+    "From the fastest to a slow one",
     _steps,
     _draw_steps,
     _finding_of_steps,

@@ -95,22 +95,12 @@ def arrange(findings: Findings) -> Arrangement:
     x = axis_factor(varied) or max(varied, key=lambda factor: len(factor.levels), default=None)
     others = tuple(factor for factor in varied if factor is not x)
     limit = MAX_LINES if len(others) < 2 else MAX_LINES_OF_COMBINATIONS
-    if not _has_more_than(limit, (_levels(cell, others) for cell in findings.cells)):
+    if len({_levels(cell, others) for cell in findings.cells}) <= limit:
         return Arrangement(x=x, lines=others, panels=())
     fitting = [factor for factor in others if len(factor.levels) <= MAX_LINES]
     line = max(fitting, key=lambda factor: len(factor.levels), default=None)
     panels = tuple(factor for factor in others if factor is not line)
     return Arrangement(x=x, lines=() if line is None else (line,), panels=panels)
-
-
-def _has_more_than(limit: int, texts: Iterable[str]) -> bool:
-    """Whether there are more than this number of different items; stops reading as soon as this is known."""
-    met: set[str] = set()
-    for text in texts:
-        met.add(text)
-        if len(met) > limit:
-            return True
-    return False
 
 
 def in_order(texts: Iterable[str]) -> list[str]:

@@ -27,6 +27,7 @@ whether it belongs to a recommended layout.
 Part = Literal["answer", "cells", "drives", "effects", "waits", "over-time"]
 """The position of a chart on the page, in reading order."""
 STAR = "★"
+HOLLOW = "Hollow marks have no interval: too few runs, or not tested."
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,8 @@ class Drawn:
     def caption(self) -> str:
         """What the chart shows, what its marks mean, what is recommended, and what did not fit."""
         marks = self.chart.marks(self.data, self.findings)
-        return " ".join(filter(None, (self.finding, marks, self._star and f"{self._star}.", self.data.hidden)))
+        hollow = HOLLOW if any(row.get("hollow") for row in self.data.rows) else ""
+        return " ".join(filter(None, (self.finding, marks, hollow, self._star and f"{self._star}.", self.data.hidden)))
 
     @property
     def _star(self) -> str:
@@ -148,9 +150,10 @@ class Drawn:
 
 
 def scaled(estimate: Estimate, times: float = 1.0) -> Row:
-    """A mean with the ends of its interval, in a unit of which `times` make its own."""
+    """A mean with the ends of its interval, in a unit of which `times` make its own; `hollow` if it has none."""
     ends = {"mean": estimate.value, "low": estimate.low, "high": estimate.high}
-    return {name: None if value is None else times * value for name, value in ends.items()}
+    known = {name: None if value is None else times * value for name, value in ends.items()}
+    return {**known, "hollow": estimate.half_width is None}
 
 
 def compared_axis(findings: Findings) -> str:
@@ -158,15 +161,6 @@ def compared_axis(findings: Findings) -> str:
     if compared.by_rate(findings):
         return compared.rate_unit(findings)
     return f"{compared.quantity(findings)}, {'ms' if compared.by_latency(findings) else 's'}"
-
-
-def extremes(data: Figure, *, by: str = "mean") -> str:
-    """The lowest and the highest of a chart's rows, in a sentence."""
-    known = [row for row in data.rows if row[by] is not None]
-    if not known:
-        return "No values."
-    low, high = (pick(known, key=lambda row: float(row[by] or 0)) for pick in (min, max))
-    return f"{low['tip']}." if low is high else f"Lowest: {low['tip']}. Highest: {high['tip']}."
 
 
 def figure_of_cells(

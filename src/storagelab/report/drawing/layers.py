@@ -13,9 +13,11 @@ from storagelab.report.drawing import palette
 from storagelab.report.drawing.chart import STAR, Figure
 from storagelab.report.drawing.vega import (
     AXIS_PX,
+    BOLD,
     FONT_PX,
     LETTER_PX,
     NARROW,
+    WIDER,
     Form,
     Sheet,
     Spec,
@@ -36,15 +38,13 @@ STARRED: Spec = DOT | {
     "shape": "M0,-1L.23,-.31L.95,-.31L.36,.12L.59,.81L0,.38L-.59,.81L-.36,.12L-.95,-.31L-.23,-.31Z",
 }  # fmt: skip
 """The mark of a recommended layout."""
-_FAR, _APART = 6.0, 3.0
-"""The small figures of a chart can't be read if the largest is this many times the median, or if panels differ by this
-factor.
+_FAR, _APART, _TOO_FAR = 6.0, 3.0, 15.0
+"""On even steps, small figures can't be read if the largest is this many times the median, or this many times the least
+where panels differ by the second factor. On equal ratios, they can't if it is more times the least than the third.
 """
 _ROOM = 1.15
 _MOST_TICKS = 9
 _LINE_PX = FONT_PX + 2
-_WIDER, _BOLD = 1.1, 1.12
-"""A browser may draw text wider than it was measured, as fonts differ; and bold text is wider still."""
 
 
 def readable_domain(values: Sequence[float]) -> tuple[list[float], bool]:
@@ -70,8 +70,8 @@ class Axis(NamedTuple):
 
 def axis_of(data: Figure, unit: str = "", *also: float) -> Axis:
     """The axis of the figures of a chart, and of what is `also` drawn. Where a few large ones would press the rest
-    together, panels get axes of their own if the large ones fill a panel; else equal steps are equal ratios. Where all
-    are close, it does not start at zero.
+    together, equal steps are equal ratios; panels get axes of their own only if they are too far apart for that. Where
+    all are close, it does not start at zero.
     """
     of_panels: dict[str, list[float]] = {}
     for row in (*data.rows, *data.points):
@@ -80,11 +80,13 @@ def axis_of(data: Figure, unit: str = "", *also: float) -> Axis:
         )
     ranges = [(min(values), max(values)) for values in of_panels.values() if values]
     low, high = min([*also, *(least for least, _ in ranges)]), max([*also, *(most for _, most in ranges)])
-    if low > 0 and max(least for least, _ in ranges) >= _APART * min(most for _, most in ranges) and high >= _FAR * low:
+    is_apart = max(least for least, _ in ranges) >= _APART * min(most for _, most in ranges) and high >= _FAR * low
+    if low > 0 and is_apart and high >= _TOO_FAR * low:
         return Axis(
             {"scale": {"zero": False}}, "Each panel has its own axis, which need not start at zero.", apart=True
         )
-    if low > 0 and high >= _FAR * statistics.median(value for values in of_panels.values() for value in values):
+    middle = statistics.median(value for values in of_panels.values() for value in values)
+    if low > 0 and (is_apart or high >= _FAR * middle):
         ends = [low / _ROOM, high * _ROOM]
         scale = {"type": "log", "domain": ends, "nice": False}
         return Axis(
@@ -131,12 +133,13 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
     run = DOT | {"size": 20, "opacity": 0.5}
     interval = layer("isValid(datum.low)", RULE, plain | TIP, "low")
     interval["encoding"][f"{value}2"] = {"field": "high"}
+    mean = {value: figure("mean", f"{title} ({sheet.where})", **values)}
     layers = [
         *([dashed(value, at)] if at is not None else []),
         *([layer("isValid(datum.mean)", line, plain, "mean")] if upright else []),
         interval,
-        layer("isValid(datum.mean) && !datum.pick", DOT, shared | TIP, "mean"),
-        layer("isValid(datum.mean) && datum.pick", STARRED, plain | TIP, "mean"),
+        *means("isValid(datum.mean) && !datum.pick", colour | DOT, shared | TIP | mean),
+        *means("isValid(datum.mean) && datum.pick", colour | STARRED, plain | TIP | mean),
         # Above the means, as a reader chooses a run by a click.
         *([layer("isValid(datum.value)", run, shared | TIP, "value")] if data.points else []),
     ]
@@ -188,7 +191,7 @@ def named_rows(field: str, labels: Mapping[str, str], letters: int) -> Rows:
         {"test": _among(name for name in lines if len(lines[name]) == number), "value": (1 - number) * _LINE_PX / 2}
         for number in range(2, max(counts) + 1)
     ]
-    longest = max(len(line) * (_BOLD if name in starred else 1) for name in lines for line in lines[name])
+    longest = max(len(line) * (BOLD if name in starred else 1) for name in lines for line in lines[name])
     names_px = int(LETTER_PX * longest) + 12
     axis = {
         "labelExpr": in_lines(lines), "labelLimit": 0, "labelOpacity": 1, "labelLineHeight": _LINE_PX,
@@ -224,16 +227,22 @@ def only(rows: str, mark: Spec, encoding: Spec) -> Spec:
     return {"transform": [{"filter": rows}], "mark": mark, "encoding": encoding}
 
 
+def means(rows: str, mark: Spec, encoding: Spec) -> list[Spec]:
+    """Layers of the means that satisfy an expression: those without an interval are outlines in their colour."""
+    outline = {key: value for key, value in mark.items() if key != "stroke"} | {"filled": False, "strokeWidth": 1.8}
+    return [only(f"{rows} && !datum.hollow", mark, encoding), only(f"{rows} && datum.hollow", outline, encoding)]
+
+
 def legend_layout(labels: Mapping[str, str], form: Form, axis_px: int = 70) -> Spec:
     """As many columns as fit beside a vertical axis, with the longest label. A label too long for its column is broken
     into lines; none is cut.
     """
     longest, width_px = max(map(len, labels.values()), default=1), form.width_px - axis_px
-    columns = max(1, min(5, len(labels), int(width_px // (_WIDER * LETTER_PX * longest + 34))))
-    letters = max(8, int((width_px // columns - 24) / (_WIDER * LETTER_PX)))
+    columns = max(1, min(5, len(labels), int(width_px // (WIDER * LETTER_PX * longest + 34))))
+    letters = max(8, int((width_px // columns - 24) / (WIDER * LETTER_PX)))
     return {
         "columns": columns,
         "labelLimit": 0,
         "labelExpr": in_lines({name: textwrap.wrap(text, letters) or [text] for name, text in labels.items()}),
-        "columnPadding": 14 + int((_WIDER - 1) * LETTER_PX * min(longest, letters)),
+        "columnPadding": 14 + int((WIDER - 1) * LETTER_PX * min(longest, letters)),
     }

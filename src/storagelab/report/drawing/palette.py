@@ -1,8 +1,8 @@
 """Colours that are the same in every chart: one hue per wait category, distinguishable with any colour vision.
 
 Based on the set of Okabe and Ito ("Color Universal Design", 2008), each as light or dark as it takes to stand out from
-white and from the dark ground of a page: a drawing is the same on both. Text and axes have the colour of the text
-around them, which is black in files.
+white and from the dark ground of a page: a drawing is the same on both, but on a dark page, its style makes marks that
+have no text on them brighter. Text and axes have the colour of the text around them, which is black in files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the page's script shows of all cells and of any two: figures, waits, series, counters, set-up; and its charts.
 
-The script reads it as JSON to sort and filter, and to compare two cells. Numbers are as short as a chart can show.
+The script sorts and filters by it, and compares two cells. Numbers are as short as a chart can show.
 
 Of the time series, the median run of each cell and the odd runs are as fine as a chart shows, with the least and the
 most of each period. The other runs are thinned to the means of fewer periods, so that the page stays small however
@@ -14,7 +14,6 @@ panels are Vega-Lite's own parameters, bound to lists.
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 import re
@@ -34,7 +33,7 @@ from storagelab.report.document import Kind
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import arrange
 from storagelab.report.drawing.layers import TIP
-from storagelab.report.drawing.vega import WIDE, Spec, config, figure, in_lines
+from storagelab.report.drawing.vega import WIDE, Spec, config, figure, in_lines, letters
 from storagelab.report.export.as_json import plain
 from storagelab.report.sections.waits import mean_counters
 from storagelab.report.words import compared
@@ -52,7 +51,10 @@ _Figures = list[list[object]]
 
 def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[CellSummary]) -> Json:
     """Everything about `cells` but their series, in their order."""
-    by_cell = judged_runs(runs)
+    by_cell: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        if run.usable and not run.burn_in:
+            by_cell[run.cell_id].append(run)
     ends = compared.ends(findings)
     orders = {
         factor.name: {repr(value): place for place, value in enumerate(levels_in_order(factor))}
@@ -179,15 +181,6 @@ class _Line(NamedTuple):
     name: str
 
 
-def judged_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs with figures that are judged, by cell."""
-    by_cell: dict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        if run.usable and not run.burn_in:
-            by_cell[run.cell_id].append(run)
-    return by_cell
-
-
 def odd_runs(findings: Findings) -> set[RunKey]:
     """The runs that a caution is about, whose series are never thinned."""
     odd = (caution for caution in findings.cautions if isinstance(caution, OddRun))
@@ -216,9 +209,9 @@ def series(findings: Findings, runs: Sequence[Run], cells: Sequence[CellSummary]
 
 
 def packed(known: Json) -> str:
-    """The series as a page carries them: compressed JSON in base64, whose letters can't close a script element."""
+    """Data as a page carries them: compressed JSON as letters."""
     text = json.dumps(known, allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
+    return letters(gzip.compress(text.encode(), 9, mtime=0))
 
 
 def _stretches(figures: int, columns: int, least: int, most: int) -> int:
@@ -238,24 +231,21 @@ def _of_run(run: Run, columns: Mapping[_Line, str], limit: int, lines: dict[_Lin
     taken = run.measurement.series
     of_run, at = [], []
     for line, column in columns.items():
-        parts = list(over_time.stretches(taken.at_s, taken.columns[column], limit))
+        length = over_time.length_of(len(taken.at_s), limit)
+        parts = list(over_time.stretches(taken.at_s, taken.columns[column], length))
         at = [short(part.at_s) for part in parts]
         divisor = over_time.QUANTITIES[line.quantity].divisor
-        figures = [[_part(value, divisor) for value in row] for row in zip(*(part[1:] for part in parts), strict=True)]
+        figures = [[short(value, 3, divisor) for value in row] for row in zip(*(one[1:] for one in parts), strict=True)]
         has_range = ranged and (figures[0] != figures[1] or figures[0] != figures[2])
         of_run.append([lines.setdefault(line, len(lines)), *(figures if has_range else figures[:1])])
     return {"repetition": run.repetition, "at": at, "lines": of_run}
 
 
-def _part(value: float | None, divisor: float) -> float | int | None:
-    return None if value is None else short(value / divisor, 3)
-
-
-def short(value: float | None, digits: int = 4) -> float | int | None:
+def short(value: float | None, digits: int = 4, divisor: float = 1.0) -> float | int | None:
     """A figure in as many digits as a chart shows."""
     if value is None:
         return None
-    rounded = float(f"{value:.{digits}g}")
+    rounded = float(f"{value / divisor:.{digits}g}")
     return int(rounded) if rounded == int(rounded) else rounded
 
 
@@ -287,15 +277,16 @@ def plots(findings: Findings) -> dict[str, Spec]:
     axis = fields.get(places.x.name, "f0") if places.x is not None else "f0"
     # At first, the colours show the factor that charts draw as lines; without such a factor, the verdicts.
     colour = next((fields[factor.name] for factor in places.lines), "verdict")
+    level = _level(findings)
     given: dict[str, Any] = {
         "lines": palette.LINES, "shapes": palette.SHAPES, "pins": palette.LINES[:2], "ink": palette.INK,
         "ground": palette.GROUND, "neutral": palette.NEUTRAL, "tip": TIP["description"], "where": where,
         "axis": _choice("axis", "Axis", titles, axis),
         "colour": _choice("colour", "Colour", {"verdict": "verdict"} | titles, colour),
         "panels": _choice("panels", "Panels", {"none": "none"} | titles, "none"),
-        "level": _level(findings), "moment": figure("at_s", f"seconds since the start ({where})"),
+        "level": level, "in_lines": level["axis"]["labelExpr"], "seconds": f"seconds per session ({where})",
+        "moment": figure("at_s", f"seconds since the start ({where})"),
         "figure": f"{name}, {compared.unit(findings)} ({where})",
-        "seconds": f"seconds per session ({where})",
     }  # fmt: skip
     text = re.sub(r'"\$(\w+)"', lambda found: json.dumps(given[found[1]]), _PLOTS.read_text("utf-8"))
     shown = {"background": None, "padding": 4, "config": config(WIDE)}

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import math
 import re
 import tomllib
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
@@ -31,9 +30,9 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.document import Document, Fold, Heading, Mark, Picture, Section, Table
 from storagelab.report.drawing.chart import Drawn
-from storagelab.report.drawing.vega import STYLE, framed, runtime, to_svg
+from storagelab.report.drawing.vega import STYLE, Spec, letters, runtime, to_svg
 from storagelab.report.export.as_json import json_pieces
-from storagelab.report.page.explore import MAX_RUNS, packed, plots, record, series
+from storagelab.report.page.explore import MAX_RUNS, Json, packed, plots, record, series
 from storagelab.report.sections.cells import CellsTable, cells_table
 from storagelab.report.sections.contents import document
 from storagelab.report.words import compared
@@ -48,11 +47,14 @@ _AS_GZIP = 31
 """zlib's name for the largest window with gzip's header."""
 _COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 _NEEDLESS = re.compile(
-    r' (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*"|font-family="[^"]*"|opacity="1"|pointer-events="none")'
-    r'|<path class="foreground" aria-hidden="true" d="" display="none"/>|(?<=\.\d\d)\d{5,}'
+    r'<path class="(?:fore|back)ground" aria-hidden="true" d="(?:M0,0h0v0h0Z)?"(?: display="none")?/>'
+    r'| (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*"|aria-hidden="true"|pointer-events="none")'
+    r'| (?:font-family="[^"]*"|font-size="12px"|(?:fill-|stroke-)?opacity="1"|stroke-width="1")'
+    r'|(?<=fill="#\w{6}") stroke-width="2"'
 )
-"""What a drawing has for pages of its own: the figure around it has a role, a name and a font. Vega-Lite has no setting
-for these, which are a sixth of a page of 72 cells."""
+_FINE = re.compile(r' (?:d|transform|[xy]2)="[^"]*"')
+"""What a drawing has for pages of its own: the figure around it has a role, a name and a font, and is hidden from
+screen readers; and figures of hundredths of a pixel. Vega-Lite has no setting for these, a quarter of a drawing."""
 LARGEST_PAGE = 1_200_000
 """The largest page, in characters, that carries its raw data by default."""
 MAX_TABLE_ROWS = 400
@@ -69,13 +71,6 @@ class Drawings:
 
     svgs: Sequence[Markup]
     label: str
-
-
-class _Explore(NamedTuple):
-    """The script's data about all cells, to sort and filter their table and to show any two side by side."""
-
-    legend: str
-    record: Markup
 
 
 def page(
@@ -100,27 +95,28 @@ def page(
     `limit`: the reader's own. The same input gives the same page.
     """
     of = document(experiment, plan, runs, findings, manifest, limit=limit)
+    of = of if so_far is None else replace(of, next="")  # the runs that are missing are being made
     drawn = {part.drawn.name: part.drawn for one in of.sections for part in one.parts if isinstance(part, Picture)}
-    drawings = _drawings(
-        {f"{name}-{form}": to_svg(bare(spec)) for name, one in drawn.items() for form, spec in one.specs().items()}
-    )
-    wide, narrow = ({name: drawings[f"{name}-{form}"] for name in drawn} for form in ("wide", "narrow"))
+    specs = {name: one.specs() for name, one in drawn.items()}
+    wide, narrow = ({name: framed(form, of[form]) for name, of in specs.items()} for form in ("wide", "narrow"))
     found = cells_table(findings, runs)
-    explore = _explore(plan, runs, findings, found)
-    drawer = runtime() if explore is not None else None
-    scripts = [
-        _script(name) for name in ("page.js", "folds.js", *(("explore-series.js", "explore.js") if drawer else ()))
-    ]
+    known = _record(plan, runs, findings, found)
+    drawer = runtime() if known else None
+    names = ("page.js", "folds.js", *(("explore-series.js", "explore.js") if drawer else ()))
+    # Comments are for those who change a script.
+    scripts = [Markup(_COMMENT.sub("", asset(name))) for name in names]  # noqa: S704 - our own
     glossary = Table([Heading("term", "text"), Heading("meaning", "prose")], list(GLOSSARY.items()), "The terms")
     sections = [*of.sections, Section("glossary", "Glossary", [glossary], numbers.plural(len(GLOSSARY), "term"))]
-    pieces = _pieces(drawings=wide, explore=explore, experiment=experiment.name, scripts=scripts)
+    legend = compared.legend_sentence(findings) if known else None
+    pieces = _pieces(drawings=wide, legend=legend, experiment=experiment.name, scripts=scripts)
     body = Markup("\n").join(map(pieces.section, sections))
     folds = [part for one in sections if one.name == "cells" for part in one.parts if isinstance(part, Fold)]
     later = packed(
         {
             "narrow": narrow,
             "cells": [[*_words(fold), pieces.parts(fold.parts)] for fold in folds],
-            "series": series(findings, runs, found.cells) if explore else None,
+            "record": known,
+            "series": series(findings, runs, found.cells) if known else None,
         }
     )
     style = Markup(STYLE) + asset("page.css")  # noqa: S704 - our own
@@ -175,42 +171,29 @@ def _words(fold: Fold) -> list[str]:
     return [fold.anchor, *map(masked, (fold.title, fold.holds, mark.kind, mark.text))]
 
 
-def _drawings(svgs: Mapping[str, str]) -> dict[str, Markup]:
-    """Drawings as a page embeds them, without what it doesn't need."""
-    return {name: Markup(_NEEDLESS.sub("", svg)) for name, svg in framed(svgs).items()}  # noqa: S704 - drawn by us
-
-
-def _explore(plan: Plan, runs: Sequence[Run], findings: Findings, found: CellsTable) -> _Explore | None:
-    """None for a single cell."""
+def _record(plan: Plan, runs: Sequence[Run], findings: Findings, found: CellsTable) -> Json | None:
+    """What the script knows of all cells, to sort and filter their table and to put any two side by side; None for a
+    single cell.
+    """
     if len(found.cells) < 2 or not findings.factors:
         return None
     known = record(plan, runs, findings, found.cells)
-    known |= {"keys": found.keys, "plots": plots(findings), "most_runs": MAX_RUNS}
-    return _Explore(compared.legend_sentence(findings), _script_text(known))
-
-
-def _script_text(value: object) -> Markup:
-    """JSON in which nothing can end the script element around it, or begin another one."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
-
-
-def _script(name: str) -> Markup:
-    """A script without its comments, which are for those who change it."""
-    return Markup(_COMMENT.sub("", asset(name)))  # noqa: S704 - our own
+    return known | {"keys": found.keys, "plots": plots(findings), "most_runs": MAX_RUNS}
 
 
 def _sha256(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def bare(spec: Mapping[str, object]) -> dict[str, object]:
-    """A chart without title and background, because the page has both."""
-    return {key: value for key, value in spec.items() if key != "title"} | {"background": None}
+def framed(form: str, spec: Spec) -> Markup:
+    """A chart as a page embeds it: without title and background, which the page has, and without what it needs not."""
+    svg = to_svg({key: value for key, value in spec.items() if key != "title"} | {"background": None})
+    short = _FINE.sub(lambda found: re.sub(r"(\.\d)\d+", r"\1", found[0]), _NEEDLESS.sub("", svg))
+    return Markup(f'<div class="{form}" aria-hidden="true">{short}</div>')  # noqa: S704 - drawn by us
 
 
 class _Carried(NamedTuple):
-    """Raw data as a page carries them: compressed and in base64, whose letters can't close a script element."""
+    """Raw data as a page carries them: compressed and as letters."""
 
     letters: str
     size: str
@@ -222,15 +205,14 @@ def _packed(pieces: Iterable[str], most: float) -> _Carried | None:
     if most <= 0:
         return None
     packer = zlib.compressobj(_GZIP_LEVEL, wbits=_AS_GZIP)
-    letters, size = bytearray(), 0
+    small, size = bytearray(), 0
     for piece in pieces:
         plain = piece.encode()
         size += len(plain)
-        letters += packer.compress(plain)
-        if 4 * len(letters) > 3 * most:
+        small += packer.compress(plain)
+        if 5 * len(small) > 4 * most:
             return None
-    letters += packer.flush()
-    text = base64.b64encode(letters).decode()
+    text = letters(bytes(small + packer.flush()))
     return _Carried(text, numbers.bytes_(size), numbers.bytes_(len(text))) if len(text) <= most else None
 
 

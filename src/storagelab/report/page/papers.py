@@ -6,16 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from markupsafe import Markup
-
 from storagelab.capture.folder import Capture
 from storagelab.findings.beside import Beside
 from storagelab.report.document import Document, Section
 from storagelab.report.drawing.arrange import in_order
-from storagelab.report.drawing.chart import Figure, Row, scaled
+from storagelab.report.drawing.chart import HOLLOW, Figure, Row, scaled
 from storagelab.report.drawing.layers import Axis, dashed, means_with_intervals, told_apart
-from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, figure, finished, framed, to_svg
-from storagelab.report.page.html import Drawings, bare, page_of
+from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, figure, finished
+from storagelab.report.page.html import Drawings, framed, page_of
 from storagelab.report.words.captured import capture_paper, shown_as
 from storagelab.report.words.predicted import beside_words, times_text
 from storagelab.words import numbers
@@ -28,12 +26,11 @@ _OTHERS = "all others"
 _VERBS = {"read": "reads", "write": "writes"}
 
 
-def _with_chart(of: Document, title: str, where: str, draw: Callable[[Sheet], Spec], label: str) -> str:
-    """The document as a page, below a chart without a title of its own in both widths."""
+def _with_chart(of: Document, title: str, where: str, draw: Callable[[Sheet], Spec], label: str, *notes: str) -> str:
+    """The document as a page, below a chart without a title of its own in both widths, and notes on that."""
     forms = {"wide": WIDE, "narrow": NARROW}
-    svgs = {f"chart-{name}": to_svg(bare(draw(Sheet(form, "", (), where)))) for name, form in forms.items()}
-    drawings = Drawings([Markup(svg) for svg in framed(svgs).values()], label)  # noqa: S704 - drawn by us
-    chart = Section("chart", title, [drawings])  # type: ignore[list-item]
+    drawings = Drawings([framed(name, draw(Sheet(form, "", (), where))) for name, form in forms.items()], label)
+    chart = Section("chart", title, [drawings, *notes])  # type: ignore[list-item]
     return page_of(replace(of, sections=[chart, *of.sections]))
 
 
@@ -48,6 +45,7 @@ def beside_page(of: Document, found: Beside, names: Mapping[str, str]) -> str:
     return _with_chart(
         of, "Predicted beside measured", "measured and predicted",
         lambda sheet: means_with_intervals(data, sheet, title, axis), beside_words(found, names),
+        *([HOLLOW] if any(row["hollow"] for row in rows) else []),
     )  # fmt: skip
 
 

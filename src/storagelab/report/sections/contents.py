@@ -89,7 +89,7 @@ def document(
             "waits",
             "Where the sessions’ time goes",
             [] if raw_io else charts.get("waits") or [no_waits_anywhere_sentence(findings) or _NO_WAITS],
-            "the waits of the cells in one chart, and step by step from the fastest to the slowest",
+            "the waits of the cells in one chart, and step by step from the fastest to a slow one",
         ),
         Section(
             "cells",
@@ -130,10 +130,8 @@ def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
 
 
 def _hosts(findings: Findings) -> list[Part]:
-    table = host_table(findings)
-    return (
-        [" ".join(host_sentences(findings)), table.called(f"The hosts ({findings.provenance})")] if table.rows else []
-    )
+    table = host_table(findings).called(f"The hosts ({findings.provenance})")
+    return [" ".join(host_sentences(findings)), table] if table.rows else []
 
 
 def _best_levels(findings: Findings) -> Iterator[Table]:

@@ -169,8 +169,7 @@ def _checks(runs: Sequence[Run]) -> Table | None:
     verdicts = {True: "as asked", False: "DIFFERENT", None: "could not be read"}
     ranked = sorted(found.items(), key=lambda item: (item[0].ok is True, item[0].name, item[0].asked))
     headings = [Heading("asked for", "text"), Heading("asked", "prose"), Heading("got", "prose"),
-    Heading("verdict", "text"),
-               Heading("read from", "prose"), Heading("runs")]  # fmt: skip
+                Heading("verdict", "text"), Heading("read from", "prose"), Heading("runs")]  # fmt: skip
     rows = [
         [check.name, check.asked, check.got, verdicts[check.ok], check.read_from, numbers.count(number)]
         for check, number in ranked[:MAX_CHECKS]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import CountedCrowd, Measurement, Run, WaitingTask
-from storagelab.model.waits import Category, Method, TableRow, wait_table
+from storagelab.model.waits import Method, TableRow, wait_table
 from storagelab.report.document import Fold, Heading, Part, Swatch, Table, listed
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.words import compared, waiting
@@ -118,7 +118,7 @@ def wait_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> Table:
         [*_HEADINGS, *like],
         [
             [
-                swatch(row.wait_type, row.category, colours),
+                Swatch(row.wait_type, colours.get(row.wait_type, palette.CATEGORY[row.category])),
                 *(seconds_number(one, second) for one in (row.wait_s, row.resource_s, row.signal_s)),
                 count(row.wait_count), f"{row.percentage:.2f}",
                 *(seconds_number(one, average) for one in (row.avg_wait_s, row.avg_resource_s, row.avg_signal_s)),
@@ -128,11 +128,6 @@ def wait_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> Table:
         ],
         ranks=_RANKS,
     )  # fmt: skip
-
-
-def swatch(wait_type: str, category: Category, colours: Mapping[str, str]) -> Swatch:
-    """A wait type with its colour in the chart."""
-    return Swatch(wait_type, colours.get(wait_type, palette.CATEGORY[category]))
 
 
 def run_anchor(cell_id: str, repetition: int) -> str:

@@ -117,8 +117,8 @@ def _print_ladder(console: Console, ladder: Ladder, of: _Rows, width: int) -> No
         print_paragraph(console, f"{ladder.title}:", style="bold")
     styles = [_STYLES.get(rung.verdict.kind, "") for rung in of.rungs]
     print_table(console, columns, indent=0, rows_styled=styles, headed=False)
-    if ladder.limit_text:
-        print_paragraph(console, f": {ladder.limit_text}", first="  ", style="dim")
+    for text in (ladder.limit_text and f": {ladder.limit_text}", ladder.hollow_text and f"o: {ladder.hollow_text}"):
+        print_paragraph(console, text, first="  ", style="dim")
 
 
 def _rows(console: Console, ladder: Ladder) -> _Rows:
@@ -153,7 +153,9 @@ def _padded(rungs: Sequence[Rung]) -> list[str]:
 
 
 def _bar(ladder: Ladder, rung: Rung, width: int) -> str:
-    """The interval of a ratio between bars, its value as a star, and the reader's limit as a colon."""
+    """The interval of a ratio between bars, its value as a star (an o without an interval), and the reader's limit as
+    a colon.
+    """
     letters = [" "] * width
 
     def place(ratio: float) -> int:
@@ -166,7 +168,7 @@ def _bar(ladder: Ladder, rung: Rung, width: int) -> str:
     if ladder.limit is not None and letters[place(ladder.limit)] in " -":
         letters[place(ladder.limit)] = ":"
     if rung.ratio is not None:
-        letters[place(rung.ratio.value)] = "*"
+        letters[place(rung.ratio.value)] = "o" if rung.is_hollow else "*"
     return "".join(letters)
 
 

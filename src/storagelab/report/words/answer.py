@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from storagelab.findings.answer import answer as answer_of
+from storagelab.findings.answer import layout_of
 from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Next, Pick
 from storagelab.findings.kinds import kinds
 from storagelab.findings.kinds.ceiling import Ceiling
@@ -28,6 +29,7 @@ from storagelab.words.names import (
     is_counted,
     is_number,
     labels_of,
+    level_alone,
     noun,
     one_of,
     short_factor,
@@ -68,7 +70,7 @@ def opening(findings: Findings, found: Answer | None = None) -> Document:
         title=findings.experiment,
         provenance=findings.provenance or "nothing measured yet",
         question=findings.question,
-        head=(*_choices(findings, found), *_lines(findings, "use"), *host_line(findings)),
+        head=(*_so_far(findings, found), *_lines(findings, "use"), *host_line(findings)),
         based=_basis(findings, found),
         why=(*_lines(findings, "why"), *_why(findings, found, STEPS)),
         doubt=_doubt(findings, found),
@@ -140,6 +142,16 @@ def _doubt(findings: Findings, found: Answer) -> str:
 # --- what to use ------------------------------------------------------------------------------------------------------
 
 
+def _so_far(findings: Findings, found: Answer) -> Iterator[str]:
+    """What to use; while runs are missing, it says for how many layouts that holds."""
+    said = _choices(findings, found)
+    if found.next is not None and found.next.step == "runs" and (first := next(said, None)):
+        ran = len({short_text(layout_of(findings, cell), {}) for cell in findings.cells if cell.elapsed_s is not None})
+        of = f", of {ran} of {found.layouts} {noun(findings.layout_factors, 2)}" if ran < found.layouts else ""
+        yield f"So far{of}: {first[:1].lower()}{first[1:]}"
+    yield from said
+
+
 def _choices(findings: Findings, found: Answer) -> Iterator[str]:
     choices = found.choices
     if Ceiling.of(findings):
@@ -171,8 +183,8 @@ def _use(findings: Findings, choice: Choice, found: Answer) -> str:
         return f"{use} {pattern_text(findings, choice)}: {slower}.{default}"
     if choice.pattern.needed and choice.at_most_slower is not None:
         text, few = pattern_text(findings, choice), len(choice.meant) // max(1, loads)
-        which = "one" if text.endswith("below") else f"of these {few} {noun(findings.layout_factors, 2)}"
-        return f"{use} {text}; which {which} is not decided: {slower}.{default}"
+        they = "they" if text.endswith("below") else f"these {few} {noun(findings.layout_factors, 2)}"
+        return f"{use} {text}: {they} are not told apart; {slower}.{default}"
     return f"Not decided: {pattern_text(findings, choice)} may be the fastest; {slower}.{default}"
 
 
@@ -215,16 +227,15 @@ def slower_text(findings: Findings, choice: Choice) -> str:
 
 
 def unbounded_text(findings: Findings) -> str:
-    if RaceSummary.of(findings):
-        return "by how much slower than the fastest, a race does not tell"
-    return "not shown to take less than twice the time of the fastest (95 %)"
+    who = "a race does" if RaceSummary.of(findings) else "these runs do"
+    return f"{who} not tell how much slower than the fastest they may be"
 
 
 def _at_most_slower(findings: Findings, choice: Choice) -> str:
     most, margin = choice.at_most_slower, findings.indifferent
     if most is None:
         return unbounded_text(findings)
-    each = "each " if len(choice.meant) > max(1, len(choice.loads)) else ""
+    each = "each is " if len(choice.meant) > max(1, len(choice.loads)) else ""
     slower = f"{each}{numbers.at_most_slower(most)} than the fastest (95 %)"
     if margin is None:
         return slower
@@ -300,9 +311,13 @@ def _makes_no_difference(findings: Findings, choice: Choice) -> str:
 
 def _kept(pick: Pick) -> str:
     """The capacity that the drives keep with this layout, and with the other levels of the factor that decides it."""
-    own = pick.capacity_bytes
-    others = [f"{level} {numbers.capacity(size)}" for level, size in pick.capacities if size != own]
-    return "" if own is None or not others else f"It keeps {numbers.capacity(own)} of its drives; {', '.join(others)}."
+    own, keeps = pick.capacity_bytes, pick.keeps or ""
+    sizes = [(numbers.capacity(size), level) for level, size in pick.capacities if size != own]
+    others = [f"{size} with {level_alone(keeps, level)}" for size, level in sizes]
+    if own is None or not others:
+        return ""
+    more = f"; {len(others) - _ITEMS} others" if len(others) > _ITEMS else ""
+    return f"Capacity of its drives: {numbers.capacity(own)}. With other levels: {'; '.join(others[:_ITEMS])}{more}."
 
 
 # --- why --------------------------------------------------------------------------------------------------------------
@@ -343,7 +358,9 @@ def _step(cause: Cause) -> str:
 
 
 def next_text(findings: Findings, step: Next) -> str:
-    """Such as "23 repetitions tell 5 % apart". The demo has a command of its own, and no spec to change."""
+    """Such as "make 23 repetitions in all, to tell differences of 5 % from chance". The demo has a command of its
+    own, and no spec to change.
+    """
     is_demo = findings.experiment == "demo" and bool(Ceiling.of(findings))
     if step.step == "runs":
         left = findings.runs_planned - findings.runs_stored
@@ -352,10 +369,13 @@ def next_text(findings: Findings, step: Next) -> str:
     if is_demo:
         return "repeat it on an idle machine: storagelab demo --results NEW; or change it: storagelab init ceiling"
     if step.step != "repetitions" or step.repetitions is None:
-        return next(one.next_step for one in findings.cautions if one.kind == step.step)
+        rest = f", with {count(step.repetitions)} repetitions" if step.repetitions else ""
+        return next(one.next_step for one in findings.cautions if one.kind == step.step) + rest
     if step.effect is None:
         return f"make {count(step.repetitions)} repetitions"
-    return f"{count(step.repetitions)} repetitions tell {percent(step.effect)} apart"
+    return (
+        f"make {count(step.repetitions)} repetitions in all, to tell differences of {percent(step.effect)} from chance"
+    )
 
 
 # --- short names of factors, and of several of their levels -----------------------------------------------------------
@@ -412,7 +432,7 @@ class Names:
         return self._grouped(self._factors[name], levels)[1]
 
     def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str]) -> str:
-        """Several levels in few words: consecutive numbers as a range, most levels as "any but", else the first few."""
+        """Several levels in few words: numbers in a row as a range, most levels as "any except", else the first few."""
         if len(levels) > 2 and all(is_number(level.value) for level in factor.levels):
             row = sorted(float(str(level)) for level in levels)
             if sum(row[0] <= float(str(level.value)) <= row[-1] for level in factor.levels) == len(row):
@@ -423,8 +443,8 @@ class Names:
         good = {value_text(level) for level in levels}
         left = [text for level in factor.levels if (text := value_text(level.value)) not in good]
         if len(left) <= 2:
-            return f"any but {listed_or(left, 'and')}"
-        return listed_or([*texts[:2], f"{len(texts) - 2} more"])
+            return f"any except {listed_or(left, 'and')}"
+        return listed_or([*texts[:2], f"{len(texts) - 2} others"])
 
     def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> tuple[list[str], list[str]]:
         """The levels' texts, and what they need not mention. Labels that share their first part become one text if
@@ -449,7 +469,9 @@ class Names:
             elif head and len(good) > 1:
                 tails = [one.rpartition(", ")[2] for one in family]
                 left = [tail for tail, one in zip(tails, family, strict=True) if one not in good]
-                few = f"any but {left[0]}" if len(left) == 1 else listed_or([one.rpartition(", ")[2] for one in good])
+                few = (
+                    f"any except {left[0]}" if len(left) == 1 else listed_or([one.rpartition(", ")[2] for one in good])
+                )
                 grouped[f"{head}, {few}"] = None
             else:
                 grouped[text] = None

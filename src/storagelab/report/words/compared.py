@@ -136,6 +136,14 @@ def ends(findings: Findings) -> tuple[str | None, str | None]:
     return fastest, findings.worst if findings.worst != fastest else None
 
 
+def slowest_text(findings: Findings, worst: str) -> str:
+    """The last cell of a ladder in words. A cell that may be the fastest can have a larger mean."""
+    inside = next(load.cells for load in findings.by_load if worst in load.cells)
+    means = {one: sample.mean.value for one in inside if (sample := judged(findings, findings.cell(one))) is not None}
+    last = (min if by_rate(findings) else max)(means, key=means.__getitem__)
+    return "the slowest" if worst == last else "the slowest that is surely slower"
+
+
 # --- changes of what is compared --------------------------------------------------------------------------------------
 
 _APART = {"as-listed": "in another place of each round", "cell-by-cell": "run at another time"}

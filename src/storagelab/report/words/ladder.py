@@ -120,10 +120,10 @@ def ladders(findings: Findings, found: Answer, *, limit: float | None = None, mo
     groups = {"": list(findings.cells)} if alone else dict(_groups(findings))
     each = max(3, most // len(groups))
     made = [_ladder(findings, title, cells, picked, limit, each, alone=alone) for title, cells in groups.items()]
-    return tuple(_on_one_scale(made))
+    return tuple(on_one_scale(made))
 
 
-def _on_one_scale(ladders: Sequence[Ladder]) -> Iterator[Ladder]:
+def on_one_scale(ladders: Sequence[Ladder]) -> Iterator[Ladder]:
     """All ladders of an answer, so that bars of one length are one ratio; each on its own scale where one would press
     most of them together.
     """

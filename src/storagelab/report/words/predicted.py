@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from storagelab.findings.beside import Beside
 from storagelab.model.values import Estimate
 from storagelab.predicting.prediction import PRESENT, LayoutPrediction, Prediction
-from storagelab.report.document import Document, Heading, Section, Table, paper
+from storagelab.report.document import MOST, Document, Heading, Ladder, Mark, Rung, Section, Table, paper
+from storagelab.report.words.ladder import on_one_scale
 from storagelab.words import numbers
 from storagelab.words.names import listed
 
@@ -20,7 +22,41 @@ def predicted_paper(found: Prediction) -> Document:
     tables = [_layouts(found).called("Layouts", ranks={"limited by": 1, "at most": 3})]
     tables += [_volumes(one).called(f"Volumes, {one.name}") for one in found.layouts if one.volumes]
     refused = [f"Can't say for {one.name}: {one.cant_say}." for one in found.layouts if one.cant_say]
-    return paper(f"Prediction from {found.capture}", "predicted", _verdict(found), [*refused, *found.notes], tables)
+    of = paper(f"Prediction from {found.capture}", "predicted", _verdict(found), [*refused, *found.notes], tables)
+    known = [
+        Speed((one.name,), one.times_present, f"limited by {one.limited_by}")
+        for one in found.layouts
+        if one.times_present is not None
+    ]
+    known.sort(key=lambda one: -one.times.value)
+    return replace(of, ladders=ladder_of_speeds(known, "predicted rate, as times today's") if len(known) > 1 else ())
+
+
+class Speed(NamedTuple):
+    """A row of a ladder of speeds. `times`: as times that of one of the layouts, which has no interval."""
+
+    name: tuple[str, ...]
+    times: Estimate
+    remark: str
+    take: bool = False
+    predicted: bool = True
+
+
+def ladder_of_speeds(rows: Sequence[Speed], what: str) -> tuple[Ladder, ...]:
+    """Layouts, the fastest first. Their ratios to it have the interval of their speed, so the fastest has none."""
+    best = rows[0].times
+    rungs = []
+    for place, one in enumerate(rows):
+        slower = best if one.times.low is None else _scaled(one.times.inverse, best.value)
+        ratio = Estimate(value=1.0) if place == 0 else slower
+        figure, verdict = f"{numbers.significant(one.times.value)} times", Mark("not-judged", one.remark)
+        rungs.append(Rung(one.name, ratio, figure, verdict, recommended=one.take, predicted=one.predicted))
+    return tuple(on_one_scale([Ladder("", what, 2, tuple(rungs), MOST)]))
+
+
+def _scaled(one: Estimate, by: float) -> Estimate:
+    low, high = (None if end is None else by * end for end in (one.low, one.high))
+    return one.model_copy(update={"value": by * one.value, "low": low, "high": high})
 
 
 def _verdict(found: Prediction) -> str:
@@ -32,13 +68,14 @@ def _verdict(found: Prediction) -> str:
         return "The captured layout alone: name others in [layouts.NAME] to have them predicted."
     best = max(others, key=lambda one: _times(one).value)
     ratio = _times(best)
-    words = f"Expect {numbers.significant(ratio.value)} times{_interval(ratio)} of the captured rate from {best.name}"
+    figure = f"expect {numbers.significant(ratio.value)} times the captured rate{_interval(ratio)}"
     if ratio.low is None or ratio.high is None:
-        return f"{words}, without an interval: too few known answers."
-    if ratio.low <= 1 <= ratio.high or ratio.value < 1:
-        better = "no layout is surely faster than the captured one"
-        return f"{words}; {better}: the interval holds no change." if ratio.high >= 1 else f"{words}: {better}."
-    return f"{words}: faster than the captured layout."
+        return f"{best.name}: {figure}, without an interval: too few known cases."
+    if ratio.low > 1:
+        return f"{best.name} is faster than the captured layout: {figure}."
+    if ratio.high < 1:
+        return f"The captured layout is faster than the others; {best.name} is the nearest: {figure}."
+    return f"No layout is surely faster than the captured one; of the others {best.name} is the fastest: {figure}."
 
 
 def _times(one: LayoutPrediction) -> Estimate:
@@ -158,4 +195,14 @@ def prediction_paper(
     notes += [f"Not predicted: {one.name}: {one.cant_say}." for one in prediction.layouts if one.cant_say]
     name = f"the prediction from {prediction.capture}"
     of = paper(f"{campaign} and {name}", "measured and predicted", "", notes, ())
-    return with_beside(of, found, names, name, campaign)
+    return replace(with_beside(of, found, names, name, campaign), ladders=_both(found, names))
+
+
+def _both(found: Beside, names: Mapping[str, str]) -> tuple[Ladder, ...]:
+    """What was measured, the fastest first, each with its prediction below it."""
+    rows = []
+    for one in sorted(found.rows, key=lambda row: -row.measured.value):
+        told, base = _VERDICTS[one.missed], one.name == found.base
+        rows.append(Speed((names[one.name], "" if base else "measured"), one.measured, "", predicted=False))
+        rows += [] if base else [Speed((names[one.name], "predicted"), one.predicted, told)]
+    return ladder_of_speeds(rows, f"speed, as times that of {names[found.base]}") if len(found.rows) > 1 else ()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from storagelab.model.values import Estimate
 from storagelab.predicting.recommending import Advice, Move, Proposal
-from storagelab.report.document import MOST, Code, Document, Heading, Ladder, Mark, Rung, Section, Table, bare, listed
-from storagelab.report.words.predicted import times_text
+from storagelab.report.document import Code, Document, Heading, Ladder, Section, Table, bare, listed
+from storagelab.report.words.predicted import Speed, ladder_of_speeds, times_text
 from storagelab.words import numbers
 from storagelab.words.names import listed as listed_words
 
@@ -30,7 +30,7 @@ def advice_paper(found: Advice, statements: Mapping[str, Sequence[str]], spec: P
         todo = f"Next: storagelab run {spec}" if spec else "Next: measure it; --load SPEC --spec FILE writes the spec."
     return Document(
         f"Recommendation from {found.capture}", "predicted", [_head(found)],
-        [*sections, Section("notes", "Notes", listed(notes))], ladders=_ladder(found),
+        [*sections, Section("notes", "Notes", listed(notes))], ladders=_ladder(found) if found.proposals else (),
         why=_why(found), next=todo,
     )  # fmt: skip
 
@@ -41,27 +41,12 @@ def _why(found: Advice) -> list[str]:
 
 
 def _ladder(found: Advice) -> tuple[Ladder, ...]:
-    """Today's layout and the proposals. Intervals are of ratios to today's layout, so the fastest has none."""
-    if not found.proposals:
-        return ()
-    best = found.proposals[0].times_present
-    rungs = [
-        Rung(
-            (one.name,), Estimate(value=1.0) if place == 0 else _over(best.value, one.times_present),
-            f"{numbers.significant(one.times_present.value)} times", Mark("not-judged", _moved(one, " + ")),
-            recommended=place == 0,
-        )
-        for place, one in enumerate(found.proposals)
-    ]  # fmt: skip
-    today = Rung(("today",), _over(1.0, best.inverse), "1 times", Mark("not-judged", "as it is"))
-    return (Ladder("", "predicted rate over today's, by the time of a transaction", 2, (*rungs, today), MOST),)
-
-
-def _over(value: float, one: Estimate) -> Estimate:
-    """`value` over an estimate, with its interval."""
-    inverse = one.inverse
-    ends = {end: None if (of := getattr(inverse, end)) is None else value * of for end in ("value", "low", "high")}
-    return inverse.model_copy(update=ends)
+    rows = [
+        Speed((one.name,), one.times_present, _moved(one, " + "), take=one is found.proposals[0])
+        for one in found.proposals
+    ]
+    rows.append(Speed(("today",), Estimate(value=1.0), "as it is"))
+    return ladder_of_speeds(rows, "predicted rate, as times today's")
 
 
 def _head(found: Advice) -> str:

@@ -144,7 +144,8 @@ def _on_a_load(findings: Findings, load: LoadVerdict) -> str:
     name = cell_name(best.cell_id, left, best.labels)
     which = "Fastest" if load.verdict == "winner" else "Nominally fastest"
     slower = [one for one in _slower_cells(findings) if one.cell_id == load.worst]
-    lead = f"; against the slowest: {_takes(findings, slower[0])}" if slower else ""
+    last = compared.slowest_text(findings, slower[0].cell_id) if slower else ""
+    lead = f"; {last}, {_takes(findings, slower[0])}" if slower else ""
     under = listed([phrase(factor, [value]) for factor, value in load.load.items()])
     return f"{which} with {under}: {name}, {compared.judged_text(findings, best)}{lead}."
 
@@ -373,7 +374,7 @@ def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
     }
     if used:
         left = "; ".join(what for what, is_so in unknown.items() if is_so)
-        yield f"All of this holds together (95 %).{left and f' Not known: {left}.'}"
+        yield f"All these intervals hold at the same time (95 %).{left and f' Not known: {left}.'}"
 
 
 def _gained(findings: Findings, choice: Choice) -> str:
@@ -387,11 +388,13 @@ def _gained(findings: Findings, choice: Choice) -> str:
         return "no layout is surely slower than the fastest"
     if len(judged) > 1:
         ends = " to ".join(dict.fromkeys(numbers.ratio_text(row.ratio.value) for row in (slowest[0], slowest[-1])))
-        return f"the slowest layout takes {ends} times as long as the fastest"
+        which = [compared.slowest_text(findings, row.cell_id) for row in slowest]
+        return f"{max(which, key=len)} takes {ends} times as long as the fastest"
     told = {judged[0].cells[0]: "the first of the spec", choice.next_slower: "the nearest that is surely slower"}
+    last = compared.slowest_text(findings, slowest[0].cell_id)
     parts = [
         f"{_named(what, findings.cell(cell_id))} takes {change_text(findings, rows[cell_id].ratio)}"
-        for cell_id, what in (told | {slowest[0].cell_id: "the slowest of these"}).items() if cell_id in rows
+        for cell_id, what in (told | {slowest[0].cell_id: last}).items() if cell_id in rows
     ]  # fmt: skip
     return f"against the fastest, {'; '.join(parts)}"
 

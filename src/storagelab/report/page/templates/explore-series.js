@@ -3,17 +3,13 @@
 // a run leads to its series.
 
 window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, labelled, choice, figure, keepAddress }) => {
-  let known = null;
+  const known = window.storagelab.series;
   let rows = [];
   const cellOf = (pin) => data.cells[state.pins[pin]];
-  const runsOf = (pin) => (known ? known.of[state.pins[pin]] : []);
+  const runsOf = (pin) => known.of[state.pins[pin]];
   // The first is the median run.
   const runOf = (pin) => runsOf(pin).find((run) => run.repetition === state.runs[pin]) || (state.runs[pin] === null ? runsOf(pin)[0] : null);
   const pairText = () => (state.pins[0] === state.pins[1] ? `Two runs of ${cellOf(0).name}` : `A: ${cellOf(0).name}. B: ${cellOf(1).name}`);
-
-  function unpack(series) {
-    known = series;
-  }
 
   function linesOf(pin, quantity) {
     const run = runOf(pin);
@@ -43,10 +39,10 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, la
   }
 
   async function draw() {
-    const there = known ? known.quantities.map((one, at) => [at, one]).filter(([at]) => PINS.some((_, pin) => linesOf(pin, at).length)) : [];
-    const missing = PINS.filter((_, pin) => known && !runOf(pin));
+    const there = known.quantities.map((one, at) => [at, one]).filter(([at]) => PINS.some((_, pin) => linesOf(pin, at).length));
+    const missing = PINS.filter((_, pin) => !runOf(pin));
     place("figure-pair-series").hidden = !there.length;
-    place("explore-series-caption").textContent = !there.length && known ? "These runs have no time series." : "";
+    place("explore-series-caption").textContent = !there.length ? "These runs have no time series." : "";
     place("explore-quantity").replaceChildren();
     if (!there.length) return;
     const at = (there.find(([, one]) => one.title === state.quantity) || there[0])[0];
@@ -94,5 +90,5 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, la
     });
   }
 
-  return { unpack, draw, leadTo, rows: () => rows, any: () => known.of.some((runs) => runs.length) };
+  return { draw, leadTo, rows: () => rows, any: () => known.of.some((runs) => runs.length) };
 };

@@ -2,10 +2,10 @@
 // The block of all cells: its table is sorted and filtered, its charts are filled, and two cells are put side by side. What a
 // reader has chosen stands in the address. Labels come from specs and stores, so they only ever become text.
 
-(() => {
-  const known = document.getElementById("explore-record");
-  if (!known) return;
-  const data = JSON.parse(known.textContent);
+(async () => {
+  await window.storagelab.later;
+  const data = window.storagelab.record;
+  if (!data) return;
   const place = (id) => document.getElementById(id);
   const table = place("cells-table");
   const rows = [...table.tBodies[0].rows];
@@ -44,6 +44,14 @@
     [...state.levels].every(([factor, levels]) => levels.has(cell.at[factor])) &&
     (!state.tied || ["fastest", "may be fastest"].includes(cell.verdict)) &&
     cell.name.toLowerCase().includes(state.find.toLowerCase());
+
+  // The filters in words; "" for none.
+  function filterWords() {
+    const of = [...state.levels].map(([factor, levels]) => `${data.factors[factor].text} = ${data.factors[factor].levels.filter((_, at) => levels.has(at)).join(" or ")}`);
+    if (state.tied) of.push("what may be the fastest");
+    if (state.find) of.push(`names with “${state.find}”`);
+    return of.length ? `only ${of.join("; ")}` : "";
+  }
 
   // No tick in a factor means any of its levels.
   function choose(factor, level, isChosen) {
@@ -152,7 +160,7 @@
         body.append(rows[at]);
       }
       table.tBodies[0].append(body);
-      window.storagelab.showCells(data.cells, visible);
+      window.storagelab.showCells(data.cells, visible, filterWords());
     }
     [...table.tHead.rows[0].cells].slice(1).forEach((cell, column) => {
       const direction = { [`${column}`]: "ascending", [`-${column}`]: "descending" }[state.sort];
@@ -329,7 +337,7 @@
     const made = [];
     data.cells.forEach((cell, at) => {
       if (!visible[at] || cell.mean === undefined) return;
-      const row = { id: at, kind: "cell", mean: cell.mean, low: cell.low, high: cell.high,
+      const row = { id: at, kind: "cell", mean: cell.mean, low: cell.low, high: cell.high, hollow: cell.low === null,
         tip: `${cell.name}: ${cell.figure}${cell.mark ? `; ${cell.mark}` : ""}`,
         verdict: cell.verdict, verdict_place: data.verdicts.indexOf(cell.verdict), none: "", none_place: 0 };
       data.factors.forEach((factor, number) => { row[`f${number}`] = factor.levels[cell.at[number]] ?? ""; row[`f${number}_place`] = cell.at[number]; });
@@ -362,7 +370,7 @@
       view.signal("child_width", width).signal("upright", isUpright(choices[0], width)).data("cells", made).resize();
     }
     const chosenTexts = choices.map((field) => (/^f/.test(field) ? data.factors[Number(field.slice(1))].text : field));
-    place("figure-all-cells").dataset.title = `Every cell by ${chosenTexts[0]}; colour: ${chosenTexts[1]}`;
+    Object.assign(place("figure-all-cells").dataset, { title: `Every cell by ${chosenTexts[0]}; colour: ${chosenTexts[1]}`, filter: filterWords() });
     const times = made.filter((row) => row.kind === "cell").sort((one, other) => one.mean - other.mean);
     place("figure-all-cells").setAttribute("aria-label", `Chart: every cell that the filters show (${data.where}), ${times.length} of them. ` +
       (times.length ? `First: ${times[0].tip}. Last: ${times[times.length - 1].tip}.` : ""));
@@ -457,18 +465,15 @@
   changed(false);
   window.addEventListener("hashchange", () => { if (readAddress()) { filters(); pins(); changed(false); asked(); } });
   window.addEventListener("resize", () => { clearTimeout(latest.resized); latest.resized = setTimeout(() => changed(false), 200); });
-  window.storagelab.later.then(() => {
-    series.unpack(window.storagelab.series);
-    document.documentElement.dataset.explore = "ready";
-    asked();
-    if (PLOT_CHOICES.some((name) => chosen.has(name)) || chosen.has("scale")) folded[0].open = true;
-    if (chosen.has("over")) folded[1].open = true;
-    // Charts are drawn when their part opens for the first time.
-    let drawing;
-    folded.forEach((part) => part.addEventListener("toggle", () => {
-      drawing = drawing || draw().catch((error) => {
-        place("explore-series-caption").textContent = `The charts of this part could not be drawn: ${error.message}`;
-      });
-    }));
-  });
+  asked();
+  if (PLOT_CHOICES.some((name) => chosen.has(name)) || chosen.has("scale")) folded[0].open = true;
+  if (chosen.has("over")) folded[1].open = true;
+  // Charts are drawn when their part opens for the first time.
+  let drawing;
+  folded.forEach((part) => part.addEventListener("toggle", () => {
+    drawing = drawing || draw().catch((error) => {
+      place("explore-series-caption").textContent = `The charts of this part could not be drawn: ${error.message}`;
+    });
+  }));
+  document.documentElement.dataset.explore = "ready";
 })();

@@ -82,28 +82,76 @@
   window.addEventListener("afterprint", () => { if (chooser) put(api.cells.find(([anchor]) => anchor === list.value)); });
 
   // The filters rule all that belongs to single cells: the list of cells, rows of tables, and marks of charts, whose words
-  // begin or end with the name of their cell. What compares levels of factors uses all cells.
+  // begin or end with the name of their cell. What compares levels of factors uses all cells. Captions say which.
   let filter = null;
   function filterIn(part) {
     if (!filter) return;
-    const { cells, names, visible } = filter;
-    const cellOf = (words) => (names.find(([name]) => words.endsWith(`; ${name}`) || (words.startsWith(name) && /^(:|, |$)/.test(words.slice(name.length)))) || [])[1];
-    part.querySelectorAll("figure:has(.wide) :is(path, line, rect)[aria-label]").forEach((mark) => {
-      if (mark.cell === undefined) mark.cell = cellOf(mark.getAttribute("aria-label")) ?? -1;
-      mark.classList.toggle("left-out", visible[mark.cell] === false);
-    });
+    const { cells, names, visible, words } = filter;
+    const cellOf = (label) => (names.find(([name]) => label.endsWith(`; ${name}`) || (label.startsWith(name) && /^(:|, |$)/.test(label.slice(name.length)))) || [])[1];
     const at = new Map(cells.map((cell, number) => [cell.id, number]));
+    part.querySelectorAll("figure:has(.wide)").forEach((figure) => {
+      const marks = [...figure.querySelectorAll(":is(path, line, rect)[aria-label]")];
+      marks.forEach((mark) => { mark.cell ??= cellOf(mark.getAttribute("aria-label")) ?? -1; });
+      const isOfCells = marks.every((mark) => mark.cell >= 0);
+      if (isOfCells) {
+        marks.forEach((mark) => mark.classList.toggle("left-out", !visible[mark.cell]));
+        figure.querySelectorAll("svg").forEach(leaveOut);
+        figure.querySelectorAll(".role-legend-label text").forEach((text) => { // of a legend that names cells
+          text.closest(".role-scope > g").classList.toggle("left-out", visible[at.get(text.textContent.replace(/^★ /, "").split(":")[0])] === false);
+        });
+      }
+      const caption = figure.closest(".chart").querySelector(".caption");
+      if (!caption.querySelector(".of")) caption.prepend(make("span", { className: "of" }));
+      const drawn = marks.some((mark) => visible[mark.cell]) ? `Drawn: ${words}.` : "Nothing that the filters show is drawn here.";
+      caption.querySelector(".of").textContent = words && `${isOfCells ? `${drawn} ` : ""}Of all layouts: `;
+      figure.dataset.filter = isOfCells ? words : "";
+    });
     part.querySelectorAll("tbody tr > th:first-child").forEach((head) => {
       const number = at.get(head.textContent.split(/[: ]/)[0]);
       if (number !== undefined && !head.closest("#explore")) head.parentElement.hidden = !visible[number];
     });
   }
-  api.showCells = (cells, visible) => {
+  // What belongs to marks that are left out goes with them: lines through them, panels that have no others, and in a chart
+  // of a row for each cell the row, to whose place the next one moves up.
+  const drawnAt = (one) => one.dataset.at ?? one.getAttribute("transform") ?? "";
+  const placeOf = (one) => drawnAt(one).match(/-?[\d.]+/g).map(Number);
+  const move = (one, by) => {
+    one.dataset.at = drawnAt(one);
+    one.setAttribute("transform", `translate(0,${by}) ${one.dataset.at}`);
+  };
+  function leaveOut(svg) {
+    const panels = [...svg.querySelectorAll(".cell > g")];
+    const panelOf = (one) => one.closest(".cell > g") || svg;
+    const has = (panel, which) => panel.querySelector(`.role-mark [aria-label]${which}`) !== null;
+    panels.forEach((panel) => panel.classList.toggle("left-out", has(panel, ".left-out") && !has(panel, ":not(.left-out)")));
+    svg.querySelectorAll(".mark-line.role-mark path:not([aria-label])").forEach((line) => {
+      const corners = [...line.getAttribute("d").matchAll(/(-?[\d.]+),(-?[\d.]+)/g)].map(([, x, y]) => [Number(x), Number(y)]);
+      const gone = [...panelOf(line).querySelectorAll(".mark-symbol .left-out")].map(placeOf);
+      line.classList.toggle("left-out", gone.some(([x, y]) => corners.some((one) => Math.hypot(one[0] - x, one[1] - y) < 1)));
+    });
+    const bars = [...svg.querySelectorAll(".mark-rect.role-mark [aria-label]")];
+    if (!bars.length) return;
+    const middle = (bar) => { const [, y, high] = bar.getAttribute("d").match(/^M[^,]*,([\d.]+)h[^v]*v([\d.]+)/).map(Number); return y + high / 2; };
+    const rows = new Map(bars.map((bar) => [middle(bar), !bar.classList.contains("left-out")]));
+    const ys = [...rows.keys()].sort((one, other) => one - other);
+    const kept = ys.filter((y) => rows.get(y));
+    const texts = [...svg.querySelectorAll(".mark-text.role-mark text, .role-axis-label text")].filter((one) => !one.closest(".role-axis-label") || placeOf(one)[0] < 0);
+    [...bars.map((bar) => [bar, middle(bar)]), ...texts.map((one) => [one, placeOf(one)[1] - 4])].forEach(([one, at]) => {
+      const row = ys.reduce((best, y) => (Math.abs(y - at) < Math.abs(best - at) ? y : best));
+      one.classList.toggle("left-out", !rows.get(row));
+      move(one, rows.get(row) ? ys[kept.indexOf(row)] - row : 0);
+    });
+    const by = (kept.length - ys.length) * (ys.length > 1 ? ys[1] - ys[0] : 0);
+    const [, , width, height] = (svg.dataset.box ??= svg.getAttribute("viewBox")).split(" ").map(Number);
+    svg.setAttribute("viewBox", `0 0 ${width} ${height + by}`);
+    svg.setAttribute("height", height + by);
+    svg.querySelectorAll(".role-axis > g").forEach((axis) => { if (axis.querySelector(".role-axis-tick")) move(axis, by); });
+  }
+  api.showCells = (cells, visible, words) => {
     const isFiltered = visible.includes(false);
     if (!isFiltered && !filter) return;
     const names = filter?.names || cells.map((cell, at) => [cell.name, at]).sort((one, other) => other[0].length - one[0].length);
-    filter = { cells, names, visible };
-    document.documentElement.classList.toggle("filtered", isFiltered);
+    filter = { cells, names, visible, words };
     filterIn(document.querySelector("main"));
     const at = new Map(cells.map((cell, number) => [`cell-${cell.id}`, number]));
     [...list.options].forEach((option) => { option.hidden = visible[at.get(option.value)] === false; });

@@ -95,17 +95,21 @@
 
   // Every chart as a file, on white paper, under its own title and above its caption, as on a slide.
   const SVG = "http://www.w3.org/2000/svg";
-  const HEAD = 52;
   function paper(figure) {
     const drawn = figure.querySelector(".wide svg") || figure.querySelector("svg");
     const shown = drawn.cloneNode(true);
     const [, , width, height] = drawn.getAttribute("viewBox").split(" ").map(Number);
-    const caption = figure.closest(".chart").querySelector(".caption")?.textContent.trim() || "";
-    const foot = caption.match(new RegExp(`.{1,${Math.floor(width / 6.2)}}(\\s|$)|\\S+`, "g")) || [];
-    const whole = HEAD + height + 18 * foot.length + (foot.length && 12);
+    const lines = (words, letterPx) => words.match(new RegExp(`.{1,${Math.floor(width / letterPx)}}(\\s|$)|\\S+`, "g")) || [];
+    const caption = figure.closest(".chart").querySelector(".caption").cloneNode(true);
+    caption.querySelectorAll(".on-page").forEach((one) => one.remove()); // what is done on a page alone
+    const title = lines((figure.dataset.title || document.title).replace(/^Every cell/, figure.dataset.filter ? "Cells" : "$&"), 9.5);
+    const source = lines([document.title.replace(/ · storagelab$/, ""), document.querySelector(".badge").textContent.replace(/\.$/, ""), figure.dataset.filter].filter(Boolean).join(" · "), 6.2);
+    const foot = lines(caption.textContent.trim(), 6.2);
+    const head = 14 + 20 * title.length + 18 * source.length;
+    const whole = head + height + 18 * foot.length + (foot.length && 12);
     const outer = document.createElementNS(SVG, "svg");
     const give = (element, given) => Object.entries(given).forEach(([name, value]) => element.setAttribute(name, value));
-    give(outer, { xmlns: SVG, viewBox: `0 0 ${width} ${whole}`, width, height: whole, "font-family": "Helvetica, Arial, sans-serif" });
+    give(outer, { xmlns: SVG, viewBox: `0 0 ${width} ${whole}`, width, height: whole, "font-family": "Helvetica, Arial, sans-serif", "font-size": 12 });
     const text = (words, y, size, fill, weight) => {
       const line = document.createElementNS(SVG, "text");
       give(line, { x: 8, y, "font-size": size, fill, "font-weight": weight });
@@ -115,11 +119,12 @@
     const ground = document.createElementNS(SVG, "rect");
     give(ground, { width: "100%", height: "100%", fill: "#ffffff" });
     shown.querySelectorAll(".at").forEach((mark) => mark.classList.remove("at"));
+    shown.querySelectorAll(".left-out").forEach((one) => one.remove());
     ["class", "style", "aria-hidden", "focusable"].forEach((name) => shown.removeAttribute(name));
-    give(shown, { y: HEAD, width, height });
-    const title = figure.dataset.title || document.title;
-    outer.append(ground, text(title, 22, 16, "#1f2328", 600), text(`${document.title.replace(/ · storagelab$/, "")} · ${document.querySelector(".badge").textContent}`, 41, 12, "#59636e", 400), shown,
-      ...foot.map((words, at) => text(words.trim(), HEAD + height + 18 * (at + 1), 12, "#1f2328", 400)));
+    give(shown, { y: head, width, height });
+    outer.append(ground, ...title.map((words, at) => text(words.trim(), 22 + 20 * at, 16, "#1f2328", 600)),
+      ...source.map((words, at) => text(words.trim(), 21 + 20 * title.length + 18 * at, 12, "#59636e", 400)), shown,
+      ...foot.map((words, at) => text(words.trim(), head + height + 18 * (at + 1), 12, "#1f2328", 400)));
     return { text: new XMLSerializer().serializeToString(outer), width, height: whole };
   }
   async function picture(figure, form) {
@@ -179,7 +184,19 @@
   }
 
   // The raw data, unpacked only on request.
-  const inflated = (packed) => new Response(new Blob([Uint8Array.from(atob(packed.trim()), (char) => char.charCodeAt(0))]).stream().pipeThrough(new DecompressionStream("gzip")));
+  const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%/[)*+-;,=.?@^_`{|}~"; // of base 85
+  const VALUES = new Map([...DIGITS].map((digit, at) => [digit.charCodeAt(0), at]));
+  function bytesOf(letters) {
+    const whole = letters.trim();
+    const bytes = new DataView(new ArrayBuffer(4 * Math.ceil(whole.length / 5)));
+    for (let at = 0; at < whole.length; at += 5) {
+      let value = 0;
+      for (let digit = at; digit < at + 5; digit += 1) value = 85 * value + (digit < whole.length ? VALUES.get(whole.charCodeAt(digit)) : 84);
+      bytes.setUint32((4 * at) / 5, value);
+    }
+    return bytes.buffer.slice(0, Math.floor((4 * whole.length) / 5));
+  }
+  const inflated = (packed) => new Response(new Blob([bytesOf(packed)]).stream().pipeThrough(new DecompressionStream("gzip")));
   const download = document.getElementById("download");
   if (download) download.addEventListener("click", async () => {
     const data = document.getElementById("raw-data");
@@ -196,7 +213,7 @@
   const text = (id) => inflated(document.getElementById(id).textContent).text();
   const api = {
     make, adopt, lead, narrow: {},
-    later: text("later").then((known) => Object.assign(api, JSON.parse(known))).then(() => adopt(document)),
+    later: text("later").then((known) => { Object.assign(api, JSON.parse(known)); adopt(document); }),
     async runScript(id) { document.head.append(make("script", { textContent: await text(id) })); },
   };
   window.storagelab = api;
