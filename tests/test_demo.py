@@ -70,10 +70,7 @@ def test_where_memory_lacks_room_the_bound_is_a_server_that_waits_for_no_disk(ho
     plan = matrix.expand(reading.parse(demo._sized(home / "demo.toml", home), "demo.toml"))
     assert [cell.config.target.settings.get("fsync") for cell in plan.cells] == [None, "off"]
     assert {cell.config.workload.connections for cell in plan.cells} == {3}
-    assert (
-        "/dev/shm lacks space; so the bound is a server on this disk that does not wait for it"
-        in capsys.readouterr().err
-    )
+    assert "/dev/shm lacks space; so the bound is a server on this disk without syncs" in capsys.readouterr().err
 
 
 def bounded(slower: float, **environment):

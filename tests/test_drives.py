@@ -349,7 +349,7 @@ def test_a_drive_is_given_back_unasked_if_it_holds_what_storagelab_made_or_nothi
         pytest.raises(RunFailed, match=r"another use.*mounted at .*photos; nothing is done to it\n.*to keep it"),
     ):
         preparing.put_back(left)
-    assert preparing.put_back(left) == [f"{stand_in.id} is blank again: the run that used it had not given it back"]
+    assert preparing.put_back(left) == [f"{stand_in.id} is blank again: its last run had not returned it"]
     assert (drives.uuids_on(stand_in.name), left.left()) == (frozenset(), [])
 
 

@@ -1,5 +1,4 @@
-"""A campaign as a Job of Kubernetes: its objects by the published schemas, what manifests say of claims, what holds it
-up.
+"""A campaign as a Job of Kubernetes: its objects by the published schemas, its claims in manifests, and what delays it.
 
 No cluster is needed: the server that is asked for classes is a small one on loopback.
 """
@@ -162,7 +161,6 @@ def test_only_files_that_a_key_takes_get_into_the_configmap_and_each_is_listed(t
     assert said.returncode == 0, said.stderr
     assert "order's.sql" in said.stderr
     assert "its findings: kubectl logs -f job/scripted;" in said.stderr
-    assert "10 runs on the node: about " in said.stderr
     assert file.read_text().startswith("# 10 runs on the node: about ")
     assert "secret" not in file.read_text()
 

@@ -1,6 +1,4 @@
-"""The recipes of docs/how-to/cluster, tried on loopback with the programs that they are for, or read by their
-parsers.
-"""
+"""The recipes of docs/how-to/cluster, tried on loopback with their programs, or read by the parsers of these."""
 
 import contextlib
 import getpass

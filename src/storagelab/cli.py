@@ -125,7 +125,7 @@ def _has_folder() -> bool:
 
 
 def _fail(error: Exception) -> None:
-    """Prints the message of an error, and exits with its code: 2 for what the user can mend, if it has none."""
+    """Prints the message of an error, and exits with its code; with 2 if the error has no code."""
     code = StoragelabError.exit_code
     match error:
         case StoragelabError():
@@ -143,7 +143,8 @@ def _fail(error: Exception) -> None:
 
 
 def _unforeseen(error: Exception) -> str:
-    """One line on an error of storagelab's own. Its text is left to the traceback: it may hold a server's address."""
+    """One line on an error of storagelab's own. Only the traceback shows the error's text, which may contain a server's
+    address."""
     if os.environ.get(TRACEBACK):
         screen.say("".join(traceback.format_exception(error)).rstrip())
     at = traceback.extract_tb(error.__traceback__)[-1]

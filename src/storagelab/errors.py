@@ -62,7 +62,7 @@ class SpecError(_Placed):
 
 @contextlib.contextmanager
 def noting(errors: list[SpecError]) -> Iterator[None]:
-    """Adds an error that ends the context to `errors`, and goes on after it."""
+    """If an error ends the context, adds the error to `errors` and continues."""
     try:
         yield
     except SpecError as error:
@@ -70,7 +70,7 @@ def noting(errors: list[SpecError]) -> Iterator[None]:
 
 
 def refuse(errors: Sequence[SpecError]) -> None:
-    """Raises all these errors as one, if there are any. Of several about one key, only the first is told."""
+    """Raises all these errors as one, if there are any. Only the first error of each key is reported."""
     of_keys = dict[str, SpecError]()
     for error in errors:
         of_keys.setdefault(error.key or error.problem, error)
@@ -140,8 +140,8 @@ def first_problem(error: ValidationError, columns: Sequence[str] = ()) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that the user probably meant: one with the same last part, else the most similar; None if there
-    is none.
+    """The known word that the user probably meant: a word with the same last part, else the most similar one; None if
+    none is similar.
     """
     words = list(known)
     last = word.rpartition(".")[2]

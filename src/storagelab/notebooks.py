@@ -60,7 +60,7 @@ class Loaded:
 
 
 def load(results: str | Path, *, fit: FitKind = "robust", frames: Frames | None = None) -> Loaded:
-    """What is stored in a results folder, such as "results/quickstart".
+    """The tables of a results folder, such as "results/quickstart".
 
     `frames` chooses the library of the tables; by default pandas, or polars if pandas is not installed. Raises
     StoragelabError if nothing is stored there, or the store is damaged.

@@ -20,7 +20,7 @@ _AGAIN_S = 0.02
 INTERRUPTED = 130
 """The exit code of a program that was stopped."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-r"""The signals that ask storagelab to stop: Ctrl-C, a system that shuts down, a terminal that closes, Ctrl-\."""
+r"""The signals that ask storagelab to stop: Ctrl-C, a shutdown of the system, a closed terminal, Ctrl-\."""
 
 
 @contextlib.contextmanager
@@ -74,7 +74,7 @@ class Interruptible:
 
     @property
     def by_user(self) -> bool:
-        """Whether Ctrl-C stopped it, and not a system or a terminal that closes."""
+        """Whether Ctrl-C stopped the program, and not a shutdown or a closed terminal."""
         return self.asked and self._by == signal.SIGINT
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""The version; Cargo.toml has it, too, and a test compares them."""
+"""The version. Cargo.toml also has it, and a test compares the two."""
 
 from __future__ import annotations
 

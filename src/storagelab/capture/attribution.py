@@ -27,7 +27,7 @@ _Inode = tuple[int, int]
 
 
 class File(NamedTuple):
-    """A file of the server; its object is not known yet if it has no thing."""
+    """A file of the server. Without a `thing`, the file's object is not known yet."""
 
     path: str
     thing: Thing | None
@@ -54,7 +54,7 @@ class Files:
         places = {name: os.path.realpath(folder) for name, folder in self._watched.folders().items()}
         self._folders = list(dict.fromkeys(folder for name, folder in places.items() if name != TEMPORARY))
         walks = [walk for folder in self._folders for walk in os.walk(folder)]
-        # What lies in folders below that of temporary files, such as /tmp, is of other programs.
+        # Folders below that of temporary files, such as /tmp, belong to other programs.
         walks += itertools.islice(os.walk(places[TEMPORARY]), 1) if TEMPORARY in places else ()
         for path in (os.path.join(place, name) for place, _, names in walks for name in names):
             with contextlib.suppress(OSError):
@@ -78,7 +78,7 @@ class Files:
         return time.monotonic() - self._listed_at > max(1.0, _LOOKS_APART * self._listing_s)
 
     def get(self, inode: _Inode, threads: Callable[[], Column]) -> File | None:
-        """The file; None if it is not the server's, or is gone. A new file is found through the threads of its
+        """The file; None if it is not the server's, or no longer exists. A new file is found through the threads of its
         requests.
         """
         if (known := self._known.get(inode)) is not None:
@@ -142,7 +142,7 @@ def kernel_device(number: int) -> int:
 
 
 def _open_file(thread: int, inode: _Inode) -> str | None:
-    """The path of the file with this number among those that the thread has open."""
+    """The path of the thread's open file with this number."""
     with contextlib.suppress(OSError):
         for place in Path(f"/proc/{thread}/fd").iterdir():
             facts = place.stat()
@@ -166,13 +166,13 @@ class FileRequests(NamedTuple):
 
 
 class Attribution:
-    """Turns requests into rows. It remembers where each file's last request ended."""
+    """Turns requests into rows. The instance remembers where each file's last request ended."""
 
     def __init__(self, watched: Watched, files: Files, begin_ns: int, interval_s: float) -> None:
         self._watched, self._files = watched, files
         self._begin_ns, self._interval_s = begin_ns, interval_s
         self._seen: set[int] = set()
-        """Threads that used files of the server. They may have ended before their process was known."""
+        """Threads that used files of the server. Such threads may have ended before their process was known."""
         self._ends: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.waiting: list[tuple[File, IoRow]] = []
         """Rows of files whose object is not known yet, such as those of a table that is being made."""
@@ -330,8 +330,8 @@ class Iolog:
     """A capture's requests as a log that fio plays back, written as they come: version 3, whose times are microseconds
     from the start.
 
-    Files are named by object (`public.orders`), not by the server's paths. It contains the requests and their times,
-    without durations.
+    Files are named by object (`public.orders`), not by the server's paths. The log contains the requests and their
+    times, without durations.
     """
 
     def __init__(self, file: BinaryIO, watched: Watched, begin_ns: int) -> None:
@@ -401,7 +401,7 @@ _MATTERS = 0.25
 
 
 class LoadChange(NamedTuple):
-    """The rate before and after, and the interval in which it changed."""
+    """The rate before and after a change, and the interval of the change."""
 
     interval: int
     before: float

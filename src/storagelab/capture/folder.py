@@ -304,7 +304,7 @@ def _lines(rows: Iterable[tuple[object, ...]]) -> bytes:
 def read(path: Path) -> Capture:
     """The capture in a folder. Raises StoreError, which names the file, what is wrong with it, and the way out.
 
-    If it was cut off, its length is that of its rows.
+    If the capture was interrupted, its rows give its length.
     """
     manifest = _manifest(path / MANIFEST)
     rows = _rows(path / IO, IoRow, complete=manifest.complete)
@@ -397,7 +397,7 @@ class Thing(NamedTuple):
     folder: Path
     bytes: int | None = None
     files: str = ""
-    """What the server calls its files; they are new if it changes."""
+    """The server's number for the table's files. If the number changes, the files are new."""
 
 
 class Count(NamedTuple):
@@ -434,12 +434,12 @@ class Watched(Protocol):
     engine: str
     version: str
     local: bool
-    """It runs on this machine, and its files can be seen."""
+    """The server runs on this machine, and its files can be seen."""
     threads: tuple[str, ...]
     """Names of its threads, as the kernel shows them; patterns may be among them."""
     views: tuple[str, ...]
     notes: list[str]
-    """Data that it does not report, with reasons."""
+    """Data that the server does not report, with reasons."""
 
     def things(self) -> dict[str, Thing]:
         """Its objects now."""
@@ -450,20 +450,19 @@ class Watched(Protocol):
         """
 
     def place_in(self, path: str) -> tuple[str, int]:
-        """Which of an object's files this is: an ending for its name, and the offset at which it begins."""
+        """A file of an object: the ending of its name, and its offset in the object."""
 
     def folders(self) -> Mapping[str, Path]:
         """Its folders by names for volumes: data, log, tablespaces."""
 
     def has(self, thread: int) -> bool:
-        """Whether this is a thread of it, and not of another server. A thread that has ended counts if it was seen
-        before."""
+        """Whether this is a thread of this server. A thread that has ended counts if it was seen before."""
 
     def by(self, thread: int) -> str:
-        """What a thread of it does: session, checkpoint, log or background."""
+        """What a thread of the server does: session, checkpoint, log or background."""
 
     def counters(self, *, objects: bool) -> Counters:
-        """Its counters now; without those of single objects if they are not wanted."""
+        """The server's counters now; those of single objects only if wanted."""
 
     def processes(self) -> list[int]:
         """Its processes, the parent first; none if they can't be seen."""
@@ -472,7 +471,7 @@ class Watched(Protocol):
 
 
 def label_of(schema: str, name: str) -> str:
-    """A name for a table or an index that no other has: `a."b.c"` is not `"a.b".c`."""
+    """A unique name for a table or an index: `a."b.c"` is not `"a.b".c`."""
     return ".".join(part if _PLAIN.fullmatch(part) else '"' + part.replace('"', '""') + '"' for part in (schema, name))
 
 

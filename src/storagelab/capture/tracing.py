@@ -1,7 +1,6 @@
 """The kernel's trace points: a server's requests to the operating system, and file systems' own writes.
 
-tracefs is read through a detached mount, which ends with this process. So nothing remains, even if the process is
-killed.
+tracefs is read through a detached mount, which ends with this process. So the mount ends even if the process is killed.
 
 Records come through rings that the kernel shares with this process (`perf_event_open`). Each event has a ring for each
 CPU, so all records in a ring have one length and numpy reads them at once. The kernel closes the rings when the process
@@ -35,7 +34,7 @@ _FIELD = re.compile(
 )
 _TYPES = {"0": "u", "1": "i"}
 _PID_OFFSET = 4
-"""Where every event has the number of its thread (`common_pid`)."""
+"""The offset of the thread's number in every event (`common_pid`)."""
 
 
 class Field(NamedTuple):
@@ -159,7 +158,7 @@ class Rings:
             fcntl.ioctl(number, _ENABLE if on else _DISABLE, 0)
 
     def drain(self, wanted: Sequence[str]) -> Records:
-        """What came since the last call, without order: `time_ns`, `pid` and the fields `wanted`."""
+        """The events since the last call, unordered: `time_ns`, `pid` and the fields `wanted`."""
         names = ("pid", *wanted)
         parts = [part for _, ring in self._rings for part in self._records(self._taken(ring), names)]
         return np.concatenate(parts) if parts else np.empty(0, self._form(names, 0))
@@ -340,9 +339,9 @@ class Tracer(Traces):
         return sum(rings.lost for rings in self.rings)
 
     def drain(self) -> Records:
-        """The requests since the last call, by time. What ended since then is in `ended`."""
+        """The requests since the last call, by time. `ended` holds the ends since the last call."""
         parts, of_ends = [np.empty(0, _FORM)], [np.empty(0, _FORM)]
-        # Ends are taken first, so that each one's request is there.
+        # Ends are read first, so that the request of each end has been recorded.
         for number, ((point, one), rings) in reversed(list(enumerate(zip(self._traced, self.rings, strict=True)))):
             if len(some := rings.drain(point.fields)):
                 (of_ends if point in _ENDS else parts).append(_requests(number, point, one, some))

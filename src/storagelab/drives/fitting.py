@@ -79,7 +79,8 @@ def _use(limit: str, block_bytes: Any, read_share: Any) -> Any:
 
 # --- the points at which a drive is measured --------------------------------------------------------------------------
 #
-# Those for the fit, and those held out, whose block sizes, depths and mixes (at random) the fit has not seen.
+# The points for the fit, and the test points, whose block sizes, depths and mixes (chosen at random) occur in no other
+# point.
 
 _KIB = 1024
 
@@ -95,7 +96,7 @@ class LoadPoint(NamedTuple):
 
 
 def planned(*, quick: bool, seed: int) -> list[LoadPoint]:
-    """All points, in a random order, so that a drive that slows down does not favour some of them."""
+    """All points in random order, so that a drive that slows down affects all of them equally."""
     points = _quick() if quick else _full()
     random.Random(seed).shuffle(points)
     return points
@@ -147,11 +148,11 @@ _LEAST_DATA_PER_S, _MOST_DATA_PER_S = 1e3, 1e14
 _MOST_PARALLEL = 1e4
 _FAR = 1e3
 _FIGURES = [one.name for one in fields(Law)][:-2]
-"""The figures of a law but for its knee and its limits."""
+"""The figures of a law, without its knee and its limits."""
 
 
 class Result(NamedTuple):
-    """What a drive did at one point."""
+    """The drive's measured rate and latency at one point."""
 
     asked: LoadPoint
     requests_per_s: float
@@ -159,7 +160,7 @@ class Result(NamedTuple):
 
 
 def fit(results: Sequence[Result]) -> Law:
-    """The law that fits the points best that are not held out. Raises ValueError if they are too few."""
+    """The law that best fits all points except the test points. Raises ValueError if they are too few."""
     used = [one for one in results if not one.asked.held_out]
     if len(used) < LEAST_POINTS:
         raise ValueError(f"{len(used)} points were measured, and a fit needs {LEAST_POINTS}")
@@ -183,7 +184,7 @@ class _Points:
         self.bytes_per_s = self.per_s * self.load["block_bytes"]
 
     def most(self, limit: str) -> float:
-        """The most that any point did of what this limits."""
+        """The highest rate of any point in the quantity that this limit limits."""
         share = self.load["read_share"]
         of = share if limit.startswith("read") else 1 - share if limit.startswith("write") else 1.0
         return float(np.max(of * (self.bytes_per_s if "bytes" in limit else self.per_s)))
@@ -231,7 +232,7 @@ def _fitted(points: _Points, knee: int, start: Any) -> tuple[float, Law]:
 
 
 def _without_unreached(law: Law, points: _Points) -> Law:
-    """The law without limits that no point reached: nothing is known of them."""
+    """The law without the limits that no point reached, because their values are unknown."""
     kept = dict(law.limits)
     for name in LIMITS:
         others = replace(law, limits={one: value for one, value in kept.items() if one != name})

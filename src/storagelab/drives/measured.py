@@ -28,7 +28,7 @@ class OutsideMeasured(StoragelabError):
 
 
 class ExpectedSpeed(NamedTuple):
-    """What a drive does under a load."""
+    """A drive's rate and latency under a load."""
 
     requests_per_s: float
     mean_latency_s: float
@@ -70,7 +70,8 @@ class LongStretch(Frozen):
 
 
 class Identity(Frozen):
-    """The drive that the figures belong to. With another model, firmware, format or limit, it is another drive."""
+    """The drive that the figures belong to. A drive with another model, firmware, format or limit counts as another
+    drive."""
 
     model: str
     firmware: str
@@ -78,7 +79,7 @@ class Identity(Frozen):
     limits: dict[str, float]
     filesystem: str
     virtual: bool | None = None
-    """Whether the drive is one that a hypervisor shows; None if unknown."""
+    """Whether the drive is virtual; None if unknown."""
 
 
 class Measured(Frozen):
@@ -204,7 +205,7 @@ def _range(values: Any) -> tuple[float, float]:
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
-    """The smallest of `values` that at least the fraction `share` of them don't exceed."""
+    """The smallest of `values` that is at least as large as the fraction `share` of them."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 

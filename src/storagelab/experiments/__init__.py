@@ -1,6 +1,6 @@
 """Ready-made specs: their groups, their texts, the questions that they answer, and the files that belong to them.
 
-A spec is one TOML file in this folder. Files of SQL that it needs are in the folder of its name.
+A spec is one TOML file in this folder. The SQL files of a spec are in a folder with its name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SIMULATED = {
         "multiple-data-files", "random-inserts", "sequential-inserts", "sequential-inserts-many-files",
         "raw-io-flash-against-disks"],
 }  # fmt: skip
-"""Those that need neither a server nor a drive."""
+"""The specs that need neither a server nor a drive."""
 
 
 def question_of(name: str) -> str:

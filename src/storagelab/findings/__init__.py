@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Literal
 
 FitKind = Literal["robust", "least-squares"]
-"""The ways to fit the means of cells. They are here because the command line names them before it loads any
+"""The ways to fit the means of cells. These names are here because the command line needs them before it loads
 statistics.
 """
 

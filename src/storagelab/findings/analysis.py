@@ -26,8 +26,8 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     """All findings of an experiment from the runs stored so far: the latest usable attempt of each cell and
     repetition.
 
-    Failed runs are counted but not used otherwise; burn-in runs are not judged. The robust fit leaves out odd runs that
-    the machine caused, by their record; other odd runs count, and are named.
+    Failed runs are counted but not used otherwise; burn-in runs are not judged. The robust fit leaves out odd runs if
+    their record shows that the machine caused them; other odd runs count, and are named.
     """
     basis = basis_of(experiment, plan, runs, fit)
     compared, stated = basis.compared, basis.stated
@@ -103,8 +103,8 @@ def wait_changes(cells: Sequence[CellSummary], fastest: str | None, slowest: str
 
 
 def wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Iterator[WaitTrend]:
-    """How shares change along the ordered factor: the same waits, in the same order, at all combinations of other
-    factors.
+    """How the shares of waits change along the ordered factor: at all combinations of other factors, the same waits in
+    the same order.
     """
     factor = axis_factor([factor for factor in factors if is_numeric(factor)])
     if factor is None:
@@ -129,7 +129,7 @@ def wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Iter
 
 
 def _share_in(cell: CellSummary | None, wait_type: str) -> Estimate | None:
-    """The share of a wait; None if the cell has no wait statistics; 0 if it has, but without this wait."""
+    """The share of a wait; 0 if the cell's wait statistics lack this wait; None if the cell has none."""
     return None if cell is None or not cell.waits else cell.wait_shares.get(wait_type, Estimate(value=0.0))
 
 

@@ -113,7 +113,8 @@ def _load(findings: Findings, judged: LoadVerdict) -> _Load:
 
 
 def _choices(findings: Findings) -> Iterator[Choice]:
-    """One choice for all loads if some layout is among the best under each, else one for each set of best layouts."""
+    """One choice for all loads if a layout is among the best under every load; otherwise one choice for each set of
+    best layouts."""
     loads = [_load(findings, load) for load in findings.by_load if load.verdict in JUDGED and load.best]
     common = [layout for layout in loads[0].tied if all(layout in load.tied for load in loads)] if loads else []
     if common:
@@ -163,8 +164,8 @@ def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
 
 
 def _most(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> float | None:
-    """The largest ratio of any of `tied` to the truly fastest; 1 for a winner, None if one of them has no such
-    bound."""
+    """The largest upper bound, over `tied`, of a layout's ratio to the truly fastest; 1 for a winner, None if a layout
+    has no bound."""
     found = [_most_of(findings, load, load.cells[layout]) for load in loads for layout in tied]
     known = [one for one in found if one is not None]
     return max(known) if len(known) == len(found) else None
@@ -190,8 +191,8 @@ def _next(findings: Findings, load: LoadVerdict) -> Comparison | None:
 def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pick:
     """The first of the layouts by the preferences, and then by the order of levels, for the first load's cells.
 
-    Levels that an effect shows as slower are excluded. Of the remaining layouts, only those within the margin of the
-    fastest are candidates. Prices count if each of the layouts has one.
+    Levels that an effect shows as slower are excluded. Candidates are the remaining layouts that are within the margin
+    of the fastest. Prices count if each layout has a price.
     """
     among = [loads[0].cells[layout] for layout in tied]
     slow = _slower_levels(findings)
@@ -224,7 +225,8 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
 
 
 def _slower_levels(findings: Findings) -> set[tuple[str, str]]:
-    """The levels, by factor, that some other level surely beats over all layouts, whatever the other factors are."""
+    """For each factor, the levels that are surely slower than another level over all layouts, at any level of other
+    factors."""
     main = [
         one for one in findings.effects
         if not one.at and one.distinguishable and not any(_depends_on(findings, one.factor))
@@ -245,7 +247,7 @@ def _places(findings: Findings, cell: CellSummary) -> list[int]:
 
 
 def _speed(findings: Findings, cell: CellSummary) -> float:
-    """Its time, or that of a unit of its work."""
+    """The layout's time, or the time of a unit of its work."""
     sample = judged_by(cell, findings.compared)
     if sample is None:
         return math.inf
@@ -284,8 +286,8 @@ def _keeps(findings: Findings, cells: Sequence[CellSummary]) -> tuple[str | None
 
 
 def _gains(findings: Findings, choices: Sequence[Choice]) -> Iterator[Gain]:
-    """The gains by factor, the largest first. If there are several choices, the good levels are those that take
-    least time over all.
+    """The gains by factor, the largest first. If there are several choices, the good levels are those with the least
+    time over all layouts.
     """
     needed = {good.factor: good for good in choices[0].pattern.needed} if len(choices) == 1 else {}
     found = []
@@ -341,7 +343,7 @@ def _depends_on(findings: Findings, factor: str) -> Iterator[str]:
 
 
 def _explained(findings: Findings, gains: Sequence[Gain]) -> list[str]:
-    """The factors to explain: those with a difference, the largest first; if none has one, the factor with the
+    """The factors to explain: those with a difference, the largest first; without any difference, the factor with the
     largest gain.
     """
     if not adds_up(findings):
@@ -371,7 +373,7 @@ def _limit(found: AtLimit) -> Limit:
 
 
 def _slowest_at_limit(findings: Findings, causes: Sequence[Cause]) -> SlowestAtLimit | None:
-    """The volume that explains the slowest layout, if no cause already says that a volume was at its limit."""
+    """The volume that explains the slowest layout, if no cause already names a volume at its limit."""
     found = between_ends(findings)
     if found is None or findings.worst is None or any(cause.limit is not None for cause in causes):
         return None
@@ -396,14 +398,12 @@ def _unable(findings: Findings) -> Iterator[str]:
 
 
 def _nothing_told(findings: Findings, choices: Sequence[Choice]) -> bool:
-    """Whether several layouts were compared, and no comparison tells a layout apart from the fastest."""
+    """Whether several layouts were compared, and none of them differs from the fastest."""
     return bool(choices) and not any(row.distinguishable for row in findings.comparisons)
 
 
 def _weighed(findings: Findings, choices: Sequence[Choice]) -> list[Caution]:
-    """Cautions before notes, and by group. The first ones are risks of the layouts to use that other layouts don't
-    have.
-    """
+    """Cautions before notes, and by group. Risks of only the layouts to use come first."""
     used = {cell for choice in choices for cell in choice.meant}
     return sorted(
         findings.cautions,
@@ -434,8 +434,8 @@ def next_step(findings: Findings, choices: Sequence[Choice], weighed: Sequence[C
 
 
 def _more_repetitions(findings: Findings, choices: Sequence[Choice]) -> Next | None:
-    """The repetitions that would tell tied layouts apart: for the difference that matters to the reader, or for the
-    largest usual difference that may still be hidden.
+    """The repetitions that would tell tied layouts apart, if they differ by what matters to the reader, or by the
+    largest usual difference that the runs may hide.
     """
     hidden = [choice.at_most_slower for choice in choices if choice.verdict != "winner" and not choice.same]
     scatter = next(iter(Scatter.of(findings)), None)

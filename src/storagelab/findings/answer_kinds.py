@@ -16,7 +16,7 @@ from storagelab.model.values import Frozen, JsonValue
 
 
 class Good(Frozen):
-    """A factor that matters, and its best levels, of which none is better than another."""
+    """A factor that matters, and its best levels, which don't differ."""
 
     factor: str
     levels: tuple[JsonValue, ...]
@@ -189,7 +189,8 @@ class Answer(Frozen):
 # --- the pattern that describes a set of layouts ----------------------------------------------------------------------
 
 STARTS_MOST = 8
-"""The number of layouts from which a pattern is grown. The first pattern that holds all is taken, else the largest."""
+"""The number of layouts from which a pattern is grown. The first pattern that contains all layouts is used, otherwise
+the largest."""
 
 Levels = Mapping[str, JsonValue]
 _Box = list[set[int]]
@@ -198,8 +199,8 @@ _Box = list[set[int]]
 def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Sequence[int]) -> tuple[Pattern, list[int]]:
     """The largest pattern found that holds only tied layouts, and the places of these; `tied` = places in `layouts`.
 
-    A pattern is grown from one layout. Each step adds the level that adds most tied layouts and no others. Combinations
-    that were not tried are ignored.
+    A pattern is grown from one layout. Each step adds the level that adds the most tied layouts and no others.
+    Combinations that were not tried are ignored.
     """
     levels = [[level.value for level in factor.levels] for factor in factors]
     places = np.array(

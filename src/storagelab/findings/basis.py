@@ -160,7 +160,7 @@ def _tick(used: Mapping[str, Mapping[int, Run]], compared: Compared) -> float:
 def _causes(
     plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence[int], odd: Iterable[stalls.Outlier]
 ) -> dict[stalls.Outlier, MachineCause]:
-    """The odd runs that the machine caused, by their record."""
+    """The odd runs whose record shows that the machine caused them."""
     found = {}
     for one in odd:
         runs = dict(measured(used[plan.cells[one.cell].cell_id]))
@@ -172,9 +172,9 @@ def _causes(
 
 
 def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
-    """The time of `other` over that of `one`. If one of them is the best, this is the report's own comparison. Other
-    intervals hold together for all pairs, so the pair may be selected after seeing the data. None if the two can't be
-    tested.
+    """The time of `other` over that of `one`. If one of the two cells is the best, the ratio is the report's own
+    comparison. Other intervals hold together for all pairs, so the pair may be selected after seeing the data. None if
+    the two cells can't be tested.
     """
     for row in basis.stated.judged.comparisons:
         if {row.cell_id, row.best_cell_id} == {one, other}:
@@ -194,7 +194,7 @@ MATTERS = 0.005
 TIES_LEAST = 0.5
 """If this share of runs takes exactly as long as another run, the clock has coarse ticks."""
 _ROUNDED_UP = 1 + 1e-6
-"""Times that differ by one tick do so exactly, to the last digit."""
+"""Times one tick apart differ by exactly the tick, to the last digit."""
 _STEPS = 4
 """Neighbouring times may differ by so many ticks."""
 
@@ -208,7 +208,7 @@ def resolved(fitted: Fit, tick: float, margin: float | None = None) -> Fit:
 
 
 def tick_of(times_s: Sequence[float]) -> float:
-    """The tick of the clock that measured these times, as a share of the shortest; 0 if it is too fine to show.
+    """The tick of the clock that measured these times, as a share of the shortest time; 0 if it is too small to matter.
 
     A tick shows if many times are equal to the last digit, and all are multiples of the same step.
     """
@@ -280,7 +280,7 @@ class Evidence:
         return self.basis.provenance or "measured"
 
     def named(self, cells: Iterable[str]) -> tuple[str, ...]:
-        """The cells that a caution concerns, in the plan's order; empty if it concerns all of them."""
+        """The cells that a caution concerns, in the plan's order; empty if the caution concerns all cells."""
         meant = set(cells)
         named = tuple(cell.cell_id for cell in self.plan.cells if cell.cell_id in meant)
         return () if len(named) == len(self.plan.cells) else named

@@ -1,7 +1,7 @@
 """Predictions compared with measurements: order, ratios and misses of the layouts that both have. Pure.
 
-A prediction is a file of `storagelab predict`, or a simulated campaign. Both are compared by the speed of each layout
-over that of one layout, the base, so that only ratios count.
+A prediction is a file of `storagelab predict`, or a simulated campaign. Both are compared by ratios only: the speed of
+each layout divided by the speed of one layout, the base.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Row:
 
     @property
     def missed(self) -> bool | None:
-        """Whether the two intervals are disjoint; None if one is missing."""
+        """Whether the two intervals are disjoint; None if an interval is missing."""
         ends = (self.measured.low, self.measured.high, self.predicted.low, self.predicted.high)
         low, high, least, most = ends
         if low is None or high is None or least is None or most is None:
@@ -71,7 +71,7 @@ class Beside:
 
     @property
     def worst(self) -> Row | None:
-        """The row whose ratio is furthest off; None without other layouts than the base."""
+        """The row with the largest error of its ratio; None if the base is the only layout."""
         return max((row for row in self.rows if row.name != self.base), key=lambda row: abs(row.error), default=None)
 
 
@@ -103,8 +103,8 @@ def speeds(basis: Basis, plan: Plan) -> Ratio:
 
 
 def of_campaigns(found: Compare, first: Plan, second: Plan) -> tuple[Beside, dict[str, str]] | None:
-    """A measured campaign and a simulated one: the comparison, and the layouts' texts. None if they are not such a
-    pair.
+    """A measured campaign and a simulated one: the comparison, and the layouts' texts. None if the two campaigns are
+    not such a pair.
     """
     kinds = (found.first.findings.provenance, found.second.findings.provenance)
     if set(kinds) != {"measured", "simulated"}:
@@ -119,7 +119,8 @@ def of_campaigns(found: Compare, first: Plan, second: Plan) -> tuple[Beside, dic
     predicted = {base[0]: Estimate(value=1.0)}
     for name, of_simulated in ids[1:]:
         if (ratio := simulated(base[1], of_simulated)) is not None:
-            # Its interval contains the scatter of repetitions, not the model's error, so misses can't be judged by it.
+            # A simulation's interval contains the scatter of repetitions, not the model's error, so it can't judge
+            # misses.
             predicted[name] = Estimate(value=ratio.value)
     texts = {name: cell_entry(name, cell_text(sides[0].findings.cell(name).levels)) for name in predicted}
     return beside(base[0], measured, predicted), texts

@@ -10,8 +10,8 @@ In a history of five campaigns or more, each campaign gives one figure for each 
 campaigns differ without a change, so intervals predict the next campaign (prediction intervals).
 
 Intervals hold together at 95 %: half of the error goes to the overall ratio, half to the layouts (Bonferroni). As in
-`stats`, a layout differs only if a test with the scatter of its own runs shows it, too. So a noisy layout among quiet
-ones does not look different. docs/records/monte-carlo.md says how often equal campaigns are told apart.
+`stats`, a layout differs only if a test with the scatter of its own runs also shows a difference. So a noisy layout
+among quiet ones does not look different. docs/records/monte-carlo.md says how often equal campaigns are told apart.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from storagelab.stats.samples import from_logs
 from storagelab.words import numbers
 
 OVERALL_SHARE = 0.5
-"""The overall ratio's share of the error: it is one statement, and the one that a gate asks for."""
+"""The overall ratio's share of the error: this ratio is one statement, the one that a gate needs."""
 _OF_ITS_OWN = ("name: ", "question: ", "seed: ")
 """Keys in which specs of one history may differ."""
 HISTORY_LEAST = 5
@@ -82,9 +82,9 @@ def _differs(ratio: Estimate) -> bool:
 class Compare:
     """Two campaigns side by side; ratios are the second's time over the first's.
 
-    `overall` is the geometric mean over the matched layouts. `lacking` = the layouts of both that have no usable run in
-    one, with its name. `untested` says why nothing is tested; "" if it is. `history` = the campaigns that the first one
-    stands for, each with its time over the mean of all; `left_out` = those that lack a layout.
+    `overall` is the geometric mean over the matched layouts. `lacking` = the layouts of both campaigns without a usable
+    run in one of them, with its name. `untested` says why nothing is tested; "" if it is. `history` = the campaigns
+    that the first one stands for, each with its time over the mean of all; `left_out` = those that lack a layout.
     """
 
     first: Campaign
@@ -110,7 +110,7 @@ class Compare:
 
     @property
     def of_one_kind(self) -> bool:
-        """Whether both are measured, or both simulated."""
+        """Whether both campaigns are measured, or both simulated."""
         return self.first.findings.provenance == self.second.findings.provenance
 
     @property
@@ -140,7 +140,7 @@ def compare(
     """The second campaign against the first. `others` counts the campaigns that are compared with the first; with
     `earlier` ones of its spec, these and the first are the sample.
 
-    Raises LookupError if they have no layout in common that was run in both.
+    Raises LookupError if no layout was run in both campaigns.
     """
     every = [(one, _match(one, second)) for one in (*(earlier or ()), first)]
     # An interrupted campaign would remove its missing layouts from all comparisons.
@@ -188,8 +188,8 @@ def against_first(given: Sequence[Campaign]) -> list[Compare]:
 
 
 def against_history(given: Sequence[Campaign], runs: Mapping[str, Sequence[Run]]) -> list[Compare]:
-    """The last campaign against all before it. `runs`: those of each, by its name. Raises SpecError if they are no
-    history.
+    """The last campaign against all before it. `runs`: the runs of each campaign, by its name. Raises SpecError if they
+    are no history.
     """
     _check_history(given, runs)
     return [_found(given[-2], given[-1], 1, given[:-2])]
@@ -280,7 +280,7 @@ def _gate(overall: Sequence[Estimate], of_layouts: Sequence[Estimate], margin: f
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Which layouts, and which of their figures
+# The layouts to compare, and the figures by which they are compared
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -290,11 +290,11 @@ _Pair = tuple[CellSummary, CellSummary]
 def _match(
     first: Campaign, second: Campaign
 ) -> tuple[list[_Pair], tuple[tuple[str, str], ...], tuple[str, ...], tuple[str, ...]]:
-    """The cells with the same levels of the factors that vary in either campaign, those of them without runs, with
-    their campaign's name, and the ids of the others.
+    """The pairs of cells with equal levels of all factors of both campaigns; the pairs without runs in one campaign,
+    with its name; and the ids of all other cells.
 
-    If only the other campaign varies a factor, this campaign has the level that its configuration corresponds to, if it
-    is one.
+    If only the other campaign varies a factor, this campaign has the level to which its configuration corresponds, if
+    there is one.
     """
     ones, others = first.findings.cells, second.findings.cells
     varied = _varied(ones) | _varied(others)
@@ -420,7 +420,8 @@ def _matched(pair: _Pair, first: Side, second: Side, number: int, alpha: float, 
 
 
 def _ratio(one: Mean, other: Mean, family: int, alpha: float, untested: str) -> tuple[Estimate, bool]:
-    """The second over the first, with its interval as one of a family; and whether it could be tested."""
+    """The second time divided by the first, with its interval as one of a family; and whether this ratio could be
+    tested."""
     value = other.log_s - one.log_s
     if untested or not one.parts or not other.parts:
         return Estimate(value=math.exp(value)), False

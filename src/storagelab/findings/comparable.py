@@ -53,7 +53,8 @@ def held_share(run: Measurement) -> float | None:
 
 
 def cause_of(odd: Measurement, beside: Sequence[Measurement], ratio: float) -> MachineCause | None:
-    """Why a run took `ratio` times as long as expected, if its record shows that; `beside` = its cell's other runs."""
+    """Why a run took `ratio` times as long as expected, if its record shows the cause; `beside` = its cell's other
+    runs."""
     failed = {check.name for check in odd.unverified if check.ok is False}
     if CLOCK in failed:
         return "clock"
@@ -100,7 +101,7 @@ ENOUGH = 5
 """From this many checkpoints on, a partial cycle hardly matters: if throughput differs by 20 % between the halves of a
 cycle, the error is 1 %."""
 _MOST_RUNS = 0.75
-"""A cell has a property if this share of its runs has it."""
+"""A cell has a property if this share of its runs has the property."""
 
 Told = Mapping[str, float]
 """What one run stores about checkpoints."""

@@ -117,7 +117,7 @@ def outliers(hosts: Hosts, log_s: Matrix) -> list[stalls.Outlier]:
 
 
 def means(values: Sequence[float], hosts: Sequence[str]) -> list[float]:
-    """The mean of each host's values, because a random block counts once. If there is one host, its values."""
+    """The mean of each host's values, because a random block counts once. With one host, the values of this host."""
     of_host: dict[str, list[float]] = {}
     for value, host in zip(values, hosts, strict=True):
         of_host.setdefault(host, []).append(value)
@@ -188,7 +188,7 @@ def _levels(fitted: Fitted, cells: Places) -> tuple[dict[int, Estimate], set[int
     def odd(host: int, others: Sequence[int]) -> float | None:
         apart, half = against(host, others)
         known = df > 0 and abs(apart) > max(half, math.log1p(ODD_LEAST))
-        # If there are two hosts, the slower one is named.
+        # Of two hosts, the slower one is named.
         return None if not known or (len(others) == 1 and apart < 0) else abs(apart)
 
     places = _one_after_the_other(len(counted), odd, most=max(1, (len(counted) - 1) // 2))

@@ -158,7 +158,7 @@ def _running(race: _Race, groups: Sequence[Group], number: int) -> set[str]:
 def _wanted(
     of_stretch: Mapping[int, Sequence[PlannedRun]], number: int, running: set[str], decided: Sequence[PlannedRun]
 ) -> list[PlannedRun]:
-    """The runs of a round. A block begins with its burn-in, whoever makes it."""
+    """The runs of a round. A block begins with its burn-in."""
     runs = [run for run in of_stretch[number] if run.cell_id in running]
     fresh = {run.block for run in runs} - {run.block for run in decided}
     return [*(run for run in of_stretch.get(0, ()) if run.block in fresh), *runs]
@@ -252,7 +252,8 @@ class ByRace:
 @dataclass(frozen=True)
 class Raced:
     """The race behind a report. `complete` = the fit of the rounds in which every cell ran. Statements about factors
-    use only these rounds. As the race chose them, such statements may only be wrong `share` times as often as usual.
+    use only these rounds. The race chose these layouts, so such statements may only be wrong `share` times as often as
+    usual.
     """
 
     judging: ByRace

@@ -27,7 +27,7 @@ from storagelab.stats.points import ALPHA
 from storagelab.stats.samples import change, estimate, leaves_out_zero, mean
 
 # --- what devices did -------------------------------------------------------------------------------------------------
-# What devices did in a run, in figures by which any two cells can be compared. Pure.
+# Figures of the devices in a run, by which any two cells can be compared. Pure.
 #
 # The simulator counts by drive and by volume, a machine by volume, each with its own names; here they have the same
 # names.
@@ -144,8 +144,8 @@ def _over_time(at_s: Sequence[float], values: Sequence[float | None]) -> float |
 WRITES_MORE = 0.03
 """The least change of write amplification that counts: smaller changes result from the drive's state before the run."""
 QUEUES_MORE = 0.10
-"""The least change of a device's queue that counts. Little's law ties it to the wait itself, so a smaller one adds
-nothing.
+"""The least change of a device's queue that counts. By Little's law, this number follows from the wait itself, so a
+smaller change adds no evidence.
 """
 TAKES_LONGER = 0.05
 """The least change of the time of a request that counts."""
@@ -283,7 +283,7 @@ def more_work(case: Case) -> Reason | None:
 
 
 def volume_limit(case: Case) -> Reason | None:
-    """A volume does all that its limit allows, and had more to do."""
+    """A volume works at its limit, and more requests are waiting."""
     if (limit := case.limit) is None:
         return None
     step = Step(Thing(f"volume {limit.volume}", "", "other", None), limit.before_s, limit.after_s, limit.change)

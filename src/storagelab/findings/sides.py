@@ -67,7 +67,7 @@ def _of_fit(fitted: Fit, rows: Sequence[int], blocks: Sequence[int], works: Sequ
 
 
 def history_of(before: Sequence[Side]) -> Side:
-    """Campaigns as one side: the scatter of their means is that of one more campaign around them, too."""
+    """Campaigns as one side, whose variance includes the scatter of one more campaign around them."""
     means = np.array([[one.log_s for one in side[:-1]] for side in before]).T
     side = _of_fit(fit(means), range(len(means)), [0] * len(means), [1.0] * len(means))
     return [one.times(len(before) + 1) for one in side]

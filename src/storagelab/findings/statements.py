@@ -227,7 +227,8 @@ def _change(grid: _Grid, alpha: float) -> EffectChange | None:
 
 
 def _turns(change: EffectChange) -> bool:
-    """Whether a step surely costs time at one level and not at the other: that kind of change tells more."""
+    """Whether a step surely costs time at one level and not at the other, which is the more useful kind of
+    dependence."""
     return (change.high.low or 0) > 1 >= (change.low.low or 0)
 
 
@@ -306,7 +307,7 @@ class Statements:
         return any(self.differences())
 
     def differences(self) -> Iterator[bool]:
-        """For each statement, whether it says that something differs."""
+        """For each statement, whether it states a difference."""
         yield from (row.distinguishable for row in self.judged.comparisons)
         yield from (row.distinguishable for row in (*self.effects, *self.speed_ups))
         for dependence in self.dependences:
@@ -385,8 +386,8 @@ def _at(
 
 
 def _as_compared(effect: Effect, judged: JudgedByLoad, plan: Plan) -> Effect:
-    """The effects of a single factor: its two levels are two layouts. If one of them is the best, the ratio of their
-    comparison is used.
+    """The effects of a single factor: its two levels are two layouts. If one of the two cells is the best, the ratio of
+    the verdict's comparison is used.
     """
     ends = (repr(effect.baseline), repr(effect.level))
     ids = {repr(cell.levels[effect.factor]): cell.cell_id for cell in plan.cells}

@@ -142,8 +142,8 @@ def _is_joined(row: WaitStat) -> bool:
 
 
 def _sum(name: str, rows: list[WaitStat]) -> WaitStat:
-    """The sum of rows. If one row lacks the split into resource and signal, so does the sum. A sum is `counted` only if
-    all its rows are.
+    """The sum of rows. If one row lacks the split into resource and signal, the sum also lacks it. A sum is `counted`
+    only if all its rows are.
     """
     methods = {row.method for row in rows}
     split = all(row.resource_s is not None and row.signal_s is not None for row in rows)

@@ -156,8 +156,8 @@ def between(
 ) -> Waterfall | None:
     """The case between the cells `one` and `other`; None without waits of both.
 
-    `ratio` is the tested ratio of the two times. Without it, the findings' ratio is used if one of the two is the best;
-    else the two count as not different.
+    `ratio` is the tested ratio of the two times. Without a given ratio, the findings' ratio is used if one of the two
+    cells is the best; otherwise they count as equal.
     """
     known = (row.ratio for row in findings.comparisons if {row.cell_id, row.best_cell_id} == {one, other})
     found = ratio or next(known, Estimate(value=1.0))
@@ -296,7 +296,7 @@ def _changes(pairs: Sequence[_Cells], by: By, more: Sequence[float]) -> dict[Thi
     for number, ((one, other), times) in enumerate(zip(pairs, more, strict=True)):
         befores, afters = _grouped(one, by, times), _grouped(other, by, 1.0)
         for thing in {**befores, **afters}:
-            # A thing that no run met took 0 of its time.
+            # A wait that a run lacks took 0 s of its time.
             of_both = (
                 of.get(thing, (0.0,) * len(cell.spent[0].by_run_s)) for cell, of in ((one, befores), (other, afters))
             )

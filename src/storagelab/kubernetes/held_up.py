@@ -22,7 +22,7 @@ class Notice(NamedTuple):
 
 
 def held_up(objects: Sequence[Found], campaign: str) -> list[Notice]:
-    """One message for each obstacle to the campaign; without obstacles, its progress."""
+    """One message for each obstacle to the campaign; without obstacles, the campaign's progress."""
     seen = _Seen(objects, campaign)
     wrong = [*seen.claims(), *seen.pods(), *seen.jobs()]
     return [Notice(text, well=False) for text in wrong] or [Notice(text, well=True) for text in seen.how_far()]

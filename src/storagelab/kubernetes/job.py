@@ -99,18 +99,14 @@ def _refuse_made_volumes(raw: Mapping[str, Any], factors: Mapping[str, Any], sou
             raise SpecError("can't be set on a claim", file=source, key=f"volumes.{name}.{other[0]}", hint=hint)
     for path in _paths_of(factors):
         if path.startswith("volumes."):
-            raise SpecError(
-                "can't be set on a claim", file=source, key=f"factors.{path}", hint="Make a class for each level."
-            )
+            hint = "Make a class for each level."
+            raise SpecError("can't be set on a claim", file=source, key=f"factors.{path}", hint=hint)
 
 
 def _refuse_own_places(factors: Mapping[str, Any], source: str) -> None:
     for path in _paths_of(factors):
         if path.startswith("volumes.") or path.removeprefix("layout.") in _PLACES:
-            hint = (
-                "Name the spec's volumes as the classes, such as [volumes.gp3] and "
-                "[volumes.io2]; then its factors stay."
-            )
+            hint = "Give the spec's volumes the names of the classes, such as [volumes.gp3] and [volumes.io2]."
             problem = "varies volumes that are not the classes"
             raise SpecError(problem, file=source, key=f"factors.{path}", hint=hint)
     if FACTOR in factors:
@@ -152,15 +148,11 @@ def _files(experiment: Experiment, configs: Iterable[Config]) -> dict[str, str]:
         try:
             found[path.relative_to(folder).as_posix()] = given_files.text_of(path)
         except (OSError, ValueError) as error:
-            why = (
-                "it is not UTF-8 text"
-                if isinstance(error, UnicodeDecodeError)
-                else getattr(error, "strerror", 0) or error
-            )
+            is_binary = isinstance(error, UnicodeDecodeError)
+            why = "it is not UTF-8 text" if is_binary else getattr(error, "strerror", 0) or error
             hint = "Put it into an image of your own: --image"
-            raise SpecError(
-                f"{text} can't be in a ConfigMap: {why}", file=experiment.source, key=key, hint=hint
-            ) from None
+            problem = f"{text} can't be in a ConfigMap: {why}"
+            raise SpecError(problem, file=experiment.source, key=key, hint=hint) from None
     return found
 
 
@@ -294,7 +286,7 @@ def _job(own: str, name: str, node: str, spec: OnClaims, claims: Mapping[str, st
         "apiVersion": "batch/v1", "kind": "Job", "metadata": meta,
         "spec": {
             "backoffLimit": 3,
-            # A pod that is lost with its node is made again, and goes on; one that says what is wrong is not.
+            # A pod that is lost with its node is made again, and continues; a pod that ends with an error is not.
             "podFailurePolicy": {
                 "rules": [
                     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},

@@ -39,8 +39,8 @@ Direction = Literal["read", "write"]
 
 
 class Place(NamedTuple):
-    """Where requests go: storagelab's own file, by its name in its folder, or a device, which is only read. The sender
-    writes nothing else except its logs, in a temporary folder.
+    """The target of requests: storagelab's own file, by its name in its folder, or a device, which is only read. The
+    sender writes nothing else except its logs, in a temporary folder.
     """
 
     folder: Path
@@ -64,7 +64,7 @@ class Requests(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What was sent, as its sender counted it.
+    """The sent requests, as their sender counted them.
 
     `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each second, None in one
     without any. `due`: the requests due by the end of each second; None if one is always due. `io_engine`: fio's own,
@@ -184,7 +184,7 @@ class Job(NamedTuple):
 
 
 def find(key: str = "target.engine") -> Fio:
-    """The program on the PATH. Raises PreflightError if there is none, or if it can't do what is needed."""
+    """The program on the PATH. Raises PreflightError if fio is missing, or lacks a needed ability."""
     program = shutil.which("fio")
     if program is None:
         raise PreflightError(
@@ -389,7 +389,7 @@ def _latency(whole: Mapping[str, Any]) -> Latency | None:
 #
 # A short measurement of the I/O that a database's volumes can do, by fio, just before or after the load.
 #
-# It reads and writes at random in the server's page size, and in order in blocks of 128 KB, the size in which servers
+# fio reads and writes at random in the server's page size, and in order in blocks of 128 KB, the size in which servers
 # and kernels combine neighbouring pages. Sixteen requests are in progress, so that the drive is fully used.
 
 
@@ -402,7 +402,7 @@ _FILE = "raw-io-beside"
 
 
 def check_beside(plan: Plan, site: Site) -> None:
-    """Checks that every volume to be measured allows it. Raises PreflightError."""
+    """Checks that every volume to be measured allows raw I/O. Raises PreflightError."""
     configs = [cell.config for cell in plan.cells if cell.config.measure.raw is not None]
     if configs:
         find("measure.raw")

@@ -77,7 +77,7 @@ FATAL = re.compile(r"^FATAL: ", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Program:
-    """What is known of one generator: its `title`; its `command` for a folder and the longest time in seconds that it
+    """The facts about one generator: its `title`; its `command` for a folder and the longest time in seconds that it
     may run; how to `read` its log in that folder; the `words` of its messages; the signal that ends it after its
     current transactions. A program with `says_it_counts` keeps the warm-up and the set time itself: it prints these
     words when the warm-up is over, and ends soon after the set time. `asks_first` is the pattern of the files that it
@@ -111,7 +111,7 @@ class Process:
         self._mark, self._kills = temporary.new_mark(), Kills("it was started")
 
     def launch(self, longest_s: float) -> None:
-        """Start the program; it ends by itself after that time at the latest."""
+        """Start the program, which ends by itself after that time at the latest."""
         program = self.program
         self._folder = temporary.short_path("generator")
         temporary.prepare(self._folder)
@@ -152,7 +152,7 @@ class Process:
         return self._running.poll()
 
     def refuse_if_ended(self) -> None:
-        """Raises RunFailed with the program's words if it has ended although it should still work."""
+        """Raises RunFailed with the program's words if it ended too early."""
         if self.exit_code is not None:
             raise RunFailed(f"{self.program.title} ended early: {self.words()}")
 
@@ -176,7 +176,7 @@ class Process:
             self._running.send_signal(self.program.stop)
 
     def result(self) -> LoadReport:
-        """The program's log, once it has ended. Raises RunFailed with its words if it failed or does not end."""
+        """The log of the ended program. Raises RunFailed with the program's words if it failed or does not end."""
         self.wait_for(STOP_TIMEOUT_S)
         if self.exit_code is None:
             raise RunFailed(f"{self.program.title} did not stop within {STOP_TIMEOUT_S:.0f} s")
@@ -185,7 +185,7 @@ class Process:
         return self.program.read(self.folder)
 
     def close(self) -> None:
-        """End everything that it started, and remove its folder."""
+        """End everything that the program started, and remove its folder."""
         process, self._process = self._process, None
         if process is not None:
             with uninterrupted():

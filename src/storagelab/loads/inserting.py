@@ -84,7 +84,7 @@ class InsertingSessions(Sessions[C]):
 
     @abstractmethod
     def _stop(self, working: Sequence[C]) -> None:
-        """Ends what still runs there, on the server."""
+        """Ends the connection's statements that still run on the server."""
 
     def open(self) -> None:
         """Opens all connections. Raises RunFailed with the server's words if that fails."""
@@ -152,7 +152,7 @@ class InsertingSessions(Sessions[C]):
 
 
 def _check_reads(workload: InsertLoad, loops: Sequence[Loop]) -> list[Check]:
-    """Checks that the mixed workload made its reads, and that each found a row."""
+    """Checks that the mixed workload made its reads, and that each read found a row."""
     if not workload.with_reads:
         return []
     made, found = sum(loop.reads_done for loop in loops), sum(loop.reads_found for loop in loops)

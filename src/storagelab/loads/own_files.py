@@ -108,7 +108,7 @@ def check_stays_inside(path: Path, name: str, key: str, elsewhere: re.Pattern[by
 
 
 def own_script(load: Sysbench, site: Site) -> tuple[Source, ...]:
-    """The user's Lua file and those beside it, which it may require; none for one of sysbench's own scripts."""
+    """The user's Lua file and the Lua files beside it, which it may require; none for sysbench's own scripts."""
     if not load.is_own:
         return ()
     key = "workload.script"
@@ -133,7 +133,7 @@ def pgbench_scripts(load: Pgbench, site: Site) -> tuple[Source, ...]:
 
 def own_files(load: Sql, site: Site) -> Iterator[tuple[str, str, str, Path]]:
     """The files that make the user's own database, in order: for each its kind, name, key and path. Raises
-    PreflightError for one that can't be used.
+    PreflightError for a file that can't be used.
     """
     if load.restore is not None:
         key = "workload.restore"

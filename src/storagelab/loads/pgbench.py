@@ -92,7 +92,7 @@ def initialise(program: str, load: Pgbench, steps: str, partitions: int) -> list
 
 
 def words(output: str, sources: Sequence[Source]) -> str:
-    """pgbench's message about a failure in one line, with the line of the script that it concerns."""
+    """pgbench's message about a failure in one line, with the script's line."""
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith(_NOISE)]
     message = next(
         (line for line in lines if "error" in line.lower() or "fatal" in line.lower()), lines[-1] if lines else ""
@@ -138,7 +138,7 @@ def log_in_by_pgbench(clients: Clients, program: Path) -> None:
 def by_pgbench(
     clients: Clients, program: Path, load: Pgbench | Sql, scripts: Sequence[Source], seed: int, scale: int | None = None
 ) -> Program:
-    """pgbench with these scripts, on its own tables of this scale."""
+    """pgbench with these scripts, on its own tables at this scale."""
     return Program(
         title="pgbench", read=read_log,
         command=partial(command, str(program), load, scripts, seed=seed, scale=scale),

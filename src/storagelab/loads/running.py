@@ -51,7 +51,7 @@ BEFORE_ITS_END_S = 0.2
 
 
 Span = tuple[LoadReport, float, float]
-"""The transactions that count, and from when to when they do."""
+"""The transactions that count, and the begin and end of the counted time."""
 
 
 class CountedPart(ABC):
@@ -200,7 +200,7 @@ class SetTime(CountedPart):
 
 
 class OwnTime(CountedPart):
-    """A time that the program itself measures; it reports the begin of the measurement."""
+    """A time that the program itself measures: the program reports the begin of the measurement."""
 
     @property
     def in_turns(self) -> bool:
@@ -416,7 +416,7 @@ class Generator(Sessions[C]):
             )  # fmt: skip
 
     def close(self) -> None:
-        """End the program and everything that it started. Never raises, since it is also called after errors."""
+        """End the program and all programs that it started. Never raises, since it is also called after errors."""
         self._process.close()
         first, self._first = self._first, None
         with contextlib.suppress(Exception):

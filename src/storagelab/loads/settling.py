@@ -31,7 +31,7 @@ needed for 60 s."""
 
 
 def concerns(load: Load) -> bool:
-    """Whether it matters to a load when its server writes pages: it runs for a set time, and writes."""
+    """Whether the moment at which the server writes pages affects a load: the load runs for a set time, and writes."""
     return load.generated and load.longest_s is not None and not load.reads_only
 
 
@@ -96,7 +96,7 @@ def end_of_whole(starts_s: Sequence[float], began_s: float, counted_s: float) ->
 
 
 def whole_between(starts_s: Sequence[float], began_s: float, end_s: float) -> int:
-    """The number of whole cycles in a measured part that should contain whole ones; 0 if it does not."""
+    """The number of whole cycles in a measured part that should contain whole cycles; 0 if it contains none."""
     inside = [at_s for at_s in starts_s if began_s - _ALIGNED_S <= at_s <= end_s + _ALIGNED_S]
     if len(inside) < 2:
         return 0
@@ -119,8 +119,8 @@ def told(starts_s: Sequence[float], began_s: float, end_s: float) -> dict[str, f
 
 
 class Cycles:
-    """Watches a server's checkpoints. `begun` counts those that have begun; None if the server has none, or doesn't
-    tell. Times are those of `now_s`; `beside` is called with each look.
+    """Watches a server's checkpoints. `begun` = the number of checkpoints that have begun; None if the server has none,
+    or doesn't report it. Times are those of `now_s`; `beside` is called with each look.
     """
 
     def __init__(

@@ -168,7 +168,7 @@ def beginning_with(statement: str, command: Sequence[str]) -> tuple[list[str], d
     if not statement:
         return list(command), {}
     program, script, *options = command
-    escaped = "".join(f"\\{byte:03d}" for byte in statement.encode())  # whatever it holds, to Lua it is one text
+    escaped = "".join(f"\\{byte:03d}" for byte in statement.encode())  # for Lua, any content is one text
     text = _BEGINNING.replace("STATEMENT", escaped).replace("MODULE", Path(script).stem)
     return [program, f"./{BEGINNING}", *options], {BEGINNING: text.encode()}
 

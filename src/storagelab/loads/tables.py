@@ -33,7 +33,7 @@ class GeneratedTables(Places, Generic[C, L]):
     index_share: ClassVar[float] = 0.2
     """How much of that is indexes, measured and rounded up."""
     filled_in_place: ClassVar[bool] = False
-    """Whether tables lie where the layout says before they are filled; if not, they are moved when they are full."""
+    """Whether tables are made in the layout's places; if not, they are moved after they have been filled."""
     temporary_beside: ClassVar[bool] = True
     """Whether temporary files lie with what else is placed on their volume; if not, the server makes their folder."""
 
@@ -64,7 +64,7 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @property
     def data_bytes(self) -> float:
-        """What the load's tables and indexes take on disk together; 0 if the user's own files make them."""
+        """The space on disk of the load's tables and indexes together; 0 if the user's own files make them."""
         return (self.load.data.units or 0) * self.unit_bytes
 
     def _folder_on(self, volume: str) -> Path:

@@ -1,7 +1,8 @@
 """Traces of requests: fio's iologs of versions 2 and 3, and blktrace's binary, read and checked before anything is
 sent.
 
-A trace may name several files. Each gets its own part of the one file that is used, in the order in which they come.
+A trace may name several files. Each file of the trace gets its own part of storagelab's single file, in the order of
+first use.
 """
 
 from __future__ import annotations

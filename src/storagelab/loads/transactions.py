@@ -178,7 +178,7 @@ def read_log(folder: Path) -> Transactions:
 
 
 def _read(text: bytes) -> Transactions:
-    """One file; a line that is not complete is left out."""
+    """One file of the log, without incomplete lines."""
     whole = text[: text.rfind(b"\n") + 1]
     if not whole:
         return joined([])
@@ -197,7 +197,7 @@ def _read(text: bytes) -> Transactions:
 def in_lua(module: str) -> str:
     """A sysbench script that does what the one of this name does, and writes the log.
 
-    A transaction that is tried again is one, and lasts from its first try on.
+    A transaction that is tried again counts as one, which begins with the first try.
     """
     return _IN_LUA.replace("MODULE", module).replace("PREFIX", LOG_PREFIX)
 

@@ -207,7 +207,8 @@ class Throttling:
 
 
 def _change(before: Mapping[Path, GroupTime], group: Path, after: GroupTime) -> GroupTime:
-    """The change of a group's counters. A group that is new, or that was made again under the same name, began at 0."""
+    """The change of a group's counters. The counters of a group began at 0 if it is new, or was made again under the
+    same name."""
     began = before.get(group, GroupTime(0.0, 0.0))
     if after.throttled_s < began.throttled_s:
         began = GroupTime(0.0, 0.0)
@@ -216,7 +217,7 @@ def _change(before: Mapping[Path, GroupTime], group: Path, after: GroupTime) -> 
 
 
 def _children(kernel: Kernel, process: int | str) -> Iterator[int]:
-    """The living processes that a process started; none if the kernel doesn't list them."""
+    """The running processes that a process started; none if the kernel doesn't list them."""
     for task in (kernel.proc / str(process) / "task").glob("[0-9]*"):
         yield from (int(word) for word in read_text(task / "children").split() if word.isdigit())
 
@@ -229,7 +230,7 @@ SECTOR_BYTES = 512
 """
 
 _OWN = ("reads", "read_bytes", "writes", "write_bytes")
-"""What is counted for the device of a file system, too."""
+"""The counters that also exist for the device of a file system."""
 _PLACES = {
     "reads": 0, "read_bytes": 2, "read_time_s": 3, "writes": 4, "write_bytes": 6, "write_time_s": 7, "busy_s": 9,
     "discards": 11, "discard_bytes": 13, "flushes": 15, "flush_time_s": 16,

@@ -68,7 +68,7 @@ def _not_plain(name: str) -> OSError:
 
 
 def read(name: str, within: int, most_bytes: int = -1) -> bytes:
-    """The content of such a file, or its first `most_bytes`. Raises OSError."""
+    """The content of such a file, or the first `most_bytes` of it. Raises OSError."""
     with open(open_file(name, within), "rb") as file:
         return file.read(most_bytes)
 
@@ -219,7 +219,7 @@ def write_whole(file: Path, parts: Sequence[bytes], *, within: Path | None = Non
 
 
 def open_to_append(file: Path, *, within: Path) -> BinaryIO:
-    """The regular file, open for writing at its end; made if it is absent. Raises OSError."""
+    """The regular file, open for writing at its end; made if it doesn't exist. Raises OSError."""
     _refuse_outside(file, within)
     # Without this flag, opening a FIFO would block.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY

@@ -27,7 +27,7 @@ HERE = Kernel()
 
 
 def read_text(path: Path) -> str:
-    """The file's text without leading and trailing blanks; "" if it can't be read."""
+    """The file's text without leading and trailing blanks; "" if the file can't be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:
@@ -182,7 +182,7 @@ def size_bytes(name: str, kernel: Kernel = HERE) -> int:
 
 
 def names_in(folder: Path) -> tuple[str, ...]:
-    """What a folder holds, in order; nothing if it can't be read."""
+    """The names in a folder, in order; none if the folder can't be read."""
     try:
         return tuple(sorted(os.listdir(folder)))
     except OSError:
@@ -290,7 +290,8 @@ _MODELS = {
 def virtual_disk(
     mount: Mount | None, stack: tuple[str, ...], on_virtual_machine: bool | None, kernel: Kernel = HERE
 ) -> tuple[bool | None, str]:
-    """Whether the disk is not a drive of this machine, and the evidence. None = no evidence for either."""
+    """Whether the disk is something else than a drive of this machine, and the evidence. None = no evidence for
+    either."""
     if mount is None:
         return None, "this system does not show what lies under it"
     for pattern, reason in _FILE_SYSTEMS.items():

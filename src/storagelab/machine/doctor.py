@@ -1,7 +1,7 @@
 """Checks what this machine can measure, and how to fix the rest.
 
-One small probe checks each ability, by trying it if that leaves no remains. A failed probe reports this in its own row
-and does not affect the others.
+One small probe checks each ability. It tries the ability if that leaves no remains. A failed probe reports this in its
+own row and does not affect the others.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def _drive(key: str, places: list[str], volume: Mapping[str, object]) -> Ability
 
 
 def claims(places: Mapping[str, Path]) -> list[Ability]:
-    """One row for each claim of Kubernetes below the folders, with what may not be read about it."""
+    """One row for each claim of Kubernetes below the folders, with the facts that may not be read."""
     found = {str(claim["claim"]): claim for path in places.values() if (claim := describe_claim(path))}
     return [_claim(name, claim) for name, claim in found.items()]
 
@@ -262,7 +262,8 @@ def quiet(load: float | None, cpus: int) -> Ability:
 
 
 def clock(kernel: Kernel = HERE) -> Ability:
-    """Checks whether the clock is cheap to read. A slow one costs a system call each time the server times its I/O."""
+    """Checks whether the clock is cheap to read. A slow clock costs a system call each time the server times its
+    I/O."""
     source = read_text(kernel.sys / "devices" / "system" / "clocksource" / "clocksource0" / "current_clocksource")
     # The minimum, since other load only adds time.
     each_ns = min(timeit.repeat(time.monotonic_ns, repeat=5, number=200)) / 200 * 1e9

@@ -308,7 +308,8 @@ def memory_available(kernel: Kernel = HERE) -> int:
 
 # --- Kubernetes: this pod, its node, and the claims that are mounted in it, for a run's manifest ----------------------
 # The Job that `storagelab k8s` writes sets the variables of `Names`. Everything else is asked of the cluster's own
-# server, if the service account may read it. Facts that it may not read are listed under `unknown`, with the reason.
+# server, if the service account may read it. Facts that the pod may not read are listed under `unknown`, with the
+# reason.
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _ANSWER_S = 5.0
@@ -400,7 +401,7 @@ def _without_secrets(parameters: Answer) -> dict[str, object]:
 
 
 def table_at(answer: Answer, *names: str) -> Answer:
-    """A table in an answer; {} if it is not there."""
+    """A table in an answer; {} if the answer lacks it."""
     for name in names:
         below = answer.get(name)
         answer = below if isinstance(below, dict) else {}
@@ -411,7 +412,7 @@ def table_at(answer: Answer, *names: str) -> Answer:
 
 
 def _asked(ask: Ask | None, path: str, what: str, unknown: list[str]) -> Answer:
-    """The server's answer; {} if there is none, which is noted."""
+    """The server's answer; {} without an answer, which is noted."""
     try:
         return (ask or _ask)(path)
     except (OSError, ValueError) as error:

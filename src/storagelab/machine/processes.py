@@ -38,7 +38,7 @@ def until(is_so: Callable[[], bool], within_s: float, pause_s: float = 0.01) -> 
 
 def is_locked(opened: int) -> bool:
     """Whether this process has the lock of an open file or folder now. Some network file systems have no locks of
-    folders: there everybody has it.
+    folders: there, every process has the lock.
     """
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -104,7 +104,7 @@ def _killed_for_memory() -> int | None:
 def holders_text(file: Path, kernel: Kernel = HERE) -> str:
     """The other processes that hold a lock on `file`, in words: "process 4711 (sqlite3)"; "" if none can be found.
 
-    Shows nothing of their command lines, which may hold passwords.
+    Command lines are not shown, because they may contain passwords.
     """
     try:
         facts = file.stat()

@@ -151,7 +151,7 @@ def as_server(*reach: Path) -> Callable[[], None]:
     """The `preexec_fn` of a server program that must reach the folders `reach`.
 
     If only root may enter a folder above one of them, such as /root, the program sees that folder empty except for its
-    path. Raises PreflightError that names the folder if that is impossible.
+    path. Raises PreflightError, which names the folder, if this is impossible.
     """
     if (owner := unprivileged().owner) is None:
         return end_with_parent
@@ -174,7 +174,7 @@ def check_may_enter(folder: Path, key: str | None = None) -> None:
 
 
 def shut_out_at(path: Path) -> Path | None:
-    """The first folder on the path, the last one included, that a server may not pass; None if it may pass all."""
+    """The first folder on the path, including the last, that a server may not enter; None if it may enter all."""
     owner = unprivileged().owner
     return next(iter(shut_to([*reversed(path.parents), path], *owner)), None) if owner else None
 
@@ -193,7 +193,7 @@ def give_to_server(*paths: Path) -> None:
 
 
 def give(owner: tuple[int, int] | None, *paths: Path) -> None:
-    """To the user and the group `owner`, if there is one."""
+    """Changes the owner to the user and the group `owner`, if given."""
     if owner is not None:
         for path in paths:
             os.chown(path, *owner, follow_symlinks=False)
@@ -232,7 +232,7 @@ LOADS_CODE = "makes the server load code"
 GOES_ELSEWHERE = "makes the server use files outside its own folders"
 FLAG = "--allow-commands"
 
-# An absolute path, or one that leaves its folder; also inside a list.
+# An absolute path, or a path that leads out of its folder; also inside a list.
 _ELSEWHERE = re.compile(r"(?:^|[\s:;,='\"])(?:[/~]|[A-Za-z]:\\)|(?:^|[\s:;,='\"/])\.\.(?:/|$)")
 
 PrivilegeOf = Callable[[str, Scalar], str | None]
@@ -240,7 +240,7 @@ PrivilegeOf = Callable[[str, Scalar], str | None]
 
 
 class Privilege(Frozen):
-    """A key of the spec whose value does more than configure: `does` says what."""
+    """A key of the spec whose value has an effect beyond configuration: `does` describes it."""
 
     key: str
     value: Scalar

@@ -37,7 +37,7 @@ def path(kind: str) -> Path:
 
 
 def short_path(kind: str) -> Path:
-    """A path for a socket. It must be short, however long the temporary folder's path is."""
+    """A path for a socket. The path must be short, even if the temporary folder's path is long."""
     place = path(kind)
     fits = len(os.fsencode(place)) + len(_IN_SOCKET_FOLDER) <= _LONGEST_SOCKET
     return place if fits else _SHORT / place.parent.name / place.name
@@ -90,7 +90,7 @@ def left_behind() -> list[Path]:
 
 
 def remove_left_behind(place: Path) -> bool:
-    """Remove such a folder, and try for a while: a server that is about to end may still write there. False if that
+    """Remove such a folder, with several tries: a server that is about to end may still write there. False if that
     fails.
     """
 
@@ -130,9 +130,7 @@ def own_name() -> str:
 
 
 def _name(pid: int) -> str:
-    """The name of a process: its number, its start and its PID namespace. The start is 0 if there is no such
-    process.
-    """
+    """The name of a process: its number, its start and its PID namespace. Without such a process, the start is 0."""
     fields = stat_fields(Path(f"/proc/{pid}"))
     started_ticks = int(fields[19]) if fields and fields[0] not in "ZX" else 0
     return f"storagelab-{pid:x}-{started_ticks:x}-{_boot()}-{_world()}"

@@ -1,4 +1,4 @@
-"""The raw counts of a run. Everything else is derived from them when they are read.
+"""The raw counts of a run. Everything else is derived from these figures when they are read.
 
 Times are in seconds, or in whole nanoseconds if a kernel counts them.
 """

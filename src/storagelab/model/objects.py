@@ -82,7 +82,8 @@ class Placement:
         return None
 
     def _nearest(self, one: Object) -> list[str]:
-        """The patterns that match the object by its own name, or else by that of the nearest that it is a part of."""
+        """The patterns that match the object's own name, or otherwise the name of the nearest table that contains
+        it."""
         for name in one.names:
             if found := [pattern for pattern in self.patterns if _matches(pattern, one.schema, name)]:
                 return found

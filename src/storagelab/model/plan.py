@@ -119,7 +119,7 @@ class Experiment(Described):
     """Combinations of levels that are left out."""
     balanced: bool = True
     """Whether the random order of measured runs is balanced for carry-over. Campaigns of earlier versions are not
-    balanced, and continue so."""
+    balanced, and continue without balance."""
     files: dict[str, str] = Field(default_factory=dict)
     """The SHA-256 of each file that the spec names, by key and name; none in campaigns of version 0.2.0 and before."""
     judged_before: str = ""
@@ -253,5 +253,5 @@ def template_name(config: Config) -> str:
 
 
 def one_of_each_template(configs: Iterable[Config]) -> list[Config]:
-    """One cell for each template that these cells need."""
+    """One cell for each template that the given cells need."""
     return list({template_name(config): config for config in configs if wants_template(config)}.values())

@@ -108,7 +108,7 @@ def _over_all(name: str, judge: Judge, outcomes: Sequence[Outcome]) -> Promise:
 
 
 def _named(measurement: Measurement, *beginnings: str) -> str:
-    """The first check with such a name that is not ok. Unread ones count, since nothing confirms them."""
+    """The first check with such a name that is not ok. Unread ones count as different, since nothing confirms them."""
     for check in measurement.checks:
         if check.name.startswith(beginnings) and check.ok is not True:
             return f"{check.name}: asked {check.asked}, got {check.got}"

@@ -138,7 +138,7 @@ class State(Protocol):
     """Where a block may keep the state of its drives, so that it can be resumed later, here or elsewhere."""
 
     def read(self) -> bytes:
-        """The state that was written last; empty if that is lost."""
+        """The last written state; empty if it is lost."""
         ...
 
     def write(self, parts: Sequence[bytes]) -> None:

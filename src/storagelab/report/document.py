@@ -47,7 +47,7 @@ class Swatch:
 
 @dataclass(frozen=True)
 class Mark:
-    """A verdict: its kind, which colours it, and its words for a narrow column; "" for a cell alone."""
+    """A verdict: its kind, which sets the colour, and its words for a narrow column; "" if there is only one cell."""
 
     kind: str
     text: str
@@ -147,7 +147,7 @@ Part = str | Table | Listed | Code | Picture | Fold
 # --- the ladder -------------------------------------------------------------------------------------------------------
 
 MOST, TIED_MOST = 12, 5
-"""The most rows of a ladder, and of its layouts that may be the fastest; the others share a row."""
+"""The most rows of a ladder, and of its layouts that may be the fastest; the remaining layouts share a row."""
 
 Kind = Literal["fastest", "may-be-fastest", "not-fastest", "slower", "not-judged"]
 IN_FRONT: tuple[Kind, ...] = ("fastest", "may-be-fastest")
@@ -195,8 +195,8 @@ class Ladder:
     scale_text: str = ""
 
     def shown(self, most: int | None = None) -> list[Rung]:
-        """The rows to show: of many that may be the fastest the first ones and the recommended one; of many others
-        those next to them and the slowest.
+        """The rows to show. Of many rows that may be the fastest: the first ones and the recommended one. Of many other
+        rows: the next ones and the slowest.
         """
         return list(_folded(self.rungs, most or self.most))
 
@@ -215,7 +215,7 @@ class Ladder:
         return math.log(ratio / least) / math.log(most / least)
 
     def percent(self, ratio: float) -> float:
-        """The same in per cent of the width, with room at both ends."""
+        """The ratio's place in per cent of the width, with room at both ends."""
         return round(2 + 96 * min(1.0, max(0.0, self.place(ratio))), 1)
 
 

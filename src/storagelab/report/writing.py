@@ -42,7 +42,7 @@ STDOUT = Path("-")
 
 
 class SoFar(NamedTuple):
-    """What the page of an unfinished campaign says of it. `reload_s`: after how long the page loads itself again; 0 for
+    """The sentence on the page of an unfinished campaign. `reload_s`: after how long the page loads itself again; 0 for
     never.
     """
 
@@ -143,7 +143,8 @@ def write_charts(output: Path | None, folder: Path, format_: str, findings: Find
 def write_chart(
     name: str, output: Path | None, folder: Path, format_: str, findings: Findings, runs: Sequence[Run]
 ) -> None:
-    """Write one chart, and print its path. Raises StoragelabError that lists the charts if none has that name."""
+    """Write one chart, and print its path. Raises StoragelabError, which lists the charts, if no chart has that
+    name."""
     specs = wide_specs(findings, runs)
     if name not in specs:
         known = ", ".join(specs) or "none, as nothing was measured"
@@ -224,7 +225,7 @@ def write(file: Path, content: str | bytes, *, within: Path | None = None, elsew
 # --- findings with the engine's own names of waits alone --------------------------------------------------------------
 #
 # The wait of SQL Server that comes closest to a wait of another engine helps those who know SQL Server, and is in the
-# others' way. So reports have it only where it is asked for; the export always has it.
+# others' way. So reports contain it only on request; the export always contains it.
 
 _Named = TypeVar("_Named", WaitStat, WaitChange, WaitTrend)
 

@@ -64,8 +64,7 @@ class Cluster(Generic[Task, Report]):
         self._sent: dict[Future, tuple[Task, float]] = {}
         """With the time at which each was sent."""
         self._hanging: list[Future] = []
-        """Tasks that were given up but still run: Dask can't stop them, so their workers get no other task.
-        """
+        """Abandoned tasks that still run: Dask can't stop them, so their workers get no other task."""
         self._welcome: set[str] = set()
         """The workers with the same versions as ours."""
 
@@ -128,7 +127,7 @@ class Cluster(Generic[Task, Report]):
         return True
 
     def _receive(self, jobs: Jobs[Task, Report]) -> None:
-        """Handles what has ended. Runs that come together are stored together, before anything else happens."""
+        """Handles what has ended. Runs that arrive together are stored together, before anything else happens."""
         now = time.monotonic()
         outcomes: list[tuple[Task, list[Any] | str]] = []
         for future, (task, since_s) in list(self._sent.items()):

@@ -45,7 +45,7 @@ class Probe(Protocol):
         """Remove what `obstruct` made."""
 
     def decoys(self, target: TargetConfig, name: str) -> contextlib.AbstractContextManager[Decoys | None]:
-        """A database of this name for as long as it is needed; None if no load has a program of its own. Raises
+        """A database of this name, which the context removes at its end; None if no load has its own program. Raises
         PreflightError if it can't be made.
         """
 
@@ -236,7 +236,7 @@ class _Suite:
         return Promise(name=p.BESIDE, state="fail" if problem else "pass", detail=problem)
 
     def _changed(self, target: TargetConfig, load: dict[str, JsonValue], contents: Callable[[], object]) -> str:
-        """Why a load beside these tables breaks the promise; "" if it keeps it. Raises PreflightError."""
+        """Why a load beside these tables breaks the promise; "" if the promise is kept. Raises PreflightError."""
         config = Config.model_validate({
             "target": target.model_dump(exclude_unset=True), "volumes": {}, "layout": {}, "measure": {"waits": False},
             "workload": {**load, "connections": 2, "duration_s": 1.0},

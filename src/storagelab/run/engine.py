@@ -66,7 +66,7 @@ class Engine(NamedTuple):
     stop_orphan: Callable[[Path], bool] = lambda _: False
     """Stops the server that still runs on a data folder; true if there was one."""
     drop_leftovers: Callable[[Config, Site], list[str]] = lambda *_: []
-    """Drops what is left on the server that a cell attaches to; returns what was dropped."""
+    """Drops remains of killed runs on the server that a cell attaches to; returns the dropped names."""
     abilities: Callable[[], tuple[Ability, ...]] = lambda: ()
     durability: Callable[[Config], Durability] | None = None
     """Which data survive a crash of the server or of its machine."""
@@ -75,7 +75,7 @@ class Engine(NamedTuple):
     privilege: Callable[[str, Scalar], str | None] = lambda *_: None
     """The effect of a setting with this name and value beyond a database; None = no such effect."""
     found: Callable[[TargetConfig], RunningServer] | None = None
-    """What a running server shows of its layout."""
+    """The facts that a running server shows about its layout."""
     watched: Callable[[TargetConfig], Watched] | None = None
     """A running server, for a capture of what it reads and writes."""
     moving: Callable[[Sequence[Move], Mapping[str, str]], Iterable[str]] = lambda *_: ()
@@ -123,7 +123,7 @@ def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
     """Make each kind of volume and start each kind of server that the plan needs for a moment, and remove it. `tell`
     receives the progress.
 
-    Raises PreflightError with the server's own message for one that does not start.
+    Raises PreflightError with the server's own message for a server that does not start.
     """
     with reporting_to(tell):
         for_runs.try_making(plan, site)
@@ -169,7 +169,7 @@ def _checked(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     making = for_runs.check(plan, site)
     found = [engine.check(part, site) for engine, part in _by_engine(plan)]
     needs = [need for one in found for need in one.volumes]
-    # Each volume once, with the most that any cell needs: cells run one after the other.
+    # Each volume once, with the largest need of a cell, because cells run one after the other.
     most = [
         max((need for need in needs if (need.name, need.path) == volume), key=lambda need: need.needed_bytes or 0)
         for volume in dict.fromkeys((need.name, need.path) for need in needs)

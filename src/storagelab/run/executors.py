@@ -32,7 +32,7 @@ _PATIENCE_S = 1.0
 _TOGETHER = 256
 """The most reports that are read from one process before other processes have their turn."""
 _TOOK, _REPORT, _DONE, _BROKE, _GONE = "took", "report", "done", "broke", "gone"
-"""What a worker sends, and what its closed pipe says."""
+"""The messages of a worker, and the meaning of its closed pipe."""
 
 Task = TypeVar("Task")
 Report = TypeVar("Report")
@@ -115,7 +115,7 @@ class Processes(Generic[Task, Report]):
                 self._workers = []
 
     def _receive(self, jobs: Jobs[Task, Report]) -> None:
-        """Waits for reports. Those that come together are passed on together, before anything that ends a task."""
+        """Waits for reports. Reports that arrive together are passed on together, before anything that ends a task."""
         ready = connection.wait([worker.pipe for worker in self._workers])
         received = [(worker, *worker.receive()) for worker in self._workers if worker.pipe in ready]
         if reports := [one for _, reported, *_ in received for one in reported]:
@@ -144,7 +144,7 @@ class Processes(Generic[Task, Report]):
             given.append(idle.pop() if idle else self._start())
             given[-1].give(task)
         for worker in given:
-            with contextlib.suppress(OSError):  # it died while idle; its pipe will say so
+            with contextlib.suppress(OSError):  # the process died while idle; its closed pipe will show this
                 worker.pipe.send(worker.task)
 
     def _start(self) -> _Worker[Task]:
@@ -200,7 +200,7 @@ class _Worker(Generic[Task]):
     def bury(self) -> None:
         self.pipe.close()
         self.process.join(_PATIENCE_S)
-        if self.process.exitcode is None:  # its pipe is closed, but it still runs
+        if self.process.exitcode is None:  # its pipe is closed, but the process still runs
             self.process.kill()
             self.process.join(_PATIENCE_S)
 

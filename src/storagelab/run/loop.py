@@ -207,8 +207,8 @@ class _Campaign:
         self._schedule.freed(task)
 
     def lost(self, task: Batch, why: str) -> None:
-        """The batch's runs are made again. If one can't be, it and all later runs of its block fail, since they need
-        its drives.
+        """The batch's runs are made again. If a run can't be made, this run and all later runs of its block fail,
+        because they need its drives.
         """
         logging.getLogger("storagelab").info("block %d: %s", task.number, why)
         if (given_up := self._schedule.lost(task)) is None:

@@ -44,7 +44,7 @@ class Effort(NamedTuple):
     stretch_s: float
     file_bytes: int
     at_most_s: float
-    """No further pass begins, and none goes on, after this time."""
+    """After this time, no pass begins or continues."""
 
     def about_s(self, measurements: int) -> float:
         """About how long this many measurements of points and the long periods take, without writing the file."""
@@ -131,7 +131,7 @@ def file_on(folder: Path, file_bytes: int) -> Iterator[tuple[Place, str]]:
     site = Site(experiment="drives-fit", identity="fit", spec_folder=folder)
     folders = Folders(site, {"v": folder})
     with locked({folder: "--volume"}):
-        folders.leftovers()  # raises if something else has the name
+        folders.leftovers()  # raises an error if another file has the name
         sweep_temporary()
         folders.make()
         try:
@@ -216,7 +216,7 @@ def averaged(results: Sequence[Result]) -> list[Result]:
 
 
 class MeasuredVolume(NamedTuple):
-    """Where it is measured; while `loaded` lasts, its limits hold."""
+    """The place of the measurement; while `loaded` lasts, the volume's limits hold."""
 
     folder: Path
     loaded: Callable[[], AbstractContextManager[None]]

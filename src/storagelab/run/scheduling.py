@@ -36,7 +36,7 @@ class InFile(NamedTuple):
     path: Path
 
     def read(self) -> bytes:
-        """The state that is kept; empty if there is no file, or none that can be read."""
+        """The kept state; empty if there is no readable file."""
         return _plain(self.kept())
 
     def kept(self) -> bytes:
@@ -152,13 +152,13 @@ class Batch(NamedTuple):
 class Schedule:
     """Picks the batch for a free process: the next few runs of the idle block with the most runs left.
 
-    So all blocks shrink together, and the batches with them, and no long block remains at the end.
+    So all blocks and batches shrink together, and no long block remains at the end.
     """
 
     def __init__(self, todo: Sequence[Batch], processes: int) -> None:
         self.processes = processes
         self._left: dict[int, Batch] = {}
-        """Block -> those of its runs that are not scheduled yet."""
+        """Block -> its runs that are not scheduled yet."""
         self._runs_left = 0
         self._in_work: dict[int, tuple[Batch, dict[int, int]]] = {}
         """Block -> its batch that was scheduled, and the runs that this has not reported yet: sequence -> position."""

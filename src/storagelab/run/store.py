@@ -116,7 +116,8 @@ class Store:
         raise damaged(self._file, [f"its experiment: {wrong}"], None)
 
     def append(self, *runs: Run) -> None:
-        """Write runs, all in one transaction. Raises StoreError if that fails or one of them is already stored."""
+        """Write runs, all in one transaction. Raises StoreError if storing fails, or if one of the runs is already
+        stored."""
         with store_file.plain_errors(self._file), self._connection:
             for run in runs:
                 measurement = run.measurement
@@ -313,7 +314,7 @@ def differences(one: Experiment, other: Experiment) -> list[str]:
 
 
 class NothingStored(StoreError):
-    """There is no store yet, or only one that was not made completely."""
+    """There is no store yet, or only an incomplete one."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"{folder} holds no results yet\n  make some: storagelab run SPEC")

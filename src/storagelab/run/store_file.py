@@ -158,9 +158,7 @@ def ask(connection: sqlite3.Connection, file: Path, statement: str) -> list[Any]
 
 
 def is_empty(connection: sqlite3.Connection, file: Path) -> bool:
-    """Whether there is no store yet, or only one that was not made completely. Raises StoreError if the file is not
-    a database.
-    """
+    """Whether there is no store yet, or only an incomplete one. Raises StoreError if the file is not a database."""
     with plain_errors(file):
         try:
             return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
@@ -382,8 +380,8 @@ def measurement_of_today(text: str, kind: str) -> str:
 def experiment_of_today(experiment: Any) -> Any:
     """A stored experiment. A race of a kind that is gone, one for a good layout or one that began with small-scale
     runs, is read as an experiment of all repetitions, most of them not made: its runs are shown, and only the layouts
-    that ran are compared. The hosts that were to share its rounds are left out: each run says where it was made. One
-    that says nothing of a balanced order goes on in rounds that were shuffled each by itself.
+    that ran are compared. The hosts that were to share its rounds are left out: each run names its host. A store
+    without a word on balanced orders continues with rounds that were shuffled separately.
     """
     if not isinstance(experiment, dict):
         return experiment

@@ -27,8 +27,8 @@ class Results(NamedTuple):
 
 
 def read(name: str, results: Path, *, whole: bool = False) -> Results:
-    """What is stored of an experiment, found by its name or its spec file. If there are very many runs, only some
-    are `in_detail`, unless `whole`. Raises StoreError, also for a damaged store.
+    """The stored parts of an experiment, found by its name or its spec file. If there are very many runs, only some are
+    `in_detail`, unless `whole`. Raises StoreError, also for a damaged store.
     """
     folder, spec = _found(name, results)
     file = folder / FILE_NAME
@@ -43,8 +43,7 @@ def read(name: str, results: Path, *, whole: bool = False) -> Results:
 
 
 def salvage(name: str, results: Path) -> tuple[Results, list[str]]:
-    """Reads what is left of a damaged store; returns it, with a description of what can't be read. Otherwise like
-    `read`.
+    """Reads and returns the readable part of a damaged store, with a description of the rest. Otherwise like `read`.
 
     If its experiment can't be read, use the stored text of the spec, else the file `name`. Raises StoreError if none of
     the three can be read.
@@ -59,7 +58,7 @@ def salvage(name: str, results: Path) -> tuple[Results, list[str]]:
 
 def as_begun(experiment: Experiment, results: Path) -> Experiment:
     """The experiment of a spec, with the order with which its stored campaign began: one of an
-    earlier version keeps its own. A store that can't be read is told of by those who use it."""
+    earlier version keeps its own. The callers report an unreadable store."""
     folder = results / experiment.name
     with contextlib.suppress(StoreError), Store.salvaging(folder) as store:
         begun = store.experiment()

@@ -117,7 +117,7 @@ def _of_options(settings: Iterable[tuple[str, str]]) -> list[str] | None:
 
 
 def _in_passfile(file: str) -> list[str]:
-    """The passwords in libpq's file of them; none if it can't be read."""
+    """The passwords in libpq's password file; none if the file can't be read."""
     try:
         with opened(Path(file)) as passfile:
             lines = passfile.read(_PASSFILE_MOST).decode(errors="replace").splitlines()
@@ -143,7 +143,7 @@ def _small(text: str) -> str:
 SPARE_CONNECTIONS = 4
 """Connections that storagelab needs in addition to the workload's."""
 OWNERSHIP = "made by storagelab, which removes it again"
-"""Marks what storagelab makes on a server. Anything without the mark belongs to others, whatever its name."""
+"""Marks what storagelab makes on a server. An object without the mark belongs to others, whatever its name."""
 
 Decoys = tuple[TargetConfig, dict[str, JsonValue], Callable[[], object]]
 """A database that storagelab made on a server, with tables of the load program's names in its default schema; the load;
@@ -238,7 +238,7 @@ def _other_ends(line: socket.socket) -> Iterator[tuple[str, str]]:
 
 
 def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
-    """How long a process has run, by its folder in /proc. None if it has ended or has none of the names."""
+    """How long a process has run, by its folder in /proc. None if the process has ended or has none of the names."""
     if read_text(process / "comm") not in names or not (fields := stat_fields(process)):
         return None
     machine_up_s = float(read_text(HERE.proc / "uptime").split()[0])
@@ -246,7 +246,7 @@ def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
 
 
 def pid_in(file: Path) -> str:
-    """The number in a server's file of its process; "" if there is none. The server may have put anything there."""
+    """The number in a server's pid file; "" without such a file. The server may have put anything there."""
     with contextlib.suppress(OSError, ValueError):
         return text_of(file).partition("\n")[0]
     return ""
@@ -295,21 +295,22 @@ class RunningServer(NamedTuple):
 
     title: str
     settings: dict[str, Scalar]
-    """Settings that affect storage and that its operator changed."""
+    """Settings that affect storage and that the server's operator changed."""
     places: dict[str, Path]
     here: bool
     """It runs on this machine."""
     data_bytes: int
     bin_dir: Path | None = None
-    """The folder of its programs, if it runs on this machine and they can be seen."""
+    """The folder of the server's programs, if the server runs on this machine and the folder is visible."""
     asked: frozenset[str] = frozenset()
     """The names of all settings that affect storage."""
     left_out: tuple[str, ...] = ()
-    """Other settings that its operator changed, in lines with reasons; without values, because some are secret."""
+    """Other settings that the server's operator changed, in lines with reasons; without values, because some are
+    secret."""
     sessions: int = 0
     """Open sessions of clients."""
     working: int = 0
-    """Those of them that work at this moment."""
+    """The sessions that work at this moment."""
     checkpoint_s: float | None = None
     """The longest time from one checkpoint to the next, if it is set."""
 

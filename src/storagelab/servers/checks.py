@@ -35,9 +35,9 @@ from storagelab.volumes.folders import Site
 
 
 class AttachedFacts(Frozen):
-    """What a server that already runs is, and what its login may do. `process_owner` is the (uid, gid) it runs as, None
-    if it does not run on this machine (or this is not Linux): then the kernel can't be asked about its sessions. Some
-    engines also know the process's `pid`, and some count the I/O of each file.
+    """The facts about a server that already runs, and the rights of its login. `process_owner` is the (uid, gid) it
+    runs as, None if it does not run on this machine (or this is not Linux): then the kernel can't be asked about its
+    sessions. Some engines also know the process's `pid`, and some count the I/O of each file.
     """
 
     title: str
@@ -65,7 +65,7 @@ class AttachedFacts(Frozen):
 F = TypeVar("F", bound=AttachedFacts)
 _T = TypeVar("_T")
 Connect = Callable[[TargetConfig], AbstractContextManager[C]]
-"""Connects to a running server. Raises PreflightError with its words, also for what goes wrong later."""
+"""Connects to a running server. Raises PreflightError with the program's words, also for later failures."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Checks(Generic[C, F]):
         return Memory(self.buffers, buffers_bytes, memory_here(), cached=not direct)
 
     def _check_running(self, configs: Sequence[Config], site: Site) -> Iterator[tuple[str, list[str]]]:
-        """Each running server, with notes; one connection for each, however many cells it has."""
+        """Each running server, with notes. Each server is asked through one connection, however many cells use it."""
         for sharing in by_server(configs):
             target = sharing[0].target
             with self.connect(target) as connection:
@@ -145,7 +145,7 @@ def by_cell(
 
 
 def needs_of_every_engine(facts: AttachedFacts, oldest: tuple[int, ...], connections: int) -> list[Need]:
-    """That the server is not too old, and has room for a load's connections."""
+    """Checks that the server is not too old, and has room for a load's connections."""
     free = facts.max_connections - facts.open_connections
     too_old = f"storagelab measures {facts.title} {'.'.join(map(str, oldest))} and later"
     return [
@@ -156,7 +156,7 @@ def needs_of_every_engine(facts: AttachedFacts, oldest: tuple[int, ...], connect
 
 # --- settings --------------------------------------------------------------------------------------------------------
 #
-# What a server shows of its settings.
+# The facts that a server shows about its settings.
 
 
 def read_back(

@@ -155,7 +155,7 @@ def of_server(engine: str, found: RunningServer, variable: str) -> str:
 
 def _volumes(places: Mapping[str, Path]) -> tuple[tuple[Volume, ...], dict[str, str]]:
     """A volume for each file system that holds any of these folders; and each folder's volume. A volume is the mount
-    point. If this user may not write there, or it is the root file system, it is the folder of the spec.
+    point. It is the spec's folder if this user may not write there, or if the volume is the root file system.
     """
     mounts, by_mount = mounts_here(), dict[str, list[str]]()
     for name, folder in places.items():
@@ -189,8 +189,8 @@ _OF_THE_SYSTEM = ("/boot", "/etc", "/dev", "/proc", "/sys", "/run", "/usr")
 
 
 def filled(name: str, text: str, engine: str, found: RunningServer, variable: str) -> str:
-    """A ready-made spec with this server's programs, settings, volumes and size. Raises SpecError if it has no place
-    for them.
+    """A ready-made spec with this server's programs, settings, volumes and size. Raises SpecError if the spec has no
+    place for them.
     """
     spec = tomllib.loads(text)
     of_spec = spec.get("target", {}).get("engine")

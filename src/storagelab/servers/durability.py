@@ -1,6 +1,6 @@
 """Facts about engines that need no driver, mainly which data survive a crash.
 
-Engines can be compared only if these are the same; a plan says so.
+Engines can be compared only if the same data survive; a plan says so.
 """
 
 from __future__ import annotations

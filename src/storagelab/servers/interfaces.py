@@ -165,7 +165,7 @@ class System(ABC, Generic[C]):
     private_reach: ClassVar[type[Reach[Any]]]
     attached_reach: ClassVar[type[Reach[Any]]]
     foreign_errors: ClassVar[tuple[type[BaseException], ...]]
-    """Errors that fail one run: it is stored as failed and the next runs go on. Any other error is a bug."""
+    """Errors that fail one run, which is stored as failed; the next runs continue. Any other error is a bug."""
     counts_this_machine: ClassVar[bool] = True
     """Whether this machine's drives and CPUs are those of the run."""
     mounts_from: ClassVar[str]
@@ -174,7 +174,7 @@ class System(ABC, Generic[C]):
     """Whether the server's log says why a session was lost, even if the server lives on."""
     layout: Table[C]
     facts: Any = None
-    """Facts about the attached server; empty until it has been asked."""
+    """Facts about the attached server; empty before the server has been asked."""
 
     def __init__(self, config: Config, site: Site) -> None:
         self.config, self.site = config, site
@@ -214,15 +214,15 @@ class System(ABC, Generic[C]):
         """The server in a run's environment."""
 
     def data_folder(self, connection: C) -> Path | None:
-        """Where a server on this machine keeps its files, if it says so and this user may see them."""
+        """The folder of the files of a server on this machine, if the server tells it and this user may read it."""
         return None
 
     def mounts(self, connection: C) -> list[places.Mount]:
-        """The file systems of the server's machine that it reports."""
+        """The file systems of the server's machine, as the server reports them."""
         return []
 
     def remote_volumes(self, connection: C) -> dict[str, dict[str, object]]:
-        """What is known of the volumes on the server's machine."""
+        """The known facts about the volumes on the server's machine."""
         return places.facts(self.config, self._remote_mounts(connection))
 
     def check_remote_volumes(self, connection: C) -> list[Check]:
@@ -241,7 +241,7 @@ class System(ABC, Generic[C]):
 
     @abstractmethod
     def write_out(self, connection: C) -> None:
-        """Make the server write out what it holds in memory."""
+        """Make the server write all changed pages from its memory."""
 
     # --- watched -----------------------------------------------------------------------------------------------------
 

@@ -248,7 +248,7 @@ def planned(configs: Iterable[Config], site: Site) -> tuple[str, ...]:
         problem = None if known is None else config.placement.problem(known)
         if problem is not None:
             raise PreflightError(problem.problem, key=KEY, hint=problem.hint)
-        # Tables that are unknown before they are made: only those that the layout names.
+        # Tables that are unknown before they are made: only the tables that the layout names.
         named = [
             (Object((WORDS.get(what, what),), "table"), volume)
             for what, volume in config.placed.items()

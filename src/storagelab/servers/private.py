@@ -26,7 +26,7 @@ from storagelab.stopping import uninterrupted
 
 START_TIMEOUT_S = 60.0
 SHUT_DOWN_TIMEOUT_S = 900.0
-"""How long a server may write out what it holds in memory."""
+"""How long a server may take to write the changed pages from its memory."""
 _LONGEST_PID_FILE_BYTES = 4096
 
 Settings = Mapping[str, Scalar]
@@ -52,9 +52,10 @@ class PrivateServer(ABC, Generic[P]):
     trouble: ClassVar[re.Pattern[str]]
     """Matches the lines of the server's log that report trouble."""
     telling_lines: ClassVar[int]
-    """How many of these lines explain why it did not start."""
+    """How many of these lines explain a failed start."""
     stop_signal: ClassVar[signal.Signals]
-    """The signal that ends the server at once. Its data is removed anyway, so a clean shutdown would only cost time."""
+    """The signal that ends the server at once. The server's data is removed anyway, so a clean shutdown would only cost
+    time."""
     shut_down_signal: ClassVar[signal.Signals]
     """The signal that makes the server write everything out and end."""
 
@@ -97,8 +98,8 @@ class PrivateServer(ABC, Generic[P]):
         """The messages in a server log, without time stamps."""
 
     def start(self) -> None:
-        """Starts the server. Raises StartFailed with the end of its log if it does not come up, and RunFailed for
-        anything else.
+        """Starts the server. Raises StartFailed with the end of the log if the server does not come up, and RunFailed
+        for any other failure.
         """
         for folder in self._folders():
             make_folder(folder)

@@ -45,14 +45,14 @@ def asked_folder(config: Config, site: Site) -> str | None:
 
 
 def installation(program: Path) -> tuple[Path, ...]:
-    """The folder of a server's program, and the folders beside it that hold what it needs."""
+    """The folder of a server's program, and the folders beside it with the files that the program needs."""
     beside = [program.parent.parent / name for name in _BESIDE_PROGRAMS]
     return tuple(dict.fromkeys([program.parent, *filter(Path.is_dir, beside)]))
 
 
 def environment(*more: str) -> dict[str, str]:
-    """The environment of a program that runs a spec's SQL, scripts or settings. It has few of the caller's variables,
-    because others may hold a secret or change the measurement. `more` are patterns of further names.
+    """The environment of a program that runs a spec's SQL, scripts or settings. It contains only a few of the caller's
+    variables, because others may hold a secret or change the measurement. `more` are patterns of further names.
     """
     wanted = (*PASSED_ON, *more)
     kept = {name: value for name, value in os.environ.items() if any(fnmatchcase(name, one) for one in wanted)}
@@ -96,8 +96,8 @@ def run(
 def _communicate(
     process: subprocess.Popen[str], mark: str, timeout_s: float | None, meanwhile: Callable[[], None]
 ) -> tuple[str, str]:
-    """The program's output until it ends. Programs that it left running may keep the output open; they are not
-    waited for.
+    """The program's output until it ends. Nothing waits for programs that the program left running, even if they keep
+    the output open.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     while True:

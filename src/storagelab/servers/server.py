@@ -144,7 +144,7 @@ class Private(Server[C]):
 
 
 class FromTemplate(Private[C]):
-    """A private server that begins with a copy of files that were prepared once."""
+    """A private server that begins with a copy of files from a template."""
 
     def prepare(self) -> None:
         template = Template(self.system.config, self.system.site)

@@ -1,7 +1,7 @@
 """Space on volumes and in memory: whether a plan's cells have enough, and which volume was full when a set-up failed.
 
-Servers report a full disk in many ways, and seldom say which disk. By then, they have often removed what they had
-written, so the space is free again. So storagelab watches the free space during a set-up.
+Servers report a full disk in many ways, and seldom say which disk. By then, they have often removed their files, so the
+space is free again. So storagelab watches the free space during a set-up.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ DESPITE_SPACE = "--despite-space"
 def volume_needs(
     configs: Sequence[Config], site: Site, bytes_on: BytesOn, *, size_key: str = "workload.rows_per_connection"
 ) -> tuple[VolumeNeed, ...]:
-    """Each volume once, with the most that any cell needs on it, which `size_key` decides. Raises PreflightError for
-    one that can't be used."""
+    """Each volume once, with the most that any cell needs on it, which `size_key` decides. Raises PreflightError for a
+    volume that can't be used."""
 
     def on_path(config: Config, name: str) -> int:
         volume = config.volumes[name]
         if not volume.has_own_drive:
             return bytes_on(config, name)
-        return (volume.file_bytes or 0) if name in config.volumes_used else 0  # it is made only for those cells
+        return (volume.file_bytes or 0) if name in config.volumes_used else 0  # the volume is made only for those cells
 
     paths: dict[str, Path] = {}
     needed: dict[str, int] = {}
@@ -360,7 +360,7 @@ class SpaceWatch:
         return RunFailed(f"the set-up {what}: {way_out}; it said: {quoted}")
 
     def _what(self, line: str, data_folder: Path | None, config: Config) -> tuple[str, str]:
-        """What was full, and the way out."""
+        """The full place in words, and the way out."""
         if "shared memory" in line:
             return f"filled shared memory ({_free_text(doctor.SHARED_MEMORY)})", doctor.MORE_SHARED_MEMORY
         full = min(self._least, key=self._least.__getitem__, default=None)

@@ -78,8 +78,8 @@ def _parted(texts: Texts) -> tuple[tuple[tuple[str, str], ...], dict[str, float]
 
 # --- trial -----------------------------------------------------------------------------------------------------------
 #
-# Tries whether a server starts with these settings. Its parser checks each setting by itself; only a start shows that
-# they work together.
+# Tries whether a server starts with these settings. The server's parser checks each setting by itself; only a start
+# shows whether they work together.
 
 
 MOST_TRIALS = 8
@@ -102,7 +102,7 @@ class Kind(NamedTuple):
 
 def try_kinds(kinds: Iterable[Kind]) -> None:
     """Start each kind of private server for a moment, in the system's temporary folder, and remove it. Of kinds that
-    differ in numbers alone, only those with the least and the most are started.
+    differ only in numbers, only the kinds with the smallest and the largest numbers are started.
 
     Raises PreflightError with the server's own message and the end of its log for the first that does not start.
     """
@@ -176,7 +176,7 @@ class Starter(Generic[P]):
         return self.find(asked_folder(config, site))
 
     def ability(self) -> Ability:
-        """What this machine can start, for the doctor."""
+        """The servers that this machine can start, for the doctor."""
         return ability(
             f"private {self.title}",
             lambda: self.find(None),
@@ -185,7 +185,8 @@ class Starter(Generic[P]):
 
     def check(self, programs: P, settings: Settings) -> dict[str, str]:
         """How the programs read each setting, alone and all together: `{name: value}`. Raises PreflightError for the
-        first that they refuse, or that storagelab needs to keep the server and its files private.
+        first setting that the programs refuse, or that storagelab itself needs to keep the server and its files
+        private.
         """
         self._refuse_own(settings)
         asked = tuple((name, self.text(value)) for name, value in settings.items())

@@ -2,7 +2,7 @@
 
 A server fills its folders once and is shut down. Its folders are then moved aside on their volumes, and every run gets
 a copy at the original paths, since the server's files contain paths. The first run gets a copy, too, so that all begin
-alike. A template lives as long as its campaign: `sweep` removes those of an earlier one.
+alike. A template lives as long as its campaign: `sweep` removes the templates of an earlier campaign.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def folders_of(site: Site, volumes: Mapping[str, Path]) -> Folders:
 
 
 def notes(configs: Iterable[Config]) -> list[str]:
-    """What `plan` says about the templates of these cells."""
+    """The lines of `plan` about the templates of these cells."""
     kept = one_of_each_template(configs)
     times = "once" if len(kept) == 1 else f"{len(kept)} times, once for each layout, data and settings"
     how = "; ".join(sorted({_BY_SERVER if one.target.attached else _BY_US for one in kept}))
@@ -140,8 +140,8 @@ BytesOn = Callable[[Config, str], int]
 
 
 def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_bytes_on: BytesOn) -> BytesOn:
-    """The disk space that a run takes on a volume, and all templates beside it. The run that makes a template is its
-    own template until it is moved aside; every other begins as a copy."""
+    """The disk space that a run takes on a volume, and all templates beside it. The files of the run that makes a
+    template are the template, until they are moved aside; every other run begins with a copy."""
     kept = [(one, site.volume_paths(one)) for one in one_of_each_template(configs)]
 
     def both(config: Config, volume: str) -> int:
@@ -156,7 +156,7 @@ def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_byt
 
 
 class Restoration(NamedTuple):
-    """What was copied for a run, by storagelab or by the server: what the template and the copy hold, and `how`."""
+    """The copy for a run, by storagelab or by the server: the content of template and copy, and `how` it was made."""
 
     asked: str
     got: str

@@ -294,7 +294,7 @@ def same(one: object, other: object) -> bool:
 
 
 def read_excludes(raw: object, factors: Sequence[Factor]) -> tuple[dict[str, JsonValue], ...]:
-    """Combinations not to run: factor name -> level, as the factor has it. Raises SpecError that names the key."""
+    """Combinations not to run: factor name -> level, as in the factor. Raises SpecError that names the key."""
     if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
         hint = "Write [[exclude]], in double brackets, on a line of its own, and the factors' levels below it."
         raise SpecError("must be a list of tables", key="exclude", hint=hint)

@@ -74,7 +74,7 @@ def _refuse_too_much(value: object, parts: Parts) -> None:
 
 
 def _refuse_passwords(raw: Tables, text: str) -> None:
-    """Refuses a password in values, names or comments. The message gives only its place and never shows it."""
+    """Refuses a password in values, names or comments. The message gives only the place of the password."""
     way_out = (
         "A spec is stored with its results, so it must hold no password. Use dsn_env (names the variable that holds\n"
         "  the DSN), ~/.pgpass, or the variables PGPASSWORD (PostgreSQL) and MYSQL_PWD (MariaDB, MySQL)."

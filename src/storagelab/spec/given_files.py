@@ -132,13 +132,13 @@ def _texts(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _called(key: str, command: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """The files that a command names below the spec's folder, or from there. Of a file in a folder of its own below it,
-    the whole folder: a script may call its neighbours. A folder that it names is left out: it may be where the volume
-    is mounted.
+    """The files that a command names, below the spec's folder or relative to it. If such a file is in a folder below
+    the spec's, the whole folder counts: a script may call its neighbours. A folder in the command does not count: the
+    volume may be mounted there.
     """
     try:
         words = shlex.split(command, comments=True)
-    except ValueError:  # the shell may read it all the same
+    except ValueError:  # the shell may read it nevertheless
         words = command.split()
     for word in words:
         name = word.rstrip(";&|)")

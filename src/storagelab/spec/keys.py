@@ -53,7 +53,8 @@ HEADER = ("name", "question", "repetitions", "order", "seed", "costly", "blocks"
 TABLES = tuple(Written.model_fields)
 TOP_LEVEL = (*HEADER, *TABLES, "labels", "factors", "exclude")
 JUDGEMENT = ("prefer", "indifferent", "labels")
-"""Keys that say how results are judged and worded. They affect no run, so they may change while results are kept."""
+"""Keys that say how results are judged and worded. These keys affect no run, so they may change while results are
+kept."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -171,7 +172,7 @@ def split_path(path: str) -> tuple[str, ...]:
     """The parts of a path that names one key, such as "layout.data_files".
 
     Whatever follows "target.settings." is one part, since names of server settings may contain dots. Raises LookupError
-    if no key has that path; its text says whether the path names nothing or a table.
+    if no key has that path; the error's text says whether the path names a table or nothing.
     """
     parts: list[str] = []
     schema, rest = schema_of(Written), path

@@ -32,10 +32,10 @@ from storagelab.spec.rules import config_of
 # --- the order of runs ------------------------------------------------------------------------------------------------
 # Orders by chance, which depend only on a seed. Pure.
 #
-# What a run leaves behind, such as dirty pages or a drive's debt of garbage collection, makes the next runs slower.
-# Where some layout comes after it more often than others, that looks like a property of the layout. So in a balanced
-# order each layout follows every layout, itself included, about equally often: in the next place, and also two and
-# three places later. Each is also in even and odd places, and first to last in a round, about equally often. Finney and
+# What a run leaves behind, such as dirty pages or a drive's debt of garbage collection, makes the next runs slower. If
+# one layout follows such a run more often than others, this looks like a property of the layout. So in a balanced order
+# each layout follows every layout, itself included, about equally often: in the next place, and also two and three
+# places later. Each is also in even and odd places, and first to last in a round, about equally often. Finney and
 # Outhwaite (1956, Proceedings of the Royal Society B 145) gave such orders for some numbers of treatments and runs.
 # Here they are found for any: of the layouts left in a round, one comes next that has followed the last three least
 # often.
@@ -142,8 +142,8 @@ class _Followed:
 def _filled(
     names: Sequence[_Names], rounds: int, followed: _Followed, seed: int, stream: str
 ) -> tuple[int, tuple[int, ...]]:
-    """An order of `rounds` rounds by places in `names`, and its imbalance. Of the next few cells in a random order, the
-    one with the least cost comes next.
+    """An order of `rounds` rounds by places in `names`, and its imbalance. Of the first few remaining cells in random
+    order, the cell with the least cost comes next.
     """
     followed = followed.copy()
     left = shuffled([number for number in range(len(names)) for _ in range(rounds)], seed, stream)
@@ -341,7 +341,7 @@ def _ordered(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[t
 
 
 def _prepared_again(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[tuple[int, int, Cell]]:
-    """As `_ordered`, for several blocks of each combination, which share its repetitions."""
+    """Like `_ordered`, for several blocks of each combination, which share its repetitions."""
     each = experiment.repetitions // experiment.blocks
     first_of = {cells[0].cell_id: cells for cells in blocks}
     turns = balanced([cells[0] for cells in blocks], experiment.blocks, experiment.seed, "blocks", few=0)

@@ -73,7 +73,7 @@ def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[st
 
 
 def with_repetitions(experiment: Experiment, repetitions: int, why: str) -> Experiment:
-    """The same experiment with another number of repetitions. It counts as another spec, with its own hash."""
+    """The same experiment with another number of repetitions. The result counts as another spec, with its own hash."""
     canonical = {**experiment.canonical, "repetitions": repetitions}
     return experiment.model_copy(
         update={
@@ -226,7 +226,7 @@ def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
 
 def _canonical(raw: keys.Tables) -> dict[str, Any]:
     """The content without comments, blanks and the order of keys, except where that order matters: factors are numbered
-    as listed, and data files are placed in turn on volumes as listed. It leaves out how results are judged, and prices.
+    as listed, and data files are placed in turn on volumes as listed. Prices and keys for judging are left out.
     """
     raw = _without_prices(raw)
     listed = {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}

@@ -250,7 +250,7 @@ def _read(tables: Tables) -> Config:
         return validated(Config, tables)
     except ValidationError:
         engine, kind = checked(Written, tables).target.engine, tables["workload"]["kind"]
-    refuse(list(_kind_conflicts(kind, engine)))  # which keys it has depends on them
+    refuse(list(_kind_conflicts(kind, engine)))  # its keys depend on them
     refuse([
         _key_of_another_kind(str(problem.parts[-1]), kind, engine)
         if problem.kind == "unknown" else error_for(problem, Written, tables)

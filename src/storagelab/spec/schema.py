@@ -1,6 +1,6 @@
-"""The JSON schema of a spec, for editors and programs. It comes from the same models that check specs.
+"""The JSON schema of a spec, for editors and programs. The schema comes from the same models that check specs.
 
-It accepts more than `plan` does: it can't know which keys belong together, so it requires no keys.
+The schema accepts more than `plan`: it can't express which keys belong together, so it requires no keys.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ _NOT_FOR_SPECS = {"required", "default", "title"}
 
 
 def _plain(schema: Any) -> Any:
-    """Drops what TOML does not have (null), required keys, since levels may bring them, and titles made from names."""
+    """Drops null, which TOML lacks; required keys, because levels may contain them; and titles made from names."""
     if isinstance(schema, list):
         return [_plain(one) for one in schema if one != {"type": "null"}]
     if not isinstance(schema, dict):

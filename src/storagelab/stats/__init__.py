@@ -1,1 +1,1 @@
-"""Statistics of campaigns: from log times to estimates. Pure. It knows cells and rounds, but not storage."""
+"""Statistics of campaigns: from log times to estimates. Pure. The package knows cells and rounds, but not storage."""

@@ -36,8 +36,9 @@ CAUTION = 0.65
 missed.
 """
 CAUTION_ALIKE = 0.6
-"""As `CAUTION`, if no cell looks noisier than others. It is divided by a cell's degrees of freedom, because with few
-runs a noisy cell may look quiet. With 0, a noisy cell would look slow in 7 to 8 % of experiments with 3 runs.
+"""The value of `CAUTION` if no cell looks noisier than others. The value is divided by a cell's degrees of freedom,
+because with few runs a noisy cell may look quiet. With 0, a noisy cell would look slow in 7 to 8 % of experiments with
+3 runs.
 """
 KNOWN = 2.0
 """A bound above this factor is shown as "not known"."""
@@ -49,8 +50,8 @@ _NONE = 1e-6
 @dataclass(frozen=True)
 class Difference:
     """A ratio of times with its simultaneous interval. `tested`: there are enough runs for a test. Otherwise the ratio
-    has no interval. It also has none if the runs scatter too much to bound it. Differences up to `margin`, on the log
-    scale, don't matter."""
+    has no interval. A ratio also has no interval if the runs scatter too much to bound it. Differences up to `margin`,
+    on the log scale, don't matter."""
 
     ratio: Estimate
     tested: bool
@@ -147,7 +148,7 @@ class _Sums(NamedTuple):
     own_df: Vector
 
     def half(self, family: Family, alpha: float) -> Vector:
-        """Half the width of the intervals of those that may be tested."""
+        """Half the width of the intervals of the ratios that may be tested."""
         together = _points(self.df, lambda df: family.point(df, alpha)) * self.error
         alone = _points(self.own_df, lambda df: t_point(df, family.level(alpha))) * self.own_error
         return np.maximum(together, alone)
@@ -181,7 +182,7 @@ def _sums(fitted: Fit, cells: Places, weights: Vector, plus: Means, minus: Means
     own = of("own")
     alone = np.where(used, shares * np.where(np.isnan(own), fitted.pooled, own), 0.0)
     scaled = alone / np.sqrt(dfs)
-    # As rounds were taken out, the residuals of two of n cells correlate by -1/(n - 1).
+    # Round effects are removed, so the residuals of two of n cells correlate by -1/(n - 1).
     alike = 1 / np.maximum(fitted.peers[cells] - 1, 1) ** 2
     own_spread = (scaled**2 * (1 - alike)).sum(axis=1) + (scaled * np.sqrt(alike)).sum(axis=1) ** 2
     estimable = np.abs(shift - shift @ fitted.estimable).max(axis=1, initial=0.0) < _NONE
@@ -203,7 +204,7 @@ def _sums(fitted: Fit, cells: Places, weights: Vector, plus: Means, minus: Means
 
 
 def _across(fitted: Fit, cells: Places, weights: Vector) -> NDArray[np.bool_]:
-    """Whether contrasts are between blocks: their weights don't add up to 0 within each."""
+    """Whether contrasts are between blocks: their weights don't add up to 0 within each block."""
     blocks = fitted.blocks[cells]
     if len(np.unique(blocks)) < 2:
         return np.zeros(len(cells), dtype=bool)
@@ -279,7 +280,7 @@ def _pairs(rows: Sequence[int] | Places, base: int) -> tuple[Places, Vector]:
 def compare_with_best(
     fitted: Fit, best: int, cells: Sequence[int] | None = None, families: int = 1, alpha: float = ALPHA
 ) -> dict[int, Difference]:
-    """As `ratios`, for a base that was selected as the best of all cells or of `cells` (Tukey). This also covers a
+    """Like `ratios`, for a base that was selected as the best of all cells or of `cells` (Tukey). This also covers a
     best cell for each block, because the range within a block is at most the range over all cells. If cells are
     compared in several `families`, each with its own best cell, the intervals hold together (Bonferroni).
     """
@@ -295,8 +296,8 @@ def compare_with_best(
 
 def may_be_fastest(fitted: Fit, cells: Sequence[int], families: int = 1) -> list[int]:
     """The cells that may be the fastest of these, the one in front first: at 95 %, a fastest one is among them, for any
-    number of cells (Hsu 1984, Annals of Statistics 12). A cell that can't be compared with the one in front is neither
-    among them nor known to be slower.
+    number of cells (Hsu 1984, Annals of Statistics 12). A cell that can't be compared with the one in front is not in
+    the result, but is not known to be slower either.
     """
     first = fitted.fastest(cells)
     if first is None:

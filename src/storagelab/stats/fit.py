@@ -196,13 +196,14 @@ def _design(there: NDArray[np.bool_], of_cell: Places, peers: Vector, covariates
 
 
 def _own(residuals: Matrix, free: Vector) -> Vector:
-    """Each cell's variance from its own residuals, whose degrees of freedom are `free`; NaN where it has none."""
+    """Each cell's variance from its own residuals, which have `free` degrees of freedom; NaN for a cell without
+    residuals."""
     sums = np.nansum(residuals**2, axis=1)
     return np.where(free > 0, np.maximum(sums / np.where(free > 0, free, 1), VARIANCE_FLOOR), np.nan)
 
 
 def _with_odd_runs(log_s: Matrix, quiet: Matrix, explained: Matrix, calm: Means, free: Vector) -> Means:
-    """The means with the odd runs: the runs that `quiet` lacks or has with another time than `log_s`."""
+    """The means with the odd runs: the runs that `quiet` lacks, or for which it has another time than `log_s`."""
     odd = ((log_s != quiet) & ~(np.isnan(log_s) & np.isnan(quiet))).any(axis=1)
     if not odd.any():
         return calm
@@ -269,7 +270,7 @@ def average(rows: Matrix) -> Vector:
 def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int] = ()) -> Fit:
     """A fit whose rows are averages over `groups` of cells (geometric means of times), without the effects of rounds.
 
-    Its noise is that of the averages, so that a disturbance of all cells of a group counts as noise.
+    The noise is that of the averages, so that a disturbance of all cells of a group counts as noise.
     """
     every, calm = (
         np.array([of.log_s[list(group)].mean() + average(of.residuals[list(group)]) for group in groups])

@@ -28,7 +28,7 @@ def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
     If noise is surely skewed, the interval extends further towards the long tail by Johnson's adjustment of t (1978,
     Journal of the American Statistical Association 73), because a small sample may contain no runs of the tail. The
     selected cell may be the fastest because it contains none, so its interval is extended upwards even if skewness
-    can't be shown. Odd runs can only add time, so the lower end of a cell's interval is that of its runs without odd
+    can't be shown. Odd runs can only add time, so the lower end of a cell's interval comes from its runs without odd
     ones.
     """
     prepared = fitted.preparations

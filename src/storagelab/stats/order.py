@@ -197,7 +197,7 @@ def carried_over(
 ) -> CarriedOver | None:
     """Tests whether the cell of the previous run explains times (with many cells: the levels of its factors), by one F
     test of all these effects. `levels` = those of each cell; `before` = the place of the cell that ran before, as cells
-    x rounds, -1 for none. None if there is no certain effect, or if there are too few runs.
+    x rounds, -1 for none. None without a certain effect, or with too few runs.
     """
     columns = _columns(levels, before)
     there = ~np.isnan(log_s)
@@ -225,7 +225,7 @@ def carried_over(
 
 
 def _columns(levels: Sequence[Mapping[str, JsonValue]], before: Places) -> list[tuple[dict[str, JsonValue], Matrix]]:
-    """The possible previous cells or levels, and the runs that follow them."""
+    """The possible previous cells or levels, and the runs after each of them."""
     varied = [name for name in levels[0] if len({repr(of[name]) for of in levels}) > 1]
     if len(levels) <= _CELLS_MOST or len(varied) < 2:
         return [(dict(of), (before == place).astype(float)) for place, of in enumerate(levels)]
@@ -238,7 +238,7 @@ def _columns(levels: Sequence[Mapping[str, JsonValue]], before: Places) -> list[
 
 
 def _changes(columns: Sequence[tuple[dict[str, JsonValue], Matrix]], effects: Matrix, shares: Matrix) -> Matrix:
-    """The effect of each level against the mean of the others of its factor."""
+    """The effect of each level against the mean of the factor's other levels."""
     names = [tuple(levels) for levels, _ in columns]
     found = np.zeros(len(columns))
     for number, name in enumerate(names):

@@ -57,8 +57,8 @@ def maximum_point(others: int, df: float, alpha: float) -> float:
 
 
 def _point(below: Callable[[Vector], Vector], df: float, alpha: float, low: float, high: float) -> float:
-    """The t with P(t s > a standardised difference) = 1 - `alpha`, where s is an estimated sd over the true one. It is
-    between the value for one comparison and that for independent comparisons.
+    """The t with P(t s > a standardised difference) = 1 - `alpha`, where s is an estimated sd over the true one. The
+    value lies between the value for one comparison and the value for independent comparisons.
     """
     log_s, weights = _log_sd_density(df)
     for _ in range(28):

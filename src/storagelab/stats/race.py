@@ -9,7 +9,8 @@ left for the other statements of a report. So all statements of all looks hold t
 the cells that left, and the bound by which the cell in front may be slower than the fastest.
 docs/records/monte-carlo.md says how often the fastest is lost, and how many runs races take.
 
-A race is a function of the times of its complete rounds. An interrupted race decides the same when it continues.
+A race is a function of the times of its complete rounds. An interrupted race makes the same decisions when it
+continues.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from storagelab.stats.fit import Fit
 from storagelab.stats.points import ALPHA
 
 LOOK_FROM = 3
-"""Two runs of a cell hardly show its scatter, and may both be slow only because they were its first."""
+"""Two runs of a cell hardly show its scatter, and both may be slow only because they were the first ones."""
 SHARE = 0.8
 """The part of the report's error of 5 % for all looks together, the same as for the verdict of any other experiment."""
 _LATE = 0.1
@@ -87,16 +88,14 @@ class Standing:
 
     @property
     def at_most_slower(self) -> float | None:
-        """How much slower than the truly fastest the first can be at most, as a ratio, if the last look gives a
-        bound.
-        """
+        """The upper bound of the first cell's time over the truly fastest one's, if the last look gives a bound."""
         lows = [one.ratio.low for one in self.differences.values() if one.ratio.low is not None]
         most = max([1.0, *(1 / low for low in lows)]) if len(lows) == len(self.racing) - 1 else math.inf
         return most if most <= KNOWN else None
 
 
 def look(standing: Standing, fit: Fit, rounds: int, planned: int, families: int = 1, within: float = 0.0) -> Standing:
-    """The standing after so many `rounds`, of those `planned`. `fit` is that of all of them; `families` counts the
+    """The standing after so many `rounds`, of those `planned`. `fit` is the fit of all cells; `families` counts the
     races that share the error.
     """
     if rounds < LOOK_FROM:

@@ -1,7 +1,7 @@
 """Odd runs, and a fit in which they count only in their own layout. Pure.
 
-A stall is a run that takes much longer than the other runs of its layout. It counts in the mean of its own layout.
-Rounds and other layouts are estimated without it.
+A stall is a run that takes much longer than the other runs of its layout. A stall counts in the mean of its own layout.
+Rounds and other layouts are estimated without stalls.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Outlier:
     """A run far from the time expected of its cell and round: `ratio` = its time over that, `deviation` in robust sds.
 
     `rare`: it took too long, as did at most a fifth of its cell's runs (or one run), and the others are as quiet as
-    those of other cells. Then their scatter is estimated without it. Otherwise the cell is noisy.
+    those of other cells. Then the scatter of the cell's runs is estimated without the odd run. Otherwise the cell is
+    noisy.
     """
 
     cell: int
@@ -48,9 +49,9 @@ class Outlier:
 def outliers(log_s: Matrix) -> list[Outlier]:
     """Runs whose residual from medians of cell and round exceeds 5 %, 3.5 robust sds, and the limit of chance.
 
-    The last limit grows with the number of runs, so that about one clean experiment in 20 has a false alarm. Cells with
-    fewer than four runs are not checked, because a median of three is one of the three. Experiments with fewer than
-    twelve runs are not checked, either.
+    The last limit grows with the number of runs, so that about one experiment in 20 without odd runs has a false alarm.
+    Cells with fewer than four runs are not checked, because a median of three is one of the three. Experiments with
+    fewer than twelve runs are not checked, either.
     """
     runs_of_cell = (~np.isnan(log_s)).sum(axis=1)
     judged = runs_of_cell >= 4
@@ -97,12 +98,12 @@ def _medians(rows: Matrix) -> Matrix:
 
 
 def _quiet(residuals: Matrix, sd: float) -> bool:
-    # Cells that agree to the last digit, as simulated ones may, have no scatter.
+    # Cells whose times agree to the last digit, which simulated cells may, have no scatter.
     return float(np.nanstd(residuals, ddof=1)) <= QUIET_SD * max(sd, math.log1p(OUTLIER_CHANGE) / OUTLIER_DEVIATION)
 
 
 def without(log_s: Matrix, runs: Iterable[Outlier]) -> Matrix:
-    """The same times without those of `runs`."""
+    """The times, without the times of `runs`."""
     left = log_s.copy()
     for run in runs:
         left[run.cell, run.round] = np.nan

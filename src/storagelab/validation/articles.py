@@ -66,16 +66,16 @@ class PublishedFigure(Frozen):
     per: Literal["rows"] | None = None
     times: float = 1.0
     derived: str = ""
-    """How it follows from published figures; empty if it is itself published."""
+    """How the figure follows from published figures; empty if it is published itself."""
     assumed: str = ""
-    """What the article leaves open, and how it was interpreted."""
+    """The facts that the article leaves open, and their interpretation."""
     suspected: str = ""
     """The suspected mechanism, if the model is far off."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if sum(one is not None for one in (self.value, self.between, self.order)) != 1:
-            raise ValueError(f"{self.id}: takes one of value, between and order")
+            raise ValueError(f"{self.id}: needs one of value, between and order")
         for taken in _TAKES.get(self.quantity, "").split():
             if getattr(self, taken) in (None, {}):
                 raise ValueError(f"{self.id}: {self.quantity} takes {taken}")
@@ -134,8 +134,8 @@ _TINY = 0.01
 
 
 class OpenInput(Frozen):
-    """What an article leaves open: the values that it may have had, the spec's own first. It is a key of the spec,
-    or a figure of a drive's profile.
+    """What an article leaves open: the values that it may have had, the spec's own first. Such a fact is a key of the
+    spec, or a figure of a drive's profile.
     """
 
     what: str
@@ -166,7 +166,7 @@ class Article(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _with_wait_tables(cls, content: dict[str, Any]) -> dict[str, Any]:
-        """Figures alone and those of wait tables, in the order of their numbers."""
+        """Single figures and the figures of wait tables, in the order of their numbers."""
         tables = (WaitTable.model_validate(table) for table in content.get("wait_tables", ()))
         alone = (PublishedFigure.model_validate(figure) for figure in content["figures"])
         figures = [*alone, *(figure for table in tables for figure in table.figures())]
@@ -350,8 +350,8 @@ def _yields_over_memory_phase(_: PublishedFigure, run: Measurement) -> float:
 
 
 def _sessions_on_pfs_page(_: PublishedFigure, run: Measurement) -> float:
-    """The most sessions on one page at once: the median of the samples that found any, since nobody publishes a
-    screen without one.
+    """The most sessions that waited for one page at once: the median of the samples with such a session, because nobody
+    publishes a screen without one.
     """
     most: dict[float, int] = {}
     for task in run.waiting_tasks:
@@ -408,7 +408,8 @@ def _ordered(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedF
 
 
 def _best(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
-    """The level with the least mean time, and those that its runs can't be distinguished from, as in any report."""
+    """The level with the least mean time, and the levels that its runs can't be distinguished from, as in any
+    report."""
     best = min(group, key=_mean_elapsed_s)
     rounds = min(len(made.runs) for made in group)
     log_s = np.log([[run.elapsed_s for run in made.runs[:rounds]] for made in group])

@@ -3,8 +3,8 @@
 All runs of a block up to the last one needed are made, in the spec's own order: drives keep their history, so a
 layout's figures depend on the runs before it.
 
-Each figure is simulated at two scales: one that depends on the scale is not one of the model. Where an article leaves
-an input open, its judged figures are simulated with each of its values, too.
+Each figure is simulated at two scales: a figure that depends on the scale is not a property of the model. Where an
+article leaves an input open, its judged figures are simulated with each of its values, too.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Row(Frozen):
     change: float | None = None
     """By how much the simulated figure is larger at the other scale, relative as `error` is."""
     scale_matters: bool = False
-    """Whether that is more than half of what the model may be off, or another level or order."""
+    """Whether the difference is more than half of the tolerance, or another level or order."""
     band: tuple[float, float] | None = None
     """The least and the most that is simulated with any value of what the article leaves open."""
 
@@ -152,7 +152,7 @@ def summaries(rows: Sequence[Row]) -> tuple[Summary, ...]:
 
 
 def _summary(article: str, use: str, rows: Sequence[Row]) -> Summary:
-    # Inside its range a figure has no error: counting it as 0 would make the average look small.
+    # Inside its range, a figure has no error: an error of 0 would make the average look small.
     with_error = [row for row in rows if row.error is not None and not (row.figure.between and row.error == 0)]
     errors = {row.figure.id: abs(row.error or 0.0) for row in with_error}
     worst = max(errors, key=lambda name: errors[name], default="")
@@ -170,7 +170,7 @@ def _summary(article: str, use: str, rows: Sequence[Row]) -> Summary:
 
 
 def at_two_scales(row: Row, other: Row) -> Row:
-    """The row, with what is different in its counterpart at another scale."""
+    """The row, with its difference from its counterpart at another scale."""
     figure = row.figure
     if row.simulated is None or other.simulated is None:
         levels = (other.level, *other.tied)
@@ -215,7 +215,7 @@ class Simulations(Frozen):
     repetitions: int
     scales: tuple[int, ...]
     other_scales: tuple[int, ...] = ()
-    """The other scales; none without the check."""
+    """The other scales; none if the check is switched off."""
     open_inputs: int = 0
     """How many combinations of what the article leaves open were simulated, too."""
     open_scales: tuple[int, ...] = ()
@@ -234,7 +234,7 @@ class ArticlePlan(NamedTuple):
     other: ArticlePlan | None = None
     """The same at another scale."""
     open: tuple[ArticlePlan, ...] = ()
-    """The same with the other values of what the article leaves open."""
+    """The same runs with other values of the facts that the article leaves open."""
 
     @property
     def scales(self) -> tuple[int, ...]:
@@ -393,7 +393,8 @@ def _at_scale(cell: Cell, scale: float) -> Cell:
 
 
 def _changed_profiles(inputs: Sequence[tuple[OpenInput, JsonValue]]) -> dict[str, str] | None:
-    """The texts of the ready-made profiles in which a figure has another value; None if none has."""
+    """The texts of the ready-made profiles in which a figure has another value; None if no profile has another
+    value."""
     texts: dict[str, str] = {}
     for one, value in inputs:
         if one.profile:

@@ -31,7 +31,7 @@ _EXPLAINED_FROM = 0.15
 
 
 class Parameter(Frozen):
-    """A parameter of the server or of a drive, its `owner`. Those to fit have `bounds`, and `fitted_on` once they
+    """A parameter of the server or of a drive, its `owner`. Parameters to fit have `bounds`, and `fitted_on` once they
     are fitted.
     """
 
@@ -209,7 +209,7 @@ class _Section(NamedTuple):
 
 
 def _sections(validation: Validation) -> Iterator[_Section]:
-    """One for each article, the summaries, and one for each owner of parameters."""
+    """A table for each article, the summaries, and a table for each owner of parameters."""
     for article in validation.articles:
         rows = [row for row in validation.rows if row.article == article.id]
         ranks = {"use": 3, "held to": 1, "other scale": 2}
@@ -249,7 +249,7 @@ def print_validation(console: Console, validation: Validation) -> None:
 
 
 def markdown(validation: Validation) -> str:
-    """Writes it for the docs, without anything that changes from day to day."""
+    """Writes the tables for the docs, without anything that changes from day to day."""
     parts = []
     for one in _sections(validation):
         notes = [f"- {_escaped(note)}" for note in one.notes]
@@ -271,7 +271,7 @@ def _escaped(text: str) -> str:
 
 
 def as_csv(validation: Validation) -> str:
-    """One line per figure: raw numbers, SI units, empty if there is none."""
+    """One line per figure: raw numbers in SI units; empty without a number."""
     out = io.StringIO()
     lines = [_flat(row) for row in validation.rows]
     writer = csv.DictWriter(out, list(lines[0]) if lines else [], lineterminator="\n")
@@ -331,7 +331,7 @@ def render(form: str, validation: Validation) -> str:
 def existing(file: Path) -> str | None:
     """The current document; None if there is none.
 
-    Raises StoragelabError if it lacks the marks or is not text: nothing that a person wrote may be overwritten.
+    Raises StoragelabError if the file lacks the marks or is not text: nothing that a person wrote may be overwritten.
     """
     if not file.is_file():
         return None  # a pipe or a device can only be written to
@@ -427,7 +427,7 @@ def _error_text(row: Row) -> str:
 
 
 def _change_text(row: Row) -> str:
-    """What changes at the other scale, in percent."""
+    """The change at the other scale, in percent."""
     mark = f" {_MOVES}" if row.scale_matters else ""
     if row.change is None:
         return f"differs{mark}" if mark and row.simulated is None else mark.strip()

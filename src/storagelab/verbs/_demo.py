@@ -31,8 +31,8 @@ _PAGE_BYTES, _FILE_BYTES = 8192, 16 * 2**20
 
 
 def demo(results: Path) -> bool:
-    """Makes the runs, or those that are left, and prints the answer and a fact about the disk that holds `results`.
-    Returns whether no run has failed.
+    """Makes the missing runs, and prints the answer and a fact about the disk that holds `results`. Returns whether no
+    run has failed.
     """
     file = results / f"{NAME}.toml"
     if not file.exists():
@@ -66,7 +66,7 @@ def _sized(file: Path, results: Path) -> str:
             if "volumes.memory" not in (error.key or ""):
                 raise
             screen.say(
-                f"{error.problem}; so the bound is a server on this disk that does not wait for it (fsync = off). "
+                f"{error.problem}; so the bound is a server on this disk without syncs (fsync = off). "
                 "A container gets more memory by --shm-size=2g."
             )
     return spec(_connections(plan, site), memory=memory)
@@ -89,8 +89,8 @@ def _connections(plan: Plan, site: Site) -> int:
 
 
 def syncs(folder: Path) -> tuple[float, float]:
-    """How many writes of 8 KiB, each followed by fdatasync, the disk of a folder takes in a second from one thread,
-    and within how many seconds 99 % of them end. They go to a file that has its size, as a server's log does.
+    """How many writes of 8 KiB, each followed by fdatasync, the disk of a folder takes in a second from one thread, and
+    within how many seconds 99 % of them end. The writes go to a file that has its full size, like a server's log.
     """
     took_s: list[float] = []
     page = os.urandom(_PAGE_BYTES)

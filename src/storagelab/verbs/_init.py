@@ -22,7 +22,7 @@ DSN_VARIABLE = "STORAGELAB_DSN"
 
 def list_all() -> None:
     """Prints a line for each ready-made spec, with its question, below the name of its group. A randomised copy of an
-    article's spec has no line of its own.
+    article's spec has no separate line.
     """
     console = screen.out()
     for group, names in (experiments.MEASURED | experiments.SIMULATED).items():
@@ -89,7 +89,7 @@ def _deliver(text: str, output: Path | None) -> None:
 
 
 def _write_beside(files: Mapping[str, str], folder: Path) -> None:
-    """Writes the files that are not there yet; those that are there stay as they are."""
+    """Writes the missing files; existing files stay as they are."""
     for name, text in files.items():
         file = folder / name
         if file.exists():

@@ -102,7 +102,7 @@ class _Shown:
         if self._live is None:
             from rich.live import Live
 
-            # Without a thread that redraws it: meanwhile, programs are started by forks.
+            # Without a thread that redraws the line, because programs are started by forks meanwhile.
             self._live = Live(console=self._console, transient=True, auto_refresh=False)
             self._live.start()
         self._live.update(text, refresh=True)

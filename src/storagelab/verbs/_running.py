@@ -41,8 +41,8 @@ _YES = ("yes", "y", "done")
 
 
 class Hands:
-    """The person who prepares volumes. `said` = the volumes that `--prepared` names. It counts once, for the block for
-    which the previous call of storagelab waited.
+    """The person who prepares volumes. `said` = the volumes that `--prepared` names. The option counts once, for the
+    block for which the previous call of storagelab waited.
     """
 
     def __init__(self, experiment: Experiment, said: tuple[str, ...]) -> None:
@@ -178,14 +178,15 @@ class _Here(NamedTuple):
     asked: Asked
 
     def racing(self, runs: Sequence[Run]) -> stored.Racing | None:
-        """The race that follows these runs, if it is one. Raises SpecError if the experiment can't be raced."""
+        """The race that follows these runs, if the experiment is a race. Raises SpecError if the experiment can't be
+        raced."""
         if self.experiment.race is None:
             return None
         return stored.Racing(self.experiment, runs, self.asked.budget_s)
 
     def make(self, found: Preflight) -> tuple[tuple[Run, ...], bool]:
-        """Makes all runs of the experiment; returns whether all have succeeded. While it waits for a person, it holds
-        neither volumes nor results.
+        """Makes all runs of the experiment; returns whether all have succeeded. While storagelab waits for a person, it
+        locks neither volumes nor results.
         """
         hands = Hands(self.experiment, self.asked.prepared)
         while True:
@@ -221,20 +222,20 @@ class _Here(NamedTuple):
             with Interruptible() as stopping:
                 try:
                     volumes.enter_context(volumes_locked(self.plan, self.site))
-                    for line in sweep(self.plan, self.site):  # what a killed run left is in the way of all that follows
+                    for line in sweep(self.plan, self.site):  # remains of a killed run would disturb all later steps
                         screen.err().print(line, soft_wrap=True)
                     if found.drives:
                         confirm_drives(self.plan, self.site)
                     with planning.saying_how_far() as tell:
                         try_starting(self.plan, self.site, tell)
                 except PreflightError as error:
-                    stopping.check()  # a server that is stopped while it starts does not come up, either
+                    stopping.check()  # a server that is stopped while it starts does not come up either
                     raise error.of(self.experiment.source) from error
                 stopping.check()
             yield
 
     def _pending(self) -> bool:
-        """Whether there are runs to make. Raises StoreError if they may not be added to what is stored."""
+        """Whether there are runs to make. Raises StoreError if the runs may not be added to the stored ones."""
         attempts: dict[tuple[str, int], tuple[int, str]] = {}
         plan = self.plan
         with contextlib.suppress(NothingStored), Store.reading(self.folder) as store:

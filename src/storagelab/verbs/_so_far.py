@@ -1,8 +1,8 @@
 """The page of a campaign that is still running: renewed at most each minute, by another process.
 
 Where a second process can change no figure and slow no run, it works beside the runs: those are simulated, so what they
-give does not depend on this machine, and a CPU is free. It has the lowest weight of all. Beside a measured run it
-would take CPU time, caches and the drive from the server, and a free CPU is no proof that it doesn't: so it works
+give does not depend on this machine, and a CPU is free. The process has the lowest weight of all. Beside a measured run
+it would take CPU time, caches and the drive from the server, and a free CPU is no proof that it doesn't: so it works
 between two runs, and the next one waits, for at most a fiftieth of the campaign's time.
 
 python -m storagelab.verbs._so_far FOLDER TEXT [beside]    makes the page once, in a process of its own
@@ -28,17 +28,18 @@ PROGRAM = [sys.executable, "-P", "-m", __name__]
 EVERY_S = 60.0
 LARGEST_SHARE = 0.02
 _FIRST_COST_S = 5.0
-"""The assumed time to make the first page. It is made as soon as this is a small fraction of the time passed."""
+"""The assumed time to make the first page. The next page is made as soon as this time is a small fraction of the time
+passed."""
 _LONGEST_S = 300.0
-"""If a page for which runs wait takes longer, storagelab gives it up."""
+"""If a page for which runs wait takes longer, storagelab stops making it."""
 _SAID = re.compile(r'(?<=id="so-far" data-reload-s=")\d+">[^<]*(?=This page shows )')
 """In the page: the seconds until it reloads itself, and the text on the campaign, before that on the page's runs."""
 
 
 @contextlib.contextmanager
 def kept(folder: Path, progress: RunProgress, before: int) -> Iterator[None]:
-    """Keeps the page of the runs that are made meanwhile. A page of earlier runs says at once that they go on; if runs
-    stop before the last one, the page says that too.
+    """Keeps the page of the runs that are made meanwhile. A page of earlier runs says at once that the runs continue;
+    if runs stop before the last one, the page says so, too.
     """
     page = SoFar(folder, progress, before)
     page.says(f"Running: {progress.time_left()}.", EVERY_S)
@@ -82,8 +83,8 @@ class SoFar:
             self._waited_s += self._cost_s
 
     def stopped(self) -> None:
-        """Says in the page, and in the log and on the terminal, that the runs stopped. No page is made: the prompt
-        would come late.
+        """Says in the page, and in the log and on the terminal, that the runs stopped. No page is made, because it
+        would delay the prompt.
         """
         progress, stored = self._progress, self._before + self._progress.done
         self.says(f"Stopped at run {stored} of {self._before + progress.total}. Run the spec again to continue.", 0)

@@ -1,6 +1,6 @@
 """`storagelab capture`: watches a running server, and writes what it reads and writes into a folder.
 
-Statistics load slowly, and a window must not wait for them, so they are imported after it.
+Statistics load slowly, and a window must not wait for them, so they are imported after the window.
 """
 
 from __future__ import annotations

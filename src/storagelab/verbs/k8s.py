@@ -113,7 +113,7 @@ def _say_how_to_fetch(name: str, nodes: Sequence[str]) -> None:
 
 
 def _look(spec_file: Path, file: Path) -> bool:
-    """Says what holds the campaign up, from what kubectl printed; returns whether nothing does."""
+    """Says what delays the campaign, by kubectl's output; returns whether nothing delays it."""
     from storagelab import screen
     from storagelab.kubernetes.held_up import held_up
     from storagelab.kubernetes.job import object_name

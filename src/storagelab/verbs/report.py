@@ -1,4 +1,4 @@
-"""`storagelab report`: judges what is stored anew, and writes it; or a capture."""
+"""`storagelab report`: analyses the stored runs again and writes their report, or the page of a capture."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def validate(
     )  # fmt: skip
     before = table.existing(write) if write is not None else None
     planned = making.plan(chosen, asked)
-    # Read before the runs, which may take long: what is shown must be what was simulated.
+    # Read before the runs, which may take long: the shown profiles must be those that were simulated.
     model = table.parameters([name for one in planned if isinstance(one, making.ArticlePlan) for name in one.profiles])
     with Interruptible() as stopping:
         rows, simulations = making.simulate(planned, asked, screen.err(), stopping.check)

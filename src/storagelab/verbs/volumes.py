@@ -1,4 +1,4 @@
-"""`storagelab volumes`: the drives that experiments have, and how they are given back."""
+"""`storagelab volumes`: lists the drives that experiments use, and gives them back."""
 
 from __future__ import annotations
 

@@ -45,13 +45,13 @@ class Drive(Frozen):
     size_bytes: int
     sector_bytes: int = 512
     holds: tuple[str, ...] | None = ()
-    """What lies on it: partition tables, file systems, parts of a RAID. None = only root can read it."""
+    """The content of the drive: partition tables, file systems, parts of a RAID. None = only root can read it."""
     used_by: tuple[str, ...] = ()
     of_the_system: bool = False
     part_of: str = ""
     """The drive that this is only a partition of."""
     made_of_others: bool = False
-    """Whether it is no drive: a RAID, a logical volume, a file, memory."""
+    """Whether it is something else than a drive: a RAID, a logical volume, a file, memory."""
     read_only: bool = False
     discards: bool = True
     shared_name: bool = False
@@ -125,7 +125,7 @@ def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
 
 
 def serial_of(name: str, kernel: Kernel = HERE) -> str:
-    """The serial number that the drive tells the kernel; "" if it tells none."""
+    """The serial number that the drive tells the kernel; "" without one."""
     node = disks.node_of(name, kernel)
     if text := read_text(node / "device" / "serial") or read_text(node / "serial"):
         return text
@@ -140,7 +140,7 @@ def partitions_of(name: str, kernel: Kernel = HERE) -> tuple[str, ...]:
 
 
 def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
-    """Whether the system itself lies on the drive, and everything that the kernel shows to use it."""
+    """Whether the system itself is on the drive, and all users of the drive that the kernel shows."""
     own = {name, *partitions_of(name, kernel)}
     users: dict[str, None] = {}
     system = False
@@ -190,7 +190,7 @@ def uuids_on(name: str) -> frozenset[str]:
 
 
 def without_uuid(name: str) -> list[str]:
-    """The kinds of what wipefs finds on the drive and its partitions that has no UUID. Raises RunFailed."""
+    """The kinds of content without a UUID that wipefs finds on the drive and its partitions. Raises RunFailed."""
     return [str(one.get("type")) for one in _found_on(name) if not one.get("uuid")]
 
 
@@ -236,7 +236,7 @@ def is_marked(name: str, token: str) -> bool:
 
 
 def unmark(name: str, token: str) -> None:
-    """Removes the mark, if it is still there. Raises RunFailed."""
+    """Removes the mark if it still exists. Raises RunFailed."""
     if is_marked(name, token):
         _write_first(name, bytes(2 * _LOOKED_AT_BYTES))
 
@@ -262,7 +262,7 @@ def _write_first(name: str, content: bytes) -> None:
 
 
 def mounted_from(name: str, kernel: Kernel = HERE) -> Iterator[str]:
-    """Where the drive, its partitions, or what is made of them are mounted."""
+    """The folders where the drive, its partitions, or devices made of them are mounted."""
     own = {name, *partitions_of(name, kernel)}
     for mount in disks.mounts_here(kernel):
         if own & set(disks.device_stack(disks.block_devices_of(mount, kernel), kernel)):
@@ -270,7 +270,7 @@ def mounted_from(name: str, kernel: Kernel = HERE) -> Iterator[str]:
 
 
 def signatures_in(text: str, node: str) -> Iterator[str]:
-    """The signatures in what `wipefs --json` printed, which is nothing if there are none."""
+    """The signatures in the output of `wipefs --json`, which is empty if there are none."""
     for found in json.loads(text or "{}").get("signatures", []):
         label = f' "{found["label"]}"' if found.get("label") else ""
         kind = str(found.get("type", "unknown"))
@@ -330,7 +330,7 @@ class Formats(NamedTuple):
         return next(one for one in self.formats if one.in_use)
 
     def with_sectors(self, sector_bytes: int) -> Format | None:
-        """The plain format with such sectors; the one in use if that is one."""
+        """A plain format with such sectors; the current format if it is one of these."""
         fitting = [one for one in self.formats if one.sector_bytes == sector_bytes and not one.metadata_bytes]
         return next((one for one in fitting if one.in_use), fitting[0] if fitting else None)
 

@@ -33,8 +33,8 @@ DEFAULT = "ext4"
 
 
 class _Kind(NamedTuple):
-    """A file system: the package of its mkfs, the options of that, also for a UUID, and the smallest drive that it
-    takes (xfsprogs 6.1, btrfs-progs 6.2).
+    """A file system: the package of its mkfs, the options of mkfs, also for a UUID, and the smallest possible drive
+    (xfsprogs 6.1, btrfs-progs 6.2).
     """
 
     package: str
@@ -68,8 +68,8 @@ def programs_for(filesystem: str) -> dict[str, str]:
 
 
 def check(filesystem: str, size_bytes: int, key: str, kernel: Kernel = HERE) -> None:
-    """Raises PreflightError if the kernel lacks the file system, or the drive is too small for it. `key` is the one
-    that says how large the drive is."""
+    """Raises PreflightError if the kernel lacks the file system, or the drive is too small for it. `key` is the key of
+    the drive's size."""
     known = {line.split()[-1] for line in read_text(kernel.proc / "filesystems").splitlines() if line.split()}
     modules = Path("/lib/modules")  # a file system may be loaded when it is first mounted
     if filesystem not in known and not any(modules.glob(f"*/kernel/fs/{filesystem}/*")):
@@ -110,13 +110,13 @@ def unmount(place: Path) -> None:
 
 
 def left_in(folder: Path, kernel: Kernel = HERE) -> list[Path]:
-    """What is mounted in the folder or below it, innermost first."""
+    """The mounts in the folder and below it, innermost first."""
     places = [Path(mount.mount_point) for mount in mounts_here(kernel)]
     return [place for place in reversed(places) if place != folder and place.is_relative_to(folder)]
 
 
 def with_trim(options: str | None, trim: bool | None) -> str | None:
-    """The mount options with the one that says whether the file system discards."""
+    """The mount options, with the option on whether the file system discards."""
     if trim is None:
         return options
     return ",".join(filter(None, (options, "discard" if trim else "nodiscard")))
@@ -191,7 +191,7 @@ def written_bytes(name: str, kernel: Kernel = HERE) -> int:
 
 
 def is_direct(name: str, kernel: Kernel = HERE) -> bool:
-    """Whether the device bypasses the page cache below it."""
+    """Whether the device does direct I/O to the file or device below it."""
     return read_text(node_of(name, kernel) / "loop" / "dio") == "1"
 
 
@@ -252,7 +252,7 @@ def sector_bytes(device: str) -> int | None:
 
 
 def compared(volume: str, pairs: Mapping[str, tuple[object, object]], read_from: str) -> Iterator[Check]:
-    """Compares what was asked of a volume with what it has, each pair by its words; None = not asked."""
+    """Compares the requested and the actual properties of a volume, each pair by its words; None = not requested."""
     for what, (asked, got) in pairs.items():
         if asked is not None:
             name = f"{what} of volume {volume}"
@@ -268,7 +268,7 @@ _PROGRAMS = {"dmsetup": "dmsetup", "wipefs": "util-linux"}
 
 @dataclass
 class Stack:
-    """One device made of several, by the kernel's name, and the layers of the volume `name` that it has."""
+    """One device made of several, by the kernel's name, and its layers of the volume `name`."""
 
     name: str
     device: str
@@ -299,14 +299,14 @@ def check_layers(volume: VolumeConfig, key: str) -> None:
 
 
 def layer_steps(volume: VolumeConfig) -> Iterator[str]:
-    """What is done to make the layers, in words."""
+    """The steps that make the layers, in words."""
     return (layer.step for layer in layers_of(volume))
 
 
 @contextlib.contextmanager
 def stacked(name: str, volume: VolumeConfig, devices: Sequence[str], uuids: Sequence[UUID]) -> Iterator[Stack]:
-    """Makes one device of these (the kernel's names), and takes it apart at the end. What is made on each of them gets
-    its UUID. Raises RunFailed.
+    """Makes one device of these (the kernel's names), and takes it apart at the end. The content that is made on each
+    device gets the device's UUID. Raises RunFailed.
     """
     own, stack = f"storagelab-{secrets.token_hex(4)}", Stack(name, devices[0])
     with contextlib.ExitStack() as undo:

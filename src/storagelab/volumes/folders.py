@@ -39,7 +39,7 @@ class Site(Frozen):
     identity: str
     spec_folder: Path
     despite_space: bool = False
-    """Whether runs are made even if a volume may lack space for them."""
+    """Whether runs are made although a volume may lack space."""
     results: Path | None = None
     """The folder of the experiment's results; None where runs are not stored."""
     texts: dict[str, str] | None = None
@@ -179,7 +179,7 @@ class Folders:
                     if _is_ours(opened, self.site):
                         _remove_patiently(folder, opened)
             except (FileNotFoundError, NotADirectoryError):
-                pass  # there is none; a link that another user made is not ours to remove
+                pass  # there is none; a link that another user made is not removed
             except OSError as error:
                 problems.append(f"can't remove {error.filename or folder}: {error.strerror}")
         if problems:
@@ -204,7 +204,7 @@ def _remove_patiently(folder: Path, opened: int) -> None:
 
 
 def _is_ours(folder: int, site: Site) -> bool:
-    """Whether this experiment made the folder. An empty one counts, too: making or removing it was interrupted.
+    """Whether this experiment made the folder. An empty folder counts, too: its making or removal was interrupted.
 
     A folder of another user does not count, whatever its marker says, unless it belongs to the volume's owner.
     """
@@ -236,8 +236,8 @@ _PATIENCE_S = 1.0
 
 
 def volumes_locked(plan: Plan, site: Site) -> AbstractContextManager[None]:
-    """Holds the locks of all volumes of this machine that the plan names. Raises PreflightError that names the
-    volume and who uses it.
+    """Holds the locks of all volumes of this machine that the plan names. Raises PreflightError, which names the volume
+    and its user.
 
     Two volumes of the plan that share a folder share its lock. Child programs do not inherit it.
     """

@@ -1,9 +1,9 @@
 """Volumes that are made for each run, or shared by the runs of a block: their requirements, the target of a run on
 them, and the remains of a killed run.
 
-After an interruption, the volumes of a block are gone, except those prepared by hand. So they are made again, and the
-other runs of the block belong to another preparation with another id. A volume prepared by hand remains, even after a
-reboot: its block continues with it if it is still the file system that was confirmed.
+After an interruption, the volumes of a block are gone, except those prepared by hand. So the volumes are made again,
+and the other runs of the block belong to another preparation with another id. A volume prepared by hand remains, even
+after a reboot: its block continues with it if it is still the file system that was confirmed.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def made(
     volumes: Mapping[str, VolumeConfig], config: Config, site: Site, levels: Mapping[str, object]
 ) -> Iterator[list[Volume]]:
     """Volumes that are made, and removed at the end. If something can't be removed after a failure, the failure's
-    message says so. With any other error, it goes to the log.
+    message says so. With any other error, the note goes to the log.
     """
     undo = contextlib.ExitStack()
     try:
@@ -279,14 +279,14 @@ class PreparationAwaited(StoragelabError):
         super().__init__("; ".join(asked))
 
     def with_words(self, words: str) -> PreparationAwaited:
-        """The same, with these words as its message."""
+        """The same error, with these words as its message."""
         other = PreparationAwaited(self.names, self.block, self.asked, self.confirm)
         other.args = (words,)
         return other
 
 
 def _waiting(block: PlannedBlock, site: Site, state: State, confirmed: dict[str, object]) -> PreparationAwaited | None:
-    """None if nothing must be prepared by hand, or if the preparation is done and still there."""
+    """None if nothing must be prepared by hand, or if the preparation has been made and still exists."""
     cells = {name: cell for cell in block.cells.values() for name, one in _kept(cell).items() if one.by_hand}
     if not cells:
         return None

@@ -39,7 +39,7 @@ _BY_HAND = (
 
 
 class Claim(Frozen):
-    """A drive that an experiment uses: as it was before, and the index of its LBA format then. `token` is random; the
+    """A drive that an experiment uses: its former state, and the index of its former LBA format. `token` is random; the
     registry and the journal must have the same one. `made` = the UUIDs that may be on the drive: those of its former
     content and of everything that storagelab makes. Claims of earlier versions have neither.
     """
@@ -52,7 +52,7 @@ class Claim(Frozen):
 
 
 class _Event(Frozen):
-    """A line of the journal. `uuids` are those of earlier versions, which nothing relies on."""
+    """A line of the journal. `uuids` are facts of earlier versions; nothing uses them."""
 
     at: str = ""
     event: Literal["confirmed", "claimed", "step", "made", "queue", "released"]
@@ -96,8 +96,8 @@ class Journal:
         self._append("confirmed", drive.id, drive=drive.model_dump())
 
     def claimed(self, drive: Drive, lba_format: int | None, uuids: Iterable[str] = ()) -> Claim:
-        """`uuids` are those of what it holds, and of what will be made on it. Raises RunFailed if another experiment
-        has claimed the drive.
+        """`uuids` are the UUIDs of the drive's content, and of the content that will be made. Raises RunFailed if
+        another experiment has claimed the drive.
         """
         token = secrets.token_hex(16)
         claim = Claim(drive=drive, results=str(self.results), lba_format=lba_format, token=token, made=tuple(uuids))
@@ -120,14 +120,14 @@ class Journal:
         self._append("step", drive.id, what=what)
 
     def made(self, drive: Drive, uuids: Iterable[str]) -> None:
-        """The volume is made; these are the UUIDs of what lies on its drive."""
+        """The volume is made; these are the UUIDs of its drive's content."""
         for claim in claims():
             if claim.drive.id == drive.id:
                 known = claim.model_copy(update={"made": (*claim.made, *uuids)})
                 _write_whole(REGISTRY / f"{drive.key}.json", known.model_dump_json())
 
     def queue(self, drive: Drive, before: Mapping[str, str | int]) -> None:
-        """These settings of its queue are changed next."""
+        """The next step changes these settings of the drive's queue."""
         self._append("queue", drive.id, before=dict(before))
 
     def released(self, drive: Drive) -> None:
@@ -135,7 +135,7 @@ class Journal:
         (REGISTRY / f"{drive.key}.json").unlink(missing_ok=True)
 
     def of(self, device: str) -> History:
-        """What it says about the drive with this stable name. Raises RunFailed."""
+        """The journal's facts about the drive with this stable name. Raises RunFailed."""
         history = History()
         for number, event in self._events():
             if event.device != device:
@@ -244,7 +244,7 @@ def _or_nothing_is_done(file: Path) -> Iterator[None]:
 
 
 def claims() -> list[Claim]:
-    """Every drive that an experiment on this machine has claimed and not given back."""
+    """Every drive that an experiment on this machine has claimed and not returned."""
     found, file = [], REGISTRY
     try:
         for file in sorted(REGISTRY.glob("*.json")):

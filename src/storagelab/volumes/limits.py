@@ -2,8 +2,9 @@
 
 In version 1, the root group's limit applies to all requests to the device: the servers' own ones, and the kernel's
 later writes for them, which belong to no other group. In version 2 the root group has no limits. So every top-level
-group gets the same limit, and storagelab has to run in one of them. There, a file's buffered writes belong to the group
-that first wrote to it. This was tried with direct writes, and with buffered writes that a process synchronizes itself.
+group gets the same limit, and storagelab has to run in one of them. In version 2, a file's buffered writes belong to
+the group that first wrote to the file. This was tried with direct writes, and with buffered writes that a process
+synchronizes itself.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Limiter:
         self.number = read_text(node_of(device, kernel) / "dev")
 
     def set(self, rates: Rates) -> None:
-        """Sets these limits per second; other rates are not limited. Raises RunFailed."""
+        """Sets these limits per second, and limits no other rate. Raises RunFailed."""
         try:
             if self._version == 1:
                 for name, file in V1_LIMITS.items():
@@ -97,12 +98,12 @@ class Limiter:
             raise RunFailed(f"can't set the limits of a volume: {error.filename}: {error.strerror}") from error
 
     def read(self) -> dict[str, int]:
-        """The limits that hold now for this process and what it starts, as the kernel shows them."""
+        """The current limits for this process and the processes that it starts, as the kernel shows them."""
         group = self._root if self._version == 1 else _of_this_process(self._root, self._kernel)
         return {} if group is None else limits_of(self.number, group)
 
     def requests(self) -> float:
-        """How many requests the drive has done, as limits count them."""
+        """The number of requests of the drive so far, as limits count them."""
         counted = [Throttle(group, self.number, {}).counted() for group in self._limiting()]
         return sum(one.get("reads", 0.0) + one.get("writes", 0.0) for one in counted)
 
@@ -162,8 +163,8 @@ class Bucket:
         self._refill_per_s = max(effective(key, rates.get(key, 0)) for key in ("read_iops", "write_iops"))
         self.credits = float(burst.credits if burst.start == "full" else 0)
         self.emptied_after_s: list[float] = []
-        """Each time at which it ran empty, in seconds since the load began. It refills while there are few requests,
-        such as between the warm-up and the measurement.
+        """Each time at which the bucket ran empty, in seconds since the load began. The bucket refills while there are
+        few requests, such as between the warm-up and the measurement.
         """
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="storagelab burst credits", daemon=True)
@@ -212,7 +213,7 @@ _GIB = 2**30
 
 
 class CloudDisk(Frozen):
-    """A disk as its provider describes it. Figures per GiB are added to those without."""
+    """A cloud disk as its provider describes it. Figures per GiB are added to those without."""
 
     title: str
     source: str

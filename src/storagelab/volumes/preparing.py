@@ -158,7 +158,7 @@ def _is_to_be_formatted(drive: Drive, volume: VolumeConfig) -> bool:
 
 
 def steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
-    """What is done to each drive, in words."""
+    """The steps on each drive, in words."""
     for drive in found:
         yield f"destroy everything on {drive.text}"
         if _is_to_be_formatted(drive, volume):
@@ -172,7 +172,7 @@ def steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
 
 
 def put_back_steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
-    """What is done to each drive at the end, in words."""
+    """The last steps on each drive, in words."""
     for drive in found:
         format_ = f", and format it to sectors of {drive.sector_bytes} B" if _is_to_be_formatted(drive, volume) else ""
         yield f"{drive.name}: at the end, remove what storagelab made{format_}; it is then blank"
@@ -208,7 +208,7 @@ class OpenDrive:
 
 @contextlib.contextmanager
 def held(drive: Drive) -> Iterator[OpenDrive]:
-    """Keeps the drive open, and to this process and the programs that it starts. Raises RunFailed."""
+    """Keeps the drive open, and locks it for this process and the programs that it starts. Raises RunFailed."""
     with locked(drive), contextlib.ExitStack() as undo:
         try:
             number = undo.enter_context(opened(f"/dev/{drive.name}"))
@@ -221,8 +221,8 @@ def held(drive: Drive) -> Iterator[OpenDrive]:
 def prepared(
     name: str, volume: VolumeConfig, journal: Journal, uuids: Sequence[UUID]
 ) -> Iterator[list[tuple[Drive, str]]]:
-    """The volume's drives, blank and as asked for, each with the device to use on it. `uuids` are those of what will be
-    made on them. Leaving gives them back. Raises RunFailed.
+    """The volume's drives, blank and as asked for, each with the device to use on it. `uuids` are the UUIDs of the
+    content that will be made on them. Leaving gives them back. Raises RunFailed.
     """
     with contextlib.ExitStack() as undo:
         yield [undo.enter_context(_one(name, volume, device, journal, uuids)) for device in volume.devices or ()]
@@ -290,7 +290,7 @@ def _do(held: OpenDrive, journal: Journal, what: str, step: Callable[[], object]
 def _clear(held: OpenDrive, journal: Journal, token: str) -> None:
     """Removes partitions and signatures, so that no program recognises the former content. The mark is written first:
     after a kill, it distinguishes the remains from data that others write later. A marked drive has no partition table,
-    so its partitions are removed before.
+    so its partitions are cleared before the drive itself.
     """
     name = held.drive.name
     for device in (*drives.partitions_of(name), name):
@@ -325,7 +325,7 @@ def _give_back(held: OpenDrive, claim: Claim, journal: Journal) -> None:
 
 def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
     """Gives back the drives that a killed run left claimed. What was done, in words. Drives with these serial numbers
-    may be wiped with any content, others only with storagelab's content. Raises RunFailed.
+    may be wiped with any content; other drives only with storagelab's own content. Raises RunFailed.
     """
     done, problems = [], []
     if (left := journal.left()) and os.geteuid() != 0:
@@ -357,7 +357,7 @@ def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
         except (PreflightError, RunFailed) as error:
             problems.append(str(error))
             continue
-        done.append(f"{claim.drive.id} is blank again: the run that used it had not given it back")
+        done.append(f"{claim.drive.id} is blank again: its last run had not returned it")
     if problems:
         again = f"once that is mended, give the drives back: storagelab volumes undo {journal.results}"
         raise RunFailed("\n".join([*problems, f"  {again}"]))
@@ -404,7 +404,7 @@ def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
     if drive.holds == () and not parts and (not formatted or drives.is_blank(f"/dev/{drive.name}", whole=True)):
         return "" if formatted else None
     if drive.holds == claim.drive.holds and not _known({*uuids, *table}, claim):
-        return None  # as it was when it was claimed, so nothing was done to it
+        return None  # unchanged since it was claimed, so nothing was done to it
     own = _known(uuids, claim, or_none=_known(table, claim)) and all(_is_own(part, claim) for part in parts)
     without = [one for one in drives.without_uuid(drive.name) if not (_known(table, claim) and one in ("gpt", "PMBR"))]
     return "" if own and not without else found
@@ -417,7 +417,7 @@ def _is_own(part: str, claim: Claim) -> bool:
 
 
 def _known(uuids: Collection[str], claim: Claim, *, or_none: bool = False) -> bool:
-    """Whether all of these are of the claim; LVM writes them in other groups."""
+    """Whether all of these UUIDs belong to the claim; LVM groups the digits of a UUID differently."""
     made = {one.replace("-", "").lower() for one in claim.made}
     return (or_none or bool(uuids)) and all(one.replace("-", "").lower() in made for one in uuids)
 
@@ -437,7 +437,7 @@ def checks(name: str, volume: VolumeConfig, used: Sequence[tuple[Drive, str]]) -
 
 
 def facts(used: Sequence[tuple[Drive, str]]) -> list[dict[str, object]]:
-    """What is stored of the drives with a run: what each is, and what was written to it in its life so far."""
+    """The facts about the drives that a run stores: each drive's description, and all bytes written to it so far."""
     of_drive = {"id", "serial", "model", "firmware", "size_bytes"}
     return [
         {**drive.model_dump(include=of_drive), "device": device, "written_in_its_life_bytes": written_in_life(drive)}
@@ -460,5 +460,5 @@ def with_written(
 
 
 def written_in_life(drive: Drive) -> int | None:
-    """Bytes, as the drive itself counts them; None if it does not tell."""
+    """Bytes, as the drive itself counts them; None if the drive does not report them."""
     return drives.written_in_its_life(drive.name) if drive.nvme else None

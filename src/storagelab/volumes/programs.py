@@ -37,7 +37,7 @@ def check(programs: Mapping[str, str], key: str) -> None:
 
 
 def said(program: str, *arguments: str, given: str = "", patience_s: float = _PATIENCE_S) -> str:
-    """What a program prints on stdout, `given` to it on stdin. Raises RunFailed with its own words."""
+    """A program's output on stdout; `given` is its input on stdin. Raises RunFailed with its own words."""
     words = [path_of(program) or program, *arguments]
     try:
         # The descriptors that each program must inherit: a lock lasts until all copies of its descriptor are closed.
@@ -89,7 +89,7 @@ def _last_words(text: str) -> str:
 # storagelab was killed.
 
 _LONGEST_S = 3600.0
-"""As long as the slowest of the programs may take."""
+"""The longest time that one of the programs may take."""
 _HELD = set[int]()
 
 

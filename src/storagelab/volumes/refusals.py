@@ -17,7 +17,7 @@ _UNEQUAL = 0.01
 
 class Background(NamedTuple):
     """Further facts about a drive. `confirmed` is the drive as the user last confirmed it. `released`: this experiment
-    used it before and left it blank. `formats` are those of an NVMe drive that is to be formatted."""
+    used it before and left it blank. `formats` are the formats of an NVMe drive that will be formatted."""
 
     confirmed: Drive | None = None
     released: bool = False

@@ -1,4 +1,4 @@
-"""A volume of one run, put together from its parts, and what was read back of it."""
+"""A volume of one run, made from its parts, and the facts that were read back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _IMAGE, PLACE = "drive", "mounted"
 
 @dataclass
 class Volume:
-    """A volume that was made: where it is, and what was read back of it. `facts` go into the run's environment."""
+    """A volume that was made: its place, and the facts that were read back. `facts` go into the run's environment."""
 
     name: str
     config: VolumeConfig
@@ -48,11 +48,11 @@ class Volume:
     """Bytes written to the drive before its volume was made, because the kernel's counter continues."""
 
     def for_a_run(self) -> Volume:
-        """The same volume for one of several runs, as it is now."""
+        """The same volume for one of several runs, in its current state."""
         return replace(self, facts=dict(self.facts), checks=list(self.read_back()))
 
     def written_bytes(self) -> int | None:
-        """What was written to its drive since it was made, if it has one of its own."""
+        """The bytes written to the volume's drive since the volume was made, if the volume has its own drive."""
         device = self.facts.get("device")
         return None if not self.config.has_own_drive else file_systems.written_bytes(str(device)) - self.written_before
 
@@ -128,7 +128,7 @@ def check_rights(name: str, volume: VolumeConfig) -> None:
 
 
 def steps(name: str, volume: VolumeConfig, found: Sequence[Drive] = ()) -> Iterator[str]:
-    """What is done to make the volume, in words, for `plan`. `found` are its drives."""
+    """The steps that make the volume, in words, for `plan`. `found` are its drives."""
     plain, name = name, f"{name}, once for each block" if volume.kept_for_block else name
     if volume.by_hand:
         keys = ", ".join(f"{key} = {value}" for key, value in asked_of_a_person(volume).items())
@@ -234,7 +234,7 @@ class _Base:
     devices: list[str]
     read_back: Callable[[], Iterable[Check]]
     uuids: Sequence[UUID]
-    """What is made on each device itself gets its UUID."""
+    """The content that is made on each device itself gets the device's UUID."""
     drives: Sequence[Drive] = ()
     journal: Journal | None = None
 
@@ -372,12 +372,12 @@ _NOT_ASKED = frozenset({"path", "prepare", "prepare_text", "check", "made_for"})
 
 
 def asked_of_a_person(volume: VolumeConfig) -> dict[str, object]:
-    """What a person is asked to do, by the keys of the spec."""
+    """The words that ask a person to prepare the volume, by the keys of the spec."""
     return {key: value for key, value in keys_of(volume).items() if key not in _NOT_ASKED}
 
 
 def checks_by_hand(name: str, volume: VolumeConfig, place: Path) -> Iterator[Check]:
-    """What can be read back of the volume mounted at a place."""
+    """The facts that can be read back about the volume mounted at a place."""
     mount = mount_of(place, mounts_here())
     if volume.filesystem is not None or volume.mount_options is not None:
         filesystem = volume.filesystem or (mount.filesystem if mount is not None else "none")
@@ -417,8 +417,8 @@ def _variable(factor: str) -> str:
 
 
 def run_command(command: str, folder: Path, variables: Mapping[str, str], key: str) -> str:
-    """What the command printed, both streams. It runs in `folder` by the shell. Raises RunFailed that names the key if
-    it fails or has not ended after an hour; then everything that it started in its process group is killed.
+    """What the command printed, both streams. The shell runs the command in `folder`. Raises RunFailed that names the
+    key if it fails or has not ended after an hour; then everything that it started in its process group is killed.
     """
     process = subprocess.Popen(
         ["/bin/sh", "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

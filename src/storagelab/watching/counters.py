@@ -144,7 +144,7 @@ class Clocks:
         return _Reading(asked_s, server_s, time.clock_gettime(_STEADY), time.monotonic())
 
     def checks(self, loops: Sequence[Loop]) -> list[Check]:
-        """The checks that the run fails. Raises RunFailed if it ended before it began by the server's clock.
+        """The checks that the run fails. Raises RunFailed if the run ended before it began, by the server's clock.
 
         Without loops, the server's clock measured nothing, so only this machine is checked.
         """

@@ -33,7 +33,8 @@ SERIES_TOLERANCE_S = 0.01
 ENOUGH_LOOKS = 3
 """If this many looks see no working session, this is not chance."""
 SHORTEST_INTERVAL_S = 0.2
-"""A last interval of the series that is shorter than this would show noise, so it is merged into the one before."""
+"""A last interval of the series that is shorter than this would show noise, so it is merged with the interval before
+it."""
 
 
 class Standstill:
@@ -98,7 +99,7 @@ class Pace:
         self._ticks = self._late = 0
         self._began_s = 0.0
         self._blind: list[tuple[float, float]] = []
-        """The blind intervals, from when to when, in seconds since the beginning."""
+        """The begin and end of each blind interval, in seconds since the beginning."""
         self.rests: list[tuple[float, float]] = []
         """The unwatched periods, from when to when, by the monotonic clock."""
         self._spent: tuple[float, float | None] = (0.0, None)
@@ -163,7 +164,7 @@ class Pace:
         self._saw_nothing(self._looked_s, time.monotonic())
 
     def halt(self) -> None:
-        """Ends the looks. If one is long overdue, it counts as missed."""
+        """Ends the looks. A look that is long overdue counts as missed."""
         now_s = time.monotonic()
         if self.resting:
             self._rest_until(min(now_s, self._due_s))
@@ -244,8 +245,8 @@ class Series:
 
 
 class Moments(Generic[T]):
-    """Limits the number of a run's moments: if there are too many, it drops every second one and accepts half as
-    many."""
+    """Limits the number of a run's moments: if there are too many, every second moment is dropped, and half as many are
+    accepted."""
 
     def __init__(self, interval_s: float, limit: int) -> None:
         self.interval_s = interval_s
@@ -310,7 +311,7 @@ class Tallies:
 
 STRETCH_S = 0.25
 SHORTEST_S = 4.0
-"""A shorter run has too few periods, so it is watched all the time."""
+"""A run below this length has too few periods, so it is watched all the time."""
 
 
 def is_watched(at_s: float) -> bool:

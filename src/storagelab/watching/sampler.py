@@ -227,7 +227,8 @@ class SessionSampler(Watch, ABC):
     """Watches the sessions of one run through its own connection: waits, a series once a second, and a few moments.
 
     Call in order: `prepare`, `baseline` while all sessions wait at the gate, `start` as it opens, `stop` when the last
-    session is done but all are still connected. Errors while watching are not raised; `Observation.error` has them.
+    session is done but all are still connected. Errors while watching are not raised, but stored in
+    `Observation.error`.
     """
 
     event_of: ClassVar[WaitEvents]

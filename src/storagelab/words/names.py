@@ -3,8 +3,8 @@
 A spec path such as `layout.data_files` reads "data files"; any other path reads as its last part, so that any key of
 the spec can be a factor. A user's own name is shown unchanged, with its dots.
 
-A cell of several factors is named by its levels in short: "4 files, basic, log on b". `legend` says once which factors
-those are. The spec's own short names ([labels]) come before these, wherever a cell is named.
+A cell of several factors is named by its levels in short: "4 files, basic, log on b". `legend` names these factors
+once. The spec's own short names ([labels]) come before these, wherever a cell is named.
 """
 
 from __future__ import annotations

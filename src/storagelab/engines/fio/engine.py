@@ -40,7 +40,7 @@ _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 
 class RawBlock:
-    """All runs of one block. They don't depend on each other, except through the state of the drive."""
+    """All runs of one block. The runs are independent, except through the state of the drive."""
 
     def __init__(self, block: PlannedBlock, site: Site, volumes: BlockVolumes) -> None:
         self._block, self._site, self._volumes = block, site, volumes
@@ -62,7 +62,7 @@ class RawBlock:
 
     @contextmanager
     def _alone(self, config: Config, _site: Site) -> Iterator[Target]:
-        """The target of a run whose volume was made for it, and so has a file of its own."""
+        """The target of a run whose volume was made for this run, and so has its own file."""
         block = RawBlock(self._block, self._site, self._volumes)
         try:
             with block._shared(config, self._site) as target:

@@ -1,4 +1,4 @@
-"""The program that sends a trace: FILE THREADS TRACE. It writes what it sent as JSON.
+"""The program that sends a trace: FILE THREADS TRACE. It writes the sent requests as JSON.
 
 It loads nothing but the Rust core, so that it begins at once.
 """

@@ -128,8 +128,8 @@ _SENDERS: Mapping[type[Load], Callable[[Config, Site], Sender]] = {
 #
 # Sends a trace to a file, in a process of its own (`sender.py`), by threads of the Rust core (crates/replay).
 #
-# So its CPU time is known apart from storagelab's, a drive that does not answer can't hold storagelab up, and all of it
-# ends with storagelab.
+# So its CPU time is known separately, a drive that does not answer can't delay storagelab, and the whole process ends
+# with storagelab.
 
 
 _SENDER = Path(__file__).with_name("sender.py")
@@ -155,14 +155,14 @@ def replay(place: Place, trace: Trace, load: Replay, tell: Callable[[], None]) -
         except OSError as error:
             raise RunFailed(f"can't send the trace: {error.strerror}") from error
     if ended.returncode < 0:
-        raise RunFailed(f"what sends the trace was ended by {signal.Signals(-ended.returncode).name}")
+        raise RunFailed(f"the sender of the trace was ended by {signal.Signals(-ended.returncode).name}")
     if ended.returncode:
         raise RunFailed(ended.stderr.strip().rpartition("\n")[2])
     return _outcome(json.loads(ended.stdout), trace, load)
 
 
 def _in_child() -> None:
-    """Ends the sender with storagelab, and lets its waits end on time: the kernel may else wake it 50 us late."""
+    """Ends the sender with storagelab, and makes the kernel wake it on time instead of up to 50 us late."""
     end_with_parent(signal.SIGKILL)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)

@@ -63,7 +63,7 @@ def _listed(settings: Mapping[str, str], but: Collection[str] = ()) -> str:
 
 
 def _on_either(mariadb: Mapping[str, str], mysql: Mapping[str, str], but: Collection[str] = ()) -> str:
-    """Settings of MariaDB or of MySQL, each of which skips what is the other's."""
+    """Settings of MariaDB and of MySQL; each server skips the settings of the other one."""
     return f"/*M!101100 {_listed(mariadb, but)}*/ /*!80000 {_listed(mysql, but)}*/ "
 
 
@@ -95,13 +95,13 @@ GUARDED = frozenset({*_SESSION, *_ON_MARIADB, *_ON_MYSQL})
 
 
 def guarding(*but: str) -> str:
-    """The statement that sets all of it, `but` some."""
+    """The statement that sets all of these settings except those in `but`."""
     names = "character_set_client = utf8mb4, character_set_connection = utf8mb4, character_set_results = utf8mb4"
     return f"{UNENDED}, {_on_either(_ON_MARIADB, _ON_MYSQL, but)}{_listed(_SESSION, but)}{names}"
 
 
 def _of_load(settings: Mapping[str, Scalar]) -> str:
-    """The statement with which a session of a load begins that has these settings."""
+    """The first statement of a load's session with these settings."""
     # Text is quoted, also that of a number, which the server refuses where it wants a number.
     texts = {name: quoted(one) if isinstance(one, str) else settings_text(one) for name, one in settings.items()}
     return ", ".join([UNENDED, *(f"{identifier(setting_name(name))} = {text}" for name, text in texts.items())])
@@ -132,7 +132,8 @@ class Address(Frozen):
 
 
 def address_of(target: TargetConfig) -> Address:
-    """The address in a spec's DSN, or in the variable that it names. Raises PreflightError, without quoting the DSN."""
+    """The address in a spec's DSN, or in the environment variable that the spec names. Raises PreflightError, without
+    quoting the DSN."""
     return parse_dsn(dsn_of(target, "mysql://user:password@host/"), key_of(target))
 
 
@@ -369,7 +370,7 @@ class MariaDBReach(Reach[Connection]):
         }
 
     def _environment(self) -> dict[str, str]:
-        """The environment of client programs. Only it holds a password, and only this user may read it."""
+        """The environment of client programs. Only this file holds a password, and only this user may read it."""
         password = self.address.password
         return environment() | ({"MYSQL_PWD": password} if password else {})
 

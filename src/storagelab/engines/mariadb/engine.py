@@ -250,7 +250,7 @@ class MariaDBProbe:
                 _asked(target, f"DROP DATABASE IF EXISTS {db.identifier(name)}")
 
     def clear(self, target: TargetConfig, name: str) -> None:
-        # Only if it is still empty: what others put into it is not ours to drop.
+        # Only if the database is still empty: storagelab drops nothing that others put there.
         inside = _asked(target, "SELECT 1 FROM information_schema.tables WHERE table_schema = %s", [name])
         if not inside:
             _asked(target, f"DROP DATABASE IF EXISTS {db.identifier(name)}")

@@ -1,4 +1,4 @@
-"""What holds a load's tables on MariaDB: a database, and for each data file a partition (a file in its own folder).
+"""The places of a load's tables on MariaDB: a database, and for each data file a partition (a file in its own folder).
 
 Data files are placed in turn on the volumes. A single data file is one partition, too, so that routing costs the same
 in every layout.
@@ -27,7 +27,7 @@ _KEY_BITS = 128
 
 
 class DataFile(NamedTuple):
-    """A file of the database. `space` is its number, which is another one after the table was rewritten."""
+    """A file of the database. `space` is its number, which changes when the table is rewritten."""
 
     path: Path
     space: int
@@ -95,7 +95,7 @@ class Layout(Places):
             "SELECT table_name, table_comment FROM information_schema.tables WHERE table_schema = %s",
             [self.prefix],
         )
-        # A generator that was stopped while it made its tables left them without the mark.
+        # The tables lack the mark if the generator was stopped while it made them.
         marks = {name for name, comment in tables if comment == OWNERSHIP} & {MARK, ALL_MARK}
         others = [
             name

@@ -18,8 +18,8 @@ GATE = "wait/synch/cond/sql/MDL_context::COND_wait_status"
 """Workers wait for the lock on the table `gate` until all of them are ready."""
 COMMIT_STATE = "Commit"
 COMMIT = "state/Commit"
-"""A session in the state "Commit" without a timed wait: its redo log is being written and synced. MariaDB 10.11 has
-no instrument for that.
+"""A session in the state "Commit" without a timed wait: its redo log is being written and synced. MariaDB 10.11 has no
+instrument for the log's writes.
 """
 LISTED = {
     COMMIT: io(v.LOG_WRITE, "the log's write and sync"),
@@ -46,7 +46,7 @@ LISTED = {
 RULES = {
     "^io/socket": io(v.NETWORK, "the client"),
     "^io/": io(v.OTHER_IO, "a file"),
-    # These hold a session back while another session writes the commits of both to the binary log.
+    # A session waits for these while another session writes the commits of both to the binary log.
     "/MYSQL_BIN_LOG::|/wait_for_commit::|/LOCK_(prepare|commit)_ordered": Event(
         v.LOG_WRITE, "a commit to the binary log"
     ),

@@ -79,7 +79,7 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 
 def durability(config: Config) -> Durability:
-    """What survives a crash of the cell's server."""
+    """The data that survive a crash of the cell's server."""
     asked = {db.setting_name(name): db.settings_text(value) for name, value in config.target.settings.items()}
     return of_cell(config, asked, db.connect, _deciding, judge)
 
@@ -120,14 +120,14 @@ class Grant(Frozen):
     database: str | None
 
     def gives(self, right: str, database: str | None = None) -> bool:
-        """Whether it gives a right on a database, or on the whole server."""
+        """Whether the grant gives a right on a database, or on the whole server."""
         holds = self.database is None or (database is not None and _like(database, self.database))
         return holds and not self.rights.isdisjoint({right, _EVERYTHING})
 
 
 class ServerFacts(AttachedFacts):
-    """What a MariaDB or MySQL that already runs is, and what its login may do; its files are counted by its
-    performance_schema.
+    """The facts about a MariaDB or MySQL that already runs, and the rights of its login; its performance_schema counts
+    its files.
     """
 
     mysql: bool

@@ -24,8 +24,7 @@ from storagelab.watching.sampler import Observation, RawWaitsOf, SessionSampler
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
-# What sessions were waiting for at one moment. The server names the file of an I/O, and only the kind of any other
-# wait.
+# The waits of all sessions at one moment. The server names the file of an I/O, and only the kind of any other wait.
 
 
 class Sighting(NamedTuple):
@@ -137,7 +136,7 @@ class Sampler(SessionSampler):
         mine = next((thread for thread, _, connection in rows if connection not in self._ids), None)
         # A server without performance_schema shows no threads.
         self._rows_done = {thread: 0 for thread in os_ids if thread != mine}
-        # None if they have ended already, like those of a short run on a busy machine.
+        # None if the sessions have ended already, as in a short run on a busy machine.
         self._threads = ", ".join(map(str, self._rows_done)) or "NULL"
         if self._server_pid is not None:
             self._open_kernel_view(self._server_pid, os_ids, mine)

@@ -141,8 +141,8 @@ def observing(waits: bool) -> list[str]:
     """The options that switch the server's wait counters on or off, so that a spec can compare their cost by a
     factor.
 
-    Events of the handler and of metadata locks are off: they contain others and would count twice. So are a session's
-    own mutexes: they have no contention, and are taken several times per row.
+    Events of the handler and of metadata locks are off: they contain others and would count twice. A session's own
+    mutexes are off, too: they have no contention, and are taken several times per row.
     """
     options = ["--performance-schema=ON", "--performance-schema-instrument=stage/%=OFF"]
     options += [f"--performance-schema-instrument=wait/%={'ON' if waits else 'OFF'}"]
@@ -191,9 +191,9 @@ _PID_FILE = "storagelab.pid"
 _WANTED_FROM_THE_START = re.compile(r"innodb_|lower_case_table_names$|aria_")
 """Settings that are fixed when a database is made, so the program that makes it needs them, too."""
 _UNSYNCED = "--debug-no-sync"
-"""Without this option, making a database writes each system table to the disk at once. That takes a thousand writes
-and some seconds, for data that a crash may lose anyway. Measured runs don't have the option, and the new database is
-written out before them (between_runs.checkpoint).
+"""Without this option, making a database writes each system table to the disk at once. This step takes a thousand
+writes and some seconds, for data that need not survive a crash. Measured runs don't have the option, and the new
+database is written out before them (between_runs.checkpoint).
 """
 _TROUBLE = re.compile(r"\[ERROR\]|\[FATAL\]|got signal|No space left|Assertion failure|Aborting")
 _CLIENTS_OWN = [(number,) for number in range(2000, 3000)]
@@ -246,7 +246,7 @@ class Server(PrivateServer[Binaries]):
             raise StartFailed(f"mariadb-install-db failed: {words}")
 
     def _base(self) -> list[str]:
-        """An unpacked server needs the folder of its files; a system's server knows it."""
+        """An unpacked server must be told the folder of its files; a packaged server knows it."""
         return [f"--basedir={self.programs.server.parent.parent}"] if self.programs.origin == BIN_DIR else []
 
     def _command(self) -> list[str]:

@@ -103,8 +103,8 @@ def _scalar(text: str) -> Scalar:
 
 
 def _programs(session_pid: int) -> Path | None:
-    """The folder of the server's programs, by the parent of a session's process. Its `exe` can be read by its own user
-    and root, its command line by everybody.
+    """The folder of the server's programs, by the parent of a session's process. Only root and the process's user can
+    read its `exe`; everybody can read its command line.
     """
     with contextlib.suppress(OSError, IndexError):
         server = Path("/proc") / stat_fields(Path(f"/proc/{session_pid}"))[1]
@@ -181,7 +181,7 @@ class WatchedPostgres:
         self.views: tuple[str, ...] = (*_VIEWS, "pg_stat_io" if self._major >= 16 else "pg_stat_bgwriter")
         self.views += ("pg_stat_wal",) if self._has_pg_stat_wal else ()
         self._labels: dict[int, str] = {}
-        """By the OID of a table or index: a renamed one keeps it, and one that takes its name gets another."""
+        """By the OID of a table or index: renaming does not change the OID, and a new object has a new one."""
         self._owners: dict[str, int] = {}
         self._by_path: dict[str, Thing] = {}
         self._leads: list[tuple[str, str]] = []
@@ -302,7 +302,7 @@ class WatchedPostgres:
         if thread not in self._known_threads:
             title = read_text(Path(f"/proc/{thread}/cmdline"))
             if not title:
-                return "session"  # it has ended: no other kind of process ends so soon
+                return "session"  # the process has ended: no other kind of process ends so soon
             kinds = (by for words, by in _BY.items() if f": {words}" in title)
             self._known_threads[thread] = next(kinds, "session")
         return self._known_threads[thread]

@@ -53,7 +53,7 @@ _UNENDED = {
 """Settings that could end a session's work, or hide it from our other sessions: a server, a database or a role may
 change each of them, but only a spec changes them for a load."""
 _SINCE = {17: {"transaction_timeout": "0"}}
-"""The same, by the first version that knows it; older ones refuse a login with a setting that they don't know."""
+"""Such settings by the first version that knows them; an older server refuses a login with an unknown setting."""
 _FOR_SET_UP = {
     "default_transaction_isolation": "read committed", "default_transaction_deferrable": "off", "row_security": "off",
     "standard_conforming_strings": "on", "default_table_access_method": "heap", "check_function_bodies": "off",
@@ -261,9 +261,9 @@ def settings_text(value: Scalar) -> str:
 
 
 _AUTOMATIC_AT_0 = ("commit_timestamp_buffers", "subtransaction_buffers", "transaction_buffers")
-"""At 0, the server chooses the size of these; for other settings -1 means that."""
+"""At 0, the server chooses the size of these settings; for other settings, -1 means this."""
 _NORMALISED = ("client_encoding", "datestyle", "log_timezone", "timezone")
-"""Text settings that the server shows in its own case, whatever case was asked for."""
+"""Text settings that the server shows in its own case, not in that of the spec."""
 
 
 def settings_checks(
@@ -348,7 +348,7 @@ class PostgresReach(Reach[Connection]):
 
     @property
     def kernel_view(self) -> bool:
-        """Whether this machine's kernel can be asked about its sessions."""
+        """Whether this machine's kernel can be asked about the server's sessions."""
         return self.facts.on_this_machine if self.facts else Path("/proc/self/schedstat").exists()
 
     @property
@@ -382,7 +382,7 @@ class PostgresReach(Reach[Connection]):
 
 
 class PrivateReach(PostgresReach):
-    """How to get to a private server."""
+    """How to connect to a private server."""
 
     apart = staticmethod(without_variables)
 
@@ -402,7 +402,7 @@ class PrivateReach(PostgresReach):
 
 
 class AttachedReach(PostgresReach):
-    """How to get to a server that already runs; `database` is the load's own database there, if it has one."""
+    """How to connect to a server that already runs; `database` is the load's own database there, if any."""
 
     database = ""
 

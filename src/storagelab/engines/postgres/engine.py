@@ -101,8 +101,8 @@ class Postgres(System[db.Connection]):
         return None
 
     def mounts(self, connection: db.Connection) -> list[places.Mount]:
-        """The file systems that the server sees; none if it does not run on Linux, or this login may not read its
-        files.
+        """The file systems of the server's machine; none if it does not run Linux, or if this login may not read the
+        server's files.
         """
         try:
             text = str(db.value(connection, "SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)") or "")
@@ -261,7 +261,7 @@ class PostgresProbe:
         self._asked(target, db.composed("CREATE SCHEMA {}", name))
 
     def clear(self, target: TargetConfig, name: str) -> None:
-        # Without CASCADE: the schema was made empty, and what others put into it is not ours to drop.
+        # Without CASCADE: the schema was made empty, and storagelab drops nothing that others put into it.
         self._asked(target, db.composed("DROP SCHEMA IF EXISTS {}", name))
 
     @contextlib.contextmanager

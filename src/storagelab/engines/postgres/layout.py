@@ -1,4 +1,4 @@
-"""What holds a load's tables on PostgreSQL: a schema, and a tablespace for each data file, placed in turn on the
+"""The places of a load's tables on PostgreSQL: a schema, and a tablespace for each data file, placed in turn on the
 volumes.
 """
 
@@ -30,8 +30,8 @@ from storagelab.volumes.folders import Folders, Site
 
 
 def needs_database(config: Config) -> bool:
-    """Whether the load needs its own database on the server: if it can make anything there, or if its database is
-    copied from another one.
+    """Whether the load needs its own database on the server: because its files may make any object, or because its
+    database is a copy.
     """
     return (config.generated and config.generated_load.own_database) or wants_template(config)
 
@@ -51,7 +51,7 @@ def make_database(connection: Connection, name: str) -> None:
 
 
 NAME = "t[0-9a-f]{12}"
-"""A pattern for what follows the prefix in the names of one cell's template."""
+"""A pattern for the part after the prefix in the names of one cell's template."""
 _STRATEGY_SINCE = 150_000
 
 
@@ -258,9 +258,7 @@ class Layout(Places):
             execute(connection, "DROP TABLE {}", (schema, name))
 
     def check_nothing_in_the_way(self, connection: Connection) -> None:
-        """Refuses schemas and tablespaces that are not storagelab's but have a name that it needs. Raises
-        PreflightError.
-        """
+        """Refuses schemas and tablespaces of others whose names storagelab needs. Raises PreflightError."""
         self._made_before(connection)
 
     def _made_before(self, connection: Connection) -> dict[str, list[str]]:

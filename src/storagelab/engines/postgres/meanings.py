@@ -34,7 +34,7 @@ LISTED = {
     "Timeout:RegisterSyncRequest": Event(v.CHECKPOINT, "the checkpointer's queue of files to sync"),
     "IPC:CheckpointStart": Event(v.CHECKPOINT, "a checkpoint"),
     "IPC:CheckpointDone": Event(v.CHECKPOINT, "a checkpoint"),
-    # The log. When sessions commit together, one writes and syncs, and the others wait for its lock.
+    # The log. When sessions commit together, one session writes and syncs the log, and the others wait for its lock.
     "IO:WalSync": io(v.LOG_WRITE, "the log's sync"),
     "IO:WalWrite": io(v.LOG_WRITE, "the log's write"),
     "LWLock:WALWrite": Event(v.LOG_WRITE, "another session's write of the log"),
@@ -73,7 +73,7 @@ event_of = WaitEvents(LISTED, RULES, str.casefold)
 _LOSE: dict[str, Loss] = {
     "fsync": "everything", "synchronous_commit": "last commits", "full_page_writes": "pages not in the log",
 }  # fmt: skip
-"""What is lost if the setting is off."""
+"""The data that are lost if the setting is off."""
 DECIDING = tuple(_LOSE)
 
 

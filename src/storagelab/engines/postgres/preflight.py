@@ -69,7 +69,7 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 
 def durability(config: Config) -> Durability:
-    """What survives a crash of the cell's server."""
+    """The data that survive a crash of the cell's server."""
     asked = {name.lower(): db.settings_text(value) for name, value in config.target.settings.items()}
     return of_cell(config, asked, db.connected, _deciding, judge)
 
@@ -83,7 +83,7 @@ def _deciding(connection: db.Connection) -> tuple[dict[str, str], str]:
 
 
 class ServerFacts(AttachedFacts):
-    """What a PostgreSQL that already runs is, and what its login may do."""
+    """The facts about a PostgreSQL that already runs, and the rights of its login."""
 
     superuser: bool
     may_create: bool
@@ -224,7 +224,7 @@ def check_session_settings(connection: db.Connection, facts: ServerFacts, settin
 def _check_folders(connection: db.Connection, layouts: Iterable[Places]) -> None:
     """Checks the folders for tablespaces: neither PostgreSQL nor storagelab can make them on another machine.
 
-    Raises PreflightError with the command by which the operator makes the missing ones.
+    Raises PreflightError with the operator's command for the missing folders.
     """
     wanted = {
         (layout.volume_of(number), layout.folder_of(number)): number

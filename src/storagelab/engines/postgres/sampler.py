@@ -89,7 +89,7 @@ def waiting_tasks(
 
 
 def resource_of(lock: LockWait, relations: Relations) -> tuple[Resource, int | None]:
-    """The locked thing, and the number of its data file if it has one."""
+    """The locked object, and the number of its data file if it has one."""
     name, data_file = relations.get(lock.relation or 0, (f"relation {lock.relation}", None))
     where = name if data_file is None else f"{name} (data file {data_file})"
     if lock.locktype == "transactionid":
@@ -248,7 +248,7 @@ class Sampler(SessionSampler):
         for pid_wire, type_wire, event_wire, application_name in self._answer():
             pid = int(pid_wire or 0)
             if pid == self._checkpointer:
-                # Between checkpoints it waits in an activity of its own.
+                # Between checkpoints, the checkpointer waits in its own activity.
                 self._in_checkpoint = type_wire != b"Activity"
                 self._add_checkpoint()
                 continue

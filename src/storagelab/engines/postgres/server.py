@@ -157,8 +157,8 @@ _NO_IO_URING = '; for io_uring, name a build that has it: target.bin_dir = "/usr
 
 @cache
 def _ask_parser(binaries: Binaries, settings: Pairs) -> dict[str, str]:
-    """How the server's own parser reads the first of these settings, in its base units. It works on an empty temporary
-    folder.
+    """How the server's own parser reads the first of these settings, in its base units. The check works on an empty
+    temporary folder.
     """
     made_with = {setting: _option(setting, text, binaries)[0] for setting, text in settings if setting in MADE_WITH}
     asked = [(setting, text) for setting, text in settings if setting not in MADE_WITH]
@@ -188,7 +188,7 @@ def _ask_parser(binaries: Binaries, settings: Pairs) -> dict[str, str]:
 
 
 MADE_WITH = ("data_checksums", "wal_segment_size")
-"""What a database has from its beginning: initdb's options, which the server shows as settings."""
+"""Properties that a database gets when it is made: initdb's options, which the server shows as settings."""
 _SWITCHES = {"on": "on", "true": "on", "off": "off", "false": "off"}
 _FIRST_WITHOUT_CHECKSUMS = 18
 """From this release on, initdb makes checksums unless it is told not to."""
@@ -313,7 +313,7 @@ STARTER = Starter(
 
 
 def _kill_sessions(data_folder: Path) -> bool:
-    """Kill the sessions of a server that was itself killed: they notice only when they next wait.
+    """Kill the sessions of a killed server: by themselves, they end only when they next wait.
 
     They are recognised by their working folder, the server's data folder. True if there were any.
     """
@@ -323,7 +323,7 @@ def _kill_sessions(data_folder: Path) -> bool:
     except OSError:
         return False
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
             is_server = (process / "comm").read_text(encoding="utf-8").strip() == "postgres"
             is_there = is_server and os.readlink(process / "cwd") == str(data_folder)
             if is_there and runs_as(int(process.name), owner):
@@ -387,7 +387,7 @@ def _made_by(maker: int, owner: int) -> list[int]:
 
 
 def _remove_segment(segment: int, folder: os.stat_result) -> None:
-    """Removes a segment and those that it leads to, unless it belongs to another data folder. Raises OSError or
+    """Removes a segment and the segments that it refers to, unless it belongs to another data folder. Raises OSError or
     ValueError.
     """
     header = _header_of(segment)

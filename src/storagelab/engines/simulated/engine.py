@@ -174,8 +174,8 @@ class SingleRun(NamedTuple):
 
 
 def make_one(block: PlannedBlock, cell: Cell, folder: Shelf, *, every_io: bool) -> SingleRun:
-    """The cell's first run of this block, on the drives as the block begins with them. `every_io` lists each I/O in
-    the outcome. Raises PreflightError that names the key if it can't be simulated.
+    """The cell's first run of this block, on the drives as the block begins with them. `every_io` lists each I/O in the
+    outcome. Raises PreflightError, which names the key, if the plan can't be simulated.
     """
     world = world_of(cell.config)
     position = next(place for place, planned in enumerate(block.runs) if planned.cell_id == cell.cell_id)

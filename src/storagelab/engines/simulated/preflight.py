@@ -38,7 +38,7 @@ _KEYS = {
 
 
 def check(plan: Plan, site: Site) -> Preflight:
-    """Checks every block. Raises PreflightError, naming the key, for the first one that can't be simulated."""
+    """Checks every block. Raises PreflightError, which names the key, for the first cell that can't be simulated."""
     contents = []
     most_bytes = 0
     for block in plan.blocks.values():
@@ -69,8 +69,8 @@ def _check_block(content: Mapping[str, Any], block: PlannedBlock) -> None:
 
 
 def bursts(content: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with the scale: caches shrink with it, bursts of writes don't. If a burst fits into a cache only at
-    life-size, the small simulation has waits that the real server does not have.
+    """A note on a wrong scale: caches shrink with the scale, bursts of writes don't. If a burst fits into a cache only
+    at life-size, the small simulation has waits that the real server does not have.
     """
     for run in content.get("runs", ()):
         costs = {name: int(figure["value"]) for name, figure in content["server"]["costs"].items()}
@@ -238,7 +238,7 @@ def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float
     for name in mapped:
         drive = content["drives"][name]
         if drive.get("history", "formatted") != "formatted":
-            # A file system that is made frees all space of a drive that trims.
+            # Making a file system frees all space of a drive that trims.
             trims = drive["profile"]["trim"]["value"] if drive["trim"] is None else drive["trim"]
             mapped[name] = mapped[name] if trims else _usable_bytes(drive)
     return mapped

@@ -122,7 +122,7 @@ def drives_of(config: Config, volume: VolumeConfig) -> tuple[str, ...]:
 
 
 def _volume(config: Config, volume: VolumeConfig) -> dict[str, object]:
-    """Leaves keys that are not set to the core, so that defaults are in one place."""
+    """Leaves out keys that are not set: only the core has defaults."""
     declared: dict[str, object] = {"drives": list(drives_of(config, volume))}
     declared |= volume.model_dump(include={"raid", "stripe_bytes", "arrays"}, exclude_none=True)
     if volume.offset_bytes:
@@ -188,7 +188,7 @@ def _plain(key: str, drive: DriveConfig, profile: Profile) -> dict[str, object]:
 
 
 def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, also: str = "") -> T:
-    """The user's choice, or the only one there is."""
+    """The user's choice, or the only option."""
     known = ", ".join(map(str, there)) + also
     if chosen is None and len(there) > 1:
         raise PreflightError(f"is missing, and {profile.title} has several", key=key, hint=f"Choose one of: {known}.")
@@ -204,7 +204,7 @@ def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, al
 # Measurements.
 #
 # A Measurement has the requests completed in `elapsed_s`, the time after the warm-up, both life-size. Rates and
-# latencies are the scaled world's, since they don't shrink with it. Pure.
+# latencies are the scaled world's, since they don't shrink with the scale. Pure.
 
 
 def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:

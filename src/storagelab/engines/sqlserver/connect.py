@@ -54,7 +54,7 @@ def _refuse_unwritable(value: str) -> None:
 
 
 def integers(numbers: list[int]) -> str:
-    """A list of numbers for IN (...). Without numbers it holds -1, which matches no session."""
+    """A list of numbers for IN (...). Without numbers, the list is -1, which matches no session."""
     return ", ".join(str(int(number)) for number in numbers) or "-1"
 
 
@@ -239,7 +239,7 @@ def allow_sessions(count: int) -> None:
 
 # --- attached --------------------------------------------------------------------------------------------------------
 #
-# A SQL Server that already runs: what it is, what this login may do on it, and what its operator has set.
+# The facts about a SQL Server that already runs, the rights of this login, and the operator's settings.
 
 
 OLDEST_MAJOR = 13
@@ -377,7 +377,7 @@ def _file_initialisation(session: Session) -> bool | None:
 #
 # A program that tries to log in once, in its own process, and writes the driver's message (JSON).
 #
-# pymssql remembers a process's first failed login: for later ones it reports the first one's number without the
+# pymssql remembers a process's first failed login: for a later one, it reports the number of the first without the
 # server's message. A login in a fresh process gets both. The login data comes through standard input, since other users
 # of the machine can see arguments and some variables.
 

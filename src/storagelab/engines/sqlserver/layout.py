@@ -1,7 +1,7 @@
 r"""The articles' table on N data files of SQL Server, in its own database: makes, checks, recognises, drops it.
 
-The data files make up one filegroup, which the server fills in proportion to their free space. So all have the same
-length, are made before the clock starts, and grow together if they must. The files are placed round robin on the
+The data files make up one filegroup, which the server fills in proportion to their free space. So all files have the
+same length, are made before the clock starts, and grow together if necessary. The files are placed round robin on the
 volumes (FILENAME), and the log has its own file. The server makes and removes the files itself, so storagelab makes no
 folders.
 """
@@ -363,8 +363,8 @@ class Layout:
     # --- read back ---------------------------------------------------------------------------------------------------
 
     def check_after(self, session: db.Session) -> list[Check]:
-        """Checks that each row took a page, if that is promised, and that no file grew: growth would be measured, and
-        lengths would no longer be equal.
+        """Checks that each row took a page, if the load promises this, and that no file grew: growth takes time, and
+        makes lengths unequal.
         """
         sizes = {str(file["name"]): int(file["size_bytes"]) for file in self._at_first}
         files = {str(file["name"]): int(file["size_bytes"]) for file in session.records(FILES)}
@@ -411,7 +411,8 @@ def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
 
 
 def in_folder(folder: str, name: str) -> str:
-    r"""A path on the server's machine. `D:\data` shows that it is Windows, `/var/data` that it is Linux."""
+    r"""A path on the server's machine. `D:\data` shows that the server runs on Windows, `/var/data` that it runs on
+    Linux."""
     separator = "\\" if is_windows_path(folder) else "/"
     return folder + name if folder.endswith(("\\", "/")) else folder + separator + name
 

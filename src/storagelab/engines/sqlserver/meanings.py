@@ -14,7 +14,7 @@ from storagelab.watching.wait_events import Event, Kind, Knowledge, WaitEvents
 
 # --- waits -----------------------------------------------------------------------------------------------------------
 #
-# What each wait type of SQL Server means. To add one, add one line to `LISTED`.
+# The meaning of each wait type of SQL Server. To add one, add one line to `LISTED`.
 #
 # Names are the server's (Microsoft's page of sys.dm_os_wait_stats). The groups follow Microsoft's own categories in the
 # documentation of sys.query_store_wait_stats, limited to what a storage layout can change. A SQL Server DBA knows these
@@ -114,8 +114,8 @@ BENIGN = BenignList(
     date="2026-11-21",
     wait_types=frozenset(_IDLE.split()),
 )
-"""Applied when waits are shown, never to stored waits. Other engines' waits have other names, so it does not affect
-them.
+"""Applied when waits are shown, never to stored waits. The list does not affect other engines, whose waits have other
+names.
 """
 
 

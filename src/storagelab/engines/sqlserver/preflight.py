@@ -100,7 +100,7 @@ def _check_paths(config: Config, facts: db.ServerFacts) -> None:
 
 
 def _volume_needs(session: db.Session, facts: db.ServerFacts, configs: Sequence[Config]) -> list[VolumeNeed]:
-    """Each volume with the most space that any cell needs there, and the server's data on its drive."""
+    """Each volume with the largest space that a cell needs on it, and the server's data on its drive."""
     paths = {
         (name, volume.path or ""): max(
             Layout(other, "storagelab", facts).bytes_on(name) for other in configs if name in other.volumes
@@ -200,7 +200,7 @@ _FILES = "SELECT physical_name FROM sys.master_files WHERE database_id = DB_ID({
 def drop(session: db.Session, prefix: str, key: str) -> list[str]:
     """Drop the database of this name if storagelab made it, even if others use it; returns what was dropped.
 
-    If others made it, raises PreflightError and drops nothing.
+    If somebody else made the database, raises PreflightError and drops nothing.
     """
     if not exists(session, prefix):
         return []

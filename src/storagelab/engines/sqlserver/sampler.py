@@ -145,8 +145,8 @@ def read_files(session: Session, database: str) -> Counters:
 
 
 def read_rates(session: Session, database: str) -> Counters:
-    """The server's performance counters that grow with a load's work. They are counts here, so their names lack
-    "/sec".
+    """The server's performance counters that grow with a load's work. Here these counters are counts, so their names
+    lack "/sec".
     """
     rows = session.rows(RATES.format(database=text(database)))
     return {"performance counters": {str(name).removesuffix("/sec"): float(value) for name, value in rows}}
@@ -157,8 +157,8 @@ def read_rates(session: Session, database: str) -> Counters:
 # Finds out what sessions were waiting for at one moment: which page of which data file, which lock, who holds it.
 
 
-# A session that yielded its scheduler waits for a CPU. It is not in the list of waiting tasks, but among the runnable
-# ones.
+# A session that yielded its scheduler waits for a CPU. The session is not in the list of waiting tasks, but among the
+# runnable ones.
 WAITING_TASKS = f"""
 SELECT session_id, wait_type, wait_duration_ms, resource_description, blocking_session_id
 FROM sys.dm_os_waiting_tasks WHERE session_id IN ({{sessions}}) AND wait_type <> N'{GATE}'
@@ -210,7 +210,7 @@ class Decoder:
         self._database_id, self._files, self._pages = database_id, files, pages
 
     def waiting_tasks(self, moment: Moment) -> list[WaitingTask]:
-        """One moment. Sessions that wait for the same thing are one task; the task with most sessions comes first."""
+        """One moment. Sessions that wait for the same object are one task; the task with most sessions comes first."""
         doing: dict[int | None, str] = {None: "", **{task.session: task.wait_type for task in moment.tasks}}
         groups = Counter(
             (task.wait_type, *self._resource(task), doing.get(task.held_by, "not seen waiting"))
@@ -227,7 +227,7 @@ class Decoder:
         ]  # fmt: skip
 
     def _resource(self, task: Task) -> tuple[Resource, int | None]:
-        """The thing, and the number of its data file if it has one."""
+        """The object, and the number of its data file if it has one."""
         if task.wait_type == SCHEDULER_YIELD:
             return Resource(kind="a CPU"), None
         page = page_of(task.resource)

@@ -281,8 +281,8 @@ def opened(config: Config, site: Site) -> OneRun[db.Session]:
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """Drop what a killed run left on the server; returns what was dropped. Raises PreflightError if that fails, or
-    if something has such a name and is not storagelab's.
+    """Drop what a killed run left on the server; returns what was dropped. Raises PreflightError if the drop fails, or
+    if something of others has such a name.
     """
     left = dropping_leftovers(config.target, db.DriverError, db.words_of, f"the database {site.prefix}")
     with db.connect(config.target, database="master") as session, left:

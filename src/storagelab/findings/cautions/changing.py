@@ -150,7 +150,8 @@ def _so(found: Drift | Step, findings: Findings) -> str:
 
 
 def check_changes(evidence: Evidence) -> Iterator[Drift | Step]:
-    """Finds drifts and steps. For one block in random order they are only a note: its rounds absorb them."""
+    """Finds drifts and steps. For a single block in random order, such changes are only a note, because its rounds
+    absorb them."""
     at: dict[tuple[str, str], int] = {}  # each host by itself: a slower host is not a change over time
     left_out = set(evidence.basis.left_out)
     whole = evidence.basis.compared == "elapsed"  # otherwise runs differ in their amount of work

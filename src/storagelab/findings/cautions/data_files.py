@@ -70,7 +70,7 @@ def check_files_on_disks(evidence: Evidence) -> Iterator[FilesOnDisks]:
     for cell_id, measurements in evidence.by_cell().items():
         config = evidence.plan.cell(cell_id).config
         volumes, files = tuple(dict.fromkeys(config.data_volumes)), config.layout.data_files
-        # The orders in which the disks of these volumes serve their queues; flash drives have none
+        # The orders in which the disks of these volumes serve their queues; flash drives have no such order
         measurement = measurements[0]
         drives = table_in(measurement.environment, "drives")
         there = {name: volume for name, volume in volumes_of(measurement) if name in volumes}

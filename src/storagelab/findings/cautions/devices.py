@@ -17,7 +17,7 @@ from storagelab.words.names import in_brackets, without_stop
 from storagelab.words.numbers import plural, seconds
 
 SHARE_LEAST = 0.02
-"""If a smaller part of a run has the other rate, its time is still meaningful."""
+"""If less than this part of a run has the other rate, the run's time is still meaningful."""
 
 
 class BurstCredits(Caution):
@@ -66,8 +66,8 @@ def check_burst_credits(evidence: Evidence) -> Iterator[BurstCredits]:
 def _emptied_while_counted(measurement: Measurement, burst: Mapping[str, object]) -> float | None:
     """The seconds from the begin of the measurement until the bucket first ran empty.
 
-    None if it did not, or only near the begin or end of the measurement. None, too, for runs of earlier versions, which
-    did not store the time, or only the first one. All times begin with the load.
+    None if the bucket did not run empty, or only near the begin or end of the measurement. Also None for runs of
+    earlier versions, which stored no time, or only the first one. All times begin with the load.
     """
     found, counts_s = burst.get("empty_after_s"), measurement.counters.get(LOAD, {}).get("counts_after_s")
     times_s = found if isinstance(found, list) else [found]

@@ -17,7 +17,7 @@ REPETITIONS_LEAST = 3
 
 
 class SingleRepetition(Caution):
-    """Some cell has only one run, so the scatter of runs is unknown."""
+    """At least one cell has only one run, so the scatter of its runs is unknown."""
 
     kind, group = "single-repetition", "sample"
     repetitions: int

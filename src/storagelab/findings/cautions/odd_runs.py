@@ -79,7 +79,7 @@ class OddRun(Caution):
         )
 
     def _others(self, findings: Findings) -> str:
-        """Says that it happened only in this cell."""
+        """Says that only this cell has odd runs."""
         return "; none of the others did" if self.cells and len(self.alike(findings)) == 1 else ""
 
     def _fate(self) -> str:
@@ -96,7 +96,7 @@ class OddRun(Caution):
         return f"{count(self.left_out)} of them left out of means and verdicts, as {why}; {_LEAST_SQUARES} counts all."
 
     def joined(self, findings: Findings) -> str:
-        """One text: how many there are, the farthest, and whether they count."""
+        """One text: the number of odd runs, the oddest, and whether they count."""
         found = self.alike(findings)
         farthest = max(found, key=lambda one: abs(math.log(one.ratio)))
         number, left_out = sum(one.runs for one in found), sum(one.left_out for one in found)

@@ -30,7 +30,7 @@ def found_in(evidence: Evidence) -> _Found:
 
 
 def found_in_cell(runs: Sequence[Measurement], config: Config) -> _Found:
-    """What the runs of one cell show, by kind."""
+    """The findings about the runs of one cell, by kind."""
     return _by_kind(one for find in _finders("find_in_cell") for one in find(runs, config))
 
 

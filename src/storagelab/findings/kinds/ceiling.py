@@ -1,4 +1,4 @@
-"""An upper bound on the gain from faster storage: layouts that wait for no drive, compared with the one that does.
+"""An upper bound on the gain from faster storage: layouts that wait for no drive, compared with the layout that does.
 Pure."""
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Scatter(Finding):
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:  # noqa: ARG003
-        """None: intervals show it, and the answer's last line uses it."""
+        """None: intervals show the scatter, and the answer's last line uses it."""
         return []
 
 

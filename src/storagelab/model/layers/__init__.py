@@ -30,7 +30,7 @@ class LayerKeys(Described):
     """The keys of a kind of layer."""
 
     of_drives: ClassVar[bool] = False
-    """They are only for volumes made of whole drives."""
+    """These keys are only for volumes made of whole drives."""
     rules: ClassVar[tuple[Rule, ...]] = ()
 
 
@@ -44,7 +44,7 @@ class Tools(Protocol):
         """The kernel's folder about a device."""
 
     def text(self, file: Path) -> str:
-        """What a file of the kernel says; "" if it can't be read."""
+        """The content of a kernel file; "" if it can't be read."""
 
     def made_of(self, device: str) -> str:
         """The device that was just made of this one. Raises RunFailed."""
@@ -56,11 +56,11 @@ class Tools(Protocol):
         """Does so, and removes the devices' array superblocks. Raises RunFailed."""
 
     def holding(self, kind: str, devices: Sequence[str]) -> Iterator[str]:
-        """Those of the devices that have a signature of this kind."""
+        """The devices that have a signature of this kind."""
 
     def patiently(self, step: Callable[[], object]) -> None:
-        """Does it, and repeats it for some time if it fails, because udev reads each device that was written to. Raises
-        RunFailed.
+        """Calls the function, and repeats failed calls for some time, because udev reads each device that was written
+        to. Raises RunFailed.
         """
 
     def until(self, is_so: Callable[[], bool], within_s: float, pause_s: float) -> bool:

@@ -129,7 +129,7 @@ PERCENTILES = ("p50", "p95", "p99")
 
 
 def _by_load(findings: Findings) -> Arrangement:
-    """The load along the axis if one varies, else what other charts have there; all else are lines."""
+    """The axis is the load if a load varies, otherwise the axis of other charts; all other factors make lines."""
     varied = [factor for factor in findings.factors if len(factor.levels) > 1] or list(findings.factors[:1])
     x = next(filter(is_load, varied), None) or arrange(findings).x
     return Arrangement(x=x, lines=tuple(factor for factor in varied if factor is not x), panels=())

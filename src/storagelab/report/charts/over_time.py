@@ -34,7 +34,7 @@ DOTTED_POINTS = 30
 _DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
 """Each line over time has its own dashes as well as its own colour."""
 _FAR = 6.0
-"""If the largest value of a panel is so many times that of another, each has its own axis."""
+"""If the largest value of one panel is this many times that of another panel, each panel has its own axis."""
 _MARGIN = 1.03
 """How far axes of time series go beyond their last and largest points, so that these are drawn whole."""
 
@@ -78,7 +78,8 @@ def _volume_of(column: str) -> tuple[str, str]:
 
 
 def _on_one_device(run: Run, volume: str) -> list[str]:
-    """`volume` and every other volume with a series on the same device, by name; only `volume` if that is unknown."""
+    """`volume` and every other volume with a series on the same device, by name; only `volume` if the device is
+    unknown."""
     if run.measurement is None:
         return [volume]
     drawn = {_volume_of(column)[0] for column in run.measurement.series.columns} - {""}
@@ -118,8 +119,8 @@ QUANTITIES = (
 
 
 def runs_with_series(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs of each cell that have a series; the median run by its time for each unit of work comes first
-    (of two, the faster): of runs of a set time, each has its own work."""
+    """The runs of each cell that have a series, the median run first (of two, the faster). The median is by time per
+    unit of work, because runs of a set time differ in their work."""
     by_cell: dict[str, list[Run]] = {}
     for run in runs:
         if run.usable and not run.burn_in and run.measurement is not None and run.measurement.series.at_s:

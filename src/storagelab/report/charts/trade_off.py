@@ -45,7 +45,7 @@ _CAPACITY = _Other(
 
 def _rows(other: _Other, findings: Findings, _runs: Sequence[Run]) -> Figure:
     """A row for each cell that has a figure, in the order of what speed is traded for; a panel for each load. No rows
-    if no load has layouts that differ in it.
+    if no load has layouts with different amounts.
     """
     left_out = compared.in_parts_of_cycles(findings)
     of_loads: dict[str, list[Row]] = {}
@@ -93,7 +93,8 @@ def _other_of(row: Row) -> float:
 
 
 def _with_edge(other: _Other, findings: Findings, rows: Sequence[Row]) -> list[Row]:
-    """The rows, each with whether no other one is at least as good in both, and better in one, by the means."""
+    """The rows, each with whether it is on the edge: by the means, no other row is at least as good in both quantities
+    and better in one."""
     faster = 1 if compared.by_rate(findings) else -1
     places = [(faster * float(row["mean"] or 0), other.sign * _other_of(row)) for row in rows]
     found = []

@@ -24,7 +24,7 @@ from storagelab.words import numbers
 from storagelab.words.names import cell_entry
 
 MAX_BARS = 24
-"""As many can be read on a sheet of paper; the table has every cell."""
+"""The number of cells that are readable on a sheet of paper; the table has every cell."""
 MAX_WAIT_TYPES = 8
 OTHER_WAITS = "smaller waits"
 REMAINDER = "finished early or unexplained"
@@ -58,7 +58,8 @@ def _shares(cell: CellSummary) -> dict[str, float]:
 def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
     """Parts of the stack from the left, with their colours; what is left has none.
 
-    The largest waits are named. Those that differ most between cells come first, where lengths can be compared.
+    The largest waits are named. The parts that differ most between cells come first, because lengths can be compared
+    there.
     """
     shares = [_shares(cell) for cell in cells]
     kinds: dict[str, tuple[Category, bool]] = {
@@ -165,7 +166,7 @@ MOST_STEPS = 9
 
 
 def _found(findings: Findings) -> tuple[CellSummary, CellSummary, Waterfall] | None:
-    """The fastest and the slowest cell, and what is between them; None where nothing is, or it adds up to nothing."""
+    """The fastest and the slowest cell, and the steps between them; None without steps, or if they add up to 0."""
     fastest, slowest = compared.ends(findings)
     if fastest is None or slowest is None or not adds_up(findings):
         return None

@@ -1,1 +1,1 @@
-"""What all charts share: layout, appearance and drawing."""
+"""The common parts of all charts: layout, appearance and drawing."""

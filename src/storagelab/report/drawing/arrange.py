@@ -1,8 +1,8 @@
 """Decides which factor is the axis, which ones make the lines, and which the panels. Pure.
 
 The axis is the number of data files if it varies, else the numeric factor with the most levels, else any with the most.
-A few combinations of the other factors are the lines of one panel, more are spread over panels. What does not fit is
-counted, never dropped silently; the fastest, the slowest and the recommended cells are always shown.
+A few combinations of the other factors are the lines of one panel, more are spread over panels. Cells that don't fit
+are counted, never dropped silently; the fastest, the slowest and the recommended cells are always shown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from storagelab.words.names import cell_text, is_number, level_text, title_of, v
 MAX_LINES = 8
 MAX_LINES_OF_COMBINATIONS = 4
 MAX_PANELS = 15
-"""As many can be read on a sheet of paper."""
+"""The number that is readable on a sheet of paper."""
 CHOSEN_CELLS = 4
 
 
@@ -67,12 +67,12 @@ class Arrangement:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether places along the axis are more or less of something. Otherwise a line through them means nothing."""
+        """Whether places along the axis are amounts. Otherwise a line through them means nothing."""
         return self.x is not None and all(is_number(one.value) for one in self.x.levels)
 
     @property
     def doubles(self) -> bool:
-        """Whether each step of the axis is a doubling."""
+        """Whether each step of the axis doubles the value."""
         return self.x is not None and bool(self._powers(levels_in_order(self.x)))
 
     def _powers(self, levels: Sequence[JsonValue]) -> list[JsonValue]:
@@ -159,7 +159,7 @@ def chosen_cells(findings: Findings) -> list[CellSummary]:
 
 
 def short_names(cells: Sequence[CellSummary]) -> list[str]:
-    """The cells in words, without the levels that all of them share; in full if nothing else would be left."""
+    """The cells in words, without the levels that all of them share; with all levels if no level differs."""
     if len(cells) < 2:
         return [cell.text for cell in cells]
     common = shared(cells)

@@ -48,8 +48,8 @@ _LINE_PX = FONT_PX + 2
 
 
 def readable_domain(values: Sequence[float]) -> tuple[list[float], bool]:
-    """An axis of `values`, and whether it starts at zero: it does, unless that would put them too close together to
-    read.
+    """An axis of `values`, and whether it starts at zero: it does, unless the values would then be too close together
+    to read.
     """
     low, high = max(0.0, min(values)), max(values)
     margin = 0.08 * (high - low) or 0.05 * high or 1.0
@@ -108,8 +108,8 @@ def _round_figures(low: float, high: float) -> list[float]:
 def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, at: float | None = None) -> Spec:
     """A whole chart of means with their intervals, and single runs if there are any.
 
-    Levels that are more or less of something stand side by side, and a line joins them; all others stand one below the
-    other, so that their names can be read. `at`: where a dashed line is drawn.
+    Levels that are amounts stand side by side, joined by a line; all other levels stand one below the other, so that
+    their names are readable. `at`: where a dashed line is drawn.
     """
     upright = data.arrangement.is_ordered
     value, place, offset = ("y", "x", "xOffset") if upright else ("x", "y", "yOffset")

@@ -2,8 +2,7 @@
 
 Based on the set of Okabe and Ito ("Color Universal Design", 2008), each as light or dark as it takes to stand out from
 white and from the dark ground of a page: a drawing is the same on both, but on a dark page, its style makes marks that
-have no text on them brighter. Text and axes have no colour of their own, but that of the text around them, which is
-black in files.
+have no text on them brighter. Text and axes have the colour of the text around them, which is black in files.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A page embeds drawings as they come, and none is edited or drawn again for dark 
 * The element around a drawing says which width it has. `STYLE` shows the widest for which there is room, at its own
   size, so text is never smaller than it was drawn.
 
-An image would need no such care, but it has neither tooltips nor the page's ink.
+An image would need no such care, but has neither tooltips nor the page's text colour.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def to_svg(spec: Spec) -> str:
 # --- Vega-Lite's own runtime for a page, so that its charts work interactively without a network ----------------------
 #
 # The library contains it and takes seconds to build it. So the result is kept beside this module's bytecode, as long as
-# the versions stay the same. If that folder can't be written, it is built each time.
+# the versions stay the same. If that folder can't be written, the result is built each time.
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 

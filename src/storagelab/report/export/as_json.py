@@ -3,10 +3,10 @@
 Both are dumps of the values. Waits are uncut, including CPU time and its queue, so that the nine columns and the audit
 can be recomputed from the export. Unknown values are null; NaN never appears.
 
-A class `Exported...` is a value with what follows from it, and without what stands elsewhere in the export (`exclude`).
-Everything else is as the values' own classes have it. From them, `make docs` writes the schema beside this file and the
-tables of docs/reference/export.md. Within schema 2, fields may be added, but none is renamed, removed or changed in
-meaning.
+A class `Exported...` is a value with the figures derived from it, and without the fields that are elsewhere in the
+export (`exclude`). Everything else is as the values' own classes have it. From them, `make docs` writes the schema
+beside this file and the tables of docs/reference/export.md. Within schema 2, fields may be added, but none is renamed,
+removed or changed in meaning.
 """
 
 # mypy: disable-error-code="pydantic-field, prop-decorator"

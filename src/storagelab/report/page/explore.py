@@ -150,9 +150,7 @@ def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], 
 
 
 def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]:
-    """The facts that differ between cells but not between the runs of one: what was asked for, and what was read
-    back.
-    """
+    """The requested and read-back facts that differ between cells but not between the runs of one cell."""
     configs = {cell.cell_id: cell.config for cell in plan.cells}
     of_cells: list[dict[str, str]] = []
     for cell_id, runs in cells:
@@ -252,7 +250,7 @@ def short(value: float | None, digits: int = 4, divisor: float = 1.0) -> float |
 
 
 def _columns(run: Run) -> dict[_Line, str]:
-    """The lines in a run's charts over time -> their columns; those that are always 0 are left out."""
+    """The lines in a run's charts over time -> their columns; columns that are always 0 are left out."""
     assert run.measurement is not None
     found: dict[_Line, str] = {}
     for column, values in run.measurement.series.columns.items():
@@ -277,7 +275,7 @@ def plots(findings: Findings) -> dict[str, Spec]:
     fields = {factor.name: f"f{place}" for place, factor in enumerate(findings.factors)}
     titles = {fields[factor.name]: title_of(factor) for factor in findings.factors}
     axis = fields.get(places.x.name, "f0") if places.x is not None else "f0"
-    # At first the colours are those of the factor that charts draw as lines, else of the verdicts.
+    # At first, the colours show the factor that charts draw as lines; without such a factor, the verdicts.
     colour = next((fields[factor.name] for factor in places.lines), "verdict")
     level = _level(findings)
     given: dict[str, Any] = {

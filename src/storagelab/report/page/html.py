@@ -89,10 +89,10 @@ def page(
 
     `exported` is what `storagelab export --format json` returns, in pieces; it is made here if missing. The page offers
     it as a download, byte for byte, if the page stays below `LARGEST_PAGE` with it or if `embed_data` asks for it.
-    Otherwise, making it stops as soon as it is too large. `embed_data` needs `runs` that were read whole. `manifest`
-    holds facts of the campaign that no run carries (such as the version that made the report). `so_far`: how far an
-    unfinished campaign is, and after how many seconds the page loads itself again (0 for never). `limit`: the reader's
-    own. The same input gives the same page.
+    Otherwise, the making of the data stops as soon as they are too large. `embed_data` needs `runs` that were read
+    whole. `manifest` holds facts of the campaign that no run carries (such as the version that made the report).
+    `so_far`: how far an unfinished campaign is, and after how many seconds the page loads itself again (0 for never).
+    `limit`: the reader's own. The same input gives the same page.
     """
     of = document(experiment, plan, runs, findings, manifest, limit=limit)
     of = of if so_far is None else replace(of, next="")  # the runs that are missing are being made
@@ -144,7 +144,7 @@ def page(
 
 
 _HEAD = 20_000
-"""As many characters has a page before its sections, at most."""
+"""The most characters of a page before its sections."""
 
 
 def page_of(of: Document) -> str:
@@ -201,7 +201,7 @@ class _Carried(NamedTuple):
 
 
 def _packed(pieces: Iterable[str], most: float) -> _Carried | None:
-    """None if the data take more than `most` letters; no more pieces are made once this is sure."""
+    """None if the data take more than `most` letters; the making of pieces ends as soon as this is sure."""
     if most <= 0:
         return None
     packer = zlib.compressobj(_GZIP_LEVEL, wbits=_AS_GZIP)

@@ -20,7 +20,7 @@ from storagelab.words import numbers
 
 _KINDS = ("measured", "predicted")
 MOST_POINTS = 120
-"""Of each line: longer captures are drawn in means over several intervals."""
+"""The most points of a line: for longer captures, a point is the mean of several intervals."""
 MOST_OBJECTS = 7
 _OTHERS = "all others"
 _VERBS = {"read": "reads", "write": "writes"}

@@ -228,8 +228,8 @@ def _run_columns(findings: Findings, decimals: int) -> Iterator[Column]:
 
 
 def _columns_beside(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Column]:
-    """A column for each figure of raw I/O and of latency that some cell has, except the one that is judged, which has
-    its column.
+    """A column for each figure of raw I/O and of latency that a cell has, except the judged figure, which has its own
+    column.
     """
     known = {cell.cell_id: _beside(cell) for cell in cells}
     by = latency_of(findings.compared)
@@ -258,7 +258,7 @@ def _drive_columns(findings: Findings) -> Iterator[Column]:
 
 
 def drives(findings: Findings) -> list[str]:
-    """The drives whose state is known, by name; if there are many, those that differ most."""
+    """The drives with a known state, by name; if there are many, the drives whose states differ most."""
 
     def spread(drive: str) -> float:
         states = (state_of(cell, drive, "write_amplification") for cell in findings.cells)

@@ -121,7 +121,7 @@ def _cautions(findings: Findings, told: Sequence[tuple[Sequence[Caution], str]])
 
 
 def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
-    """To the time series of the odd runs, those that deviate most first."""
+    """Links to the time series of the odd runs; the runs that deviate most come first."""
     odd = sorted((one for one in cautions if isinstance(one, OddRun)), key=lambda one: -abs(one.deviation_sd))
     runs = [run for one in odd for run in one.runs_meant(findings)][:_MOST_LINKS]
     if len(findings.cells) < 2:

@@ -128,7 +128,7 @@ def _label(path: Sequence[str]) -> str:
 
 
 def _values(name: str, values: Counter[Fact], runs: int) -> str:
-    """One value, or several with their counts; for many numbers, the range."""
+    """A single value, several values with their counts, or, of many numbers, the range."""
     texts = Counter[str]()
     for value, number in values.items():
         texts[quantity_text(name, value)] += number
@@ -159,7 +159,8 @@ def _virtual_disks(runs: Sequence[Run]) -> list[tuple[str, str]]:
 
 
 def _checks(runs: Sequence[Run]) -> Table | None:
-    """What was asked for and what was read back. Equal checks of several runs share a row; failed checks come first."""
+    """The requested facts and the read-back facts. Equal checks of several runs share a row; failed checks come
+    first."""
     found: Counter[Check] = Counter(
         check for run in runs if run.measurement is not None for check in run.measurement.checks
     )
@@ -196,7 +197,7 @@ def _runs_gone_wrong(runs: Sequence[Run], labels: Labels) -> Table | None:
 
 
 def facts(findings: Findings, runs: Sequence[Run]) -> list[str]:
-    """Short facts on how it was measured: on which server, on how many CPUs."""
+    """Short facts on the measurement: the server, the number of CPUs."""
     found: list[str] = []
     if burn_in := sum(run.burn_in for run in runs):
         found.append(f"{numbers.count(burn_in)} burn-in run{'s' * (burn_in != 1)} beside them")

@@ -243,7 +243,7 @@ def _seen(runs: Sequence[Run]) -> dict[_Key, _Kind]:
 
 
 def _most_crowded(kinds: dict[_Key, _Kind]) -> WaitingTask:
-    """The largest number of sessions seen on one thing."""
+    """The largest number of sessions seen waiting for one object."""
     return max((task for kind in kinds.values() for task in kind.tasks), key=lambda one: (one.sessions, -one.at_s))
 
 
@@ -258,8 +258,8 @@ def _seen_table(kinds: dict[_Key, _Kind], moments: int, runs: int) -> Table:
 
 
 def _figures(kind: _Kind, moments: int) -> list[str]:
-    """How often, and by how many sessions, the kind was waited for. At each moment all its sessions count, whatever
-    the thing.
+    """How often, and by how many sessions, the kind was waited for. At each moment, all waiting sessions count, for any
+    object.
     """
     holders = [task.held_by for task in kind.tasks if task.held_by]
     holder = max(set(holders), key=lambda text: (holders.count(text), text)) if holders else ""

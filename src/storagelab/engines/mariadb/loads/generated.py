@@ -47,7 +47,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
 
     temporary_beside = False
     others_stay = True
-    """Whether the server's own folder may have tables that are not spread."""
+    """Whether tables that are not spread may be in the server's own folder."""
 
     def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
         super().__init__(config, prefix, folders)
@@ -97,7 +97,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
                 move(own, self.prefix, one.name, folder)
 
     def _folder_for(self, one: Object) -> Path | None:
-        """The folder of its own that the layout gives to a table or partition; None if it has none."""
+        """The separate folder of a table or partition by the layout; None without such a folder."""
         volume = self.config.placement.volume_of(one) if self.on_volumes else None
         return None if volume is None else self._folder_on(volume)
 
@@ -105,7 +105,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
         return Object((f"{table}#P#{self.partition(number)}", table), "table", spread=True)
 
     def _objects(self, connection: Connection) -> list[Object]:
-        """The tables, and the partitions of those that are spread, as the layout may name them."""
+        """The names that the layout may use: of tables, and of the partitions of spread tables."""
         tables = [Object((table,), "table", spread=table in self.spread) for table in self.tables(connection)]
         parts = [self._partition_of(table, number) for table in self.spread for number in self.data_files]
         return [*tables, *parts]

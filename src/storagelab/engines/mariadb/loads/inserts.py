@@ -99,7 +99,8 @@ def call(workload: InsertLoad, schema: str, seed: int, worker: int) -> str:
 
 
 class Workers(InsertingSessions[Connection]):
-    """The connections of one run. `other` is an extra connection that stops what still runs at the end."""
+    """The connections of one run. `other` is an extra connection that stops the statements that still run at the
+    end."""
 
     driver_error = pymysql.MySQLError
 
@@ -162,8 +163,8 @@ _RANDOM_COLUMNS = """
     c4 INT NOT NULL DEFAULT 1,
     c5 INT NOT NULL DEFAULT 2,
     c6 BIGINT NOT NULL DEFAULT 42"""
-# InnoDB always leaves room for two rows on a page. It puts what does not fit into half a page on a separate page. So
-# with a filler of just over half a page, every row needs one new page.
+# InnoDB always leaves room for two rows on a page. InnoDB puts the part of a row that does not fit into half a page on
+# a separate page. So with a filler of just over half a page, every row needs one new page.
 _SEQUENTIAL_COLUMNS = """
     c1 BIGINT NOT NULL AUTO_INCREMENT,
     c2 DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),

@@ -81,7 +81,7 @@ def without_definers(line: bytes) -> bytes:
 
 
 def _of_newer_server(own: Connection, file: Path, _: str) -> str:
-    """That the dump is of a newer server, if it is."""
+    """A note if the dump is of a newer server; otherwise ""."""
     dump = version_in(begin_of(file, _HEAD_BYTES, "workload.restore"))
     release = tuple(int(part) for part in re.findall(r"\d+", str(own.get_server_info()))[:2])
     return newer_words(dump, release, "MariaDB")

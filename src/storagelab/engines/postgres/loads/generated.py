@@ -174,7 +174,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
                 execute(connection, "ALTER INDEX {} RENAME TO {}", (self.home, index), old)
 
     def _indexes_of(self, connection: Connection, table: str) -> dict[str, str]:
-        """The table's indexes: name -> what it is besides its name."""
+        """The table's indexes: name -> definition without the name."""
         return dict(connection.execute(_INDEXES, [f'"{self.home}"."{table}"']).fetchall())
 
     def lock(self, connection: Connection) -> None:
@@ -208,8 +208,8 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         return found
 
     def _in_parts(self, name: str, part: str, kind: Kind, size_bytes: float) -> Iterator[Object]:
-        """A table or an index that a load is known to make, or its partitions, whose names `part` makes of their
-        numbers.
+        """A table or an index that a load makes, or its partitions; `part` makes the name of a partition from its
+        number.
         """
         numbers = range(1, self.partitions + 1)
         if not numbers:
@@ -301,7 +301,7 @@ def find(name: str, beside: Path | None) -> Path:
     """A client program: the one beside the server's own programs, else the system's newest, else the one on the
     PATH.
 
-    Raises PreflightError that names its package if there is none, or if it is too old.
+    Raises PreflightError, which names the package, if the program is missing or too old.
     """
     key, found = "workload.kind", first_program([beside, *system_folders()], name)
     if found is None:

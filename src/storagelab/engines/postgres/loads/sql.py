@@ -50,7 +50,7 @@ _HEAD_BYTES = 4096
 
 
 class Step(NamedTuple):
-    """One file of the user: what is done with it, by which program with which options. `is_dump`: the program reads it
+    """One file of the user: the program that reads the file, and the program's options. `is_dump`: the program reads it
     from its input, without owners and rights.
     """
 
@@ -87,7 +87,7 @@ class Tables(PostgresTables[Sql]):
         self.finish(own)
 
     def _of_other_version(self, own: Connection, clients: Clients, step: Step, words: str) -> str:
-        """That another version may be why a dump can't be restored."""
+        """A note that another version may be the reason why a dump can't be restored."""
         if "unsupported version" in words:
             return OTHER_VERSION
         text = b""
@@ -155,7 +155,8 @@ def leaving_out_owners() -> Change:
 
 
 def content_of(path: Path, beside: Path | None) -> str:
-    """What pg_restore lists of an archive. Raises PreflightError with its words for one that it can't read."""
+    """What pg_restore lists of an archive. Raises PreflightError with pg_restore's words for an archive that it can't
+    read."""
     program = find("pg_restore", beside)
     command = [str(program), "--list", str(path)]
     output = run(command, as_server(path.parent, *installation(program)), environment=environment())
