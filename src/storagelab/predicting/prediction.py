@@ -105,8 +105,9 @@ def read(path: Path) -> Prediction:
 # `known_answers.toml` holds drawn cases, and says how they were made: `make bench ARGS="--only predictions"` draws,
 # measures and writes them. A user's own cases are in a file of the same form. An interval holds the next error as often
 # as it says if the next case is like those (a conformal prediction interval: the errors in order, without any
-# assumption about their form). An error is divided by what it usually grows with, the share of the load that moves, so
-# that a prediction that moves little has a narrow interval (a normalised one).
+# assumption about their form). An error is divided by what it usually grows with, the root of the share of the load
+# that moves (errors of parts that move add up as squares), so that a prediction that moves little has a narrow interval
+# (a normalised one).
 
 FILE, OWN_FILE = "known_answers.toml", "known-predictions.toml"
 _CONFIDENCES = (0.95, 0.9, 0.8)
@@ -145,7 +146,7 @@ class KnownCase(Frozen):
 
 
 def _scale(moved: float | None) -> float:
-    return _STILL + (1.0 if moved is None else moved)
+    return math.sqrt(_STILL + (1.0 if moved is None else moved))
 
 
 @dataclass(frozen=True)
