@@ -115,6 +115,6 @@ def test_of_many_drives_the_table_of_cells_has_those_that_differ_most():
     first, *others = findings.cells
     cells = (first.model_copy(update={"drive_states": of_drives("ssd7")}),
              *(cell.model_copy(update={"drive_states": of_drives("")}) for cell in others))  # fmt: skip
-    headings = [one.text for one in cells_table(findings.model_copy(update={"cells": cells}), ()).table.headings]
+    headings = [one.text for one in cells_table(findings.model_copy(update={"cells": cells})).table.headings]
     assert sum(one.startswith("write amplification of ") for one in headings) == MAX_DRIVES
     assert "write amplification of ssd7" in headings

@@ -117,7 +117,7 @@ def test_a_run_whose_transactions_are_refused_is_unverified_and_says_so_first(sc
     (told,) = [one for one in findings.cautions if one.kind == "refused-transactions"]
     assert (told.how, told.most > 0.01) == (how, True)
     assert findings.cautions[0] == told
-    assert "refused" in [heading.text for heading in cells_table(findings, [run]).table.headings]
+    assert "refused" in [heading.text for heading in cells_table(findings).table.headings]
 
 
 def series_of(count: int, last_s: float = 2.0) -> TimeSeries:
@@ -169,8 +169,8 @@ def test_a_long_simulated_run_takes_less_than_thirty_kilobytes_and_says_what_was
 
 
 def test_the_table_of_cells_marks_what_to_take_and_a_single_cell_has_no_column_without_an_entry():
-    findings, runs = story({"layout.data_files": [1, 4]}, repetitions=3)
-    assert [kind.endswith(" recommended") for kind in cells_table(findings, runs).table.row_kinds] == [True, False]
-    found = cells_table(*story({"layout.data_files": [1]}, repetitions=2))
+    findings, _ = story({"layout.data_files": [1, 4]}, repetitions=3)
+    assert [kind.endswith(" recommended") for kind in cells_table(findings).table.row_kinds] == [True, False]
+    found = cells_table(story({"layout.data_files": [1]}, repetitions=2)[0])
     assert "verdict" not in [heading.text for heading in found.table.headings]
     assert None not in found.keys[0]

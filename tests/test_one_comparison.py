@@ -38,7 +38,7 @@ from storagelab.words.numbers import at_most_slower, significant
 
 FILES = "layout.data_files"
 OTHERS = re.compile(
-    r"(?:joint )?95 % (?:CI ?|confidence|from|interval)|\(95 %\)|top 95 %|up to \S+ % may|\S+ % apart"
+    r"(?:joint )?95 % (?:CI ?|confidence|from|interval)|\(95 %\)|top 95 %|up to \S+ % may|than \S+ % more or less time"
     r"|of \S+ % from chance|[\d.]+ %(?= *\|? +\d+ )"
 )
 """Levels of confidence, shares of runs, what repetitions would tell, and the scatter of a layout's own runs."""

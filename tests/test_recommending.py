@@ -126,7 +126,7 @@ def test_of_tables_whose_writes_are_not_known_singly_all_move_together(advised):
     capture = folder.Capture(shop(objects=objects, sources=Sources()).manifest, io, shop().devices)
     found = advised(capture=capture)
     assert "tables" in found.considered
-    assert "the writes of single objects are not known" in " ".join(found.notes)
+    assert "the writes of single objects are not known" in " ".join(found.doubts)
 
 
 def test_many_placements_are_searched_in_part_and_a_search_finds_the_best_of_all(advised, monkeypatch):

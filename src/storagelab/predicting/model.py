@@ -26,6 +26,8 @@ CPU, SESSIONS = "the CPUs", "the sessions"
 _BUSY = 0.9
 """A station with a lower utilisation limits nothing."""
 _ALLOWANCE_MOST = 200.0
+OVER = 1.05
+"""A rate that exceeds the most that volumes can take by more than this factor shows that their figures are wrong."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,7 @@ def _predicted(
     demands = server.demands
     times = found.per_s / base.per_s
     per_s = demands.per_s * times
+    most_per_s = per_s if found.at_most_per_s < per_s <= OVER * found.at_most_per_s else found.at_most_per_s
     of_drives = max((server.volumes[one].relative_error for one in found.asked), default=0.0)
     moved = server.moved(layout, present)
     rate, ratio = (
@@ -219,7 +222,8 @@ def _predicted(
     )
     return LayoutPrediction(
         name=name, per_s=rate, latency_s=latency_s, times_present=ratio, moved=moved,
-        at_most_per_s=found.at_most_per_s, limited_by=found.limited_by, volumes=tuple(_loads(server, layout, per_s)),
+        at_most_per_s=most_per_s, limited_by=found.limited_by,
+        volumes=tuple(_loads(server, layout, per_s)),
     )  # fmt: skip
 
 

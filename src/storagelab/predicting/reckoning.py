@@ -28,8 +28,6 @@ from storagelab.words import numbers
 
 _SIZE_BYTES = 100 * 2**30
 _MODEL_FAR = 1.25
-_OVER = 1.05
-"""A captured rate so far above the most that the volumes can take shows that their figures are wrong."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,7 @@ def _notes(
     if server.cpus is None:
         yield "The number of CPUs is not given ([server] cpus): they are taken never to be a limit."
     far = model.captured_over_modelled(server, present(capture))
-    over = at_most_per_s is not None and demands.per_s > _OVER * at_most_per_s
+    over = at_most_per_s is not None and demands.per_s > model.OVER * at_most_per_s
     if far is not None and (over or not 1 / _MODEL_FAR < far < _MODEL_FAR):
         yield (
             f"The captured rate is {far:.2g} times what these volumes explain for the captured layout: "
@@ -190,7 +188,7 @@ def _of_capture(capture: Capture, demands: Demands) -> Iterator[str]:
     yield from _of_others(capture)
     if manifest.machine is None:
         yield "Whether the server's machine was busy with other work is not known."
-    elif demands.crowding > 1:
+    elif demands.crowding >= 1.05:
         yield (
             f"The machine had other work: {manifest.machine}. So intervals are "
             f"{demands.crowding:.1f} times wider. Clients on another machine would make them narrower."

@@ -29,7 +29,7 @@ from storagelab.predicting.demands import BY_SECOND
 from storagelab.predicting.model import Layout, calibrated, present
 from storagelab.predicting.prediction import PRESENT, Errors, LayoutPrediction, Prediction, errors_like, known_cases
 from storagelab.predicting.reckoning import Question, read
-from storagelab.words.numbers import percent
+from storagelab.words.numbers import percent, plural
 
 LOG = "log"
 SHORT_S = 60
@@ -99,6 +99,8 @@ class Advice(Described):
     predicted: int
     """Placements that were predicted, of `placements` that there are."""
     placements: int
+    doubts: tuple[str, ...]
+    """What makes the capture itself doubtful, a sentence each."""
     notes: tuple[str, ...]
 
 
@@ -239,13 +241,16 @@ def recommend(
     chosen, because = _chosen(search, errors, worth)
     layouts = {PRESENT: search.today} | {name: search.layout(one) for name, one in zip(_NAMES, chosen, strict=False)}
     found = model.predicted(search.server, search.today, layouts, errors)
-    notes = (*_doubts(question, units), *question.notes(errors, found[0].at_most_per_s))
+    small = sum(one.share < _MATTERS for one in units)
+    stay = f"{plural(small, 'object')} with less than {percent(_MATTERS)} of a volume's load each stay where they are."
+    notes = (*([stay] if small else []), *question.notes(errors, found[0].at_most_per_s))
     return Advice(
         capture=question.name, engine=question.capture.manifest.engine, because=because, folders=_folders(question),
         proposals=tuple(_proposal(search, *one, found[0]) for one in zip(chosen, found[1:], strict=True)),
         prediction=question.answered(found, notes), today={one.key: one.volume for one in units}, worth=worth,
         price_today=search.price(search.stays), considered=tuple(one.key for one in search.units),
         predicted=len(search.found), placements=search.placements, notes=notes,
+        doubts=tuple(_doubts(question)),
     )  # fmt: skip
 
 
@@ -281,15 +286,12 @@ def _folders(question: Question) -> dict[str, str]:
     return {name: known.get(name, f"/FOLDER/ON/{name}") for name in question.asked.volumes}
 
 
-def _doubts(question: Question, units: Sequence[Unit]) -> Iterator[str]:
+def _doubts(question: Question) -> Iterator[str]:
     manifest = question.capture.manifest
     if manifest.seconds < SHORT_S:
         yield f"The capture lasted {manifest.seconds:.0f} s. Capture at least a minute of a busy hour."
     if manifest.sources.trace is None:
         yield "Without the kernel's traces, the writes of single objects are not known: capture as root."
-    small = [one.key for one in units if one.share < _MATTERS]
-    if small:
-        yield f"{len(small)} more make less than {percent(_MATTERS)} of their volume's load each, and stay."
 
 
 def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places], str]:
@@ -340,7 +342,8 @@ def _proposal(search: Search, places: Places, then: LayoutPrediction, today: Lay
 
 def _limited(one: LayoutPrediction) -> str:
     """A layout's bottleneck, and the utilisation of each volume."""
-    used = [f"{load.volume} {percent(load.used_share, 0)}" for load in one.volumes if load.used_share is not None]
+    shares = [(load.volume, load.used_share) for load in one.volumes if load.used_share is not None]
+    used = [f"{volume} {percent(min(1.0, share), 0)}" for volume, share in shares]
     return f"{one.limited_by} ({', '.join(used)} used)" if used else one.limited_by
 
 

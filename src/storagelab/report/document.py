@@ -119,6 +119,7 @@ class Code:
 
     text: str
     folded: str = ""
+    language: str = "toml"
 
 
 @dataclass(frozen=True)

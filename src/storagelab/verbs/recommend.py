@@ -63,4 +63,6 @@ def recommend(
     statements = {one.name: tuple(moving(one.moves, found.folders)) for one in found.proposals}
     as_json = found.model_dump_json(by_alias=True, indent=1) + "\n"
     paper = advice_paper(found, statements, spec)
-    writing.deliver_paper(paper, lambda: as_json, format_, output, f"recommendation-{capture.resolve().name}.html")
+    writing.deliver_paper(
+        paper, lambda: as_json, format_, output, f"recommendation-{capture.resolve().name}-{volumes.stem}.html"
+    )

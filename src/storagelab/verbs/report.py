@@ -84,8 +84,9 @@ def report(
         writing.write_charts(output, place, format_, findings, runs)
     elif format_ == "html" and output is None:
         writing.tell(writing.write_report(place, experiment, expanded, runs, findings, how=how))
-        screen.say(f"raw data: {place / FILE_NAME}; as JSON: storagelab export {experiment.name}")
-        charts = f"storagelab report {experiment.name} --format png (or svg); one of them: --chart cells"
+        shown = place.name if place.parent == verbs.DEFAULT_RESULTS else place
+        screen.say(f"raw data: {place / FILE_NAME}; as JSON: storagelab export {shown}")
+        charts = f"storagelab report {shown} --format png (or svg); one of them: --chart cells"
         screen.say(f"charts as files: {charts}")
     elif format_ == "text" and output is None:
         of = document(experiment, expanded, runs, writing.own_names_only(findings), limit=most)

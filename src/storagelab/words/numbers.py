@@ -189,7 +189,7 @@ def change(ratio: float | None, half_width: float | None = None, per: str = "") 
     if ratio >= 2:
         return f"{significant(ratio, 2)} times as long{per}"
     if abs(ratio - 1) < 0.0005:
-        return f"less than 0.1 % apart in time{per}"
+        return f"less than 0.1 % more or less time{per}"
     return f"{_share_of_change(ratio - 1, half_width)} {'more' if ratio > 1 else 'less'} time{per}"
 
 

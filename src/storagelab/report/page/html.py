@@ -99,7 +99,7 @@ def page(
     drawn = {part.drawn.name: part.drawn for one in of.sections for part in one.parts if isinstance(part, Picture)}
     specs = {name: one.specs() for name, one in drawn.items()}
     wide, narrow = ({name: framed(form, of[form]) for name, of in specs.items()} for form in ("wide", "narrow"))
-    found = cells_table(findings, runs)
+    found = cells_table(findings)
     known = _record(plan, runs, findings, found)
     drawer = runtime() if known else None
     names = ("page.js", "folds.js", *(("explore-series.js", "explore.js") if drawer else ()))

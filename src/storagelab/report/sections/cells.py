@@ -10,7 +10,6 @@ from typing import TypeVar
 from storagelab.findings.cautions.unverified import Refused
 from storagelab.findings.model import CellSummary, DriveState, Estimate, Findings, Sample
 from storagelab.findings.times import FIGURES, latency_of
-from storagelab.model.measurement import Run
 from storagelab.model.plan import Factor
 from storagelab.report.document import Bar, Content, Heading, Link, Part, Table
 from storagelab.report.drawing.arrange import notable_cells, recommended
@@ -65,10 +64,10 @@ class CellsTable:
     keys: Sequence[Sequence[Key]]
 
 
-def cells_table(findings: Findings, runs: Sequence[Run]) -> CellsTable:
+def cells_table(findings: Findings) -> CellsTable:
     """Every cell as a row: its levels, its mean and interval, its verdict, and related figures."""
     cells = in_order(findings, findings.cells)[:MAX_ROWS]
-    columns = list(_columns(findings, cells, runs))
+    columns = list(_columns(findings, cells))
     if len(cells) == 1:
         columns = [column for column in columns if column.of(cells[0])[0] is not None]
     picks = recommended(findings)
@@ -91,7 +90,7 @@ def _entry(value: _Value | None, show: Callable[[_Value], Content]) -> Entry:
     return _UNKNOWN if value is None else (value, show(value))
 
 
-def _columns(findings: Findings, cells: Sequence[CellSummary], runs: Sequence[Run]) -> Iterator[Column]:
+def _columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Column]:
     raw_io = compared.of_raw_io(findings)
     linked = {cell.cell_id for cell in cells_with_parts(findings)}
 
@@ -115,7 +114,10 @@ def _columns(findings: Findings, cells: Sequence[CellSummary], runs: Sequence[Ru
     if not raw_io:
         meaning = "the largest wait, and its share of session time (connections × elapsed)"
         yield Column(Heading("top wait", "text", meaning), _top_wait, rank=7)
-    yield from _capacity_columns(runs)
+    sizes = {cell.cell_id: cell.capacity_bytes for cell in findings.cells if cell.capacity_bytes}
+    if len(set(sizes.values())) > 1:
+        heading = Heading("capacity", meaning="of the data's volumes")
+        yield Column(heading, partial(_of, sizes, numbers.capacity), rank=8)
     yield from _columns_beside(findings, cells)
     for one in findings.cautions:
         if isinstance(one, Refused):  # the share of transactions that were refused or made again
@@ -195,21 +197,6 @@ def _top_wait(cell: CellSummary) -> Entry:
     wait = top_wait(cell)
     text = "" if wait is None else f"{wait[0]} {numbers.percent(wait[1])}"
     return text or None, text
-
-
-def _capacity_columns(runs: Sequence[Run]) -> Iterator[Column]:
-    """The capacity that a drive's format leaves, if the runs say so and cells differ in it."""
-    usable: dict[str, dict[str, float]] = {}
-    for run in runs:
-        drives = run.measurement.environment.get("drives") if run.measurement is not None else None
-        for name, drive in drives.items() if isinstance(drives, Mapping) else ():
-            size = drive.get("usable_bytes") if isinstance(drive, Mapping) else None
-            if isinstance(size, int | float):
-                usable.setdefault(str(name), {})[run.cell_id] = size
-    differing = {name: sizes for name, sizes in usable.items() if len(set(sizes.values())) > 1}
-    for name, sizes in differing.items():
-        heading = Heading(f"usable of drive {name}" if len(differing) > 1 else "usable")
-        yield Column(heading, partial(_of, sizes, numbers.capacity), rank=8)
 
 
 def _run_columns(findings: Findings, decimals: int) -> Iterator[Column]:

@@ -76,7 +76,7 @@ def document(
     every = (
         Section("evidence", "Evidence", listed(sentences(findings)), "each finding in full"),
         Section("cautions", "Caveats", _cautions(findings, told), numbers.plural(len(told), "caveat")),
-        Section("explore", "Every cell", [cells_table(findings, runs).table]),
+        Section("explore", "Every cell", [cells_table(findings).table]),
         Section("pictures", "Charts of all cells", cells, _titles(cells)),
         Section("hosts", "Hosts", _hosts(findings), "each host’s place and times"),
         Section(

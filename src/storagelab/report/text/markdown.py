@@ -71,9 +71,9 @@ def _part(part: Part) -> Iterator[str]:
             yield "\n".join(f"- {escaped(one.text)}" for one in sentences)
         case Table():
             yield from _table(part)
-        case Code():
+        case Code(language=language):
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", part.text)), default=0))
-            yield f"{fence}toml\n{part.text}\n{fence}"
+            yield f"{fence}{language}\n{part.text}\n{fence}"
         case Picture(drawn):
             yield f"### {escaped(drawn.title)}"
             yield escaped(drawn.label)

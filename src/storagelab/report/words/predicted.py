@@ -75,7 +75,7 @@ def _verdict(found: Prediction) -> str:
         return f"{best.name} is faster than the captured layout: {figure}."
     if ratio.high < 1:
         return f"The captured layout is faster than the others; {best.name} is the nearest: {figure}."
-    return f"No layout is surely faster than the captured one; of the others {best.name} is the fastest: {figure}."
+    return f"No layout is surely faster than the captured one; the nearest is {best.name}: {figure}."
 
 
 def _times(one: LayoutPrediction) -> Estimate:
@@ -115,7 +115,7 @@ def _volumes(one: LayoutPrediction) -> Table:
         [
             load.volume, numbers.significant(load.requests_per_s), numbers.significant(load.bytes_per_s / _MB),
             "" if load.read_share is None else numbers.percent(load.read_share, 0),
-            "can't say" if load.used_share is None else numbers.percent(load.used_share, 0),
+            "can't say" if load.used_share is None else numbers.percent(min(1.0, load.used_share), 0),
         ]
         for load in one.volumes
     ]  # fmt: skip

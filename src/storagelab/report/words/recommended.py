@@ -21,7 +21,9 @@ def advice_paper(found: Advice, statements: Mapping[str, Sequence[str]], spec: P
     sections = [Section("proposals", "Proposals", [_proposals(found), _moves(found)])] if found.proposals else []
     sections += [
         Section(
-            f"do-{name}", f"Statements for the {name} proposal (storagelab runs none of them)", [Code("\n".join(lines))]
+            f"do-{name}",
+            f"Statements for the {name} proposal (storagelab runs none of them)",
+            [Code("\n".join(lines), language="sql")],
         )
         for name, lines in statements.items()
     ]
@@ -31,7 +33,7 @@ def advice_paper(found: Advice, statements: Mapping[str, Sequence[str]], spec: P
     return Document(
         f"Recommendation from {found.capture}", "predicted", [_head(found)],
         [*sections, Section("notes", "Notes", listed(notes))], ladders=_ladder(found) if found.proposals else (),
-        why=_why(found), next=todo,
+        why=_why(found), doubt=f"Doubt: {' '.join(found.doubts)}" if found.doubts else "", next=todo,
     )  # fmt: skip
 
 

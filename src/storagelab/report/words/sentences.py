@@ -362,19 +362,25 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
 def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
     """After what to use: what is gained, the price, and what is not known; nothing where nothing is to be used."""
     used = [choice for choice in found.choices if choice.pick is not None and not found.no_verdict]
+    told: list[str] = []
     for choice in used[:CHOICES]:
         start = f"With {loads_text(findings, choice)}: " if len(found.choices) > 1 else ""
-        yield from (
-            capital(f"{start}{text}.") for text in (_gained(findings, choice), _priced(findings, choice)) if text
-        )
+        parts = (_gained(findings, choice), _priced(findings, choice))
+        told += [capital(f"{start}{text}.") for text in parts if text]
+    yield from told
+    tied = [one for one in used if len(one.meant) > max(1, len(one.loads))]
+    number, loads = sum(len(one.loads) for one in tied), len(findings.loads)
+    under = f" under {number} of {loads} {compared.load_noun(findings, 2)}" if number < loads else ""
     unknown = {
-        "which of the layouts to use is the fastest": any(len(one.meant) > max(1, len(one.loads)) for one in used),
+        f"which of the layouts to use is the fastest{under}": bool(tied),
         "prices (the spec has none)": all(cell.price_per_month is None for cell in findings.cells),
         "what real hardware does": findings.provenance == "simulated",
     }
     if used:
         left = "; ".join(what for what, is_so in unknown.items() if is_so)
-        yield f"All these intervals hold at the same time (95 %).{left and f' Not known: {left}.'}"
+        hold = "All these intervals hold at the same time (95 %). " if "CI" in "".join(told) else ""
+        if text := f"{hold}{left and f'Not known: {left}.'}".strip():
+            yield text
 
 
 def _gained(findings: Findings, choice: Choice) -> str:
@@ -410,11 +416,12 @@ def _priced(findings: Findings, choice: Choice) -> str:
     load = findings.load_of(pick.cell_id)
     cells = [cell for cell in findings.cells if cell.price_per_month and (load is None or cell.cell_id in load.cells)]
     if not pick.price_per_month:
-        return "its price is not known" if cells else ""
+        return "the price of the layout to take is not known" if cells else ""
+    taken = f"{_named('the layout to take', pick)} costs {numbers.price(pick.price_per_month)} a month"
     least = min(in_order(findings, cells), key=lambda cell: cell.price_per_month or 0.0)
     if not least.price_per_month or least.price_per_month >= pick.price_per_month:
-        return f"its price is {numbers.price(pick.price_per_month)} a month, and none costs less"
+        return f"{taken}, and none costs less"
     row = comparison_of(findings, least.cell_id)
     slower = f" and takes {change_text(findings, row.ratio)}" if row is not None and row.tested else ""
     cheapest = f"{_named('the cheapest', least)} costs {numbers.price(least.price_per_month)}{slower}"
-    return f"its price is {numbers.price(pick.price_per_month)} a month; {cheapest}"
+    return f"{taken}; {cheapest}"
