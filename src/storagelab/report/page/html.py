@@ -59,7 +59,7 @@ LARGEST_PAGE = 1_200_000
 """The largest page, in characters, that carries its raw data by default."""
 MAX_TABLE_ROWS = 400
 """The most rows of a chart's table."""
-_LEFT_OUT_ON_PAPER = (3, 4, 5)
+_LEFT_OUT_ON_PAPER, _MOST_ON_PAPER = (3, 4, 5), 7
 """The ranks of a table's columns that paper leaves out: rates beside times, and how runs scatter."""
 CELLS_WITHOUT_SCRIPTS = 8
 """How many cells show their waits where no script runs."""
@@ -236,9 +236,9 @@ def templates() -> Environment:
 
 
 def _classes(heading: Heading, of: Table) -> Markup:
-    """How a column is aligned, and whether paper, which is narrow, leaves it out."""
+    """How a column is aligned, and whether paper, which is narrow, leaves it out of a table of many columns."""
     names = {"text": [], "prose": ["p"], "number": ["n"]}[heading.align]
-    names += ["screen"] * (of.ranks.get(heading.text, 0) in _LEFT_OUT_ON_PAPER)
+    names += ["screen"] * (len(of.headings) > _MOST_ON_PAPER and of.ranks.get(heading.text, 0) in _LEFT_OUT_ON_PAPER)
     return Markup(' class="{}"').format(" ".join(names)) if names else Markup("")
 
 
