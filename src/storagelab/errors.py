@@ -15,6 +15,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,9 +133,7 @@ _PYDANTIC = {
 def first_problem(error: ValidationError, columns: Sequence[str] = ()) -> str:
     """The first problem that pydantic found, with its key or the column of its row, in the words of other messages."""
     first = error.errors()[0]
-    said = first["msg"]
-    for theirs, ours in _PYDANTIC.items():
-        said = said.replace(theirs, ours)
+    said = reduce(lambda text, words: text.replace(*words), _PYDANTIC.items(), first["msg"])
     key = ".".join(columns[part] if isinstance(part, int) and columns else str(part) for part in first["loc"])
     return f"{key}: {said}" if key else said
 

@@ -207,8 +207,8 @@ def own_cases(own: Path) -> list[KnownCase]:
         return []
     except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
         hint = "Repair the file, or move it away: `compare CAMPAIGN PREDICTION` writes it anew."
-        reason = getattr(error, "strerror", None) or str(error)
-        reason = first_problem(error) if isinstance(error, ValidationError) else reason
+        known = first_problem(error) if isinstance(error, ValidationError) else str(error)
+        reason = getattr(error, "strerror", None) or known
         raise StoreError(f"{own}: can't be read as known cases: {reason}\n  {hint}") from None
 
 

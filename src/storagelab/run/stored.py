@@ -79,8 +79,7 @@ def _found(name: str, results: Path) -> tuple[Path, Experiment | None]:
     """The folder of an experiment, and the spec if `name` is its file. `name` can be the folder itself, too."""
     spec = reading.load(Path(name)) if name.endswith(".toml") and Path(name).exists() else None
     folder = results / (name if spec is None else spec.name)
-    if not folder.is_dir() and (Path(name) / FILE_NAME).is_file():
-        folder = Path(name)
+    folder = Path(name) if not folder.is_dir() and (Path(name) / FILE_NAME).is_file() else folder
     if not folder.is_dir():
         known = sorted(place.name for place in results.glob("*") if place.is_dir())
         raise StoreError(

@@ -116,8 +116,7 @@ def _columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Colum
         yield Column(Heading("top wait", "text", meaning), _top_wait, rank=7)
     sizes = {cell.cell_id: cell.capacity_bytes for cell in findings.cells if cell.capacity_bytes}
     if len(set(sizes.values())) > 1:
-        heading = Heading("capacity", meaning="of the data's volumes")
-        yield Column(heading, partial(_of, sizes, numbers.capacity), rank=8)
+        yield Column(Heading("capacity", meaning="of the data's volumes"), partial(_of, sizes, numbers.capacity), 8)
     yield from _columns_beside(findings, cells)
     for one in findings.cautions:
         if isinstance(one, Refused):  # the share of transactions that were refused or made again

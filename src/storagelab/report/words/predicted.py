@@ -23,11 +23,8 @@ def predicted_paper(found: Prediction) -> Document:
     tables += [_volumes(one).called(f"Volumes, {one.name}") for one in found.layouts if one.volumes]
     refused = [f"Can't say for {one.name}: {one.cant_say}." for one in found.layouts if one.cant_say]
     of = paper(f"Prediction from {found.capture}", "predicted", _verdict(found), [*refused, *found.notes], tables)
-    known = [
-        Speed((one.name,), one.times_present, f"limited by {one.limited_by}")
-        for one in found.layouts
-        if one.times_present is not None
-    ]
+    told = [one for one in found.layouts if one.times_present is not None]
+    known = [Speed((one.name,), _times(one), f"limited by {one.limited_by}") for one in told]
     known.sort(key=lambda one: -one.times.value)
     return replace(of, ladders=ladder_of_speeds(known, "predicted rate, as times today's") if len(known) > 1 else ())
 

@@ -43,10 +43,8 @@ def _why(found: Advice) -> list[str]:
 
 
 def _ladder(found: Advice) -> tuple[Ladder, ...]:
-    rows = [
-        Speed((one.name,), one.times_present, _moved(one, " + "), take=one is found.proposals[0])
-        for one in found.proposals
-    ]
+    first, of = found.proposals[0], found.proposals
+    rows = [Speed((one.name,), one.times_present, _moved(one, " + "), take=one is first) for one in of]
     rows.append(Speed(("today",), Estimate(value=1.0), "as it is"))
     return ladder_of_speeds(rows, "predicted rate, as times today's")
 

@@ -369,18 +369,17 @@ def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
         told += [capital(f"{start}{text}.") for text in parts if text]
     yield from told
     tied = [one for one in used if len(one.meant) > max(1, len(one.loads))]
-    number, loads = sum(len(one.loads) for one in tied), len(findings.loads)
-    under = f" under {number} of {loads} {compared.load_noun(findings, 2)}" if number < loads else ""
+    number = sum(len(one.loads) for one in tied)
+    of = f" under {number} of {len(findings.loads)} {compared.load_noun(findings, 2)}"
     unknown = {
-        f"which of the layouts to use is the fastest{under}": bool(tied),
+        f"which of the layouts to use is the fastest{of * (number < len(findings.loads))}": bool(tied),
         "prices (the spec has none)": all(cell.price_per_month is None for cell in findings.cells),
         "what real hardware does": findings.provenance == "simulated",
     }
     if used:
         left = "; ".join(what for what, is_so in unknown.items() if is_so)
-        hold = "All these intervals hold at the same time (95 %). " if "CI" in "".join(told) else ""
-        if text := f"{hold}{left and f'Not known: {left}.'}".strip():
-            yield text
+        yield from ["All these intervals hold at the same time (95 %)."] * ("CI" in "".join(told))
+        yield from [f"Not known: {left}."] * bool(left)
 
 
 def _gained(findings: Findings, choice: Choice) -> str:
