@@ -190,7 +190,7 @@ def ladders_of_terminal(text: str, of: Document) -> list[list[Row]]:
 def _row(lines, rung) -> Row:
     name = r"\s{2,}".join(map(re.escape, filter(None, rung.name)))
     found = next(found for line in lines if (found := re.fullmatch(rf"([> ])\s{{2}}\s*{name}(\s{{2,}}.*)?", line)))
-    words = [word for word in (found[2] or "").split() if not re.fullmatch(r"[|*:-]+", word)]
+    words = [word for word in (found[2] or "").split() if not re.fullmatch(r"[|*o:-]+", word)]
     ratio = [words.pop(0)] if len(words) > 1 and re.match(r"<?\d", words[1]) else [""]
     if not rung.figure and words and re.match(r"\d", words[0]):
         ratio = [words.pop(0)]

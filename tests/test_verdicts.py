@@ -216,4 +216,4 @@ def test_equal_steady_layouts_are_called_the_same_within_the_margin_of_the_spec(
 
 def test_noisy_layouts_are_not_called_the_same_and_the_margin_that_holds_is_named():
     findings = analysed({FILES: [1, 4, 8]}, indifferent="0.5%")
-    assert "not shown to be the same within 0.5 %: each at most" in opening(findings).head[0]
+    assert "not shown to be the same within 0.5 %: each is at most" in opening(findings).head[0]
