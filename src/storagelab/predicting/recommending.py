@@ -242,8 +242,8 @@ def recommend(
     layouts = {PRESENT: search.today} | {name: search.layout(one) for name, one in zip(_NAMES, chosen, strict=False)}
     found = model.predicted(search.server, search.today, layouts, errors)
     small = sum(one.share < _MATTERS for one in units)
-    stay = f"{plural(small, 'object')} with less than {percent(_MATTERS)} of a volume's load each stay where they are."
-    notes = (*([stay] if small else []), *question.notes(errors, found[0].at_most_per_s))
+    left = f"{plural(small, 'object')} with less than {percent(_MATTERS)} of a volume's load each stay where they are."
+    notes = (*([left] if small else []), *question.notes(errors, found[0].at_most_per_s))
     return Advice(
         capture=question.name, engine=question.capture.manifest.engine, because=because, folders=_folders(question),
         proposals=tuple(_proposal(search, *one, found[0]) for one in zip(chosen, found[1:], strict=True)),
