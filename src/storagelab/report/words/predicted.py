@@ -44,7 +44,7 @@ def ladder_of_speeds(rows: Sequence[Speed], what: str) -> tuple[Ladder, ...]:
     best = rows[0].times
     rungs = []
     for place, one in enumerate(rows):
-        slower = best if one.times.low is None else _scaled(one.times.inverse, best.value)
+        slower = best if one.times == Estimate(value=1.0) else _scaled(one.times.inverse, best.value)
         ratio = Estimate(value=1.0) if place == 0 else slower
         figure, verdict = f"{numbers.significant(one.times.value)} times", Mark("not-judged", one.remark)
         rungs.append(Rung(one.name, ratio, figure, verdict, recommended=one.take, predicted=one.predicted))
