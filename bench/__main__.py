@@ -31,6 +31,7 @@ from bench import (
     predictions,
     raw_io,
     recommended,
+    replayed,
     simulator,
     statistics,
     topologies,
@@ -58,6 +59,7 @@ ON_REQUEST = {
     "topologies": "Does any experiment on drives change a byte outside of them, killed or not?",
     "predictions": "How far are predictions from what is measured then?",
     "recommended": "Are recommended layouts faster, and left alone where nothing gains?",
+    "replayed": "Do replays of the kept cases of `recommended` say what the live database says?",
     "faults": "Does a campaign that is killed, stopped or starved lose or repeat a run?",
     "fuzz": "Does a wrong spec, an option or a damaged store ever end in a traceback?",
 }
@@ -115,6 +117,9 @@ def _on_request(folder: Path, options: argparse.Namespace, parts: Collection[str
     if "recommended" in parts:
         cases = 2 if options.quick else options.campaigns
         yield from recommended.figures(folder, cases, options.seed, options.kept)
+    if "replayed" in parts:
+        cases = 2 if options.quick else options.campaigns
+        yield from replayed.figures(folder, cases, options.seed, options.kept)
     if "faults" in parts:
         yield from faults.figures(options)
     if "fuzz" in parts:

@@ -146,15 +146,13 @@ def write_spec(case: Case, place: Path) -> Path:
             file = f"{what}-{name}.sql"
             (place / file).write_text(f"\\set id random(1, {rows})\n{statement}", encoding="utf-8")
             transactions.append(f'{{ file = "{file}", weight = {weight} }}')
-    made = f'path = "{_memory(place)}", file_bytes = {_VOLUME_BYTES}, mount_options = "noatime"'
-    volumes = ", ".join(f"{name} = {{ {made}, limit = {_table(limit)} }}" for name, limit in case.limits.items())
-    levels = ",\n".join(_level(label, layout) for label, layout in case.layouts.items())
+    levels = ",\n".join(level(label, layout) for label, layout in case.layouts.items())
     first = next(iter(case.limits))
     spec = place / "predicted.toml"
     spec.write_text(
         f'question = "Is the prediction right: {case.engine}, seed {case.seed}?"\nrepetitions = 1\nseed = {case.seed}\n'
         f'target = {{ engine = "{case.engine}", settings = {{ {_SETTINGS[case.engine]} }} }}\n'
-        f"volumes = {{ {volumes} }}\n"
+        f"volumes = {{ {volume_table(case, place)} }}\n"
         f'layout = {{ data = ["{first}"] }}\n'
         f'workload = {{ kind = "sql", setup = ["schema.sql"], transactions = [{", ".join(transactions)}], '
         f"connections = {case.connections}, duration_s = {_SECONDS[case.engine]}, warm_up_s = {_WARM_UP_S} }}\n"
@@ -164,15 +162,19 @@ def write_spec(case: Case, place: Path) -> Path:
     return spec
 
 
-def _memory(place: Path) -> Path:
-    return _MEMORY if _MEMORY.is_dir() else place
+def volume_table(case: Case, place: Path) -> str:
+    """The volumes of a spec: made in memory, if there is such a folder, and held to their limits."""
+    memory = _MEMORY if _MEMORY.is_dir() else place
+    made = f'path = "{memory}", file_bytes = {_VOLUME_BYTES}, mount_options = "noatime"'
+    return ", ".join(f"{name} = {{ {made}, limit = {_table(limit)} }}" for name, limit in case.limits.items())
 
 
 def _table(values: Mapping[str, object]) -> str:
     return f"{{ {', '.join(f'{json.dumps(key)} = {json.dumps(value)}' for key, value in values.items())} }}"
 
 
-def _level(label: str, layout: Place) -> str:
+def level(label: str, layout: Place) -> str:
+    """A labelled level of a factor that places objects and the log."""
     objects = ", ".join(f'"layout.objects.{name}" = "{volume}"' for name, volume in layout.items() if name != "log")
     return f'{{ label = "{label}", {objects}, "layout.log" = "{layout["log"]}" }}'
 
@@ -197,7 +199,9 @@ def _schema(case: Case) -> Iterator[str]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def measured(spec: Path, case: Case, to: Path) -> tuple[dict[str, list[float]], dict[str, str]]:
+def measured(
+    spec: Path, case: Case, to: Path, *, requests: bool = False
+) -> tuple[dict[str, list[float]], dict[str, str]]:
     """Makes a server for each layout and runs the load on it, the captured layout first, and captures that before.
     Returns each layout's transactions a second in each run, and the spec's volume for each of the capture's.
     """
@@ -212,19 +216,21 @@ def measured(spec: Path, case: Case, to: Path) -> tuple[dict[str, list[float]], 
         with open_block(block, site, InMemory()) as opened, opened.open(planned) as target:
             # Each layout has as much behind it when it is measured: tables grow while they are updated.
             if label == PRESENT:
-                names = capture(target, cell, to)
+                names = capture(target, cell, to, requests)
             else:
                 target.run(cell, 0, 0, lambda _: None)
             rates[label] = [target.run(cell, number, number, lambda _: None).work_per_s or 0.0 for number in _RUNS]
     return rates, names
 
 
-def capture(target: Any, cell: Cell, to: Path) -> dict[str, str]:
+def capture(target: Any, cell: Cell, to: Path, requests: bool) -> dict[str, str]:
     """Runs the load once, and captures it meanwhile. Returns the spec's volume for each of the capture's."""
     server = target._target.server  # noqa: SLF001 - below the volumes that were made
     dsn, sessions = _dsn(server.process), cell.config.generated_load.connections
     seconds, said = _SECONDS[cell.config.target.engine] - 1, list[str]()
-    watching = threading.Thread(target=lambda: said.append(_captured(dsn, sessions, seconds, to)))
+    watching = threading.Thread(
+        target=lambda: said.append(_captured(dsn, sessions, Window(seconds, requests=requests), to))
+    )
     watching.start()
     target.run(cell, 0, 0, lambda _: None)
     places = {name: str(path) for name, path in server.volumes().items()}
@@ -249,7 +255,7 @@ def _dsn(process: Any) -> str:
     return psycopg.conninfo.make_conninfo(process.conninfo, dbname=str(names[0][0]))
 
 
-def _captured(dsn: str, sessions: int, seconds: int, to: Path) -> str:
+def _captured(dsn: str, sessions: int, window: Window, to: Path) -> str:
     """Waits until the sessions work, and captures them. What went wrong; "" if nothing did. In this process, as a verb
     takes seconds to load on a busy machine.
     """
@@ -261,7 +267,7 @@ def _captured(dsn: str, sessions: int, seconds: int, to: Path) -> str:
             for _ in range(_LOOKS):
                 if watched.counters(objects=False).working >= sessions / 2:
                     time.sleep(_WARM_UP_S)
-                    take(watched, to, Window(seconds))
+                    take(watched, to, window)
                     return ""
                 time.sleep(_LOOK_S)
     except Exception as error:  # noqa: BLE001 - the thread that waits for this tells it

@@ -176,8 +176,18 @@ def test_the_command_writes_a_spec_that_measures_what_it_proposes(typed, advised
     assert [one.name for one in known.layouts] == list(levels)
     code, _, err = typed(*verb, *written)
     assert (code, "exists already" in err) == (2, True)
-    code, _, err = typed(*verb, "--spec", str(tmp_path / "proof.toml"))
-    assert (code, "needs the load to measure" in err) == (2, True)
+    replayed = [*verb, "--spec", str(tmp_path / "again.toml")]
+    code, _, err = typed(*replayed)
+    assert (code, "has no requests in order" in err) == (2, True)
+    lines = [
+        f"{at} {name} write 4096 512\n" for at, name in enumerate(["log.1", "public.orders", "public.orders_pkey"])
+    ]
+    (tmp_path / "shop" / "requests.iolog").write_text("".join(["fio version 3 iolog\n", *lines]))
+    code, _, err = typed(*replayed)
+    assert code == 0, err
+    spec = tomllib.loads((tmp_path / "again.toml").read_text("utf-8"))
+    assert (spec["workload"]["trace"], spec["layout"]["data_size_bytes"]) == ("shop/requests.iolog", 2**21 + 2**20)
+    assert spec["factors"]["layout"] == list(levels.values())
     assert typed(*verb, *written[:2])[0] == 2, "a load that no spec is written with"
     code, out, _ = typed(*verb, "--format", "json")
     assert json.loads(out)["proposals"][0]["moves"][0]["from"] == "a"

@@ -6,14 +6,22 @@ import pytest
 
 from storagelab.errors import PreflightError
 from storagelab.loads import traces
+from storagelab.model.config import Config
 
 V3 = "fio version 3 iolog\n5 /a add\n5 /a open\n"
 
 
-def read(folder, text: str | bytes) -> traces.Trace:
+def read(folder, text: str | bytes, config: Config | None = None) -> traces.Trace:
     file = folder / "trace"
     file.write_bytes(text.encode() if isinstance(text, str) else text)
-    return traces.read(file)
+    return traces.read(file, config)
+
+
+def of(layout) -> Config:
+    return Config.model_validate({
+        "target": {"engine": "raw-io"}, "workload": {"kind": "replay", "trace": "trace"},
+        "volumes": {name: {"path": name} for name in "abc"}, "layout": layout,
+    })  # fmt: skip
 
 
 def test_an_iolog_of_version_3_has_times_and_one_of_version_2_has_waits(tmp_path):
@@ -25,13 +33,27 @@ def test_an_iolog_of_version_3_has_times_and_one_of_version_2_has_waits(tmp_path
         "fio version 2 iolog\n/a add\n/a open\n/a read 4096 512\n/a wait 250 0\n/a write 0 1024\n/a wait 50 0\n/a "
         "sync\n",
     )
-    assert third.requests == second.requests == ((0, "r", 4096, 512), (250, "w", 0, 1024), (300, "s", 0, 0))
+    assert third.requests == second.requests == (
+        (0, "r", 4096, 512, 0), (250, "w", 0, 1024, 0), (300, "s", 0, 4608, 0),
+    )  # fmt: skip
     assert (third.left_out, second.left_out) == ({"trim": 1}, {})
 
 
 def test_each_file_of_a_trace_gets_a_part_of_its_own(tmp_path):
     trace = read(tmp_path, V3 + "0 /a read 4096 512\n1 /b write 8192 512\n2 /a read 0 512\n")
     assert [one.offset for one in trace.requests] == [4096, 2**20 + 8192, 0]
+
+
+def test_files_are_placed_by_the_names_of_captured_objects_and_the_first_of_a_volume_keeps_its_offsets(tmp_path):
+    names = ["public.t", "public.t_fsm", "log.3", "public.t_toast#2", "temporary.1", "other.7"]
+    text = V3 + "".join(f"{n} {name} write {(n + 1) * 4096} 512\n9 {name} sync\n" for n, name in enumerate(names))
+    placed = {"data": ["a"], "log": "b", "temp": "b", "objects": {"public.t": "c"}}
+    config = of(layout=placed)
+    found = [(one.what, one.volume, one.offset) for one in read(tmp_path, text, config).requests if one.what == "w"]
+    assert found[:3] == [("w", 2, 4096), ("w", 2, 2**20 + 8192), ("w", 1, 12288)]
+    assert [volume for _, volume, _ in found[3:]] == [2, 1, 0]
+    with pytest.raises(PreflightError, match="matches no table and no index of the trace"):
+        read(tmp_path, text, of(layout={**placed, "objects": {"public.u": "c"}}))
 
 
 def event(time_ns: int, sector: int, action: int, more: bytes = b"", length: int = 4096) -> bytes:
@@ -59,7 +81,7 @@ def test_the_queue_events_of_blktrace_are_its_requests(tmp_path):
     events = [
         event(1000, 8, reads | queued), event(2000, 8, reads | completed), event(9000, 16, writes | queued, b"abc"),
     ]  # fmt: skip
-    assert read(tmp_path, b"".join(events)).requests == ((0, "r", 4096, 4096), (8, "w", 8192, 4096))
+    assert read(tmp_path, b"".join(events)).requests == ((0, "r", 4096, 4096, 0), (8, "w", 8192, 4096, 0))
     with pytest.raises(PreflightError, match="cut off in event 3"):
         read(tmp_path, b"".join(events)[:-1])
 

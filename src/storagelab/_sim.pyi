@@ -23,9 +23,9 @@ def permutation(seed: int, stream: str, n: int) -> list[int]:
     OverflowError if `seed` is outside 0 to 2**64 - 1 or `n` outside 0 to 2**32 - 1.
     """
 
-def replay(path: str, flags: int, threads: int, trace: str) -> str:
-    """Send a trace, as JSON (crates/sim/src/raw_io/replay.rs), to a file that is opened with these flags: what was
-    sent, as JSON (crates/replay/src/lib.rs).
+def replay(paths: list[str], bytes_each: int, flags: int, threads: int, trace: str) -> str:
+    """Send a trace, as JSON (crates/sim/src/raw_io/replay.rs), to files of so many bytes that are opened with these
+    flags: what was sent, as JSON (crates/replay/src/lib.rs). Offsets count through the files.
 
     OSError for a request that failed, ValueError for a trace in another form.
     """

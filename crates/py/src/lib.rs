@@ -4,7 +4,7 @@
 mod block;
 mod crossing;
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -52,12 +52,19 @@ fn permutation(py: Python<'_>, seed: u64, stream: &str, n: u32) -> PyResult<Vec<
     Ok(items)
 }
 
-/// Sends a trace to a file: what was sent, as JSON.
+/// Sends a trace to files: what was sent, as JSON.
 #[pyfunction]
-fn replay(py: Python<'_>, path: &str, flags: i32, threads: usize, trace: &str) -> PyResult<String> {
+fn replay(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    bytes_each: u64,
+    flags: i32,
+    threads: usize,
+    trace: &str,
+) -> PyResult<String> {
     py.detach(|| {
         let trace: Replay = serde_json::from_str(trace).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let sent = storagelab_replay::send(Path::new(path), flags, threads, &trace).map_err(PyOSError::new_err)?;
+        let sent = storagelab_replay::send(&paths, bytes_each, flags, threads, &trace).map_err(PyOSError::new_err)?;
         serde_json::to_string(&sent).map_err(|error| PyValueError::new_err(error.to_string()))
     })
 }

@@ -1,37 +1,45 @@
-//! The file that requests go to, and memory for a request: aligned as direct I/O asks for, with content that no drive can
+//! The files that requests go to, and memory for a request: aligned as direct I/O asks for, with content that no drive can
 //! compress.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::PathBuf;
 
 use storagelab_sim::Rng;
 use storagelab_sim::replay::{Asked, What};
 
-/// An open file.
-pub(crate) struct Target(File);
+/// Open files, one on each volume. Offsets count through them all: each file has the same share of the range.
+pub(crate) struct Target {
+    files: Vec<File>,
+    bytes_each: u64,
+}
 
 impl Target {
-    /// Opens a file that exists.
-    pub(crate) fn open(path: &Path, flags: i32, writes: bool) -> Result<Self, String> {
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(writes)
-            .custom_flags(flags)
-            .open(path);
-        opened
-            .map(Self)
-            .map_err(|error| format!("can't open {}: {error}", path.display()))
+    /// Opens files that exist.
+    pub(crate) fn open(paths: &[PathBuf], bytes_each: u64, flags: i32, writes: bool) -> Result<Self, String> {
+        let open = |path: &PathBuf| {
+            OpenOptions::new()
+                .read(true)
+                .write(writes)
+                .custom_flags(flags)
+                .open(path)
+                .map_err(|error| format!("can't open {}: {error}", path.display()))
+        };
+        let files = paths.iter().map(open).collect::<Result<_, _>>()?;
+        Ok(Self { files, bytes_each })
     }
 
     /// Makes a request, to its end.
     pub(crate) fn make(&self, asked: Asked, buffer: &mut Buffer) -> Result<(), String> {
-        let Asked(_, what, offset, bytes) = asked;
+        let Asked(_, what, place, bytes) = asked;
+        let (number, offset) = (place / self.bytes_each, place % self.bytes_each);
+        let file = usize::try_from(number).ok().and_then(|number| self.files.get(number));
+        let file = file.ok_or_else(|| format!("no file has byte {place}"))?;
         let (word, made): (_, io::Result<()>) = match what {
-            What::R => ("read", self.0.read_exact_at(buffer.of(bytes), offset)),
-            What::W => ("write", self.0.write_all_at(buffer.fresh(bytes), offset)),
-            What::S => return self.0.sync_data().map_err(|error| format!("a sync failed: {error}")),
+            What::R => ("read", file.read_exact_at(buffer.of(bytes), offset)),
+            What::W => ("write", file.write_all_at(buffer.fresh(bytes), offset)),
+            What::S => return file.sync_data().map_err(|error| format!("a sync failed: {error}")),
         };
         made.map_err(|error| format!("a {word} of {bytes} bytes at {offset} failed: {error}"))
     }

@@ -1,4 +1,4 @@
-//! Sends the requests of a trace to a file, at their own times or as fast as their dependencies allow.
+//! Sends the requests of a trace to a file on each volume, at their own times or as fast as their dependencies allow.
 //!
 //! Threads take requests from one queue, in order, by the rules of simulated replays ([`storagelab_sim::replay`]). Times
 //! are counted from one beginning, so a request that is late delays no other.
@@ -6,7 +6,7 @@
 mod file;
 mod queue;
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::thread;
 
 use serde::Serialize;
@@ -69,14 +69,21 @@ impl Counted {
     }
 }
 
-/// Sends a trace to a file by so many threads. `flags` are those by which the file is opened, such as `O_DIRECT`.
+/// Sends a trace to files of `bytes_each` by so many threads. Offsets count through the files. `flags` are those by which files
+/// are opened, such as `O_DIRECT`.
 ///
 /// # Errors
 /// The first request that failed, in words.
-pub fn send(path: &Path, flags: i32, threads: usize, replay: &Replay) -> Result<Sent, String> {
+pub fn send(
+    paths: &[PathBuf],
+    bytes_each: u64,
+    flags: i32,
+    threads: usize,
+    replay: &Replay,
+) -> Result<Sent, String> {
     let writes = replay.requests.iter().any(|asked| asked.1 == What::W);
     let longest = replay.requests.iter().map(|asked| asked.3).max().unwrap_or(0);
-    let target = Target::open(path, flags, writes)?;
+    let target = Target::open(paths, bytes_each, flags, writes)?;
     let buffers: Vec<Buffer> = (0..threads)
         .map(|slot| Buffer::new(longest, writes, slot as u64))
         .collect();
@@ -105,10 +112,17 @@ mod tests {
     use super::{Sent, send};
 
     fn sent(pace: Pace, threads: usize, requests: Vec<Asked>) -> Result<Sent, String> {
-        let path = std::env::temp_dir().join(format!("storagelab-replay-{}-{pace:?}-{threads}", std::process::id()));
-        std::fs::write(&path, vec![0; 8192]).expect("there is room");
-        let made = send(&path, 0, threads, &Replay { pace, requests });
-        std::fs::remove_file(&path).expect("it is there");
+        let name = |file| format!("storagelab-replay-{}-{pace:?}-{threads}-{file}", std::process::id());
+        let paths = ["a", "b"].map(|file| std::env::temp_dir().join(name(file)));
+        for path in &paths {
+            std::fs::write(path, vec![0; 8192]).expect("there is room");
+        }
+        let made = send(&paths, 8192, 0, threads, &Replay { pace, requests });
+        let written = std::fs::read(&paths[1]).expect("it is there");
+        assert_eq!(written[4096..] == [0; 4096], made.is_err(), "what begins at byte 12288 goes to the second file");
+        for path in &paths {
+            std::fs::remove_file(path).expect("it is there");
+        }
         made
     }
 
@@ -117,8 +131,8 @@ mod tests {
         let ms = |count: u64| count * 1_000_000;
         let requests = vec![
             Asked(0, What::R, 0, 4096),
-            Asked(ms(20), What::W, 4096, 4096),
-            Asked(ms(30), What::S, 0, 0),
+            Asked(ms(20), What::W, 12288, 4096),
+            Asked(ms(30), What::S, 8192, 8192),
             Asked(ms(60), What::R, 0, 512),
         ];
         let paced = sent(Pace::Recorded, 2, requests.clone()).expect("all can be sent");
@@ -137,10 +151,10 @@ mod tests {
     fn a_request_that_fails_ends_the_replay_and_is_named() {
         let beyond = vec![
             Asked(0, What::R, 0, 512),
-            Asked(1, What::R, 8192, 512),
+            Asked(1, What::R, 16384, 512),
             Asked(1_u64 << 60, What::R, 0, 512),
         ];
         let error = sent(Pace::Recorded, 3, beyond).expect_err("the file ends there");
-        assert!(error.starts_with("a read of 512 bytes at 8192 failed: "), "{error}");
+        assert!(error.starts_with("no file has byte 16384"), "{error}");
     }
 }

@@ -162,7 +162,7 @@ mod tests {
     fn a_request_that_depends_on_another_is_taken_once_that_has_ended() {
         let replay = Replay {
             pace: Pace::AsFastAsPossible,
-            requests: vec![Asked(0, What::W, 0, 4096), Asked(0, What::S, 0, 0)],
+            requests: vec![Asked(0, What::W, 0, 4096), Asked(0, What::S, 0, 4096)],
         };
         let (queue, ended) = (Queue::new(&replay, 2), AtomicBool::new(false));
         assert!(queue.next(0).is_some());

@@ -1,22 +1,25 @@
 """Traces of requests: fio's iologs of versions 2 and 3, and blktrace's binary, read and checked before anything is
 sent.
 
-A trace may name several files. Each file of the trace gets its own part of storagelab's single file, in the order of
-first use.
+A trace may name several files. Each file of the trace gets its own part of storagelab's single file on its volume, in
+the order of first use.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.machine.host import memory_available
+from storagelab.model.config import Config
+from storagelab.model.objects import KEY, LOG, TEMPORARY, Object
 from storagelab.spec.given_files import opened
 from storagelab.words.numbers import duration, plural
 
@@ -33,29 +36,34 @@ _HINT = "record it again, or name another trace"
 
 
 class Request(NamedTuple):
-    """A request: when it was sent since the first one, what it is (read, write or sync), where, and how long."""
+    """A request: when it was sent since the first one, what it is (read, write or sync), where, and how long. A sync
+    has the place and length of the file that it syncs. `volume`: the number of its volume among those of the layout.
+    """
 
     at_us: int
     what: What
     offset: int
     bytes: int
+    volume: int = 0
 
 
 class Trace(NamedTuple):
-    """The content of a file. `left_out` counts omitted events by kind."""
+    """The content of a file. `left_out` counts omitted events by kind. `objects`: what its files belong to."""
 
     requests: tuple[Request, ...]
     left_out: Mapping[str, int]
+    objects: Sequence[Object] = ()
 
     @property
     def seconds(self) -> float:
         """From the first request to the last."""
         return self.requests[-1].at_us / 1e6
 
-    @property
-    def asked(self) -> list[tuple[int, What, int, int]]:
-        """The requests in the core's form, with times in nanoseconds."""
-        return [(one.at_us * 1000, one.what, one.offset, one.bytes) for one in self.requests]
+    def asked(self, bytes_each: int) -> list[tuple[int, What, int, int]]:
+        """The requests in the core's form, with times in nanoseconds. Their offsets count through the volumes' files,
+        which have so many bytes each.
+        """
+        return [(one.at_us * 1000, one.what, one.volume * bytes_each + one.offset, one.bytes) for one in self.requests]
 
     @property
     def text(self) -> str:
@@ -63,15 +71,21 @@ class Trace(NamedTuple):
         left_out = f"; left out: {kinds}" if kinds else ""
         return f"the trace has {plural(len(self.requests), 'request')} in {duration(self.seconds)}{left_out}"
 
+    @property
+    def reaches(self) -> int:
+        """The least size of a volume's file that all requests fit, in bytes."""
+        return max(one.offset + one.bytes for one in self.requests)
+
     def check_fits(self, file: Path, size_bytes: int, sector_bytes: int) -> None:
         """Raises PreflightError for a request outside of a file of that size, or that direct I/O can't send."""
-        reaches = max(one.offset + one.bytes for one in self.requests)
         for number, one in enumerate(self.requests, 1):
+            if one.what == "s":
+                continue
             if one.offset + one.bytes > size_bytes:
                 raise PreflightError(
                     f"request {number} of {file.name} reaches byte {one.offset + one.bytes:,}, outside of "
                     f"layout.data_size = {size_bytes:,}",
-                    file=file, key="workload.trace", hint=f"Set data_size to at least {reaches:,} in [layout].",
+                    file=file, key="workload.trace", hint=f"Set data_size to at least {self.reaches:,} in [layout].",
                 )  # fmt: skip
             if one.offset % sector_bytes or one.bytes % sector_bytes:
                 raise PreflightError(
@@ -99,8 +113,9 @@ def late_figures(late: Mapping[str, Any]) -> dict[str, float]:
     return {f"late_{name}_s": ns / 1e9 for name, ns in figures_ns.items()}
 
 
-def read(file: Path) -> Trace:
-    """Raises PreflightError with what is wrong and where."""
+def read(file: Path, config: Config | None = None) -> Trace:
+    """The trace on the volumes of this layout, or on one. Raises PreflightError with what is wrong and where."""
+    names: dict[str, int] = {}
     try:
         with opened(file) as content:
             needed, free = os.fstat(content.fileno()).st_size // _LEAST_BYTES_EACH * _BYTES_EACH, memory_available()
@@ -111,28 +126,51 @@ def read(file: Path) -> Trace:
                 )  # fmt: skip
             binary = int.from_bytes(content.read(4), "little") & 0xFFFFFF00 == _BLKTRACE
             content.seek(0)
-            found = list((_of_blktrace if binary else _of_iolog)(file, content))
+            found = list((_of_blktrace if binary else _of_iolog)(file, content, names))
     except OSError as error:
         raise _refused(file, f"can't be read: {error.strerror}") from None
     requests = sorted((one for one in found if isinstance(one, Request)), key=lambda one: one.at_us)
     if not any(one.what != "s" for one in requests):
         raise _refused(file, "holds no request")
     first, left_out = requests[0].at_us, Counter(one for one in found if isinstance(one, str))
-    return Trace(tuple(one._replace(at_us=one.at_us - first) for one in _packed(requests)), left_out)
+    objects = [_object(name) for name in names]
+    packed = _packed(requests, _volumes(config, objects) if config is not None else [0] * len(names))
+    return Trace(tuple(one._replace(at_us=one.at_us - first) for one in packed), left_out, objects)
+
+
+def _volumes(config: Config, objects: Sequence[Object]) -> list[int]:
+    """The number of each file's volume among those of the layout."""
+    problem = config.placement.problem(objects)
+    if problem is not None:
+        raise PreflightError(f"{problem.problem} of the trace", key=KEY, hint=problem.hint)
+    own = {LOG: config.log_volume, "temporary": config.placed.get(TEMPORARY)}
+    placed = [config.placement.volume_of(one) or own.get(one.names[-1] if not one.schema else "") for one in objects]
+    return [config.volumes_used.index(volume or config.data_volumes[0]) for volume in placed]
+
+
+_ENDING = re.compile(r"(_toast)?(_fsm|_vm|_init)?([#.]\d+)?$")
+"""How the name of a captured file ends after that of its table, its index or the log."""
+
+
+def _object(name: str) -> Object:
+    """What a file of the trace belongs to, by its name as captures give it: `public.orders_fsm`, `log.3`."""
+    schema, _, own = _ENDING.sub("", name).rpartition(".")
+    return Object((name.removeprefix(f"{schema}."), own), "table", schema)
 
 
 def _refused(file: Path, what: str, hint: str = _HINT) -> PreflightError:
     return PreflightError(f"{file.name} {what}", file=file, key="workload.trace", hint=hint)
 
 
-def _of_iolog(file: Path, content: BinaryIO) -> Iterator[Request | str]:
+def _of_iolog(file: Path, content: BinaryIO, names: dict[str, int]) -> Iterator[Request | str]:
+    """Adds the names of the trace's files, with their numbers."""
     with io.TextIOWrapper(content, encoding="utf-8", errors="replace") as lines:
         head = lines.readline().strip()
         if head not in ("fio version 2 iolog", "fio version 3 iolog"):
             known = "fio's iologs of versions 2 and 3, and blktrace's binary, are read"
             what = f"is of another version ({head})" if head.startswith("fio version") else "is no trace"
             raise _refused(file, f"{what}: {known}")
-        timed, now_us, numbers = head.endswith("3 iolog"), 0, dict[str, int]()
+        timed, now_us = head.endswith("3 iolog"), 0
         for number, line in enumerate(lines, 2):
             fields = line.split()
             try:
@@ -145,18 +183,18 @@ def _of_iolog(file: Path, content: BinaryIO) -> Iterator[Request | str]:
                 if fields[1] == "wait":
                     now_us += int(fields[2])
                     continue
-                yield _request(fields, now_us, numbers)
+                yield _request(fields, now_us, names)
             except (ValueError, IndexError):
                 raise _refused(file, f"is cut off or damaged at line {number}: {line.strip()[:60]!r}") from None
 
 
-def _request(fields: list[str], at_us: int, numbers: dict[str, int]) -> Request | str:
-    """The kind of an event that is not sent. `numbers`: those of the trace's files. Raises ValueError or IndexError."""
+def _request(fields: list[str], at_us: int, names: dict[str, int]) -> Request | str:
+    """The kind of an event that is not sent. Raises ValueError or IndexError."""
     name, action = fields[:2]
     if not 0 <= at_us < _MOST_US:
         raise ValueError
     if action in ("sync", "datasync"):
-        return Request(at_us, "s", 0, 0)
+        return Request(at_us, "s", names.setdefault(name, len(names)) * _RANGE, 0)
     offset, length = int(fields[2]), int(fields[3])
     if action not in ("read", "write", "trim") or offset < 0 or length <= 0:
         raise ValueError
@@ -164,7 +202,7 @@ def _request(fields: list[str], at_us: int, numbers: dict[str, int]) -> Request 
         return action
     if offset + length > _RANGE:
         raise ValueError
-    place = numbers.setdefault(name, len(numbers)) * _RANGE + offset
+    place = names.setdefault(name, len(names)) * _RANGE + offset
     return Request(at_us, "r" if action == "read" else "w", place, length)
 
 
@@ -174,22 +212,27 @@ _MOST_US = 2**63 // 1000
 """The core counts nanoseconds in 64 bits."""
 
 
-def _packed(requests: list[Request]) -> Iterator[Request]:
-    """The files of a trace one after the other, without gaps except for alignment; the first keeps its offsets."""
+def _packed(requests: list[Request], volumes: Sequence[int]) -> Iterator[Request]:
+    """The files of a trace one after the other on their volumes, without gaps except for alignment. The first of a
+    volume keeps its offsets.
+    """
     ends: dict[int, int] = {}
     for one in requests:
         number = one.offset // _RANGE
         ends[number] = max(ends.get(number, 0), one.offset % _RANGE + one.bytes)
-    begins, begin = {}, 0
+    begins, used = {}, Counter[int]()
     for number in sorted(ends):
-        begins[number] = begin
-        begin += -(-ends[number] // _ALIGNED) * _ALIGNED
+        begins[number] = used[volumes[number]]
+        used[volumes[number]] += -(-ends[number] // _ALIGNED) * _ALIGNED
     for one in requests:
-        yield one._replace(offset=begins[one.offset // _RANGE] + one.offset % _RANGE)
+        number, offset = divmod(one.offset, _RANGE)
+        length = ends[number] if one.what == "s" else one.bytes
+        yield one._replace(offset=begins[number] + offset if length else 0, bytes=length, volume=volumes[number])
 
 
-def _of_blktrace(file: Path, content: BinaryIO) -> Iterator[Request | str]:
-    """The queue events of the binary that `blkparse -d` writes."""
+def _of_blktrace(file: Path, content: BinaryIO, names: dict[str, int]) -> Iterator[Request | str]:
+    """The queue events of the binary that `blkparse -d` writes, of one file: the device."""
+    names[file.name] = 0
     number = 0
     while head := content.read(_EVENT.size):
         number += 1

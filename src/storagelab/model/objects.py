@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from storagelab.errors import shown
 
 KEY = "layout.objects"
-INDEXES, TABLES, TEMPORARY = "indexes", "tables", "temp"
+INDEXES, TABLES, TEMPORARY, LOG = "indexes", "tables", "temp", "log"
 WORDS = {
     TABLES: "all tables that are not spread and not named",
     INDEXES: "all indexes that are not named",

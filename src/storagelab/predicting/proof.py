@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from storagelab.capture.folder import REQUESTS
 from storagelab.errors import SpecError, StoreError
 from storagelab.experiments import with_schema
 from storagelab.findings.beside import Beside
+from storagelab.loads.traces import read
 from storagelab.machine.descriptors import write_whole
 from storagelab.model.engines import ENGINES
-from storagelab.model.objects import INDEXES, TABLES, TEMPORARY
+from storagelab.model.objects import INDEXES, LOG, TABLES, TEMPORARY, Placement
 from storagelab.predicting import reckoning
 from storagelab.predicting.prediction import PRESENT, KnownCase, KnownLayout, Prediction, as_toml, own_cases
-from storagelab.predicting.recommending import LOG, Advice
+from storagelab.predicting.recommending import Advice
 from storagelab.spec.given_files import text_of
 from storagelab.spec.keys import value_text
 from storagelab.spec.matrix import expand
@@ -23,45 +27,45 @@ from storagelab.spec.reading import parse
 
 _KEPT = ("target", "workload", "measure", "between_runs")
 _ROOM_BYTES = 2**32
-"""Of a volume made from a file, beside thrice what moves. Blocks that nobody writes take no room of the disk."""
+"""Of a volume made from a file, beside thrice what moves or what a trace needs. Blocks that nobody writes take no room
+of the disk."""
+_MOST_OUTSTANDING, _ROUND_BYTES = 256, 2**20
+_ODD = re.compile(r"[^\w.#-]+", re.ASCII)
 _HEAD = """\
-# Today's layout and what `storagelab recommend` proposes, in turns, under the load of {load}.
+# Today's layout and what `storagelab recommend` proposes, in turns, under {load}.
 # Then: storagelab compare {name} {prediction}
 """
 
 
-def spec_text(found: Advice, load: Path, volumes: Path, spec: Path) -> str:
-    """The spec that measures today's layout and the proposals under the load of another spec. Raises SpecError."""
+def spec_text(found: Advice, capture: Path, load: Path | None, volumes: Path, spec: Path) -> str:
+    """The spec that measures today's layout and the proposals under the load of another spec, or under the requests of
+    the capture. Raises SpecError.
+    """
     for file in (spec, prediction_file(spec)):
         if file.exists():
             raise SpecError("exists already", file=file, key="--spec", hint="Name another file, or remove this one.")
-    if spec.resolve().parent != load.resolve().parent:
+    if load is not None and spec.resolve().parent != load.resolve().parent:
         hint = f"Write it beside {load.name}, whose files it uses: {load.parent / spec.name}"
         raise SpecError("is not in the folder of the spec of the load", key="--spec", hint=hint)
-    tables = _load(load)
-    if (engine := tables["target"].get("engine")) != found.engine:
-        raise SpecError(
-            f"is {engine!r}, and the capture is of {ENGINES[found.engine].title}", file=load, key="target.engine",
-            hint="Name a spec of that engine: storagelab init --from-server DSN writes one.",
-        )  # fmt: skip
-    if tables["target"].keys() & {"dsn", "dsn_env"}:
-        hint = "Moves are measured on a private server: leave the DSN out, and set bin_dir and settings."
-        raise SpecError("attaches to a running server", file=load, key="target", hint=hint)
+    under = _load(load, found) if load is not None else _replay(found, capture, spec)
     name = spec.stem
     layouts = {PRESENT: found.today} | {
         one.name: {**found.today, **{move.what: move.to for move in one.moves}} for one in found.proposals
     }
     data = _data(found)
     named = [key for key in found.today if key == LOG or {places[key] for places in layouts.values()} != {data}]
+    keys = {key: own for key in named if (own := under.key_of(key)) is not None}
+    levels = [{"label": label, **_level(places, keys)} for label, places in layouts.items()]
+    size = {} if under.file_bytes is None else {"data_size_bytes": under.file_bytes}
     lines = [
-        _HEAD.format(load=load.name, name=name, prediction=prediction_file(spec).name),
+        _HEAD.format(load=under.text, name=name, prediction=prediction_file(spec).name),
         f"name = {value_text(name)}",
         'question = "Are the proposed layouts faster than today\'s, and by how much?"',
         "repetitions = 5", 'order = "randomised"', "",
-        *(f"{key} = {value_text(tables[key])}" for key in _KEPT if key in tables),
-        f"volumes = {value_text(_volumes(found, volumes))}",
-        f"layout = {value_text({'data': [data]})}", "", "[factors]", "layout = [",
-        *(f"  {value_text({'label': name, **_level(places, named)})}," for name, places in layouts.items()), "]",
+        *(f"{key} = {value_text(under.tables[key])}" for key in _KEPT if key in under.tables),
+        f"volumes = {value_text(_volumes(found, volumes, under.file_bytes or 0))}",
+        f"layout = {value_text({'data': [data], **size})}", "", "[factors]", "layout = [",
+        *(f"  {value_text(level)}," for level in levels), "]",
     ]  # fmt: skip
     text = with_schema("\n".join(lines) + "\n")
     expand(parse(text, str(spec)))  # what `plan` refuses is not written
@@ -73,7 +77,19 @@ def prediction_file(spec: Path) -> Path:
     return spec.with_name(f"{spec.stem}-prediction.json")
 
 
-def _load(load: Path) -> dict[str, Any]:
+class _Load(NamedTuple):
+    """The load of a proof: in words, its tables of a spec, and the size of the file on each volume if it needs one.
+    `key_of`: the name of a thing in `layout.objects`; None if the load never touches it.
+    """
+
+    text: str
+    tables: Mapping[str, Any]
+    file_bytes: int | None
+    key_of: Callable[[str], str | None]
+
+
+def _load(load: Path, found: Advice) -> _Load:
+    """That of another spec."""
     hint = "Name a spec with the load to measure, such as one of storagelab init --from-server DSN."
     try:
         tables: dict[str, Any] = tomllib.loads(text_of(load))
@@ -83,7 +99,37 @@ def _load(load: Path) -> dict[str, Any]:
     for key in ("target", "workload"):
         if not isinstance(tables.get(key), dict):
             raise SpecError("is missing", file=load, key=key, hint=hint)
-    return tables
+    if (engine := tables["target"].get("engine")) != found.engine:
+        raise SpecError(
+            f"is {engine!r}, and the capture is of {ENGINES[found.engine].title}", file=load, key="target.engine",
+            hint="Name a spec of that engine: storagelab init --from-server DSN writes one.",
+        )  # fmt: skip
+    if tables["target"].keys() & {"dsn", "dsn_env"}:
+        hint = "Moves are measured on a private server: leave the DSN out, and set bin_dir and settings."
+        raise SpecError("attaches to a running server", file=load, key="target", hint=hint)
+    return _Load(f"the load of {load.name}", tables, None, lambda key: key)
+
+
+def _replay(found: Advice, capture: Path, spec: Path) -> _Load:
+    """The requests of the capture, as fast as possible, by as many threads as there were sessions."""
+    file = capture / REQUESTS
+    if not file.exists():
+        hint = "Name a spec with the load to measure: --load my.toml. Or capture with --requests, to replay these."
+        raise SpecError("has no requests in order", file=capture, key="--spec", hint=hint)
+    trace = read(file)
+    workload = {
+        "kind": "replay", "trace": os.path.relpath(file.resolve(), spec.resolve().parent),
+        "pace": "as-fast-as-possible", "outstanding": max(1, min(_MOST_OUTSTANDING, round(found.prediction.sessions))),
+    }  # fmt: skip
+
+    def key_of(key: str) -> str | None:
+        # the names of a trace have no odd characters
+        pattern = _ODD.sub("*", key)
+        return pattern if key == LOG or Placement({pattern: ""}).problem(trace.objects) is None else None
+
+    size = -(-trace.reaches // _ROUND_BYTES) * _ROUND_BYTES
+    tables = {"target": {"engine": "raw-io"}, "workload": workload}
+    return _Load("the captured requests", tables, size, key_of)
 
 
 def _data(found: Advice) -> str:
@@ -92,16 +138,17 @@ def _data(found: Advice) -> str:
     return max(names, key=names.count) if names else next(iter(found.folders))
 
 
-def _level(places: Mapping[str, str], named: Iterable[str]) -> dict[str, str]:
-    level = {"layout.log" if key == LOG else f"layout.objects.{key}": places[key] for key in named}
-    return level | ({f"layout.objects.{INDEXES}": places[TABLES]} if TABLES in named else {})
+def _level(places: Mapping[str, str], keys: Mapping[str, str]) -> dict[str, str]:
+    level = {"layout.log" if key == LOG else f"layout.objects.{own}": places[key] for key, own in keys.items()}
+    return level | ({f"layout.objects.{INDEXES}": places[TABLES]} if TABLES in keys else {})
 
 
-def _volumes(found: Advice, file: Path) -> dict[str, dict[str, object]]:
+def _volumes(found: Advice, file: Path, least: int) -> dict[str, dict[str, object]]:
     """The volumes as the spec has them: a folder that was named, or a volume made of a file with the same limit."""
     asked, written = reckoning.load(file), tomllib.loads(text_of(file))["volumes"]
     volumes: dict[str, dict[str, object]] = {}
-    needed = 3 * sum(move.bytes or 0 for one in found.proposals for move in one.moves) + _ROOM_BYTES
+    moved = sum(move.bytes or 0 for one in found.proposals for move in one.moves)
+    needed = 3 * max(moved, least) + _ROOM_BYTES
     for name, one in asked.volumes.items():
         if one.path is not None:
             volumes[name] = {"path": one.path}

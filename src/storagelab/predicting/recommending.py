@@ -21,7 +21,7 @@ from storagelab.capture.folder import ALL_TABLES, TOAST, CapturedObject, Kind
 from storagelab.drives.measured import OutsideMeasured
 from storagelab.errors import SpecError, choices
 from storagelab.model.engines import ENGINES
-from storagelab.model.objects import INDEXES, TABLES, TEMPORARY
+from storagelab.model.objects import INDEXES, LOG, TABLES, TEMPORARY
 from storagelab.model.values import Described, Estimate
 from storagelab.predicting import model
 from storagelab.predicting.capability import LimitedVolume
@@ -31,7 +31,6 @@ from storagelab.predicting.prediction import PRESENT, Errors, LayoutPrediction, 
 from storagelab.predicting.reckoning import Question, read
 from storagelab.words.numbers import percent, plural
 
-LOG = "log"
 SHORT_S = 60
 WORTH = 0.1
 _MATTERS, _MOVE_GAINS, _OF_GAIN = 0.02, 0.02, 0.95

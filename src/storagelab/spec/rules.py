@@ -82,8 +82,8 @@ _ONLY_REAL = Foreign(
 _PLACES = _ONLY_REAL._replace(keys=("volumes.*.path", "volumes.*.device"))
 _OF_DATABASES = Foreign(
     (
-        "server", "layout.data_files", "layout.log", "layout.log_size_bytes", "between_runs.move_files",
-        "between_runs.format_drives",
+        "server", "layout.data_files", "layout.log_size_bytes", "layout.spread", "layout.tables", "layout.indexes",
+        "between_runs.move_files", "between_runs.format_drives",
     ),
     _FOR_DATABASES,
 )  # fmt: skip
@@ -295,7 +295,7 @@ def _conflicts(config: Config) -> Iterator[SpecError]:
         yield from _foreign(config, Foreign(_OF_REAL_SERVERS, _FOR_DATABASES))
         if not any(volume.drives for volume in config.volumes.values()):
             yield from _foreign(config, _OF_DRIVES)
-        for name in config.data_volumes[:1]:
+        for name in config.volumes_used if len(config.data_volumes) == 1 else ():
             if name in config.volumes:
                 yield from _raw_volume_conflicts(config, name)
     else:

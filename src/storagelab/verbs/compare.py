@@ -277,7 +277,8 @@ def _with_prediction(asked: _Asked, name: str, file: str) -> Gate:
     found, names, alone = prediction.beside_measured(known, Path(file), campaign, basis, read.plan)
     paper = prediction_paper(found, names, known, campaign, alone)
     own = asked.results / prediction.OWN_FILE
-    if basis.provenance == "measured" and proof.learn(known, found, names, campaign, own):
+    of_database = not read.plan.cells[0].config.target.raw_io
+    if basis.provenance == "measured" and of_database and proof.learn(known, found, names, campaign, own):
         from storagelab import screen
 
         screen.say(f"kept in {own}: intervals of the next prediction use it")

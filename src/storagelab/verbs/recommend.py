@@ -24,7 +24,7 @@ def recommend(
         float | None, Option("--budget", metavar="PRICE", min=0, help="The most that volumes may cost a month.")
     ] = None,
     load: Annotated[
-        Path | None, Option("--load", metavar="SPEC", help="With --spec: the spec whose load it measures.")
+        Path | None, Option("--load", metavar="SPEC", help="With --spec: the spec that has the load.")
     ] = None,
     spec: Annotated[
         Path | None,
@@ -52,11 +52,9 @@ def recommend(
     least = share_of(worth)
     if least is None:
         raise SpecError(f"{worth!r} is not a share", key="--worth", hint='write it in per cent: "10%"')
-    if spec is not None and load is None:
-        raise SpecError("needs the load to measure", key="--spec", hint="Name a spec that has it: --load my.toml")
     found = advice_on(capture, volumes, keep or (), least, budget, results / OWN_FILE)
-    if spec is not None and load is not None and found.proposals:
-        text = proof.spec_text(found, load, volumes, spec)
+    if spec is not None and found.proposals:
+        text = proof.spec_text(found, capture, load, volumes, spec)
         writing.write(spec, text)
         writing.write(proof.prediction_file(spec), as_text(found.prediction))
     moving = engine_in(ENGINES[found.engine].folder).moving

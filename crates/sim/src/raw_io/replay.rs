@@ -31,7 +31,7 @@ pub enum Pace {
     AsFastAsPossible,
 }
 
-/// A request of a trace: its time, what it is, its offset and its bytes.
+/// A request of a trace: its time, what it is, its offset and its bytes; those of a sync are those of the file that it syncs.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Asked(pub Ns, pub What, pub u64, pub u64);
 
@@ -49,16 +49,12 @@ pub enum What {
 
 impl Asked {
     /// Whether it depends on a request that was sent before it and is still in progress: one that has bytes in common with it,
-    /// if one of both writes. A sync depends on all before it, and all behind it depend on it.
+    /// unless both read.
     #[must_use]
     pub fn waits_for(self, before: Self) -> bool {
         let (Self(_, what, offset, bytes), Self(_, earlier, begin, length)) = (self, before);
         let in_common = offset < begin.saturating_add(length) && begin < offset.saturating_add(bytes);
-        match (what, earlier) {
-            (What::S, _) | (_, What::S) => true,
-            (What::R, What::R) => false,
-            _ => in_common,
-        }
+        in_common && (what, earlier) != (What::R, What::R)
     }
 }
 
@@ -140,12 +136,13 @@ mod tests {
     use super::{Asked, What};
 
     #[test]
-    fn a_request_waits_for_those_whose_bytes_it_changes_or_needs_and_a_sync_for_all() {
+    fn a_request_waits_for_those_whose_bytes_it_changes_or_needs_and_a_sync_for_all_of_its_file() {
         let (read, write) = (Asked(0, What::R, 4096, 4096), Asked(0, What::W, 4096, 4096));
         let (beside, across) = (Asked(0, What::W, 8192, 512), Asked(0, What::W, 8191, 512));
-        let sync = Asked(0, What::S, 0, 0);
+        let (sync, of_another_file) = (Asked(0, What::S, 0, 16384), Asked(0, What::W, 16384, 512));
         assert!(read.waits_for(write) && write.waits_for(read) && write.waits_for(write) && across.waits_for(read));
         assert!(!read.waits_for(read) && !beside.waits_for(write) && !write.waits_for(beside));
         assert!(sync.waits_for(read) && beside.waits_for(sync));
+        assert!(!sync.waits_for(of_another_file) && !of_another_file.waits_for(sync));
     }
 }

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from storagelab.engines.fio.sending import Sender, sender_of
+from storagelab.engines.fio.sending import Places, Sender, sender_of
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import fio
 from storagelab.loads.fio import Direction, Fio, Outcome, Place, check_direct, device_bytes, sector_bytes
@@ -75,14 +75,14 @@ class RawBlock:
     def _shared(self, config: Config, _site: Site) -> Iterator[Target]:
         began = time.perf_counter()
         sender = sender_of(config, self._site)
-        place = self._place(config)._replace(direct=sender.direct)
-        key = (place.folder, place.name)
-        if key not in self._io_engines:
-            self._io_engines[key] = self._laid_out(place, sender)
-        yield _RawTarget(self._fio, config, place, sender, self._io_engines[key], time.perf_counter() - began)
+        places = [self._place(config, name)._replace(direct=sender.direct) for name in config.volumes_used]
+        keys = [(place.folder, place.name) for place in places]
+        for key, place in zip(keys, places, strict=True):
+            if key not in self._io_engines:
+                self._io_engines[key] = self._laid_out(place, sender)
+        yield _RawTarget(self._fio, config, places, sender, self._io_engines[keys[0]], time.perf_counter() - began)
 
-    def _place(self, config: Config) -> Place:
-        name = config.data_volumes[0]
+    def _place(self, config: Config, name: str) -> Place:
         device = config.volumes[name].device
         if device is not None:
             return Place(Path("/"), device, config.layout.data_size_bytes or device_bytes(Path(device)), read_only=True)
@@ -136,31 +136,34 @@ class _RawTarget:
     """One run."""
 
     def __init__(
-        self, program: Fio, config: Config, place: Place, sender: Sender, io_engine: str, setup_s: float
+        self, program: Fio, config: Config, places: Places, sender: Sender, io_engine: str, setup_s: float
     ) -> None:
-        self._fio, self._config, self._at, self._io_engine = program, config, place, io_engine
+        self._fio, self._config, self._places, self._io_engine = program, config, places, io_engine
         self._sender = sender
         self._setup_s = setup_s
-        self._volume = config.data_volumes[0]
-
-    @property
-    def _path(self) -> Path:
-        """The path by which the drive is found: the folder of the file, or the device."""
-        return Path(self._at.name) if self._at.read_only else self._at.folder
+        self._paths = {
+            # the path by which the drive is found: the folder of the file, or the device
+            name: Path(place.name) if place.read_only else place.folder
+            for name, place in zip(config.volumes_used, places, strict=True)
+        }
 
     def describe(self) -> dict[str, object]:
-        facts = host.describe_volume(self._path)
-        if self._at.read_only:
-            facts |= {"size_bytes": device_bytes(self._path), "free_bytes": None}
+        at, paths = self._places[0], self._paths
+        facts = {
+            name: {**host.describe_volume(path), "power_loss_protection": "not known"} for name, path in paths.items()
+        }
+        name, path = next(iter(paths.items()))
+        if at.read_only:
+            facts[name] |= {"size_bytes": device_bytes(path), "free_bytes": None}
         return {
             "host": host.describe_host(),
-            "volumes": {self._volume: {**facts, "power_loss_protection": "not known"}},
+            "volumes": facts,
             "server": {
                 **self._sender.facts(self._fio, self._io_engine),
-                "direct": self._at.direct,
-                "file_bytes": self._at.size_bytes,
-                "sector_bytes": sector_bytes(self._path),
-                "prepared": "read as it is" if self._at.read_only else "written full, once, before the first run",
+                "direct": at.direct,
+                "file_bytes": at.size_bytes,
+                "sector_bytes": sector_bytes(path),
+                "prepared": "read as it is" if at.read_only else "written full, once, before the first run",
             },
             "storagelab": {"version": __version__},
         }
@@ -174,8 +177,8 @@ class _RawTarget:
         def tell() -> None:  # progress is in milliseconds
             progress(min(amount, round((time.monotonic() - began_s) * 1000)))
 
-        self._sender.warm_up(self._fio, self._at, self._io_engine, seed, tell)
-        with DeviceCounters({self._volume: self._path}) as devices:
+        self._sender.warm_up(self._fio, self._places, self._io_engine, seed, tell)
+        with DeviceCounters(self._paths) as devices:
             machine = MachineCounters(devices, None)
 
             def meanwhile() -> None:
@@ -183,11 +186,11 @@ class _RawTarget:
                 machine.look()
 
             counts_s = time.monotonic()
-            outcome = self._sender.send(self._fio, self._at, self._io_engine, seed, meanwhile)
+            outcome = self._sender.send(self._fio, self._places, self._io_engine, seed, meanwhile)
             counts_s = max(counts_s, time.monotonic() - outcome.elapsed_s)  # the sender takes a moment to start
             machine.end()
             counters = machine.counted(with_checkpoint=False)
-        at_drive, cpu = _at_drive(counters.get("volumes", {}), self._volume, outcome), counters.get("cpu", {})
+        at_drive, cpu = _at_drive(counters.get("volumes", {}), self._paths, outcome), counters.get("cpu", {})
         if "busy_s" in cpu:
             cpu = {**cpu, "others_s": others_s(cpu)}
         return Measurement(
@@ -202,7 +205,7 @@ class _RawTarget:
                 **counters,
                 "cpu": cpu,
             },
-            series=_series(outcome, self._volume),
+            series=_series(outcome, list(self._paths)),
             environment=environment,
             checks=(
                 *_checks(at_drive, outcome, self._io_engine),
@@ -236,15 +239,15 @@ def figures(outcome: Outcome) -> dict[str, float]:
 # --- what the kernel saw ---------------------------------------------------------------------------------------------
 
 
-def _at_drive(counted: Mapping[str, float], volume: str, outcome: Outcome) -> dict[str, float]:
-    """fio's and the kernel's counts of the same requests, at the device below the file system."""
+def _at_drive(counted: Mapping[str, float], volumes: Collection[str], outcome: Outcome) -> dict[str, float]:
+    """fio's and the kernel's counts of the same requests, at the devices below the file systems."""
     found: dict[str, float] = {}
     for direction, done in outcome.done.items():
         for what, by_fio in ((f"{direction}s", done.requests), (f"{direction}_bytes", done.bytes)):
-            own, whole = counted.get(f"volume.{volume}.file_system_{what}"), counted.get(f"volume.{volume}.{what}")
-            by_kernel = whole if own is None else own
-            if by_kernel is not None:
-                found |= {f"{what}_by_fio": float(by_fio), f"{what}_by_kernel": by_kernel}
+            keys = [(f"volume.{volume}.file_system_{what}", f"volume.{volume}.{what}") for volume in volumes]
+            by_kernel = [counted[key] for own, whole in keys if (key := own if own in counted else whole) in counted]
+            if len(by_kernel) == len(volumes):
+                found |= {f"{what}_by_fio": float(by_fio), f"{what}_by_kernel": sum(by_kernel)}
     return found
 
 
@@ -265,14 +268,14 @@ def _checks(at_drive: Mapping[str, float], outcome: Outcome, io_engine: str) -> 
         yield Check(name="I/O engine", asked=io_engine, got=got, ok=io_engine == got, read_from="fio's report")
 
 
-def _series(outcome: Outcome, volume: str) -> TimeSeries:
+def _series(outcome: Outcome, volumes: Sequence[str]) -> TimeSeries:
     seconds = max((len(rates) for rates in outcome.per_s.values()), default=0)
     if not seconds:
         return TimeSeries()
     columns: dict[str, tuple[float | None, ...]] = {
-        **{f"volume.{volume}.{direction}_bytes_per_s":
+        **{f"volume.{volumes[0]}.{direction}_bytes_per_s":
            tuple(rate * outcome.done[direction].block_bytes for rate in rates)
-           for direction, rates in outcome.per_s.items()},
+           for direction, rates in outcome.per_s.items() if len(volumes) == 1},
         **{f"{direction}_latency_mean_s": means_s for direction, means_s in outcome.mean_s.items()},
     }  # fmt: skip
     whole = tuple(sum(rates) for rates in zip(*outcome.per_s.values(), strict=True))
@@ -305,29 +308,33 @@ def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     program = fio.find()
     configs = {cell.cell_id: cell.config for cell in plan.cells}
-    on_files = {cell_id: one for cell_id, one in configs.items() if one.volumes[one.data_volumes[0]].device is None}
+    on_files = {
+        cell_id: one for cell_id, one in configs.items()
+        if all(one.volumes[name].device is None for name in one.volumes_used)
+    }  # fmt: skip
 
     def bytes_on(config: Config, volume: str) -> int:
-        return (config.layout.data_size_bytes or 0) if volume == config.data_volumes[0] else 0
+        return (config.layout.data_size_bytes or 0) if volume in config.volumes_used else 0
 
     needs = volume_needs(list(on_files.values()), site, bytes_on, size_key="layout.data_size")
     traces: list[str] = []
     least_s: dict[str, float] = {}
     for cell_id, config in on_files.items():
-        name = config.data_volumes[0]
-        path = site.volume_paths(config)[name]
-        made = config.volumes[name].has_own_drive
-        if not made:  # the drive is made for each run; it takes direct I/O
-            check_direct(path, f"volumes.{name}.path")
-        sector = (config.volumes[name].sector_bytes or 512) if made else sector_bytes(path)
+        sectors = []
+        for name in config.volumes_used:
+            path = site.volume_paths(config)[name]
+            made = config.volumes[name].has_own_drive
+            if not made:  # the drive is made for each run; it takes direct I/O
+                check_direct(path, f"volumes.{name}.path")
+            sectors.append((config.volumes[name].sector_bytes or 512) if made else sector_bytes(path) or 512)
         for _, name_of_trace in config.workload.own_files:
             file = site.spec_folder / Path(name_of_trace).expanduser()
-            trace = read(file)
-            trace.check_fits(file, config.layout.data_size_bytes or 0, sector or 512)
+            trace = read(file, config)
+            trace.check_fits(file, config.layout.data_size_bytes or 0, max(sectors))
             traces.append(trace.text)
             least_s |= {cell_id: trace.seconds} if config.workload.paced else {}
         if not config.workload.own_files:
-            _check_block(config, sector, path)
+            _check_block(config, sectors[0], path)
     on_devices = [one for cell_id, one in configs.items() if cell_id not in on_files]
     devices = dict.fromkeys(_devices(on_devices))
     for config in on_devices:

@@ -1,4 +1,4 @@
-"""The program that sends a trace: FILE THREADS TRACE. It writes the sent requests as JSON.
+"""The program that sends a trace: TRACE THREADS BYTES_EACH FILE ... It writes the sent requests as JSON.
 
 It loads nothing but the Rust core, so that it begins at once.
 """
@@ -18,10 +18,10 @@ def _cpu_s() -> float:
 
 
 if __name__ == "__main__":
-    file, threads, trace = sys.argv[1:]
+    trace, threads, bytes_each, *files = sys.argv[1:]
     before_s = _cpu_s()
     try:
-        sent = _sim.replay(file, os.O_DIRECT, int(threads), Path(trace).read_text(encoding="ascii"))
+        sent = _sim.replay(files, int(bytes_each), os.O_DIRECT, int(threads), Path(trace).read_text("ascii"))
     except (OSError, ValueError) as error:
         sys.exit(str(error))
     json.dump({**json.loads(sent), "cpu_s": _cpu_s() - before_s}, sys.stdout)

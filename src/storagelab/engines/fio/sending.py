@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from bisect import bisect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,6 +30,8 @@ from storagelab.version import __version__
 from storagelab.volumes.folders import Site
 
 Tell = Callable[[], None]
+Places = Sequence[Place]
+"""One of each volume of the layout, the data's first."""
 
 
 class Sender(Protocol):
@@ -46,10 +48,10 @@ class Sender(Protocol):
     def facts(self, program: Fio, engine: str) -> Mapping[str, object]:
         """What sends it."""
 
-    def warm_up(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> None:
+    def warm_up(self, program: Fio, places: Places, engine: str, seed: int, tell: Tell) -> None:
         """Sends the requests of the warm-up. Raises RunFailed."""
 
-    def send(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> Outcome:
+    def send(self, program: Fio, places: Places, engine: str, seed: int, tell: Tell) -> Outcome:
         """Sends the measured requests. Raises RunFailed."""
 
 
@@ -75,13 +77,13 @@ class FioSender:
     def facts(self, program: Fio, engine: str) -> Mapping[str, object]:
         return {"engine": "raw I/O by fio", "version": program.version, "io_engine": engine}
 
-    def warm_up(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> None:
+    def warm_up(self, program: Fio, places: Places, engine: str, seed: int, tell: Tell) -> None:
         if self._load.warm_up_s:
-            fio.make(program, place, self._job(self._load.warm_up_s, seed), engine, tell, logged=False)
+            fio.make(program, places[0], self._job(self._load.warm_up_s, seed), engine, tell, logged=False)
 
-    def send(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> Outcome:
+    def send(self, program: Fio, places: Places, engine: str, seed: int, tell: Tell) -> Outcome:
         counted_s = self._load.duration_s - self._load.warm_up_s
-        return fio.make(program, place, self._job(counted_s, seed + 1), engine, tell)
+        return fio.make(program, places[0], self._job(counted_s, seed + 1), engine, tell)
 
     def _job(self, seconds: float, seed: int) -> Job:
         load = self._load
@@ -107,16 +109,16 @@ class TraceSender:
     def facts(self, program: Fio, engine: str) -> Mapping[str, object]:
         return {"engine": "a trace by storagelab", "version": __version__}
 
-    def warm_up(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> None:
+    def warm_up(self, program: Fio, places: Places, engine: str, seed: int, tell: Tell) -> None:
         pass
 
-    def send(self, program: Fio, place: Place, engine: str, seed: int, tell: Tell) -> Outcome:
-        return replay(place, self._trace, self._load, tell)
+    def send(self, program: Fio, places: Places, engine: str, seed: int, tell: Tell) -> Outcome:
+        return replay(places, self._trace, self._load, tell)
 
 
 def _traced(config: Config, site: Site) -> Sender:
     load = of_class(config.workload, Replay)
-    return TraceSender(load, read(site.spec_folder / Path(load.trace).expanduser()))
+    return TraceSender(load, read(site.spec_folder / Path(load.trace).expanduser(), config))
 
 
 _SENDERS: Mapping[type[Load], Callable[[Config, Site], Sender]] = {
@@ -126,7 +128,8 @@ _SENDERS: Mapping[type[Load], Callable[[Config, Site], Sender]] = {
 
 # --- a trace ---------------------------------------------------------------------------------------------------------
 #
-# Sends a trace to a file, in a process of its own (`sender.py`), by threads of the Rust core (crates/replay).
+# Sends a trace to a file on each volume, in a process of its own (`sender.py`), by threads of the Rust core
+# (crates/replay).
 #
 # So its CPU time is known separately, a drive that does not answer can't delay storagelab, and the whole process ends
 # with storagelab.
@@ -137,13 +140,16 @@ _STARTING_S, _TIMES_AS_LONG = 60, 10
 _PR_SET_TIMERSLACK = 29
 
 
-def replay(place: Place, trace: Trace, load: Replay, tell: Callable[[], None]) -> Outcome:
+def replay(places: Places, trace: Trace, load: Replay, tell: Callable[[], None]) -> Outcome:
     """Raises RunFailed."""
     threads = min(load.outstanding, len(trace.requests))
     with temporary.folder("trace") as folder:
         asked = folder / "trace.json"
-        asked.write_text(json.dumps({"pace": load.pace, "requests": trace.asked}), encoding="ascii")
-        command = [sys.executable, "-P", str(_SENDER), str(place.folder / place.name), str(threads), str(asked)]
+        bytes_each = places[0].size_bytes
+        text = json.dumps({"pace": load.pace, "requests": trace.asked(bytes_each)})
+        asked.write_text(text, encoding="ascii")
+        files = [str(place.folder / place.name) for place in places]
+        command = [sys.executable, "-P", str(_SENDER), str(asked), str(threads), str(bytes_each), *files]
         timeout_s = trace.seconds * _TIMES_AS_LONG + _STARTING_S
         try:
             ended = run(command, _in_child, environment=environment("PYTHONPATH"), timeout_s=timeout_s, meanwhile=tell)

@@ -245,12 +245,12 @@ def _replay(config: Config, folder: Shelf) -> dict[str, object]:
         )
     load = of_class(config.workload, Replay)
     file = folder / Path(load.trace).expanduser()
-    trace = read(file)
+    trace = read(file, config)
     if (size := config.layout.data_size_bytes) is not None:
         trace.check_fits(file, size, 512)
     return {
         "volume": config.data_volumes[0], "outstanding": load.outstanding, "duration_s": max(trace.seconds, 0.001),
-        "replay": {"pace": load.pace, "requests": trace.asked}, "file_bytes": config.layout.data_size_bytes,
+        "replay": {"pace": load.pace, "requests": trace.asked(0)}, "file_bytes": config.layout.data_size_bytes,
     }  # fmt: skip
 
 

@@ -42,6 +42,9 @@ class RawIo(Load):
         Rule("workload.block_bytes", lambda config: config.workload.direct and config.workload.block_bytes < 512,
              "{load.block_bytes} B is no whole number of sectors, and direct I/O takes only these",
              "Set at least 512, or write through memory: direct = false."),
+        *(Rule(f"layout.{key}", lambda config, key=key: bool(getattr(config.layout, key)),
+               "is for databases and traces, and workload.kind is raw-io", "Leave it out.")
+          for key in ("log", "temp", "objects")),
         *(Rule(f"workload.{key}", lambda config, key=key: config.simulated and key in config.workload.model_fields_set,
                "is for real volumes: simulated drives have no syncs and no memory in front of them", "Leave it out.")
           for key in ("sync", "direct")),

@@ -1,4 +1,4 @@
-"""The requests of a trace, sent to one volume again, without a database."""
+"""The requests of a trace, sent again, without a database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from storagelab.model.loads.base import Load, Rule, Work
 
 
 class Replay(Load):
-    """The requests of a trace, sent to one volume again, without a database."""
+    """The requests of a trace, sent again, without a database. On real volumes, files of the trace may be placed on
+    volumes of their own, by the names of a capture's objects.
+    """
 
     rules = (
         Rule("layout.data_size_bytes", lambda config: config.layout.data_size_bytes is None,
@@ -19,6 +21,9 @@ class Replay(Load):
         Rule("target.scale", lambda config: config.simulated and config.target.world_scale != 1,
              "must be 1 for a trace: its requests have their own times and places",
              "Set scale = 1 in [target]."),
+        Rule("layout", lambda config: config.simulated and len(config.volumes_used) > 1,
+             "places files of the trace on several volumes: simulated drives take a trace on one",
+             "Name one volume, or volumes with a path."),
         Rule("volumes.*.device", lambda _, volume: volume.device is not None,
              "can't take a trace: storagelab only reads whole devices",
              "Name a folder on the drive's file system with path = ..."),
@@ -32,8 +37,8 @@ class Replay(Load):
     """
     pace: Literal["recorded", "as-fast-as-possible"] = "recorded"
     """Recorded: each request is sent at its recorded time. As fast as possible: as soon as fewer than `outstanding`
-    requests are in progress. With both, a sync waits for all requests before it, and a request waits for earlier ones
-    to overlapping bytes.
+    requests are in progress. With both, a request waits for earlier ones to overlapping bytes, and a sync for those
+    to its file.
     """
     outstanding: int = Field(32, ge=1, le=256)
     """The largest number of requests in progress, each sent by its own thread. The next request goes to the first free
