@@ -74,13 +74,7 @@ impl Counted {
 ///
 /// # Errors
 /// The first request that failed, in words.
-pub fn send(
-    paths: &[PathBuf],
-    bytes_each: u64,
-    flags: i32,
-    threads: usize,
-    replay: &Replay,
-) -> Result<Sent, String> {
+pub fn send(paths: &[PathBuf], bytes_each: u64, flags: i32, threads: usize, replay: &Replay) -> Result<Sent, String> {
     let writes = replay.requests.iter().any(|asked| asked.1 == What::W);
     let longest = replay.requests.iter().map(|asked| asked.3).max().unwrap_or(0);
     let target = Target::open(paths, bytes_each, flags, writes)?;
@@ -119,7 +113,11 @@ mod tests {
         }
         let made = send(&paths, 8192, 0, threads, &Replay { pace, requests });
         let written = std::fs::read(&paths[1]).expect("it is there");
-        assert_eq!(written[4096..] == [0; 4096], made.is_err(), "what begins at byte 12288 goes to the second file");
+        assert_eq!(
+            written[4096..] == [0; 4096],
+            made.is_err(),
+            "what begins at byte 12288 goes to the second file"
+        );
         for path in &paths {
             std::fs::remove_file(path).expect("it is there");
         }

@@ -110,6 +110,7 @@ fn in_time(shape: Shape) -> (f64, f64) {
             idle_after_ns: 1_000_000_000,
             idle_blocks: 0,
         },
+        map_part: None,
         trim: false,
         mapping: MappingRam::ON_DRIVE,
         host_ram_bytes: None,

@@ -50,6 +50,17 @@ pub struct Hardware<'s> {
 /// Called now and then during a run; may stop it.
 pub type Progress<'p, Step> = &'p mut dyn FnMut(Step) -> ControlFlow<()>;
 
+/// What becomes of the previous run's files before a run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Before {
+    /// The drives are formatted.
+    Format,
+    /// The files are deleted.
+    Delete,
+    /// The run uses them.
+    Keep,
+}
+
 /// A scenario: hardware, and runs to make on it.
 pub trait Work {
     /// What a run gives.
@@ -71,8 +82,8 @@ pub trait Work {
     /// The history of flash drives that have none of their own; `None` for drives as they are after a format.
     fn prepared(&self) -> Option<Prepared>;
 
-    /// The seed of a run, and whether drives are formatted before it; `None` if there is no such run.
-    fn start_of(&self, run: usize) -> Option<(u64, bool)>;
+    /// The seed of a run, and what happens before it; `None` if there is no such run.
+    fn start_of(&self, run: usize) -> Option<(u64, Before)>;
 
     /// Whether a run begins with a phase that fills tables.
     fn fills(&self, _run: usize) -> bool {
@@ -179,11 +190,11 @@ impl<W: Work> BlockOf<W> {
         mut progress: impl FnMut(W::Step) -> ControlFlow<()>,
     ) -> Result<Option<W::Outcome>, BlockError> {
         let run = self.next_run;
-        let Some((seed, format)) = self.scenario.start_of(run) else {
+        let Some((seed, before)) = self.scenario.start_of(run) else {
             return Ok(None);
         };
         self.next_run += 1;
-        self.rack.rest(seed, format);
+        self.rack.rest(seed, before);
         let filled = self.fill(run, seed, &mut progress)?;
         let before = self.rack.counters();
         let mut volumes = self.rack.lend()?;

@@ -6,6 +6,7 @@
 //! - [`state`]: that map as bytes, and back;
 //! - [`age`]: a drive that has seen years of writes, in a second;
 //! - [`parameters`]: plain integers that say how one drive behaves; [`profile`]: the same as data, each with its source;
+//! - `map_cache`: the part of the map that a drive with little memory caches;
 //! - [`mapping_ram`]: how much of the host's memory the map takes when the host keeps it;
 //! - `dies`: until when each die is busy; [`request`]: the requests to a drive, and its counters;
 //! - [`drive`]: all of it over time ([`Drive`]).
@@ -17,6 +18,7 @@ mod age;
 mod dies;
 mod drive;
 mod ftl;
+mod map_cache;
 mod mapping_ram;
 mod parameters;
 mod profile;

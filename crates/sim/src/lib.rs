@@ -73,7 +73,7 @@ mod tests;
 mod trace;
 mod volume;
 
-pub use block::{BlockError, BlockOf, Work};
+pub use block::{Before, BlockError, BlockOf, Work};
 pub use declared::{Declarations, declarations};
 pub use outcome::RunOutcome;
 pub use raw_io::{Latencies, LatencyTable, RawOutcome, RawScenario, RawStep, replay};

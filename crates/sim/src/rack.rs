@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::block::Hardware;
+use crate::block::{Before, Hardware};
 use crate::devices::Reported;
 use crate::disk;
 use crate::flash;
@@ -89,16 +89,16 @@ impl Rack {
         flash.try_for_each(|drive| drive.ftl().check())
     }
 
-    /// Puts all drives to rest before a run, and formats them if asked. If not, or if only the operating system formats
-    /// them, drives with trim learn that the files of the previous run are gone.
-    pub(crate) fn rest(&mut self, seed: u64, format: bool) {
+    /// Puts all drives to rest before a run, and formats them if asked. Where files are deleted, or only the operating
+    /// system formats, drives with trim learn that the files are gone.
+    pub(crate) fn rest(&mut self, seed: u64, before: Before) {
         self.settle(seed);
         for (choice, drive) in self.choices.values().zip(&mut self.drives) {
             let Some(drive) = drive else { continue };
-            if format && choice.history.is_none() {
-                drive.format();
-            } else {
-                drive.free_all();
+            match before {
+                Before::Format if choice.history.is_none() => drive.format(),
+                Before::Format | Before::Delete => drive.free_all(),
+                Before::Keep => {}
             }
         }
     }

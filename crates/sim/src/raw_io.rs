@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::block::{BlockError, Hardware, Progress, Work};
+use crate::block::{Before, BlockError, Hardware, Progress, Work};
 use crate::kernel::{Action, EventList, Ns, Port, scaled_ns};
 use crate::outcome::{DriveOutcome, VolumeOutcome};
 use crate::rng::Rng;
@@ -197,8 +197,8 @@ impl Work for RawScenario {
         Some(self.prepared)
     }
 
-    fn start_of(&self, test: usize) -> Option<(u64, bool)> {
-        self.tests.get(test).map(|test| (test.seed, false))
+    fn start_of(&self, test: usize) -> Option<(u64, Before)> {
+        self.tests.get(test).map(|test| (test.seed, Before::Keep))
     }
 
     fn make(

@@ -2,7 +2,7 @@
 
 mod fill;
 
-use crate::block::{BlockError, Hardware, Progress, Work};
+use crate::block::{Before, BlockError, Hardware, Progress, Work};
 use crate::engine::files::Layout;
 use crate::engine::resource::name_of;
 use crate::engine::{Engine, Reading, Table};
@@ -51,8 +51,15 @@ impl Work for Scenario {
         None
     }
 
-    fn start_of(&self, run: usize) -> Option<(u64, bool)> {
-        self.runs.get(run).map(|plan| (plan.seed, plan.format_before))
+    fn start_of(&self, run: usize) -> Option<(u64, Before)> {
+        let before = |plan: &RunPlan| {
+            if plan.format_before {
+                Before::Format
+            } else {
+                Before::Delete
+            }
+        };
+        self.runs.get(run).map(|plan| (plan.seed, before(plan)))
     }
 
     fn fills(&self, run: usize) -> bool {

@@ -8,11 +8,13 @@
 //! - What the driver adds to writes falls due by whole pages. Such a page is programmed behind the host's and holds nothing valid:
 //!   it takes room until its block is collected, but none in the buffer.
 //! - Reads go before programs, except while writes wait for room in the buffer: then the buffer is drained first.
+//! - A drive that caches a part of its map reads the missing page of it, and a read waits for that ([`super::map_cache`]).
 //! - Garbage collection takes turns with the host's writes, or works alone while the drive is idle; see
 //!   [`super::parameters::GarbageCollection`]. `dies` describes its cost.
 
 use super::dies::{Dies, InTime};
 use super::ftl::Ftl;
+use super::map_cache::MapCache;
 use super::parameters::Parameters;
 use super::request::{Counters, Offline, Op};
 use crate::hint::rare;
@@ -32,6 +34,7 @@ pub struct Drive {
     /// The base-2 logarithm of the page size if that is a power of two: shifting is faster than dividing.
     page_shift: Option<u32>,
     ftl: Ftl,
+    map_cache: Option<Box<MapCache>>,
     dies: Dies,
     /// For each slot of the buffer, used in turn, when its page will have been programmed.
     buffer: Vec<u64>,
@@ -75,6 +78,7 @@ impl Drive {
         Self {
             page_shift: page.is_power_of_two().then(|| page.trailing_zeros()),
             ftl,
+            map_cache: parameters.map_part.map(|part| Box::new(MapCache::new(part))),
             dies: Dies::new(&parameters, rng),
             buffer: vec![0; parameters.buffer_pages as usize],
             next_place: 0,
@@ -101,6 +105,9 @@ impl Drive {
         let counters = self.counters();
         self.dies.rest(rng);
         self.counters = counters;
+        if let Some(cache) = &mut self.map_cache {
+            cache.clear();
+        }
         self.buffer.fill(0);
         self.next_place = 0;
         self.padding = 0;
@@ -191,9 +198,15 @@ impl Drive {
         }
         let done = match op {
             // A read maps nothing, so it can't exhaust the host's memory.
-            Op::Read { page, pages } => return Ok(self.read(now, page, pages)),
-            Op::Write { page, pages } => self.write(now, page, pages),
-            Op::WriteBytes { offset, bytes } => self.write_bytes(now, offset, bytes),
+            Op::Read { page, pages } => return Ok(self.look_up(now, page, pages, false) + self.read(now, page, pages)),
+            Op::Write { page, pages } => {
+                self.look_up(now, page, pages, true);
+                self.write(now, page, pages)
+            }
+            Op::WriteBytes { offset, bytes } => {
+                self.look_up(now, self.page_at(offset), 1, true);
+                self.write_bytes(now, offset, bytes)
+            }
         };
         self.stay_online().map(|()| done)
     }
@@ -241,6 +254,38 @@ impl Drive {
         if self.ftl.free_blocks() >= self.parameters.garbage_collection.stop_blocks {
             self.collecting = false;
         }
+    }
+
+    /// Caches the pages of the map that a request needs; returns how long reading them takes.
+    #[inline]
+    fn look_up(&mut self, now: u64, page: u32, pages: u32, changes: bool) -> u64 {
+        if rare(self.map_cache.is_some()) {
+            self.look_up_in_part(now, page, pages, changes)
+        } else {
+            0
+        }
+    }
+
+    #[cold]
+    fn look_up_in_part(&mut self, now: u64, page: u32, pages: u32, changes: bool) -> u64 {
+        let (mut done, begin) = (now, self.parameters.host_pages());
+        let mut cache = self.map_cache.take().expect("a drive with a part of its map");
+        for number in cache.numbers(page, pages) {
+            let Some(replaced) = cache.take(number, changes) else {
+                continue;
+            };
+            if let Some(changed) = replaced {
+                self.write_page(now, begin + changed, 0);
+                // The drive's own page, as one that garbage collection moves.
+                self.ftl.counters.host_pages -= 1;
+                self.ftl.counters.moved_pages += 1;
+            }
+            if let Some(flash) = self.ftl.flash_page(begin + number) {
+                done = done.max(self.dies.read(now, flash, false));
+            }
+        }
+        self.map_cache = Some(cache);
+        done - now
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! One drive's behaviour as plain integers: a profile resolved for one format, driver, sector size and scale.
 
 use super::ftl::Shape;
+use super::map_cache::MapPart;
 use super::mapping_ram::MappingRam;
 use crate::kernel::SEC;
 
@@ -63,6 +64,8 @@ pub struct Parameters {
     /// Whether the drive learns which addresses the file system freed. If not, they stay valid until written or
     /// formatted.
     pub trim: bool,
+    /// Which part of the map the drive caches; `None` for all of it. Its pages are the last ones of the shape's logical pages.
+    pub map_part: Option<MapPart>,
     /// The map's cost in host memory.
     pub mapping: MappingRam,
     /// Host memory that the map may take; `None` for no limit.
@@ -137,7 +140,12 @@ impl Parameters {
     /// Usable capacity in bytes.
     #[must_use]
     pub fn usable_bytes(&self) -> u64 {
-        u64::from(self.shape.logical_pages) * u64::from(self.flash_page_bytes)
+        u64::from(self.host_pages()) * u64::from(self.flash_page_bytes)
+    }
+
+    /// Logical pages of the host.
+    pub(super) fn host_pages(&self) -> u32 {
+        self.shape.logical_pages - self.map_part.map_or(0, |part| part.map_pages)
     }
 
     pub(super) fn link_ns(bytes: u64, bytes_per_s: u64) -> u64 {

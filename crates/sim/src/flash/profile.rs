@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::ftl::{Shape, Streams};
+use super::map_cache::MapPart;
 use super::mapping_ram::MappingRam;
 use super::parameters::{GarbageCollection, Parameters};
 use super::victims::VictimPolicy;
@@ -28,6 +29,10 @@ figures! {
         erase_block_pages: Figure<u32> [1, 1 << 20];
         /// Dies that work in parallel.
         dies: Figure<u32> [1, 1 << 16];
+        /// A drive without memory for all of its map: the memory that holds a part of the map. The rest lies on the flash.
+        map_cache_bytes: Option<Figure<u64>> [1, 1 << 40];
+        /// With `map_cache_bytes`: the data that a byte of the map covers.
+        map_covers_bytes: Option<Figure<u32>> [1, 1 << 20];
     }
 }
 
@@ -221,7 +226,9 @@ impl DriveProfile {
             self.mapping.check_limits(),
             driver.check_limits(),
         ])?;
-        let shape = self.shape(setup)?;
+        let mut shape = self.shape(setup)?;
+        let map_part = self.map_part(shape, setup.scale)?;
+        shape.logical_pages += map_part.map_or(0, |part| part.map_pages);
         let timing = &self.timing;
         Ok(Parameters {
             shape,
@@ -241,6 +248,7 @@ impl DriveProfile {
             buffer_pages: timing.buffer_pages.value,
             garbage_collection: self.garbage_collection(shape.blocks),
             trim: setup.trim.unwrap_or(self.trim.value),
+            map_part,
             mapping: self.mapping_ram(setup, driver)?,
             host_ram_bytes: setup.host_ram_bytes.map(|bytes| bytes / u64::from(setup.scale)),
             log_delay_ns: setup.log_delay_ns,
@@ -269,6 +277,26 @@ impl DriveProfile {
             victim: self.garbage_collection.victim.value,
             streams: self.garbage_collection.streams.value,
         })
+    }
+
+    fn map_part(&self, shape: Shape, scale: u32) -> Result<Option<MapPart>, String> {
+        let Geometry {
+            flash_page_bytes,
+            map_cache_bytes,
+            map_covers_bytes,
+            ..
+        } = &self.geometry;
+        match (map_cache_bytes, map_covers_bytes) {
+            (None, None) => Ok(None),
+            (Some(cache), Some(covers)) => Ok(Some(MapPart {
+                map_pages: shape.logical_pages.div_ceil(covers.value),
+                covers: covers.value,
+                cached: u32::try_from(cache.value / u64::from(scale) / u64::from(flash_page_bytes.value))
+                    .unwrap_or(u32::MAX)
+                    .max(1),
+            })),
+            _ => Err("map_cache_bytes and map_covers_bytes go together: give both, or none".to_owned()),
+        }
     }
 
     fn garbage_collection(&self, blocks: u32) -> GarbageCollection {

@@ -1,0 +1,114 @@
+//! The map of a drive that has too little memory for all of it (DRAM-less). The map lies on the flash, behind the host's
+//! pages. A small cache, such as 64 MB of the host's memory, holds the pages of the map that were used last.
+//!
+//! The host's request waits for a page of the map that is not cached; a write does not, as its data are in the buffer. A page that
+//! was changed is programmed before it leaves the cache. Pages leave by the CLOCK algorithm (F. J. Corbató, 1968).
+
+use std::ops::RangeInclusive;
+
+use super::ftl::NONE;
+
+/// The part of a map that is cached. Sizes are in flash pages.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MapPart {
+    /// All pages of the map; they follow the host's logical pages.
+    pub map_pages: u32,
+    /// Logical pages that one page of the map covers.
+    pub covers: u32,
+    /// Pages of the map that the cache holds.
+    pub cached: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    number: u32,
+    changed: bool,
+    used: bool,
+}
+
+/// The cache, empty at first.
+#[derive(Clone, Debug)]
+pub(super) struct MapCache {
+    part: MapPart,
+    slots: Vec<Slot>,
+    /// For each page of the map, the slot that holds it.
+    slot_of: Vec<u32>,
+    hand: usize,
+}
+
+impl MapCache {
+    pub(super) fn new(part: MapPart) -> Self {
+        Self {
+            part,
+            slots: Vec::new(),
+            slot_of: vec![NONE; part.map_pages as usize],
+            hand: 0,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::new(self.part);
+    }
+
+    /// The pages of the map for some logical pages.
+    pub(super) fn numbers(&self, page: u32, pages: u32) -> RangeInclusive<u32> {
+        page / self.part.covers..=(page + pages - 1) / self.part.covers
+    }
+
+    /// Uses a page of the map. If it was not cached, it takes the place of another one: whether that page was changed, and
+    /// which one it is.
+    pub(super) fn take(&mut self, number: u32, changes: bool) -> Option<Option<u32>> {
+        if let Some(slot) = self.slots.get_mut(self.slot_of[number as usize] as usize) {
+            slot.used = true;
+            slot.changed |= changes;
+            return None;
+        }
+        let fresh = Slot {
+            number,
+            changed: changes,
+            used: true,
+        };
+        if self.slots.len() < self.part.cached as usize {
+            self.slot_of[number as usize] = u32::try_from(self.slots.len()).expect("its limit has 32 bits");
+            self.slots.push(fresh);
+            return Some(None);
+        }
+        while std::mem::take(&mut self.slots[self.hand].used) {
+            self.hand = (self.hand + 1) % self.slots.len();
+        }
+        let old = std::mem::replace(&mut self.slots[self.hand], fresh);
+        self.slot_of[number as usize] = std::mem::replace(&mut self.slot_of[old.number as usize], NONE);
+        self.hand = (self.hand + 1) % self.slots.len();
+        Some(old.changed.then_some(old.number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MapCache, MapPart};
+
+    #[test]
+    fn the_page_that_was_not_used_since_leaves_and_is_named_if_it_was_changed() {
+        let mut cache = MapCache::new(MapPart {
+            map_pages: 4,
+            covers: 10,
+            cached: 2,
+        });
+        assert_eq!(cache.numbers(9, 2), 0..=1);
+        assert_eq!(cache.take(0, true), Some(None));
+        assert_eq!(cache.take(1, false), Some(None));
+        assert_eq!(cache.take(0, false), None);
+        assert_eq!(
+            cache.take(2, false),
+            Some(Some(0)),
+            "all were used: the first one leaves"
+        );
+        assert_eq!(cache.take(2, false), None);
+        assert_eq!(
+            cache.take(0, false),
+            Some(None),
+            "page 1 was not used since, and not changed"
+        );
+        assert_eq!(cache.take(2, true), None);
+    }
+}
