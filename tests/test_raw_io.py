@@ -47,8 +47,11 @@ class Quiet:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("raw")
-    experiment = parse(SPEC, str(folder / "raw.toml"))
+    return runs_of(SPEC, tmp_path_factory.mktemp("raw"))
+
+
+def runs_of(spec, folder):
+    experiment = parse(spec, str(folder / "raw.toml"))
     plan = expand(experiment)
     with Store.writing(folder / "raw", experiment) as store:
         run_all(plan, store, Site(experiment="raw", identity="0badcafe", spec_folder=folder), Quiet())
@@ -76,6 +79,17 @@ def test_a_mirrored_array_writes_about_half_as_much_as_it_reads(made):
     experiment, plan, runs = made
     rates = {tuple(cell.levels.values()): cell.work_per_s.mean.value for cell in analyse(experiment, plan, runs).cells}
     assert 0.35 < rates["write", "8KiB"] / rates["read", "8KiB"] < 0.75
+
+
+def test_a_drive_with_trim_holds_the_file_that_is_read_and_without_memory_for_its_map_more_of_it_takes_longer(tmp_path):
+    drive = '[drives.disk]\nprofile = "nvme3-980-1tb"\nsector_bytes = 4096\n[volumes.array]\ndrives = ["disk"]\n'
+    factors = '[factors]\n"layout.data_size" = ["32GB", "900GB"]\n'
+    text = SPEC[: SPEC.index("[drives")] + drive + SPEC[SPEC.index("[workload]") : SPEC.index("[factors]")] + factors
+    _, _, runs = runs_of(text.replace("outstanding = 8", "outstanding = 1"), tmp_path)
+    small, large = (run.measurement.work_per_s for run in runs if run.repetition == 1)
+    # 17,000 a second are published, and a read of the map beside that of the data beyond 64 GB.
+    assert small == pytest.approx(17_000, rel=0.05)
+    assert large == pytest.approx(10_000, rel=0.1)
 
 
 def test_cells_are_compared_by_requests_and_the_report_has_nothing_of_rows(made):
