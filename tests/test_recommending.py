@@ -66,7 +66,10 @@ def test_a_gain_below_what_is_worth_it_or_that_may_be_none_is_no_proposal(advise
     assert "less than" in advised(slightly, worth=9.0).because
     far_off = KnownCase(engine="postgres", case="", layout=(KnownLayout(name="x", predicted=1, measured=9),))
     monkeypatch.setattr(recommending, "known_cases", lambda _: [far_off] * 20)
-    assert "may gain nothing" in advised(slightly).because
+    found = advised(slightly)
+    assert (found.because, found.proposals, found.measurable) == ("no gain is sure", (), (found.unsure,))
+    with pytest.raises(SpecError, match="price: is missing"):
+        advised(slightly.replace("price = 40", ""), budget=60.0)
 
 
 def test_what_is_kept_stays_and_an_unknown_name_is_refused(advised):

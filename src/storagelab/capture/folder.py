@@ -348,7 +348,7 @@ def _rows(file: Path, kind: type[_Row], *, complete: bool) -> tuple[_Row, ...]:
     """The rows of a table. The last line of a capture that was cut off may be half a line: it is left out."""
     try:
         with opened(file, _MOST_BYTES) as content, io.TextIOWrapper(content, encoding="utf-8", newline="") as lines:
-            header, *rest = csv.reader(lines)
+            header, *rest = [*csv.reader(lines)] or [[]]
     except (OSError, ValueError, csv.Error) as error:
         raise StoreError(f"{file}: can't be read: {getattr(error, 'strerror', error)}\n  {_AGAIN}") from None
     if tuple(header) != kind._fields:
@@ -360,8 +360,7 @@ def _rows(file: Path, kind: type[_Row], *, complete: bool) -> tuple[_Row, ...]:
         except ValidationError as error:
             if not complete and number == len(rest) + 1:
                 break
-            wrong = f"{first_problem(error, kind._fields)}, not {str(error.errors()[0]['input'])[:60]!r}"
-            raise StoreError(f"{file}: line {number}: {wrong}\n  {_AGAIN}") from None
+            raise StoreError(f"{file}: line {number}: {first_problem(error, kind._fields)}\n  {_AGAIN}") from None
     return tuple(found)
 
 

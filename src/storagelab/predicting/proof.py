@@ -50,9 +50,9 @@ def spec_text(found: Advice, capture: Path, load: Path | None, volumes: Path, sp
     under = _load(load, found) if load is not None else _replay(found, capture, spec)
     name = spec.stem
     layouts = {PRESENT: found.today} | {
-        one.name: {**found.today, **{move.what: move.to for move in one.moves}} for one in found.proposals
+        one.name: {**found.today, **{move.what: move.to for move in one.moves}} for one in found.measurable
     }
-    data = _data(found)
+    data = found.data or _data(found)
     named = [key for key in found.today if key == LOG or {places[key] for places in layouts.values()} != {data}]
     keys = {key: own for key in named if (own := under.key_of(key)) is not None}
     levels = [{"label": label, **_level(places, keys)} for label, places in layouts.items()]
@@ -68,7 +68,11 @@ def spec_text(found: Advice, capture: Path, load: Path | None, volumes: Path, sp
         *(f"  {value_text(level)}," for level in levels), "]",
     ]  # fmt: skip
     text = with_schema("\n".join(lines) + "\n")
-    expand(parse(text, str(spec)))  # what `plan` refuses is not written
+    try:
+        expand(parse(text, str(spec)))  # what `plan` refuses is not written
+    except SpecError as error:
+        problem = f"{error.key}: {error.problem}, so no spec can be written that measures the layouts"
+        raise SpecError(problem, file=load or volumes, key="--spec", hint=error.hint) from None
     return text
 
 
@@ -133,7 +137,7 @@ def _replay(found: Advice, capture: Path, spec: Path) -> _Load:
 
 
 def _data(found: Advice) -> str:
-    """The volume of today's data files: the volume of the server's own files, if known."""
+    """The volume that most objects lie on."""
     names = [volume for key, volume in found.today.items() if key not in (LOG, TEMPORARY)]
     return max(names, key=names.count) if names else next(iter(found.folders))
 
@@ -147,7 +151,7 @@ def _volumes(found: Advice, file: Path, least: int) -> dict[str, dict[str, objec
     """The volumes as the spec has them: a folder that was named, or a volume made of a file with the same limit."""
     asked, written = reckoning.load(file), tomllib.loads(text_of(file))["volumes"]
     volumes: dict[str, dict[str, object]] = {}
-    moved = sum(move.bytes or 0 for one in found.proposals for move in one.moves)
+    moved = sum(move.bytes or 0 for one in found.measurable for move in one.moves)
     needed = 3 * max(moved, least) + _ROOM_BYTES
     for name, one in asked.volumes.items():
         if one.path is not None:

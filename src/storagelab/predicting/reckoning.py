@@ -63,7 +63,9 @@ def read(captured: Path, file: Path) -> Question:
     volumes = {name: _volume(name, one, file) for name, one in asked.volumes.items()}
     _check(capture, captured, asked, file)
     demands = demands_of(capture, str(captured))
-    return Question(str(captured), file, capture, asked, model.Server(demands, volumes, asked.server.cpus))
+    machine = capture.manifest.machine
+    cpus = asked.server.cpus or (None if machine is None else machine.cpus)
+    return Question(str(captured), file, capture, asked, model.Server(demands, volumes, cpus))
 
 
 def predict(captured: Path, file: Path, own: Path | None = None) -> Prediction:
@@ -151,6 +153,10 @@ def _notes(
             f"The capture has no times of requests{' (track_io_timing was off)' * off}: what I/O does not explain of "
             "the captured rate is taken to be time elsewhere, so a gain may be larger than predicted."
         )
+    for name, one in server.volumes.items():
+        for way in ("read", "write") if isinstance(one, LimitedVolume) and not one.shares_limit else ():
+            if not any(key.startswith(way) for key in one.rates):
+                yield f"volumes.{name}.limit has nothing for {way}s: they are taken never to be a limit."
     if server.cpus is None:
         yield "The number of CPUs is not given ([server] cpus): they are taken never to be a limit."
     far = model.captured_over_modelled(server, present(capture))
@@ -246,8 +252,8 @@ class LayoutRequest(Described):
 class ServerFigures(Described):
     """Properties of the server other than its volumes."""
 
-    cpus: Annotated[int | None, LeftOut("never a limit")] = Field(None, ge=1, le=65536)
-    """The CPUs that the server has."""
+    cpus: Annotated[int | None, LeftOut("as the capture has it")] = Field(None, ge=1, le=65536)
+    """The CPUs that the server has; never a limit if the capture doesn't tell them either."""
 
 
 class VolumesFile(Described):
@@ -277,6 +283,9 @@ def load(file: Path) -> VolumesFile:
     for name, one in asked.volumes.items():
         if (one.limit is None) == (one.profile is None):
             raise SpecError("needs either a limit or a profile", file=file, key=f"volumes.{name}", hint=_HINT)
+        if not name.isprintable():
+            hint = "Rename it here, and add captured = [...] with the name that the capture has."
+            raise SpecError("can't name a volume", file=file, key=f"volumes.{name!r}", hint=hint)
         if one.path is not None and (not Path(one.path).is_absolute() or not one.path.isprintable()):
             hint = 'Write a folder from the root on: path = "/mnt/new".'
             raise SpecError(f"{one.path!r} is no absolute path", file=file, key=f"volumes.{name}.path", hint=hint)

@@ -78,16 +78,21 @@ class Proposal(Described):
 
 
 class Advice(Described):
-    """At most three proposals, the fastest first. None: leave it as it is, and `because` says why."""
+    """At most three proposals, the fastest first. None: leave it as it is, and `because` says why. `unsure`: then the
+    best placement, if its gain would be worth it and its interval includes none.
+    """
 
     capture: str
     engine: str
     proposals: tuple[Proposal, ...]
+    unsure: Proposal | None
     prediction: Prediction
-    """The predictions of today's layout and of the proposals."""
+    """The predictions of today's layout and of what may be measured."""
     because: str
     today: dict[str, str]
     """The volume of each thing, by its key."""
+    data: str | None
+    """The volume of the server's own files; none if unknown."""
     folders: dict[str, str]
     """A folder on each volume, or a placeholder for an unknown folder."""
     worth: float
@@ -101,6 +106,11 @@ class Advice(Described):
     doubts: tuple[str, ...]
     """What makes the capture itself doubtful, a sentence each."""
     notes: tuple[str, ...]
+
+    @property
+    def measurable(self) -> tuple[Proposal, ...]:
+        """What a proof measures beside today's layout."""
+        return self.proposals or ((self.unsure,) if self.unsure is not None else ())
 
 
 @dataclass(frozen=True)
@@ -226,6 +236,10 @@ def recommend(
 ) -> Advice:  # fmt: skip
     """Raises SpecError, PreflightError or StoreError, each with file, key and way out."""
     question = read(captured, file)
+    unpriced = [name for name, one in question.asked.volumes.items() if one.price is None]
+    if budget is not None and unpriced:
+        hint = "Write what it costs a month: price = 110."
+        raise SpecError("is missing, and --budget needs it", file=file, key=f"volumes.{unpriced[0]}.price", hint=hint)
     _refuse_one_device_twice(question)
     units = _units(question)
     stay = set(keep)
@@ -238,16 +252,22 @@ def recommend(
     search.run()
     errors = errors_like(known_cases(own), question.capture.manifest.engine)
     chosen, because = _chosen(search, errors, worth)
+    price_today = search.price(search.stays)
+    if because and budget is not None and price_today is not None and price_today > budget:
+        because += f"; today's volumes cost {price_today:g} a month, more than the budget"
     layouts = {PRESENT: search.today} | {name: search.layout(one) for name, one in zip(_NAMES, chosen, strict=False)}
     found = model.predicted(search.server, search.today, layouts, errors)
     small = sum(one.share < _MATTERS for one in units)
-    left = f"{plural(small, 'object')} with less than {percent(_MATTERS)} of a volume's load each stay where they are."
+    left = f"{plural(small, 'object')} with less than {percent(_MATTERS)} of the load of a volume: left in place."
     notes = (*([left] if small else []), *question.notes(errors, found[0].at_most_per_s))
+    told = tuple(_proposal(search, *one, found[0]) for one in zip(chosen, found[1:], strict=True))
+    own_files = [name for name, one in question.asked.volumes.items() if "data" in (one.captured or (name,))]
     return Advice(
         capture=question.name, engine=question.capture.manifest.engine, because=because, folders=_folders(question),
-        proposals=tuple(_proposal(search, *one, found[0]) for one in zip(chosen, found[1:], strict=True)),
+        proposals=() if because else told, unsure=told[0] if because and told else None,
+        data=next(iter(own_files), None),
         prediction=question.answered(found, notes), today={one.key: one.volume for one in units}, worth=worth,
-        price_today=search.price(search.stays), considered=tuple(one.key for one in search.units),
+        price_today=price_today, considered=tuple(one.key for one in search.units),
         predicted=len(search.found), placements=search.placements, notes=notes,
         doubts=tuple(_doubts(question)),
     )  # fmt: skip
@@ -294,7 +314,9 @@ def _doubts(question: Question) -> Iterator[str]:
 
 
 def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places], str]:
-    """The placements that are worth their moves, the fastest first; or the reason why there is none."""
+    """The placements that are worth their moves, the fastest first; or the reason why there is none, with the best one
+    if its gain is only unsure.
+    """
     today = search.per_s(search.stays)
     if not today:
         return [], "can't say: today's load on a volume lies outside of what was measured of it"
@@ -312,7 +334,7 @@ def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places],
     if times.value < 1 + worth:
         return [], f"the best placement is predicted to gain {percent(times.value - 1)}, less than {percent(worth)}"
     if times.low is None or times.low <= 1:
-        return [], f"the best placement is predicted at {times.value:.2f} times today's rate, but it may gain nothing"
+        return [best], "no gain is sure"
     chosen = [best]
     for places in sorted(search.found, key=search.per_s, reverse=True):
         if len(chosen) == len(_NAMES) or search.per_s(places) < (1 + worth) * today:

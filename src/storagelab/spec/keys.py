@@ -374,7 +374,7 @@ def leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tu
 
 
 def line(place: tuple[str, ...], value: Any) -> str:
-    return f"{'.'.join(map(json.dumps, place))} = {value_text(value)}"
+    return f"{'.'.join(map(value_text, place))} = {value_text(value)}"
 
 
 def value_text(value: Any) -> str:

@@ -125,6 +125,11 @@ class _Command(TyperCommand):
             for option in rule.options.split():
                 if option in names and rule.path(ctx.params):
                     raise SpecError(rule.why, key=option, hint=rule.way_out)
+        written = ctx.params.get("output")
+        for name, value in ctx.params.items():
+            named = Path(value) if written is not None and name != "output" and isinstance(value, Path | str) else None
+            if named is not None and named.resolve() == Path(written).resolve():
+                raise SpecError(f"would replace {value}", key="--output", hint="Name another file.")
         return super().invoke(ctx)
 
 

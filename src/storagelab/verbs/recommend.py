@@ -39,6 +39,7 @@ def recommend(
     Searches where the log, tables and indexes of the capture would be fastest on FILE's volumes, as predict would tell,
     and names at most three layouts with the fewest moves. Nothing is moved: the statements are printed.
     """
+    from storagelab import screen
     from storagelab.errors import SpecError
     from storagelab.model.engines import ENGINES
     from storagelab.model.values import share_of
@@ -49,14 +50,19 @@ def recommend(
     from storagelab.report.words.recommended import advice_paper
     from storagelab.run.engine import engine_in
 
-    least = share_of(worth)
+    least = 0.0 if worth.strip() == "0" else share_of(worth)
     if least is None:
         raise SpecError(f"{worth!r} is not a share", key="--worth", hint='write it in per cent: "10%"')
     found = advice_on(capture, volumes, keep or (), least, budget, results / OWN_FILE)
-    if spec is not None and found.proposals:
+    if spec is not None and found.measurable:
         text = proof.spec_text(found, capture, load, volumes, spec)
+        if output is not None and output.resolve() == proof.prediction_file(spec).resolve():
+            raise SpecError("is where the prediction of --spec goes", key="--output", hint="Name another file.")
         writing.write(spec, text)
         writing.write(proof.prediction_file(spec), as_text(found.prediction))
+    elif spec is not None:
+        screen.say(f"{spec} is not written: there is no layout to measure")
+        spec = None
     moving = engine_in(ENGINES[found.engine].folder).moving
     statements = {one.name: tuple(moving(one.moves, found.folders)) for one in found.proposals}
     as_json = found.model_dump_json(by_alias=True, indent=1) + "\n"

@@ -28,28 +28,34 @@ def advice_paper(found: Advice, statements: Mapping[str, Sequence[str]], spec: P
         for name, lines in statements.items()
     ]
     todo = ""
-    if found.proposals:
-        todo = f"Next: storagelab run {spec}" if spec else "Next: measure it; --load SPEC --spec FILE writes the spec."
+    if found.measurable:
+        todo = f"Next: storagelab plan {spec}" if spec else "Next: measure it; --load SPEC --spec FILE writes the spec."
     return Document(
         f"Recommendation from {found.capture}", "predicted", [_head(found)],
-        [*sections, Section("notes", "Notes", listed(notes))], ladders=_ladder(found) if found.proposals else (),
+        [*sections, Section("notes", "Notes", listed(notes))], ladders=_ladder(found) if found.measurable else (),
         why=_why(found), doubt=f"Doubt: {' '.join(found.doubts)}" if found.doubts else "", next=todo,
     )  # fmt: skip
 
 
 def _why(found: Advice) -> list[str]:
-    best = found.proposals[:1]
-    return [f"Why: today the load waits for {one.limited_today}; then for {one.limited_then}." for one in best]
+    best = found.measurable[:1]
+    return [f"Why: today the load waits for {one.limited_today}; moved, for {one.limited_then}." for one in best]
 
 
 def _ladder(found: Advice) -> tuple[Ladder, ...]:
-    first, of = found.proposals[0], found.proposals
-    rows = [Speed((one.name,), one.times_present, _moved(one, " + "), take=one is first) for one in of]
+    take = found.proposals[:1]
+    rows = [Speed((one.name,), one.times_present, _moved(one, " + "), take=one in take) for one in found.measurable]
     rows.append(Speed(("today",), Estimate(value=1.0), "as it is"))
     return ladder_of_speeds(rows, "predicted rate, as times today's")
 
 
 def _head(found: Advice) -> str:
+    if found.unsure is not None:
+        times = times_text(found.unsure.times_present)
+        return (
+            f"Leave it as it is, or measure first: {found.because}. The best placement moves {_moved(found.unsure)}: "
+            f"{times} times today's rate."
+        )
     if not found.proposals:
         return f"Leave it as it is: {found.because}."
     best = found.proposals[0]
@@ -83,7 +89,7 @@ def _proposals(found: Advice) -> Table:
     headings = [Heading("proposal", "text"), Heading("times today", "text"), Heading("moves", "prose")]
     priced = any(one.price is not None for one in found.proposals)
     headings += [Heading("a month")] if priced else []
-    headings += [Heading("today waits for", "prose"), Heading("then for", "prose")]
+    headings += [Heading("today waits for", "prose"), Heading("moved, for", "prose")]
     rows = [
         [
             one.name, times_text(one.times_present), _moved(one),
@@ -92,7 +98,7 @@ def _proposals(found: Advice) -> Table:
         ]
         for one in found.proposals
     ]  # fmt: skip
-    return Table(headings, rows, "Proposals (predicted)", {"today waits for": 2, "then for": 1})
+    return Table(headings, rows, "Proposals (predicted)", {"today waits for": 2, "moved, for": 1})
 
 
 def _moves(found: Advice) -> Table:
