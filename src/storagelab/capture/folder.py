@@ -348,17 +348,17 @@ def _rows(file: Path, kind: type[_Row], *, complete: bool) -> tuple[_Row, ...]:
     """The rows of a table. The last line of a capture that was cut off may be half a line: it is left out."""
     try:
         with opened(file, _MOST_BYTES) as content, io.TextIOWrapper(content, encoding="utf-8", newline="") as lines:
-            header, *rest = [*csv.reader(lines)] or [[]]
+            read = list(csv.reader(lines))
     except (OSError, ValueError, csv.Error) as error:
         raise StoreError(f"{file}: can't be read: {getattr(error, 'strerror', error)}\n  {_AGAIN}") from None
-    if tuple(header) != kind._fields:
+    if read[:1] != [list(kind._fields)]:
         raise StoreError(f"{file}: its first line is not {','.join(kind._fields)}\n  {_AGAIN}")
     found, row_of = list[_Row](), TypeAdapter(kind).validate_python
-    for number, line in enumerate(rest, 2):
+    for number, line in enumerate(read[1:], 2):
         try:
             found.append(row_of(line))
         except ValidationError as error:
-            if not complete and number == len(rest) + 1:
+            if not complete and number == len(read):
                 break
             raise StoreError(f"{file}: line {number}: {first_problem(error, kind._fields)}\n  {_AGAIN}") from None
     return tuple(found)

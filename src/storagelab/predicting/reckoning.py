@@ -153,10 +153,11 @@ def _notes(
             f"The capture has no times of requests{' (track_io_timing was off)' * off}: what I/O does not explain of "
             "the captured rate is taken to be time elsewhere, so a gain may be larger than predicted."
         )
-    for name, one in server.volumes.items():
-        for way in ("read", "write") if isinstance(one, LimitedVolume) and not one.shares_limit else ():
+    limited = [one for one in server.volumes.values() if isinstance(one, LimitedVolume) and not one.shares_limit]
+    for one in limited:
+        for way in ("read", "write"):
             if not any(key.startswith(way) for key in one.rates):
-                yield f"volumes.{name}.limit has nothing for {way}s: they are taken never to be a limit."
+                yield f"volumes.{one.name}.limit has nothing for {way}s: they are taken never to be a limit."
     if server.cpus is None:
         yield "The number of CPUs is not given ([server] cpus): they are taken never to be a limit."
     far = model.captured_over_modelled(server, present(capture))
