@@ -20,11 +20,10 @@ import typer.main
 from typer import Option
 from typer.core import TyperGroup
 
-from storagelab import screen, verbs
+from storagelab import __version__, screen, verbs
 from storagelab.errors import StoragelabError
 from storagelab.stopping import INTERRUPTED, Interruptible
 from storagelab.verbs import Panel, Verb
-from storagelab.version import __version__
 
 OWN_ERROR = 70
 """EX_SOFTWARE: an error that nobody foresaw, so that no script takes it for a failed run or a gate's answer."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from storagelab import __version__
 from storagelab.capture import folder
 from storagelab.capture.attribution import Attribution, Files, Iolog, load_change, log_files, unknown_files
 from storagelab.capture.folder import Change, Counters, IoRow, Manifest, Thing, Volume, Watched
@@ -26,7 +27,6 @@ from storagelab.machine import processes
 from storagelab.machine.counts import DeviceCounters, difference
 from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
 from storagelab.model.engines import ENGINES
-from storagelab.version import __version__
 from storagelab.words import numbers
 
 LOOK_S = 0.5

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from storagelab import __version__
 from storagelab.engines.fio.sending import Sender, sender_of
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import fio
@@ -26,7 +27,6 @@ from storagelab.model.target import Preflight, Progress, State, Target, VolumeNe
 from storagelab.run.engine import Engine
 from storagelab.servers.space import volume_needs
 from storagelab.stopping import uninterrupted
-from storagelab.version import __version__
 from storagelab.volumes import for_runs
 from storagelab.volumes.folders import Folders, Site
 from storagelab.volumes.for_runs import BlockVolumes
