@@ -22,9 +22,8 @@ from storagelab.findings.raced import ByRace, Group, Raced
 from storagelab.findings.statements import SHARES, first_step
 from storagelab.model.plan import FEW_RACED
 from storagelab.stats import contrast, stalls
-from storagelab.stats.fit import Fit, Matrix, Vector
-from storagelab.stats.means import mean_time
-from storagelab.stats.points import ALPHA
+from storagelab.stats.fit import Fit, Matrix, Vector, mean_time
+from storagelab.stats.intervals import ALPHA
 from storagelab.stats.race import LOOK_FROM, SHARE, Standing, error_of, look
 
 MARGIN = 0.05

@@ -23,8 +23,7 @@ from storagelab.findings.time_breakdown import Bound, LimitedRate
 from storagelab.findings.times import time_s
 from storagelab.model.measurement import Measurement
 from storagelab.model.volume import effective
-from storagelab.stats.points import ALPHA
-from storagelab.stats.samples import change, estimate, leaves_out_zero, mean
+from storagelab.stats.intervals import ALPHA, change, estimate, leaves_out_zero, mean
 
 AT_LIMIT = 0.85
 """If a volume sets the pace, its requests at its limit fill at least this share of the slower runs' time. The rest

@@ -23,8 +23,7 @@ from storagelab.findings.why import Step, Thing, Waterfall
 from storagelab.model.measurement import Measurement, Run, TimeSeries
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import Category
-from storagelab.stats.points import ALPHA
-from storagelab.stats.samples import change, estimate, leaves_out_zero, mean
+from storagelab.stats.intervals import ALPHA, change, estimate, leaves_out_zero, mean
 
 # --- what devices did -------------------------------------------------------------------------------------------------
 # Figures of the devices in a run, by which any two cells can be compared. Pure.

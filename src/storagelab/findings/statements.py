@@ -42,7 +42,7 @@ from storagelab.spec.factors import is_condition
 from storagelab.spec.naming import axis_factor, in_order
 from storagelab.stats.contrast import Difference, contrasts, named, ratios, with_best
 from storagelab.stats.fit import Fit, collapse
-from storagelab.stats.points import ALPHA
+from storagelab.stats.intervals import ALPHA
 
 # --- how factors depend on each other ---------------------------------------------------------------------------------
 # How the best level and the effect of one factor depend on another, from the runs. Pure.

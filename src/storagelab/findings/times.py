@@ -16,8 +16,7 @@ from storagelab.model.loads.base import Unit
 from storagelab.model.measurement import BIN_ERROR, Latency, Measurement, Run, merged
 from storagelab.model.plan import Plan
 from storagelab.stats.fit import Matrix
-from storagelab.stats.points import ALPHA, CONFIDENCE, t_point
-from storagelab.stats.samples import FURTHEST, VALUES_LEAST
+from storagelab.stats.intervals import ALPHA, CONFIDENCE, FURTHEST, VALUES_LEAST, t_point
 
 
 class TimedRun(NamedTuple):

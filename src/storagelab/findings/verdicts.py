@@ -27,7 +27,7 @@ from storagelab.spec.factors import is_condition
 from storagelab.stats import contrast
 from storagelab.stats.contrast import Difference
 from storagelab.stats.fit import Fit
-from storagelab.stats.points import ALPHA
+from storagelab.stats.intervals import ALPHA
 
 
 class Judging(Protocol):

@@ -28,8 +28,7 @@ from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import Category
 from storagelab.spec.naming import in_order, is_numeric
-from storagelab.stats.points import ALPHA
-from storagelab.stats.samples import NONE, Change, change, estimate, leaves_out_zero, mean
+from storagelab.stats.intervals import ALPHA, NONE, Change, change, estimate, leaves_out_zero, mean
 
 NEGLIGIBLE = 0.005
 """A fraction of the longer time: smaller steps don't widen the intervals of the other steps."""
