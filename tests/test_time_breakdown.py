@@ -5,7 +5,7 @@ from builders import make_campaign
 from simulated_specs import run_once
 
 from storagelab.findings.analysis import analyse
-from storagelab.findings.time_breakdown import IDLE, UNACCOUNTED, spent
+from storagelab.findings.cell import IDLE, UNACCOUNTED, spent
 from storagelab.model.waits import CountedWait, CountedWaits, conservation, normalise
 
 FILES = "layout.data_files"

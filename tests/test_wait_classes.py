@@ -2,7 +2,7 @@
 
 import pytest
 
-from storagelab.findings.time_breakdown import in_classes, native_names
+from storagelab.findings.cell import in_classes, native_names
 from storagelab.model.waits import UNINSTRUMENTED, WaitStat
 
 

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from storagelab.findings.basis import table_in, volumes_of
+from storagelab.findings.cell import Bound, LimitedRate
 from storagelab.findings.model import CellSummary, Estimate, Findings
-from storagelab.findings.time_breakdown import Bound, LimitedRate
 from storagelab.findings.times import time_s
 from storagelab.model.measurement import Measurement
 from storagelab.model.volume import effective

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from storagelab.findings import hosts, limits, time_breakdown
+from storagelab.findings import hosts, limits
 from storagelab.findings.basis import Basis
+from storagelab.findings.cell import Bound, Spent, in_classes, spent
 from storagelab.findings.comparable import is_steady
 from storagelab.findings.kinds import drive_trends, found_in_cell
 from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByLoad, Point, Sample
-from storagelab.findings.time_breakdown import Bound, Spent, in_classes
 from storagelab.findings.times import FIGURES, figure_s, figures_of_cell, figures_s, judged_by, latency_of, measured
 from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO, Latency, Measurement, Run, host_of, merged
@@ -100,7 +100,7 @@ def _summary(cell: Cell, basis: Basis, by_class: bool, **known: Any) -> CellSumm
         each_s=_mean([one.available_s / one.transactions for one in waited if one.transactions]),
         explained=_mean([share for one in waited if (share := one.audit.explained) is not None]),
         drive_states=tuple(drive_trends.states([*runs.values()])),
-        spent=over_hosts(time_breakdown.spent([(one.shares, one.audit, one.rows) for one in in_verdicts])),
+        spent=over_hosts(spent([(one.shares, one.audit, one.rows) for one in in_verdicts])),
         bounds=over_hosts(
             limits.bounds([(runs[one.repetition], one.shares / one.raw.connections) for one in in_verdicts])
         ),

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from storagelab.findings.cell import CLASS_NAMES, Spent, SpentPart
 from storagelab.findings.effects import key
 from storagelab.findings.model import CellSummary, Estimate, Findings
-from storagelab.findings.time_breakdown import CLASS_NAMES, Spent, SpentPart
 from storagelab.findings.times import time_s
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
