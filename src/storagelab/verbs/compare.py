@@ -176,13 +176,13 @@ def _cells(asked: _Asked, name: str, *named: str) -> Gate:
 
 def _refuse_one_spec(read: stored.Results, *ids: str) -> None:
     """A gate of two cells of the same spec would judge no change."""
-    from storagelab.spec.against import FACTOR
+    from storagelab.spec.reading import SPEC_FACTOR
 
-    specs = {cell.levels.get(FACTOR) for cell in read.plan.cells if cell.cell_id in ids}
+    specs = {cell.levels.get(SPEC_FACTOR) for cell in read.plan.cells if cell.cell_id in ids}
     if len(specs) == 1 and None not in specs:
         raise SpecError(
             f"{' and '.join(ids)} are both of the spec {specs.pop()}, so no change is judged", key="CELL",
-            hint=f"Judge each pair that differs in the spec: compare {read.experiment.name} --by {FACTOR}.",
+            hint=f"Judge each pair that differs in the spec: compare {read.experiment.name} --by {SPEC_FACTOR}.",
         )  # fmt: skip
 
 

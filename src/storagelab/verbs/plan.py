@@ -59,11 +59,10 @@ def plan(
     from storagelab.report.text.plan import of_preparing, print_plan
     from storagelab.run import stored
     from storagelab.run.store import FILE_NAME
-    from storagelab.spec import against as two
-    from storagelab.spec import matrix
+    from storagelab.spec import matrix, reading
     from storagelab.verbs._planning import look_at, site_of, with_files
 
-    experiment = stored.as_begun(two.load(spec_file, against), results)
+    experiment = stored.as_begun(reading.load(spec_file, against), results)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     site = site_of(experiment, folder, despite_space=despite_space)
