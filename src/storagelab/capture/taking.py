@@ -215,7 +215,7 @@ class Taking:
         """The rows by the server's own counters."""
         rows = []
         for (name, operation, by), count in now.counts.items():
-            before = self.last.counts.get((name, operation, by), folder.Count(0, 0, 0.0))
+            before = self.last.counts.get((name, operation, by), folder.NOTHING)
             size = max(0, count.bytes - before.bytes)
             requests = -(-size // 8192) if count.requests is None else count.requests - (before.requests or 0)
             if requests > 0:
