@@ -29,7 +29,6 @@ from storagelab.servers.space import volume_needs
 from storagelab.stopping import uninterrupted
 from storagelab.volumes import for_runs
 from storagelab.volumes.folders import Folders, Site
-from storagelab.volumes.for_runs import BlockVolumes
 from storagelab.watching.counters import MachineCounters
 from storagelab.watching.pace import check_watching
 
@@ -42,7 +41,7 @@ _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 class RawBlock:
     """All runs of one block. The runs are independent, except through the state of the drive."""
 
-    def __init__(self, block: PlannedBlock, site: Site, volumes: BlockVolumes) -> None:
+    def __init__(self, block: PlannedBlock, site: Site, volumes: for_runs.BlockVolumes) -> None:
         self._block, self._site, self._volumes = block, site, volumes
         self._fio = fio.find()
         self._folders: dict[Path, Folders] = {}
