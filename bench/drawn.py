@@ -19,7 +19,7 @@ import numpy as np
 
 from storagelab.findings import basis
 from storagelab.findings.model import JudgedByLoad
-from storagelab.findings.statements import Statements, first_step, state
+from storagelab.findings.statements import Statements, state, stated_at
 from storagelab.model.plan import Experiment, Factor, Level, Order, Plan, Race
 from storagelab.spec.matrix import expand
 from storagelab.stats import fit as least_squares
@@ -283,7 +283,7 @@ def judged(of: Design, fitted: Fit) -> JudgedByLoad:
 
 def states_a_difference(of: Design, fitted: Fit) -> bool:
     """Whether the report says that anything differs; quicker than `say`."""
-    return first_step(of.experiment.factors, of.plan, fitted, of.blocks).name_a_difference
+    return stated_at(of.experiment.factors, of.plan, fitted, of.blocks).name_a_difference
 
 
 def carried_over(of: Design, log_s: Matrix) -> order.CarriedOver | None:

@@ -26,7 +26,7 @@ from storagelab.findings.statements import SHARES
 from storagelab.loads.settling import WarmUp, end_of_whole, told
 from storagelab.model.loads.pgbench import Pgbench
 from storagelab.stats import contrast, stalls
-from storagelab.stats.points import ALPHA
+from storagelab.stats.intervals import ALPHA
 
 SIZES = ((2, 5), (3, 5), (8, 5))
 COUNTED_S = (30, 60)

@@ -19,12 +19,11 @@ from storagelab.findings import basis, campaigns, hosts
 from storagelab.findings.campaigns import Gate, gate, gate_of_cells
 from storagelab.findings.model import Estimate
 from storagelab.findings.raced import ByRace, Group, Raced
-from storagelab.findings.statements import SHARES, first_step
+from storagelab.findings.statements import SHARES, stated_at
 from storagelab.model.plan import FEW_RACED
 from storagelab.stats import contrast, stalls
-from storagelab.stats.fit import Fit, Matrix, Vector
-from storagelab.stats.means import mean_time
-from storagelab.stats.points import ALPHA
+from storagelab.stats.fit import Fit, Matrix, Vector, mean_time
+from storagelab.stats.intervals import ALPHA
 from storagelab.stats.race import LOOK_FROM, SHARE, Standing, error_of, look
 
 MARGIN = 0.05
@@ -131,7 +130,7 @@ def _report_of_race(of: Design, levels: Vector, kind: str, seed: int) -> Said:
     last = max(int(complete.sum()), LOOK_FROM)
     share = error_of(last, of.shape[1], last - 1) / (ALPHA * SHARE)
     found = Raced(ByRace(groups, fitted), stalls.fit(log_s[:, complete]), share, groups)
-    stated = first_step(of.experiment.factors, of.plan, fitted, of.blocks, found)
+    stated = stated_at(of.experiment.factors, of.plan, fitted, of.blocks, raced=found)
     means = [mean_time(fitted, cell, of.shape[0] if cell == standing.racing[0] else 1) for cell in range(of.shape[0])]
     return said._replace(differs=stated.name_a_difference, means=means)
 

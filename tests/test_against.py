@@ -11,8 +11,8 @@ from simulated_specs import SMALL
 from storagelab.errors import SpecError
 from storagelab.model.target import Preflight
 from storagelab.spec import keys, matrix
-from storagelab.spec.against import against
 from storagelab.spec.keys import leaves, line
+from storagelab.spec.reading import against
 from storagelab.verbs import _planning
 
 FACTORS_OF_SMALL = SMALL[SMALL.index("[factors]") :]

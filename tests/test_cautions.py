@@ -5,14 +5,26 @@ import json
 import random
 
 import pytest
-from builders import analysed, make_environment, make_experiment, make_plan, make_planned, make_runs, ten_seconds
+from builders import (
+    analysed,
+    make_environment,
+    make_experiment,
+    make_plan,
+    make_planned,
+    make_run,
+    make_runs,
+    ten_seconds,
+)
 from fabricated_findings import golden
 
 from storagelab.findings.analysis import analyse
+from storagelab.findings.cautions.unlike_hosts import UnlikeCopies
 from storagelab.findings.model import Caution
 from storagelab.model.measurement import BEHIND_RATE, LOAD, SETTLED, Check, ObserverCost, Run
-from storagelab.model.plan import Factor, Level
+from storagelab.model.plan import RESTORED, Factor, Level
 from storagelab.model.waits import NO_EVENT, EventTicks
+from storagelab.report.words.answer import answer_lines
+from storagelab.report.words.caution_texts import caution_sentence
 from storagelab.servers.durability import judged
 from storagelab.spec.matrix import expand
 
@@ -308,3 +320,39 @@ def test_credits_that_refill_before_a_run_counts_and_run_out_again_are_told(empt
         ),
     )
     assert [one.after_s for one in found if one.kind == "burst-credits"] == told
+
+
+# --- layouts whose data is copied in different ways -------------------------------------------------------------------
+
+
+def findings_where(states: dict[str, str]):
+    """Those of runs on the volumes a and b, each of which began with its data in one of these states."""
+    experiment, plan = make_planned({"layout.log": list(states)})
+    runs = []
+    for run in make_runs(experiment, plan):
+        environment = {**make_environment(), "data": {"state": states[str(run.levels["layout.log"])]}}
+        measurement = run.measurement.model_copy(update={"environment": environment})
+        planned = next(one for one in plan.runs if (one.cell_id, one.repetition) == (run.cell_id, run.repetition))
+        runs.append(make_run(planned, plan.cell(run.cell_id), measurement))
+    return analyse(experiment, plan, runs)
+
+
+def unlike(states: dict[str, str]) -> list[UnlikeCopies]:
+    return [caution for caution in findings_where(states).cautions if isinstance(caution, UnlikeCopies)]
+
+
+def test_a_copy_in_full_beside_one_that_shares_its_blocks_is_a_caution_in_the_answer():
+    findings = findings_where({"a": f"{RESTORED}copied", "b": f"{RESTORED}reflinked"})
+    [caution] = [one for one in findings.cautions if isinstance(one, UnlikeCopies)]
+    assert caution.severity == "caution"
+    assert caution_sentence(caution, findings).startswith(
+        "Data was reflinked from its template (log on b), and elsewhere copied."
+    )
+    assert "data reflinked here, copied there" in answer_lines(findings)[-1].text
+
+
+def test_copies_of_one_kind_and_data_that_is_made_anew_are_none():
+    assert unlike({"a": f"{RESTORED}copied", "b": f"{RESTORED}copied"}) == []
+    assert unlike({"a": "rebuilt", "b": f"{RESTORED}copied"}) == []
+    mixed = f"{RESTORED}partly reflinked, partly copied"
+    assert unlike({"a": mixed, "b": mixed}) == []

@@ -15,7 +15,7 @@ from some_work import die_or_tell, refuse, tell_who
 from test_executors import NAMES, Noting
 from test_loop import Listening, results
 
-from storagelab import version
+import storagelab
 from storagelab.errors import PreflightError
 from storagelab.run import loop
 from storagelab.run.store import Store
@@ -185,13 +185,10 @@ def without_storagelab(folder: Path) -> Path:
 
 @pytest.mark.parametrize("without", [False, True])
 def test_workers_with_another_storagelab_or_none_are_refused_with_what_differs(tmp_path, without):
-    other = tmp_path / "other"
-    shutil.copytree(Path(version.__file__).parent, other / "storagelab", ignore=shutil.ignore_patterns("__pycache__"))
-    (other / "storagelab" / "version.py").write_text('__version__ = "0.0.9"\n')
-    folder, said = (
-        other,
-        r"worker tcp://127.0.0.1:\d+ differs: its storagelab is 0\.0\.9 .*here " + re.escape(version.__version__),
-    )
+    folder, here = tmp_path / "other", Path(storagelab.__file__)
+    shutil.copytree(here.parent, folder / "storagelab", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "storagelab" / here.name).write_text(here.read_text().replace(storagelab.__version__, "0.0.9"))
+    said = r"worker tcp://127.0.0.1:\d+ differs: its storagelab is 0\.0\.9 .*here " + re.escape(storagelab.__version__)
     if without:
         folder, said = (without_storagelab(tmp_path), r"can't load storagelab .*no storagelab here")
     with machines(tmp_path / "cluster", workers=0) as cluster:

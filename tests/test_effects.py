@@ -8,7 +8,7 @@ from builders import make_planned
 
 from storagelab.findings.effects import main_effects
 from storagelab.stats.fit import fit
-from storagelab.stats.points import ALPHA
+from storagelab.stats.intervals import ALPHA
 
 FILES, LOG = "layout.data_files", "layout.log"
 

@@ -12,7 +12,7 @@ from raw_io_specs import needs_fio
 from real_mariadb import needs_mariadb
 
 from storagelab.experiments import FOLDER, MEASURED, SCHEMA, SIMULATED, files_of, question_of, text_of
-from storagelab.spec.schema import spec_schema_text
+from storagelab.spec.schema import schema_text, spec_schema
 
 NAMES = sorted(file.stem for file in FOLDER.glob("*.toml"))
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes drives")
@@ -100,12 +100,12 @@ def test_init_overwrites_nothing_and_knows_its_names(typed, home):
 
 
 def test_every_spec_names_the_schema_in_its_first_line_and_keeps_it():
-    schema = json.loads(spec_schema_text())
+    schema = spec_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     for name in NAMES:
         assert text_of(name).splitlines()[0] == f"#:schema {SCHEMA.as_uri()}"
         jsonschema.validate(tomllib.loads(text_of(name)), schema)
-    assert SCHEMA.read_text("utf-8") == spec_schema_text()
+    assert SCHEMA.read_text("utf-8") == schema_text(spec_schema())
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_every_spec_names_the_schema_in_its_first_line_and_keeps_it():
 )
 def test_the_schema_refuses_what_plan_refuses(wrong):
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(tomllib.loads(wrong), json.loads(spec_schema_text()))
+        jsonschema.validate(tomllib.loads(wrong), spec_schema())
 
 
 def test_the_schema_verb_prints_it(typed):
-    assert typed("schema")[1] == spec_schema_text()
+    assert typed("schema")[1] == schema_text(spec_schema())

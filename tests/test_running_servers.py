@@ -92,14 +92,14 @@ def barred(*_):
 @needs_mariadb
 @pytest.mark.parametrize("line", ["socket", "loopback", "loopback as another user", "pid file"])
 def test_a_server_that_names_none_of_its_threads_is_found_on_this_machine(scratch, blind, monkeypatch, line):
-    age_s = mariadb_preflight.process_age_s
+    age_s = mariadb_preflight.attached.process_age_s
     if line == "loopback as another user":
         monkeypatch.setattr(os, "readlink", barred)
     elif line == "pid file":  # another process has opened the socket, as systemd does
-        monkeypatch.setattr(mariadb_preflight, "holds_other_end", lambda *_: False)
+        monkeypatch.setattr(mariadb_preflight.attached, "holds_other_end", lambda *_: False)
     # One of the same user that other tests started within these seconds could as well be it.
     fits = lambda one, names: age_s(one, names) if one.name == str(blind.pid) else None  # noqa: E731
-    monkeypatch.setattr(mariadb_preflight, "process_age_s", fits)
+    monkeypatch.setattr(mariadb_preflight.attached, "process_age_s", fits)
     dsn = blind.dsn("far", "x") if line.startswith("loopback") else blind.socket_dsn
     config = real_mariadb.mariadb(scratch, dsn=dsn, waits=False)
     assert checked(config, scratch).server.endswith("attached, on this machine")

@@ -15,11 +15,18 @@ from storagelab.engines.postgres import server as settings
 from storagelab.engines.postgres.preflight import check
 from storagelab.errors import PreflightError
 from storagelab.machine import rights
-from storagelab.model.config import Config
+from storagelab.model.config import Config, TargetConfig
 from storagelab.model.plan import Cell
 from storagelab.model.target import Preflight
 from storagelab.run.engine import open_target
 from storagelab.run.engine import preflight as preflight_of_all
+from storagelab.servers.attached import (
+    dropping_leftovers,
+    enough_connections,
+    owner_of,
+    process_age_s,
+    require,
+)  # fmt: skip
 from storagelab.volumes.folders import Folders
 
 
@@ -317,3 +324,37 @@ def test_runs_may_be_made_although_a_volume_seems_to_lack_space_and_the_plan_say
     report = preflight_of_all(plan, site.model_copy(update={"despite_space": True}), allow_commands=False)
     assert report.volumes[0].needed_bytes > report.volumes[0].free_bytes
     assert any("lacks space" in note and "--despite-space" in note for note in report.notes)
+
+
+# --- servers that already run -----------------------------------------------------------------------------------------
+
+
+TARGET = TargetConfig(engine="postgres", dsn_env="STORAGELAB_TESTED")
+
+
+def test_the_first_need_that_is_not_met_is_named_with_its_way_out():
+    with pytest.raises(PreflightError) as caught:
+        require(TARGET, [(True, "fine", ""), enough_connections(10, 13, "max_connections"), (False, "too late", "")])
+    assert caught.value.key == "target.dsn_env"
+    assert caught.value.problem == "the server has room for 13 more connections, 14 are needed"
+    assert caught.value.hint == "raise max_connections, or lower workload.connections"
+
+
+def test_a_process_of_another_name_is_not_the_servers():
+    own = Path(f"/proc/{os.getpid()}")
+    name = (own / "comm").read_text().strip()
+    age_s = process_age_s(own, (name,))
+    assert 0 <= age_s < 86_400
+    assert process_age_s(own, ("postgres",)) is None
+    assert process_age_s(Path("/proc/0"), ("postgres",)) is None
+    assert owner_of(own) == (os.geteuid(), os.getegid())
+    assert owner_of(Path("/proc/0")) is None
+
+
+def test_leftovers_that_stay_are_told_in_the_servers_words():
+    with (
+        pytest.raises(PreflightError, match="left on the server: in use") as caught,
+        dropping_leftovers(TARGET, OSError, str, "the schema s"),
+    ):
+        raise OSError("in use")
+    assert caught.value.hint == "drop the schema s by hand, as its owner"

@@ -6,7 +6,7 @@ from builders import at_most
 
 from bench import drawn
 from storagelab.findings.statements import SHARES
-from storagelab.stats.means import mean_time
+from storagelab.stats.fit import mean_time
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pytest
 
 from storagelab import cli
 from storagelab.errors import SpecError
-from storagelab.spec import against
+from storagelab.spec import reading
 from storagelab.stopping import Interruptible
 
 
@@ -80,7 +80,7 @@ def breaking(error: Exception):
 
 @pytest.mark.parametrize("error", [ValueError('Field "kind"'), OSError("no"), SpecError("no")])
 def test_what_goes_wrong_because_of_a_signal_is_an_interruption(typed, monkeypatch, error):
-    monkeypatch.setattr(against, "load", breaking(error))
+    monkeypatch.setattr(reading, "load", breaking(error))
     assert typed("plan", "x.toml") == (130, "", "")
 
 
@@ -88,7 +88,7 @@ def test_a_fault_of_ours_has_an_exit_code_of_its_own_and_says_how_to_see_where_i
     def fail(*_words, **_options):
         raise ValueError("postgresql://secret@host")
 
-    monkeypatch.setattr(against, "load", fail)
+    monkeypatch.setattr(reading, "load", fail)
     monkeypatch.setenv(cli.TRACEBACK, "")
     code, out, err = typed("plan", "x.toml")
     assert (code, out, err.count("\n")) == (70, "", 1)

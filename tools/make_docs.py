@@ -25,7 +25,7 @@ import typer.main
 from spec_tables import Row, keys_of_experiment, keys_of_table, models_in, table
 
 from storagelab import cli, profiles
-from storagelab.capture.folder import capture_schema, capture_schema_text
+from storagelab.capture.folder import capture_schema
 from storagelab.engines.mariadb import meanings as mariadb
 from storagelab.engines.postgres import meanings as postgres
 from storagelab.engines.sqlserver import meanings as sqlserver
@@ -39,7 +39,7 @@ from storagelab.report.page.html import GLOSSARY
 from storagelab.run.estimate import estimate
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
-from storagelab.spec.schema import spec_schema_text
+from storagelab.spec.schema import schema_text, spec_schema
 from storagelab.validation import articles as published
 from storagelab.words.numbers import duration
 
@@ -388,7 +388,8 @@ def write_tables() -> list[Path]:
     """Write the pages that changed, and return them."""
     changed = []
     export = json.dumps(json_schema(), ensure_ascii=False) + "\n"
-    schemas = ((EXPORT_SCHEMA, export), (SCHEMA, spec_schema_text()), (CAPTURE_SCHEMA, capture_schema_text()))
+    of_specs, of_captures = schema_text(spec_schema()), schema_text(capture_schema())
+    schemas = ((EXPORT_SCHEMA, export), (SCHEMA, of_specs), (CAPTURE_SCHEMA, of_captures))
     for file, text in schemas:
         if text != file.read_text("utf-8"):
             file.write_text(text, "utf-8")

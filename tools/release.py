@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from storagelab.version import __version__
+from storagelab import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 ASK_NOTHING = ("Apache-2.0", "Unlicense")

@@ -5,7 +5,8 @@ In a notebook, `storagelab.load("results/NAME")` returns what is stored as table
 
 from __future__ import annotations
 
-from storagelab.version import __version__
+__version__ = "0.3.0"
+"""Cargo.toml also has it, and a test compares the two."""
 
 # Not imported from typing: a Ctrl-C before the command line is ready would end in Python's own traceback.
 TYPE_CHECKING = False

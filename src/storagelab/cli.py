@@ -20,11 +20,9 @@ import typer.main
 from typer import Option
 from typer.core import TyperGroup
 
-from storagelab import screen, verbs
+from storagelab import __version__, screen, verbs
 from storagelab.errors import StoragelabError
 from storagelab.stopping import INTERRUPTED, Interruptible
-from storagelab.verbs import Panel, Verb
-from storagelab.version import __version__
 
 OWN_ERROR = 70
 """EX_SOFTWARE: an error that nobody foresaw, so that no script takes it for a failed run or a gate's answer."""
@@ -43,13 +41,13 @@ class _Verbs(TyperGroup):
         return self.commands.get(cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        panels = get_args(Panel)
+        panels = get_args(verbs.Panel)
         found = {name: _verb(name) for name in _names()}
         return sorted(found, key=lambda name: (panels.index(found[name].panel), found[name].place, name))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         every = self.list_commands(ctx)
-        for panel in get_args(Panel):
+        for panel in get_args(verbs.Panel):
             with formatter.section(panel):
                 shown = [(name, self.get_command(ctx, name)) for name in every if _verb(name).panel == panel]
                 formatter.write_dl([(name, command.get_short_help_str(72)) for name, command in shown])
@@ -71,8 +69,8 @@ def _names() -> list[str]:
     return [one.name for one in pkgutil.iter_modules(verbs.__path__) if not one.name.startswith("_")]
 
 
-def _verb(name: str) -> Verb:
-    app: Verb = import_module(f"{verbs.__name__}.{name}").app
+def _verb(name: str) -> verbs.Verb:
+    app: verbs.Verb = import_module(f"{verbs.__name__}.{name}").app
     return app
 
 

@@ -72,11 +72,6 @@ class Interruptible:
             # Once asked to stop, it is stopping already: what is left to do is short, and must not be interrupted.
             signal.signal(number, signal.SIG_IGN if self.asked else handler)
 
-    @property
-    def by_user(self) -> bool:
-        """Whether Ctrl-C stopped the program, and not a shutdown or a closed terminal."""
-        return self.asked and self._by == signal.SIGINT
-
     def check(self) -> None:
         """Stops the program if the user has asked for it, by raising KeyboardInterrupt."""
         if self.asked:

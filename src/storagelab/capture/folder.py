@@ -229,11 +229,6 @@ def capture_schema() -> dict[str, Any]:
     return {"$schema": DIALECT, **Manifest.model_json_schema(by_alias=True), "title": "A capture of storagelab"}
 
 
-def capture_schema_text() -> str:
-    """The schema as a file's text."""
-    return json.dumps(capture_schema(), indent=1, ensure_ascii=False) + "\n"
-
-
 MANIFEST, IO, DEVICES, REQUESTS = "manifest.json", "io.csv", "devices.csv", "requests.iolog"
 _TABLES = {IO: IoRow._fields, DEVICES: DeviceRow._fields}
 _Row = TypeVar("_Row", IoRow, DeviceRow)
@@ -406,7 +401,13 @@ class Count(NamedTuple):
     bytes: int
     seconds: float | None = None
 
+    def plus(self, other: Count) -> Count:
+        """Both together; their seconds only if both are known."""
+        seconds = None if self.seconds is None or other.seconds is None else self.seconds + other.seconds
+        return Count((self.requests or 0) + (other.requests or 0), self.bytes + other.bytes, seconds)
 
+
+NOTHING = Count(0, 0, 0.0)
 CountKey = tuple[str, str, str]
 """(object, operation, by)"""
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from storagelab import __version__
 from storagelab.capture import folder
 from storagelab.capture.attribution import Attribution, Files, Iolog, load_change, log_files, unknown_files
 from storagelab.capture.folder import Change, Counters, IoRow, Manifest, Thing, Volume, Watched
@@ -26,7 +27,6 @@ from storagelab.machine import processes
 from storagelab.machine.counts import DeviceCounters, difference
 from storagelab.machine.disks import block_devices_of, mount_of, mounts_here
 from storagelab.model.engines import ENGINES
-from storagelab.version import __version__
 from storagelab.words import numbers
 
 LOOK_S = 0.5
@@ -215,7 +215,7 @@ class Taking:
         """The rows by the server's own counters."""
         rows = []
         for (name, operation, by), count in now.counts.items():
-            before = self.last.counts.get((name, operation, by), folder.Count(0, 0, 0.0))
+            before = self.last.counts.get((name, operation, by), folder.NOTHING)
             size = max(0, count.bytes - before.bytes)
             requests = -(-size // 8192) if count.requests is None else count.requests - (before.requests or 0)
             if requests > 0:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from storagelab.findings import FitKind, hosts
 from storagelab.findings.basis import Evidence, basis_of
 from storagelab.findings.cautions import cautions_of
+from storagelab.findings.cell import native_names
 from storagelab.findings.effects import combinations, key
 from storagelab.findings.kinds import found_in
 from storagelab.findings.model import CellSummary, Estimate, Findings, WaitChange, WaitTrend
 from storagelab.findings.summaries import summaries, with_fitted_means, without_intervals
-from storagelab.findings.time_breakdown import native_names
 from storagelab.findings.times import of_set_time, unit_of
 from storagelab.findings.verdicts import loads_of
 from storagelab.model.measurement import Run

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from storagelab.findings.cell import LimitedRate
 from storagelab.findings.model import Compared, Estimate, Verdict
-from storagelab.findings.time_breakdown import LimitedRate
 from storagelab.model.engines import Provenances
 from storagelab.model.plan import Factor, Preference
 from storagelab.model.values import Frozen, JsonValue

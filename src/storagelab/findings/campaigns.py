@@ -35,8 +35,7 @@ from storagelab.model.values import JsonValue
 from storagelab.spec.keys import split_path
 from storagelab.spec.reading import differences
 from storagelab.stats.contrast import named
-from storagelab.stats.points import ALPHA, t_point
-from storagelab.stats.samples import from_logs
+from storagelab.stats.intervals import ALPHA, from_logs, t_point
 from storagelab.words import numbers
 
 OVERALL_SHARE = 0.5

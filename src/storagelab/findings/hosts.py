@@ -26,9 +26,8 @@ from storagelab.model.plan import Plan
 from storagelab.stats import fit as least_squares
 from storagelab.stats import stalls
 from storagelab.stats.fit import VARIANCE_FLOOR, Fit, Matrix, Places
+from storagelab.stats.intervals import ALPHA, CONFIDENCE, from_logs, t_point
 from storagelab.stats.order import carried_over
-from storagelab.stats.points import ALPHA, CONFIDENCE, t_point
-from storagelab.stats.samples import from_logs
 
 _FitOfRounds = Callable[[Matrix, Sequence[int]], Fit]
 

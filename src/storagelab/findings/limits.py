@@ -18,13 +18,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from storagelab.findings.basis import table_in, volumes_of
+from storagelab.findings.cell import Bound, LimitedRate
 from storagelab.findings.model import CellSummary, Estimate, Findings
-from storagelab.findings.time_breakdown import Bound, LimitedRate
 from storagelab.findings.times import time_s
 from storagelab.model.measurement import Measurement
 from storagelab.model.volume import effective
-from storagelab.stats.points import ALPHA
-from storagelab.stats.samples import change, estimate, leaves_out_zero, mean
+from storagelab.stats.intervals import ALPHA, change, estimate, leaves_out_zero, mean
 
 AT_LIMIT = 0.85
 """If a volume sets the pace, its requests at its limit fill at least this share of the slower runs' time. The rest

@@ -25,7 +25,7 @@ from storagelab.model.plan import Factor, Plan
 from storagelab.stats import stalls
 from storagelab.stats.contrast import Family, cautious
 from storagelab.stats.fit import Vector
-from storagelab.stats.points import ALPHA, MANY, t_point
+from storagelab.stats.intervals import ALPHA, MANY, t_point
 
 POWER = 0.8
 MOST_REPETITIONS = 1000

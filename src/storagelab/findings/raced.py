@@ -22,7 +22,7 @@ from storagelab.model.plan import FEW_RACED, Experiment, Plan, PlannedRun, Race
 from storagelab.stats import stalls
 from storagelab.stats.contrast import Difference
 from storagelab.stats.fit import Fit, Matrix
-from storagelab.stats.points import ALPHA
+from storagelab.stats.intervals import ALPHA
 from storagelab.stats.race import LOOK_FROM, SHARE, Standing, error_of, look
 
 # --- the race ---------------------------------------------------------------------------------------------------------

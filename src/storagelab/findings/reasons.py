@@ -19,12 +19,10 @@ from typing import Literal, get_args
 from storagelab.findings import why
 from storagelab.findings.limits import AtLimit, volume_at_limit
 from storagelab.findings.model import Estimate, Findings
-from storagelab.findings.why import Step, Thing, Waterfall
 from storagelab.model.measurement import Measurement, Run, TimeSeries
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import Category
-from storagelab.stats.points import ALPHA
-from storagelab.stats.samples import change, estimate, leaves_out_zero, mean
+from storagelab.stats.intervals import ALPHA, change, estimate, leaves_out_zero, mean
 
 # --- what devices did -------------------------------------------------------------------------------------------------
 # Figures of the devices in a run, by which any two cells can be compared. Pure.
@@ -194,8 +192,8 @@ class Case:
     figures; what sessions waited for at the slower end; and the volume whose limit sets the pace there.
     """
 
-    waterfall: Waterfall
-    parts: Waterfall
+    waterfall: why.Waterfall
+    parts: why.Waterfall
     devices: Sequence[DeviceChange] = ()
     crowds: Sequence[Crowd] = ()
     limit: AtLimit | None = None
@@ -204,7 +202,7 @@ class Case:
     def change_s(self) -> float:
         return self.waterfall.change.value
 
-    def explains(self, *names: str) -> Step | None:
+    def explains(self, *names: str) -> why.Step | None:
         """The largest of the steps with these names, if it is sure, has the direction of the change, and explains
         enough of it.
         """
@@ -231,7 +229,7 @@ class Reason:
     """
 
     rule: Rule
-    step: Step
+    step: why.Step
     share: float
     types: tuple[str, ...] = ()
     device: DeviceChange | None = None
@@ -262,7 +260,7 @@ _DATA = _names("data-read", "data-write", "file-growth")
 _LOG = _names("commit", "log-buffer")
 
 
-def _reason(case: Case, rule: Rule, step: Step | None, device: DeviceChange | None = None) -> Reason | None:
+def _reason(case: Case, rule: Rule, step: why.Step | None, device: DeviceChange | None = None) -> Reason | None:
     if step is None:
         return None
     types = tuple(
@@ -286,7 +284,7 @@ def volume_limit(case: Case) -> Reason | None:
     """A volume works at its limit, and more requests are waiting."""
     if (limit := case.limit) is None:
         return None
-    step = Step(Thing(f"volume {limit.volume}", "", "other", None), limit.before_s, limit.after_s, limit.change)
+    step = why.Step(why.Thing(f"volume {limit.volume}", "", "other", None), limit.before_s, limit.after_s, limit.change)
     behind = tuple(
         one.thing.name for one in case.parts.steps
         if one.thing.part in ("resource", "wait") and one.change.value / case.change_s >= BEHIND
@@ -370,7 +368,7 @@ def case_between_levels(
     return _case(findings, waterfall, why.between_levels(findings, factor, level, baseline), used)
 
 
-def _case(findings: Findings, waterfall: Waterfall | None, parts: Waterfall | None, used: Used) -> Case | None:
+def _case(findings: Findings, waterfall: why.Waterfall | None, parts: why.Waterfall | None, used: Used) -> Case | None:
     if waterfall is None or parts is None:
         return None
     pairs = [(list(used[one].values()), list(used[other].values())) for one, other in waterfall.pairs]

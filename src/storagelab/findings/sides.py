@@ -12,10 +12,9 @@ import numpy as np
 
 from storagelab.findings.basis import Basis
 from storagelab.findings.model import Compared, Findings
-from storagelab.stats.fit import VARIANCE_FLOOR, Fit, fit
-from storagelab.stats.means import variance_of_one
+from storagelab.stats.fit import VARIANCE_FLOOR, Fit, fit, variance_of_one
+from storagelab.stats.intervals import MANY
 from storagelab.stats.order import long_run_variance
-from storagelab.stats.points import MANY
 
 RUNS_LEAST = 2
 """With fewer runs of a layout in either campaign, nothing is tested."""

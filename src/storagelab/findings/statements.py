@@ -42,7 +42,7 @@ from storagelab.spec.factors import is_condition
 from storagelab.spec.naming import axis_factor, in_order
 from storagelab.stats.contrast import Difference, contrasts, named, ratios, with_best
 from storagelab.stats.fit import Fit, collapse
-from storagelab.stats.points import ALPHA
+from storagelab.stats.intervals import ALPHA
 
 # --- how factors depend on each other ---------------------------------------------------------------------------------
 # How the best level and the effect of one factor depend on another, from the runs. Pure.
@@ -320,16 +320,9 @@ def state(
     """All statements of an experiment; `blocks` = the block of each cell. For a race, the verdict is the race's own,
     with the error probability SHARES["verdict"] in both steps.
     """
-    strict = first_step(factors, plan, fitted, blocks, raced)
-    full = _at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, 1.0), raced)
+    strict = stated_at(factors, plan, fitted, blocks, SHARES, raced)
+    full = stated_at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, 1.0), raced)
     return full if strict.name_a_difference else _without_a_difference(strict, full)
-
-
-def first_step(
-    factors: Sequence[Factor], plan: Plan, fitted: Fit, blocks: Sequence[int], raced: Raced | None = None
-) -> Statements:
-    """The statements at levels that add up to 5 %."""
-    return _at(factors, plan, fitted, blocks, SHARES, raced)
 
 
 def _without_a_difference(strict: Statements, full: Statements) -> Statements:
@@ -358,15 +351,15 @@ def reaching_one(ratio: Estimate) -> Estimate:
     return ratio.model_copy(update={"low": min(ratio.low, 1.0), "high": max(ratio.high, 1.0)})
 
 
-def _at(
+def stated_at(
     factors: Sequence[Factor],
     plan: Plan,
     fitted: Fit,
     blocks: Sequence[int],
-    shares: Mapping[str, float],
-    raced: Raced | None,
+    shares: Mapping[str, float] = SHARES,
+    raced: Raced | None = None,
 ) -> Statements:
-    """The statements, each kind tested with its share of the error probability."""
+    """The statements, each kind tested with its share of the error probability; `SHARES` add up to 5 %."""
     alpha = {kind: ALPHA * share * (1 if raced is None else raced.share) for kind, share in shares.items()}
     given = (factors, plan.cells, fitted if raced is None else raced.complete)
     # Dependences are differences of what is seen within blocks.

@@ -14,20 +14,20 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from storagelab.findings import hosts, limits, time_breakdown
+from storagelab.findings import hosts, limits
 from storagelab.findings.basis import Basis
+from storagelab.findings.cell import Bound, Spent, in_classes, spent
 from storagelab.findings.comparable import is_steady
 from storagelab.findings.kinds import drive_trends, found_in_cell
 from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByLoad, Point, Sample
-from storagelab.findings.time_breakdown import Bound, Spent, in_classes
 from storagelab.findings.times import FIGURES, figure_s, figures_of_cell, figures_s, judged_by, latency_of, measured
 from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO, Latency, Measurement, Run, host_of, merged
 from storagelab.model.plan import Cell, Factor, Plan, price_of
 from storagelab.model.values import Frozen
 from storagelab.model.waits import Conservation, RawWaits, WaitStat, conservation, mean_of_runs, normalise
-from storagelab.stats import samples
-from storagelab.stats.means import mean_time
+from storagelab.stats import intervals
+from storagelab.stats.fit import mean_time
 from storagelab.words.names import labels_of
 
 _Runs = Mapping[int, Measurement]
@@ -100,7 +100,7 @@ def _summary(cell: Cell, basis: Basis, by_class: bool, **known: Any) -> CellSumm
         each_s=_mean([one.available_s / one.transactions for one in waited if one.transactions]),
         explained=_mean([share for one in waited if (share := one.audit.explained) is not None]),
         drive_states=tuple(drive_trends.states([*runs.values()])),
-        spent=over_hosts(time_breakdown.spent([(one.shares, one.audit, one.rows) for one in in_verdicts])),
+        spent=over_hosts(spent([(one.shares, one.audit, one.rows) for one in in_verdicts])),
         bounds=over_hosts(
             limits.bounds([(runs[one.repetition], one.shares / one.raw.connections) for one in in_verdicts])
         ),
@@ -154,7 +154,7 @@ def _sample(values: _Values, made_on: Mapping[int, str]) -> Sample | None:
     if sample is None or not made_on:
         return sample
     means = hosts.means([one.value for one in points], [made_on[one.repetition] for one in points])
-    return sample.model_copy(update={"mean": samples.positive_mean_estimate(means)})
+    return sample.model_copy(update={"mean": intervals.positive_mean_estimate(means)})
 
 
 def summarise(points: Sequence[Point]) -> Sample | None:
@@ -163,9 +163,9 @@ def summarise(points: Sequence[Point]) -> Sample | None:
     if not values:
         return None
     return Sample(
-        mean=samples.positive_mean_estimate(values),
+        mean=intervals.positive_mean_estimate(values),
         median=statistics.median(values),
-        sd=samples.sd(values) if len(values) > 1 else None,
+        sd=intervals.sd(values) if len(values) > 1 else None,
         minimum=min(values),
         maximum=max(values),
         points=tuple(points),
@@ -192,8 +192,8 @@ def _latency_of_runs(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estima
     hosts_of, figures = [host for host, _ in of_runs], [figures_s(latency) for _, latency in of_runs]
     known = [name for name in FIGURES if figures and all(of_run.get(name) for of_run in figures)]
     logs = {name: hosts.means([math.log(of_run[name]) for of_run in figures], hosts_of) for name in known}
-    means = {name: samples.mean_estimate(of_name) for name, of_name in logs.items()}
-    return {name: samples.from_logs(mean.value, mean.half_width or math.inf) for name, mean in means.items()}
+    means = {name: intervals.mean_estimate(of_name) for name, of_name in logs.items()}
+    return {name: intervals.from_logs(mean.value, mean.half_width or math.inf) for name, mean in means.items()}
 
 
 def _figure_s(run: Measurement, figure: str) -> float | None:
@@ -224,7 +224,7 @@ def _wait_shares(waited: Sequence[_Waited], made_on: Mapping[int, str]) -> dict[
         for row in one.rows if one.available_s > 0 else ():
             of_type.setdefault(row.wait_type, [0.0] * len(waited))[number] = row.wait_s / one.available_s
     names = [made_on.get(one.repetition, "") for one in waited]
-    return {wait_type: samples.mean_estimate(hosts.means(shares, names)) for wait_type, shares in of_type.items()}
+    return {wait_type: intervals.mean_estimate(hosts.means(shares, names)) for wait_type, shares in of_type.items()}
 
 
 def _drives(config: Config) -> int:

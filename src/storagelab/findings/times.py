@@ -16,8 +16,7 @@ from storagelab.model.loads.base import Unit
 from storagelab.model.measurement import BIN_ERROR, Latency, Measurement, Run, merged
 from storagelab.model.plan import Plan
 from storagelab.stats.fit import Matrix
-from storagelab.stats.points import ALPHA, CONFIDENCE, t_point
-from storagelab.stats.samples import FURTHEST, VALUES_LEAST
+from storagelab.stats.intervals import ALPHA, CONFIDENCE, FURTHEST, VALUES_LEAST, t_point
 
 
 class TimedRun(NamedTuple):
@@ -214,24 +213,21 @@ def figures_of_cell(runs: Sequence[Latency]) -> dict[str, Estimate]:
 
 class Disagreement(NamedTuple):
     """The cell with the most throughput is not the cell with the lowest latency (cell ids). `fastest_s` and
-    `lowest_s` are the values of `figure` in the two cells; their intervals don't overlap.
+    `lowest_s` are their 99th percentiles; the intervals don't overlap.
     """
 
-    figure: str
     fastest: str
     lowest: str
     fastest_s: Estimate
     lowest_s: Estimate
 
 
-def disagreement(
-    cells: Sequence[CellSummary], told_apart: Collection[frozenset[str]], figure: str = "p99"
-) -> Disagreement | None:
-    """Whether throughput and a figure of latency surely favour different cells; None if not, or if that is unknown.
+def disagreement(cells: Sequence[CellSummary], told_apart: Collection[frozenset[str]]) -> Disagreement | None:
+    """Whether throughput and the 99th percentile surely favour different cells; None if not, or if that is unknown.
 
     Only cells that the verdict has `told_apart` can disagree. So a false disagreement is as rare as a false verdict.
     """
-    known = [(cell, cell.work_per_s, cell.latency[figure]) for cell in cells if figure in cell.latency]
+    known = [(cell, cell.work_per_s, cell.latency["p99"]) for cell in cells if "p99" in cell.latency]
     rated = [(cell, rate.mean.value, latency) for cell, rate, latency in known if rate is not None]
     if len(rated) < 2:
         return None
@@ -241,7 +237,7 @@ def disagreement(
         return None
     if frozenset((fastest.cell_id, lowest.cell_id)) not in told_apart:
         return None
-    return Disagreement(figure, fastest.cell_id, lowest.cell_id, of_fastest, of_lowest)
+    return Disagreement(fastest.cell_id, lowest.cell_id, of_fastest, of_lowest)
 
 
 def _estimate(name: str, value: float, without_one: Sequence[Latency]) -> Estimate:

@@ -25,9 +25,8 @@ from storagelab.model.plan import Cell, Factor, Plan
 from storagelab.model.values import JsonValue
 from storagelab.spec.factors import is_condition
 from storagelab.stats import contrast
-from storagelab.stats.contrast import Difference
 from storagelab.stats.fit import Fit
-from storagelab.stats.points import ALPHA
+from storagelab.stats.intervals import ALPHA
 
 
 class Judging(Protocol):
@@ -35,7 +34,7 @@ class Judging(Protocol):
 
     def fastest(self, cells: Sequence[int]) -> int | None: ...
 
-    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:
+    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, contrast.Difference]:
         """The difference of each cell to the `best` of its load and block, without the best cells and those not
         comparable.
         """
@@ -63,7 +62,7 @@ class _OfAllRuns:
     def fastest(self, cells: Sequence[int]) -> int | None:
         return self.fitted.fastest(cells)
 
-    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:
+    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, contrast.Difference]:
         return contrast.compare_with_best(self.fitted, best, cells, self.families, self.alpha)
 
     def may_be_fastest(self, cells: Sequence[int]) -> Sequence[int]:

@@ -20,16 +20,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from storagelab.findings.cell import CLASS_NAMES, Spent, SpentPart
 from storagelab.findings.effects import key
 from storagelab.findings.model import CellSummary, Estimate, Findings
-from storagelab.findings.time_breakdown import CLASS_NAMES, Spent, SpentPart
 from storagelab.findings.times import time_s
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import Category
 from storagelab.spec.naming import in_order, is_numeric
-from storagelab.stats.points import ALPHA
-from storagelab.stats.samples import NONE, Change, change, estimate, leaves_out_zero, mean
+from storagelab.stats.intervals import ALPHA, NONE, Change, change, estimate, leaves_out_zero, mean
 
 NEGLIGIBLE = 0.005
 """A fraction of the longer time: smaller steps don't widen the intervals of the other steps."""

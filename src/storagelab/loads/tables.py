@@ -13,7 +13,6 @@ from storagelab.errors import RunFailed
 from storagelab.loads import sysbench
 from storagelab.loads.generator import Clients, Program
 from storagelab.loads.own_files import own_script
-from storagelab.loads.sysbench import by_sysbench, inputs_of_sysbench
 from storagelab.machine.rights import make_folder
 from storagelab.model.loads.base import GeneratedLoad
 from storagelab.model.loads.sysbench import Sysbench
@@ -131,14 +130,14 @@ class SysbenchTables(GeneratedTables[C, Sysbench]):
     def fill(self, own: C, clients: Clients, site: Site) -> None:
         command = sysbench.initialise(clients.options["sysbench"], self.load)
         command, inputs = sysbench.beginning_with(clients.first, command)
-        output = clients.in_folder(command, {**inputs_of_sysbench(own_script(self.load, site)), **inputs})
+        output = clients.in_folder(command, {**sysbench.inputs_of_sysbench(own_script(self.load, site)), **inputs})
         if sysbench.failed(output):
             words = sysbench.words(output.stdout + output.stderr, self.load.script)
             raise RunFailed(f"sysbench can't make its tables: {words}")
         self.finish(own)
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
-        return by_sysbench(clients, self.load, own_script(self.load, site), seed)
+        return sysbench.by_sysbench(clients, self.load, own_script(self.load, site), seed)
 
     def check(self, site: Site, beside: Path | None) -> str:
         own_script(self.load, site)

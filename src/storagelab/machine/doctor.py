@@ -22,7 +22,6 @@ from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.machine.counts import DeviceCounters, control_groups, read_group
 from storagelab.machine.disks import HERE, Kernel, mounts_here, nearest_existing, read_text
-from storagelab.machine.host import describe_claim
 from storagelab.machine.processes import TaskView, until
 from storagelab.model.values import Frozen
 
@@ -230,7 +229,7 @@ def _drive(key: str, places: list[str], volume: Mapping[str, object]) -> Ability
 
 def claims(places: Mapping[str, Path]) -> list[Ability]:
     """One row for each claim of Kubernetes below the folders, with the facts that may not be read."""
-    found = {str(claim["claim"]): claim for path in places.values() if (claim := describe_claim(path))}
+    found = {str(claim["claim"]): claim for path in places.values() if (claim := host.describe_claim(path))}
     return [_claim(name, claim) for name, claim in found.items()]
 
 

@@ -218,7 +218,8 @@ def _filled_rows(raw: CountedWaits) -> list[WaitStat]:
     """
     rows = [_counted_row(row) for row in raw.rows]
     if raw.cpu_s is None or raw.runqueue_s is None:
-        gaps = [_share_of(event, raw) for event in _gaps(raw)]
+        ticks = sum(event.ticks for event in raw.events)
+        gaps = [_sampled_row(event, raw.busy_s * event.ticks / ticks) for event in _gaps(raw)]
         left_s = max(0.0, raw.busy_s - sum(row.wait_s for row in (*rows, *gaps)))
         return [*rows, *gaps, _cpu_row(left_s, UNINSTRUMENTED_OR_CPU)]
     states = _raked_states(raw, raw.cpu_s, raw.runqueue_s)
@@ -234,11 +235,6 @@ def _gaps(raw: CountedWaits) -> list[EventTicks]:
     """The sampled events that have a name but no timer."""
     timed = {row.wait_type for row in raw.rows}
     return [event for event in raw.events if event.wait_type not in timed | {NO_EVENT}]
-
-
-def _share_of(event: EventTicks, raw: CountedWaits) -> WaitStat:
-    total = sum(each.ticks for each in raw.events)
-    return _sampled_row(event, raw.busy_s * event.ticks / total)
 
 
 def _split_by(row: WaitStat, blocked_s: float, queued_s: float) -> WaitStat:

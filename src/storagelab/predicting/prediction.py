@@ -78,11 +78,6 @@ def as_text(prediction: Prediction) -> str:
     return json.dumps(prediction.model_dump(by_alias=True, mode="json"), indent=1, ensure_ascii=False) + "\n"
 
 
-def is_prediction(path: Path) -> bool:
-    """Whether a file looks like a prediction's."""
-    return path.suffix == ".json" and path.is_file()
-
-
 def read(path: Path) -> Prediction:
     """Raises StoreError that names the file, what is wrong, and the way out."""
     hint = "Write it with `storagelab predict CAPTURE --volumes FILE --format json -o prediction.json`."

@@ -20,8 +20,6 @@ from storagelab.model.volume import LimitConfig
 from storagelab.predicting import model, prediction
 from storagelab.predicting.capability import LimitedVolume, MeasuredVolume, Volume, tightest
 from storagelab.predicting.demands import MUCH_MORE, Demands, bytes_of_server, demands_of
-from storagelab.predicting.model import Layout, present
-from storagelab.predicting.prediction import PRESENT, LayoutPrediction, Prediction
 from storagelab.spec import given_files, keys, units
 from storagelab.volumes import limits
 from storagelab.words import numbers
@@ -44,9 +42,9 @@ class Question:
     def demands(self) -> Demands:
         return self.server.demands
 
-    def answered(self, layouts: Sequence[LayoutPrediction], notes: Sequence[str]) -> Prediction:
+    def answered(self, layouts: Sequence[prediction.LayoutPrediction], notes: Sequence[str]) -> prediction.Prediction:
         demands, manifest = self.demands, self.capture.manifest
-        return Prediction(
+        return prediction.Prediction(
             capture=self.name, engine=manifest.engine, captured_per_s=demands.per_s if demands.counted else None,
             unit=manifest.unit, sessions=demands.sessions, layouts=tuple(layouts), notes=tuple(notes),
         )  # fmt: skip
@@ -68,22 +66,22 @@ def read(captured: Path, file: Path) -> Question:
     return Question(str(captured), file, capture, asked, model.Server(demands, volumes, cpus))
 
 
-def predict(captured: Path, file: Path, own: Path | None = None) -> Prediction:
+def predict(captured: Path, file: Path, own: Path | None = None) -> prediction.Prediction:
     """`own`: the user's own known cases. Raises SpecError, PreflightError or StoreError with file, key and way out."""
     question = read(captured, file)
     capture, asked = question.capture, question.asked
-    layouts = {PRESENT: present(capture)}
+    layouts = {prediction.PRESENT: model.present(capture)}
     for name, one in asked.layouts.items():
         layouts[name] = placed(capture, one, asked.volumes, str(file), f"layouts.{name}")
     errors = prediction.errors_like(prediction.known_cases(own), capture.manifest.engine)
-    found = model.predicted(question.server, layouts[PRESENT], layouts, errors)
+    found = model.predicted(question.server, layouts[prediction.PRESENT], layouts, errors)
     for place, (name, layout) in enumerate(layouts.items()):
         if why := _shows_nothing(capture, layout, asked.layouts.get(name)):
             found[place] = model.cant_say(name, why)
     return question.answered(found, question.notes(errors, found[0].at_most_per_s))
 
 
-def _shows_nothing(capture: Capture, layout: Layout, wanted: LayoutRequest | None) -> str:
+def _shows_nothing(capture: Capture, layout: model.Layout, wanted: LayoutRequest | None) -> str:
     """Why the capture can't predict a layout; empty if some object that the layout names has I/O in the capture."""
     if wanted is None or not (wanted.objects or wanted.log) or layout.named & {row.object for row in capture.io}:
         return ""
@@ -160,7 +158,7 @@ def _notes(
                 yield f"volumes.{one.name}.limit has nothing for {way}s: they are taken never to be a limit."
     if server.cpus is None:
         yield "The number of CPUs is not given ([server] cpus): they are taken never to be a limit."
-    far = model.captured_over_modelled(server, present(capture))
+    far = model.captured_over_modelled(server, model.present(capture))
     over = at_most_per_s is not None and demands.per_s > model.OVER * at_most_per_s
     if far is not None and (over or not 1 / _MODEL_FAR < far < _MODEL_FAR):
         yield (
@@ -312,7 +310,7 @@ def skeleton(manifest: Manifest) -> str:
 # --- where a layout puts the captured objects -------------------------------------------------------------------------
 
 
-def placed(capture: Capture, asked: LayoutRequest, volumes: Collection[str], file: str, key: str) -> Layout:
+def placed(capture: Capture, asked: LayoutRequest, volumes: Collection[str], file: str, key: str) -> model.Layout:
     """The layout that is asked for. Raises SpecError for an object or a volume that doesn't exist."""
     wanted = {f"{key}.objects.{name}": volume for name, volume in asked.objects.items()} | {f"{key}.log": asked.log}
     for place, volume in wanted.items():
@@ -328,7 +326,7 @@ def placed(capture: Capture, asked: LayoutRequest, volumes: Collection[str], fil
     together = {found[name] for name in named}
     if ALL_TABLES in found and len(together) == 1:
         found[ALL_TABLES] = together.pop()
-    return Layout(
+    return model.Layout(
         {one.id: found[one.id] or one.volume for one in capture.manifest.objects},
         frozenset(name for name, volume in found.items() if volume is not None),
     )

@@ -26,7 +26,6 @@ from storagelab.model.values import Described, Estimate
 from storagelab.predicting import model
 from storagelab.predicting.capability import LimitedVolume
 from storagelab.predicting.demands import BY_SECOND
-from storagelab.predicting.model import Layout, calibrated, present
 from storagelab.predicting.prediction import PRESENT, Errors, LayoutPrediction, Prediction, errors_like, known_cases
 from storagelab.predicting.reckoning import Question, read
 from storagelab.words.numbers import percent, plural
@@ -147,8 +146,8 @@ class Search:
     """The predicted rate; 0 for a placement that can't be predicted, made or paid."""
 
     def __post_init__(self) -> None:
-        self.today = present(self.question.capture)
-        self.server = calibrated(self.question.server, self.today)
+        self.today = model.present(self.question.capture)
+        self.server = model.calibrated(self.question.server, self.today)
         self.volumes = list(self.question.asked.volumes)
         self.stays: Places = tuple(one.volume for one in self.units)
 
@@ -156,9 +155,9 @@ class Search:
     def placements(self) -> int:
         return int(len(self.volumes) ** len(self.units))
 
-    def layout(self, places: Places) -> Layout:
+    def layout(self, places: Places) -> model.Layout:
         moved = {name: to for unit, to in zip(self.units, places, strict=True) for name in unit.ids}
-        return Layout({**self.today.places, **moved}, frozenset(moved))
+        return model.Layout({**self.today.places, **moved}, frozenset(moved))
 
     def per_s(self, places: Places) -> float:
         if places not in self.found:
@@ -429,7 +428,7 @@ _NAMED: tuple[Kind, ...] = ("table", "index", "toast")
 
 def _shares(question: Question) -> dict[str, dict[str, float]]:
     """Object -> its fractions of its volume's reads, writes and bytes."""
-    demands, volume_of = question.demands, present(question.capture).places
+    demands, volume_of = question.demands, model.present(question.capture).places
     of_object: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(_WAYS, 0.0))
     of_volume: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(_WAYS, 0.0))
     for need in demands.needs:

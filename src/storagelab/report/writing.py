@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from storagelab import screen
+from storagelab import __version__, screen
 from storagelab.errors import StoragelabError, escaped
 from storagelab.findings.model import Findings, WaitChange, WaitTrend
 from storagelab.machine.descriptors import descriptor_of, write_whole
@@ -31,7 +31,6 @@ from storagelab.report.export.tables import all_of, csv_runs, csv_waits, sqlite_
 from storagelab.report.sections.contents import brief, document
 from storagelab.report.text.markdown import markdown
 from storagelab.report.text.terminal import print_document
-from storagelab.version import __version__
 
 FORMATS = ("html", "md", "csv", "waits-csv", "json")
 REPORT_FILE = "report.html"

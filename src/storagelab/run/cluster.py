@@ -23,10 +23,9 @@ import dask
 import distributed
 from distributed import Client, Future, KilledWorker, LocalCluster, Security
 
-from storagelab import _sim
+from storagelab import __version__, _sim
 from storagelab.errors import PreflightError, StoragelabError
 from storagelab.run.executors import Jobs, Report, Task, Work, sendable
-from storagelab.version import __version__
 
 _LOCAL = "127.0.0.1"
 _ANSWER_S = 10.0

@@ -17,8 +17,7 @@ from storagelab.machine import host, temporary
 from storagelab.machine.doctor import Ability
 from storagelab.machine.rights import privileged_settings, refuse_privileged
 from storagelab.model.config import Config, TargetConfig
-from storagelab.model.durability import Durability
-from storagelab.model.engines import KINDS_OF_ENGINE
+from storagelab.model.engines import KINDS_OF_ENGINE, Durability
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun, one_of_each_template
 from storagelab.model.target import Block, Preflight, State, Target, Tell, reporting_to
 from storagelab.model.values import Scalar
@@ -30,13 +29,12 @@ from storagelab.servers.interfaces import by_server, places_of
 from storagelab.servers.starting import Kind, try_kinds
 from storagelab.volumes import for_runs
 from storagelab.volumes.folders import Folders, Site
-from storagelab.volumes.for_runs import BlockVolumes
 
 
 class _Independent:
     """A block of independent runs: each has its own server or schema."""
 
-    def __init__(self, block: PlannedBlock, site: Site, volumes: BlockVolumes) -> None:
+    def __init__(self, block: PlannedBlock, site: Site, volumes: for_runs.BlockVolumes) -> None:
         self._block, self._site, self._volumes = block, site, volumes
 
     def needed(self, wanted: Collection[int]) -> Sequence[int]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Generic, Self
 
+from storagelab import __version__
 from storagelab.errors import RunFailed
 from storagelab.loads import fio
 from storagelab.machine import host
@@ -23,7 +24,6 @@ from storagelab.servers.interfaces import C, Sessions, System, Work, prepare_mac
 from storagelab.servers.server import Server, server_of
 from storagelab.servers.space import SpaceWatch
 from storagelab.stopping import uninterrupted
-from storagelab.version import __version__
 from storagelab.watching.counters import Clocks, Counters, MachineCounters
 from storagelab.watching.pace import check_watching
 from storagelab.watching.sampler import Observation, SessionSampler

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+from storagelab import __version__
 from storagelab.errors import SpecError, StoreError
 from storagelab.machine import processes
 from storagelab.machine.descriptors import open_to_append
@@ -26,7 +27,6 @@ from storagelab.model.plan import Experiment
 from storagelab.run import store_file
 from storagelab.run.store_file import RUN_COLUMNS, Shared, damaged, experiment_of_today, read_run, reason_of
 from storagelab.spec import foreign, given_files, reading
-from storagelab.version import __version__
 
 FILE_NAME = "experiment.sqlite"
 LOCK_FILE = ".lock"

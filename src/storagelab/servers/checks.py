@@ -16,20 +16,9 @@ from storagelab.model.measurement import Check
 from storagelab.model.plan import Cell, Plan
 from storagelab.model.target import Preflight
 from storagelab.model.values import Frozen
-from storagelab.servers import places, templates
+from storagelab.servers import places, space, templates
 from storagelab.servers.attached import Need, enough_connections, quoting
 from storagelab.servers.interfaces import C, by_server
-from storagelab.servers.space import (
-    Memory,
-    by_how,
-    check_between_runs,
-    check_generators,
-    check_place_names,
-    memory_here,
-    memory_notes,
-    refuse_more_than_there_is,
-    volume_needs,
-)
 from storagelab.servers.starting import Starter
 from storagelab.volumes.folders import Site
 
@@ -93,26 +82,28 @@ class Checks(Generic[C, F]):
         """Checks everything that could make a run fail. Raises PreflightError naming the key."""
         configs = [cell.config for cell in plan.cells]
         bytes_on = templates.with_kept(configs, site, self.bytes_on, self.kept_bytes_on)
-        needs = (*volume_needs(configs, site, bytes_on), *places.needs(configs, self.bytes_on))
-        check_place_names(needs, self.is_barred, self.bar)
-        check_between_runs(configs)
-        private, running = by_how(configs)
+        needs = (*space.volume_needs(configs, site, bytes_on), *places.needs(configs, self.bytes_on))
+        space.check_place_names(needs, self.is_barred, self.bar)
+        space.check_between_runs(configs)
+        private, running = space.by_how(configs)
         found = self.starter.check_cells(private, site)
         memories = [(one, self._private_memory(one)) for one in private]
         for _, memory in memories:
-            refuse_more_than_there_is(memory)
-        notes = memory_notes(memories)
+            space.refuse_more_than_there_is(memory)
+        notes = space.memory_notes(memories)
         for title, more in self._check_running(running, site):
             found.append(title)
             notes += more
-        found += check_generators(configs, site, lambda one: self.programs_folder(self.starter.programs(one, site)))
+        found += space.check_generators(
+            configs, site, lambda one: self.programs_folder(self.starter.programs(one, site))
+        )
         notes += templates.notes(configs)
         notes += [places.NOTE] if any(map(places.remote_paths, configs)) else []
         return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
 
-    def _private_memory(self, config: Config) -> Memory:
+    def _private_memory(self, config: Config) -> space.Memory:
         buffers_bytes, direct = self.private_buffers(config)
-        return Memory(self.buffers, buffers_bytes, memory_here(), cached=not direct)
+        return space.Memory(self.buffers, buffers_bytes, space.memory_here(), cached=not direct)
 
     def _check_running(self, configs: Sequence[Config], site: Site) -> Iterator[tuple[str, list[str]]]:
         """Each running server, with notes. Each server is asked through one connection, however many cells use it."""
@@ -123,9 +114,9 @@ class Checks(Generic[C, F]):
                 for config in {one.workload.kind: one for one in sharing if one.generated}.values():
                     with quoting(target, RunFailed, str, "the load can't begin", self.login_hint):
                         self.check_login(config, site, facts)
-            machine = memory_here() if facts.on_this_machine else None
-            memory = Memory(self.buffers, facts.buffers_bytes, machine, cached=not facts.direct)
-            notes = [*memory_notes([(one, memory) for one in sharing]), *notes]
+            machine = space.memory_here() if facts.on_this_machine else None
+            memory = space.Memory(self.buffers, facts.buffers_bytes, machine, cached=not facts.direct)
+            notes = [*space.memory_notes([(one, memory) for one in sharing]), *notes]
             yield f"{facts.name}, attached, {facts.where}", notes
 
 

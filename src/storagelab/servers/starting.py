@@ -14,7 +14,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import doctor, temporary
-from storagelab.machine.doctor import Ability, ability
 from storagelab.machine.rights import check_may_enter, unprivileged
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
@@ -175,9 +174,9 @@ class Starter(Generic[P]):
         """The programs that a cell asks for. Raises PreflightError."""
         return self.find(asked_folder(config, site))
 
-    def ability(self) -> Ability:
+    def ability(self) -> doctor.Ability:
         """The servers that this machine can start, for the doctor."""
-        return ability(
+        return doctor.ability(
             f"private {self.title}",
             lambda: self.find(None),
             lambda found: f"{self.title} {found.version} from {found.origin}",

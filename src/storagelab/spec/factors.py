@@ -15,10 +15,9 @@ from storagelab.model.volume import PRICE
 from storagelab.spec import keys, units
 
 _WHOLE_EXPERIMENT = "holds for the whole experiment, so it can't differ between cells"
-_CANNOT_VARY = dict.fromkeys(keys.HEADER, _WHOLE_EXPERIMENT) | {
+_CANNOT_VARY = dict.fromkeys((*keys.HEADER, "labels"), _WHOLE_EXPERIMENT) | {
     "repetitions": "must be the same for every cell, or the comparison would be unfair",
     "factors": "can't be varied by itself",
-    "labels": "holds for the whole experiment, so it can't differ between cells",
     "exclude": "defines what the matrix leaves out, so it can't be a factor",
 }
 _OF_THE_LOAD = ("workload",)

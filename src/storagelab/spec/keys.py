@@ -201,18 +201,14 @@ def known_paths(tables: Tables) -> list[str]:
 
 def _paths_below(schema: Schema, content: object, prefix: str) -> Iterable[str]:
     inside = content if isinstance(content, Mapping) else {}
-    for name in schema.get("properties") or _names_in_open_table(schema, inside):
+    # In an open table, volumes must be declared; settings need not be.
+    declared = _is_table(_entries(schema) or {}) and inside
+    for name in schema.get("properties") or (inside if declared else [*inside, "NAME"]):
         below = _step(schema, name) or {}
         if _is_table(below):
             yield from _paths_below(below, inside.get(name), f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
-
-
-def _names_in_open_table(schema: Schema, inside: Mapping[str, Any]) -> list[str]:
-    """The names that an open table can have: volumes must be declared, settings need not be."""
-    declared = _is_table(_entries(schema) or {}) and inside
-    return [*inside] if declared else [*inside, "NAME"]
 
 
 def put(tables: Tables, sets: Mapping[str, object]) -> dict[str, Any]:

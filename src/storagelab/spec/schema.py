@@ -58,9 +58,9 @@ def spec_schema() -> Schema:
     return {"$schema": DIALECT, "title": "A spec of storagelab", **plain}
 
 
-def spec_schema_text() -> str:
-    """The schema as a file's text."""
-    return json.dumps(spec_schema(), indent=1, ensure_ascii=False) + "\n"
+def schema_text(schema: Schema) -> str:
+    """A schema as a file's text."""
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
 def _at(tables: Schema, above: list[str], parts: Schema) -> list[Schema]:

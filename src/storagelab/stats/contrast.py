@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 
 from storagelab.model.values import Estimate
 from storagelab.stats.fit import VARIANCE_FLOOR, Fit, Means, Places, Preparations, Vector
-from storagelab.stats.points import ALPHA, MANY, maximum_point, range_point, t_point
-from storagelab.stats.samples import from_logs
+from storagelab.stats.intervals import ALPHA, MANY, from_logs, maximum_point, range_point, t_point
 
 CAUTION = 0.65
 """With 0, a noisy cell would look slow in 6 to 8 % of experiments; with 1, a tenth of the 5 % slow-downs would be

@@ -14,7 +14,7 @@ from scipy import special
 
 from storagelab.model.values import MOST, JsonValue
 from storagelab.stats.fit import VARIANCE_FLOOR, Matrix, Places, fit
-from storagelab.stats.points import ALPHA, t_point
+from storagelab.stats.intervals import ALPHA, t_point
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Change along the way

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from storagelab.stats.contrast import KNOWN, Difference, compare_with_best
 from storagelab.stats.fit import Fit
-from storagelab.stats.points import ALPHA
+from storagelab.stats.intervals import ALPHA
 
 LOOK_FROM = 3
 """Two runs of a cell hardly show its scatter, and both may be slow only because they were the first ones."""

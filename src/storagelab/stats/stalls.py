@@ -15,7 +15,7 @@ from scipy import special
 
 from storagelab.stats import fit as least_squares
 from storagelab.stats.fit import VARIANCE_FLOOR, Fit, Matrix, Places
-from storagelab.stats.points import ALPHA, t_point
+from storagelab.stats.intervals import ALPHA, t_point
 
 OUTLIER_DEVIATION = 3.5
 OUTLIER_CHANGE = 0.05

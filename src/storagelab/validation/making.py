@@ -36,7 +36,7 @@ from storagelab.run.progress import RunProgress
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
 from storagelab.spec.keys import put
-from storagelab.stats import samples
+from storagelab.stats import intervals
 from storagelab.validation.articles import (
     Article,
     Missing,
@@ -106,7 +106,7 @@ def judge(article: Article, figure: PublishedFigure, simulated: SimulatedFigure)
         return Row(
             article=article.id, figure=figure, level=simulated.level, tied=simulated.tied, verdict=_verdict(right)
         )
-    estimate = samples.mean_estimate(simulated.values)
+    estimate = intervals.mean_estimate(simulated.values)
     error = relative_error(figure, estimate.value)
     if figure.tolerance_absolute is not None and figure.value is not None:
         right = abs(estimate.value - figure.value) <= figure.tolerance_absolute

@@ -12,15 +12,13 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from storagelab import profiles
+from storagelab import __version__, profiles
 from storagelab.errors import StoragelabError
 from storagelab.findings.model import Estimate
 from storagelab.model.values import Frozen, JsonValue, Scalar
-from storagelab.profiles import Label
 from storagelab.report.text.columns import Column, print_paragraph, print_table
 from storagelab.validation.articles import Article, PublishedFigure, spans
 from storagelab.validation.making import SMALLER_IF_OPEN, Row, Simulations, Summary, summaries
-from storagelab.version import __version__
 from storagelab.words import numbers
 
 FORMATS = ("md", "csv", "json")
@@ -38,7 +36,7 @@ class Parameter(Frozen):
     owner: str
     name: str
     value: Scalar
-    label: Label
+    label: profiles.Label
     source: str
     bounds: tuple[int | float, int | float] | None = None
     fitted_on: tuple[str, ...] = ()

@@ -95,9 +95,9 @@ def lacks(name: str) -> Callable[[Given], bool]:
 
 def spec_of(given: Given) -> tuple[str, list[Config]]:
     """The order and the cells of the spec."""
-    from storagelab.spec import against, matrix
+    from storagelab.spec import matrix, reading
 
-    experiment = against.load(given["spec_file"], given["against"])
+    experiment = reading.load(given["spec_file"], given["against"])
     return experiment.order, [cell.config for cell in matrix.expand(experiment).cells]
 
 

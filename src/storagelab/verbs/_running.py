@@ -20,7 +20,7 @@ from storagelab.run import loop, scheduling, stored
 from storagelab.run.engine import sweep, try_starting
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store
-from storagelab.spec import against, given_files, matrix
+from storagelab.spec import given_files, matrix, reading
 from storagelab.spec.units import parse_seconds
 from storagelab.stopping import Interruptible
 from storagelab.verbs import _planning as planning
@@ -137,7 +137,7 @@ class Asked(NamedTuple):
 
 def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     """Makes the runs; returns whether all have succeeded."""
-    wanted = against.load(spec_file, asked.against).model_copy(update={"race": asked.race})
+    wanted = reading.load(spec_file, asked.against).model_copy(update={"race": asked.race})
     if asked.race is not None and wanted.blocks > 1:
         raise SpecError(
             "leaves no rounds for a race: all blocks of a level are needed to compare it", file=wanted.source,
@@ -164,7 +164,7 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     made = stored.Results(folder, experiment, stored.as_run(experiment, plan, runs), runs)
     conclude(made, as_json=asked.as_json, full=asked.full)
     if asked.against is not None:
-        screen.say(f"as a gate: storagelab compare {experiment.name} --by {against.FACTOR} --fail-if-slower 5%")
+        screen.say(f"as a gate: storagelab compare {experiment.name} --by {reading.SPEC_FACTOR} --fail-if-slower 5%")
     return all_well
 
 

@@ -14,6 +14,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from storagelab import screen
 from storagelab.errors import SpecError
 from storagelab.verbs import Unused, Verb, amount, when
 
@@ -41,7 +42,6 @@ def capture(
     Nothing on the server is changed, and neither its data nor the text of queries is kept. Ctrl-C ends the window
     early. As root on the server's machine, writes and the order of requests are known by table.
     """
-    from storagelab import screen
     from storagelab.capture import folder, taking
     from storagelab.machine.descriptors import write_whole
     from storagelab.model.engines import ENGINES
@@ -87,7 +87,6 @@ def _progress(seconds: float) -> Iterator[Callable[[float, float], None]]:
     """Prints the progress: on a terminal each second in one line, which ends with the capture; elsewhere in a new line
     from time to time.
     """
-    from storagelab import screen
     from storagelab.words import numbers
 
     last = [-_TOLD_EVERY_S]

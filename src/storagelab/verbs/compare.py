@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from storagelab import verbs
+from storagelab import screen, verbs
 from storagelab.errors import SpecError
 from storagelab.findings import FitKind
-from storagelab.verbs import Given, Unused, Verb
 
 if TYPE_CHECKING:
     from storagelab.findings.beside import Beside
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from storagelab.report.document import Document
     from storagelab.run import stored
 
-app = Verb("Read", 3)
+app = verbs.Verb("Read", 3)
 _WAYS = (
     "two campaigns: compare BEFORE AFTER; a new one and those before it: compare --history OLD... NEW; two cells of "
     "one: compare NAME CELL CELL; all pairs of cells that differ in one factor: compare NAME --by FACTOR; a campaign "
@@ -30,19 +29,18 @@ _WAYS = (
 )
 
 
-def _of_prediction(given: Given) -> bool:
-    from storagelab.predicting.prediction import is_prediction
-
-    return len(given["names"]) == 2 and is_prediction(Path(given["names"][1]))
+def _of_prediction(given: verbs.Given) -> bool:
+    file = Path(given["names"][-1])
+    return len(given["names"]) == 2 and file.suffix == ".json" and file.is_file()
 
 
 UNUSED = (
-    Unused("--by", lambda given: len(given["names"]) != 1 or given["history"], "is for the cells of one campaign",
+    verbs.Unused("--by", lambda given: len(given["names"]) != 1 or given["history"], "is for the cells of one campaign",
            "Name that one alone: compare NAME --by FACTOR."),
-    Unused("--fail-if-slower", _of_prediction,
+    verbs.Unused("--fail-if-slower", _of_prediction,
            "judges campaigns and cells, not a prediction: its interval holds the model's errors, not only chance",
            "Leave it out, or compare two campaigns."),
-    Unused("--format", lambda given: given["as_json"] and given["format_"] != "json", "is not what --json writes",
+    verbs.Unused("--format", lambda given: given["as_json"] and given["format_"] != "json", "is not what --json writes",
            "Leave one of them out."),
 )  # fmt: skip
 
@@ -176,13 +174,13 @@ def _cells(asked: _Asked, name: str, *named: str) -> Gate:
 
 def _refuse_one_spec(read: stored.Results, *ids: str) -> None:
     """A gate of two cells of the same spec would judge no change."""
-    from storagelab.spec.against import FACTOR
+    from storagelab.spec.reading import SPEC_FACTOR
 
-    specs = {cell.levels.get(FACTOR) for cell in read.plan.cells if cell.cell_id in ids}
+    specs = {cell.levels.get(SPEC_FACTOR) for cell in read.plan.cells if cell.cell_id in ids}
     if len(specs) == 1 and None not in specs:
         raise SpecError(
             f"{' and '.join(ids)} are both of the spec {specs.pop()}, so no change is judged", key="CELL",
-            hint=f"Judge each pair that differs in the spec: compare {read.experiment.name} --by {FACTOR}.",
+            hint=f"Judge each pair that differs in the spec: compare {read.experiment.name} --by {SPEC_FACTOR}.",
         )  # fmt: skip
 
 
@@ -279,8 +277,6 @@ def _with_prediction(asked: _Asked, name: str, file: str) -> Gate:
     own = asked.results / prediction.OWN_FILE
     of_database = not read.plan.cells[0].config.target.raw_io
     if basis.provenance == "measured" and of_database and proof.learn(known, found, names, campaign, own):
-        from storagelab import screen
-
         screen.say(f"kept in {own}: intervals of the next prediction use it")
     asked.deliver(paper, lambda: beside_json(found, names, paper), (found, names))
     return Gate.NOT_SLOWER

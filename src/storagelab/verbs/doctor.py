@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from storagelab import screen
 from storagelab.verbs import DEFAULT_RESULTS, JsonOption, ResultsOption, Unused, Verb, when
 
 app = Verb("This machine", 1)
@@ -31,7 +32,6 @@ def doctor(
     --target takes a DSN, or the name of an environment variable that holds one, and tests everything that storagelab
     promises on that server.
     """
-    from storagelab import screen
     from storagelab.machine.doctor import abilities as abilities_of
     from storagelab.report.text.as_data import doctor_json
     from storagelab.report.text.terminal import print_abilities
@@ -58,7 +58,6 @@ def doctor(
 
 def _verify(target: str, spec_file: Path | None, *, as_json: bool) -> bool:
     """Whether a running server keeps all promises, on the volumes of the spec's first cell if there is one."""
-    from storagelab import screen
     from storagelab.report.text.as_data import promises_json
     from storagelab.report.text.terminal import print_promises
     from storagelab.run import contract

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.verbs import Unused, Verb, amount, when
 
@@ -32,7 +33,7 @@ def _group() -> None:
 @app.command("list")
 def list_() -> None:
     """List all drive profiles, also those measured here."""
-    from storagelab import profiles, screen
+    from storagelab import profiles
     from storagelab.report.text.profiles import print_cloud_disks, print_profiles
     from storagelab.volumes import limits
 
@@ -58,7 +59,7 @@ def show(
 
     First its capacity, speed, CPU cost and need of host memory, then all figures of its profile.
     """
-    from storagelab import profiles, screen
+    from storagelab import profiles
     from storagelab.drives.sizing import sizing
     from storagelab.report import writing
     from storagelab.report.text.profiles import print_figures, print_sizing, print_title
@@ -90,7 +91,6 @@ def fit(
     It writes one file in a folder of its own, and removes both. The profile holds every point that was measured, and
     the simulator runs it like any other drive.
     """
-    from storagelab import screen
     from storagelab.drives.fitting import planned
     from storagelab.drives.measured import as_toml
     from storagelab.machine.descriptors import write_whole
@@ -163,7 +163,6 @@ def _free_file(name: str) -> Path:
 @contextmanager
 def _volume(volume: str, spec: Path | None) -> Iterator[MeasuredVolume]:
     """A folder, or a volume of a spec, made for this if it has to be made."""
-    from storagelab import screen
     from storagelab.run.engine import sweep
     from storagelab.run.measuring import MeasuredVolume, volume_at
     from storagelab.spec import matrix, reading
@@ -203,7 +202,6 @@ def _volume(volume: str, spec: Path | None) -> Iterator[MeasuredVolume]:
 
 
 def _say_what_comes(folder: Path, effort: Effort, points: int, kept: KeptResults) -> None:
-    from storagelab import screen
     from storagelab.words.numbers import capacity, duration
 
     screen.say(

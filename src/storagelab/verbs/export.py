@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from typer import Option
 
-from storagelab import verbs
+from storagelab import screen, verbs
 from storagelab.verbs import Unused, Verb, when
 
 app = Verb("Read", 4)
@@ -32,7 +32,6 @@ def export(
     json follows schema 2 and holds every run with all its waits; csv has a line for each run, waits-csv one for each
     wait; sqlite writes a file with tables of runs, waits, series and cells.
     """
-    from storagelab import screen
     from storagelab.findings.analysis import analyse
     from storagelab.report import writing
     from storagelab.run import stored

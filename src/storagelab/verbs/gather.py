@@ -8,6 +8,7 @@ from typing import Annotated
 
 from typer import Argument
 
+from storagelab import screen
 from storagelab.errors import StoreError
 from storagelab.verbs import DEFAULT_RESULTS, JsonOption, ResultsOption, Verb
 
@@ -27,7 +28,6 @@ def gather(
 
     Its verdict is for hosts like these: layouts are compared within each host.
     """
-    from storagelab import screen
     from storagelab.run import stored
     from storagelab.run.store import NothingStored, Store
     from storagelab.spec import matrix

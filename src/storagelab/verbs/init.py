@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from storagelab import screen
 from storagelab.verbs import Given, JsonOption, Unused, Verb
 
 app = Verb("Measure", 2)
@@ -61,7 +62,6 @@ def init(
 
 
 def _list_as_json() -> None:
-    from storagelab import screen
     from storagelab.experiments import MEASURED, SIMULATED, question_of
 
     listed = [

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
+from storagelab import screen
 from storagelab.errors import SpecError, StoragelabError
 from storagelab.verbs import FileOption, SpecArgument, Unused, Verb, when
 
@@ -60,7 +61,6 @@ def k8s(
 
     Nothing is sent to a cluster: kubectl does that.
     """
-    from storagelab import screen
     from storagelab.kubernetes.job import JobOptions, documents, manifests, object_name, on_claims, reader
     from storagelab.report import writing
     from storagelab.run.estimate import estimate
@@ -102,7 +102,6 @@ def k8s(
 
 
 def _say_how_to_fetch(name: str, nodes: Sequence[str]) -> None:
-    from storagelab import screen
     from storagelab.kubernetes.job import RESULTS, object_name
 
     pods = [object_name(object_name(name, *(node,) * bool(node)), "results") for node in nodes or ("",)]
@@ -114,7 +113,6 @@ def _say_how_to_fetch(name: str, nodes: Sequence[str]) -> None:
 
 def _look(spec_file: Path, file: Path) -> bool:
     """Says what delays the campaign, by kubectl's output; returns whether nothing delays it."""
-    from storagelab import screen
     from storagelab.kubernetes.held_up import held_up
     from storagelab.kubernetes.job import object_name
     from storagelab.spec import reading

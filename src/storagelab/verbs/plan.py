@@ -8,26 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from storagelab import verbs
+from storagelab import screen, verbs
 from storagelab.errors import StoreError
-from storagelab.verbs import Given, Unused, Verb, spec_of, when
 
 if TYPE_CHECKING:
     from storagelab.model.plan import Experiment, Plan
     from storagelab.model.target import Preflight
     from storagelab.report.text.plan import PlanFacts
 
-app = Verb("Measure", 3)
+app = verbs.Verb("Measure", 3)
 
 
-def _is_not_judged(given: Given) -> bool:
-    order, configs = spec_of(given)
+def _is_not_judged(given: verbs.Given) -> bool:
+    order, configs = verbs.spec_of(given)
     return order in ("cell-by-cell", "as-listed") and not all(config.simulated for config in configs)
 
 
 UNUSED = (
-    Unused("--all", when("as_json"), "is for people", "Leave it out: --json has all."),
-    Unused("--pilot", _is_not_judged, "says what can be found, and runs in this order are not judged",
+    verbs.Unused("--all", verbs.when("as_json"), "is for people", "Leave it out: --json has all."),
+    verbs.Unused("--pilot", _is_not_judged, "says what can be found, and runs in this order are not judged",
            'Leave it out, or set order = "randomised" in the spec.'),
 )  # fmt: skip
 
@@ -54,16 +53,14 @@ def plan(
 
     Nothing is run or changed.
     """
-    from storagelab import screen
     from storagelab.report.text.as_data import plan_json
     from storagelab.report.text.plan import of_preparing, print_plan
     from storagelab.run import stored
     from storagelab.run.store import FILE_NAME
-    from storagelab.spec import against as two
-    from storagelab.spec import matrix
+    from storagelab.spec import matrix, reading
     from storagelab.verbs._planning import look_at, site_of, with_files
 
-    experiment = stored.as_begun(two.load(spec_file, against), results)
+    experiment = stored.as_begun(reading.load(spec_file, against), results)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     site = site_of(experiment, folder, despite_space=despite_space)

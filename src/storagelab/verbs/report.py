@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from typer import Option
 
-from storagelab import verbs
+from storagelab import screen, verbs
 from storagelab.errors import SpecError
 from storagelab.verbs import Given, Unused, Verb, when
 
@@ -60,7 +60,6 @@ def report(
     html writes one file; png and svg write one file for each chart, or one chart alone; md and text go to stdout. For a
     PDF, print the page. Data for other programs: storagelab export.
     """
-    from storagelab import screen
     from storagelab.capture import folder
     from storagelab.findings.analysis import analyse
     from storagelab.report import writing

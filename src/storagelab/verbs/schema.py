@@ -16,8 +16,8 @@ def schema(
     of: Annotated[Literal["spec", "capture"], Argument(metavar="OF", help="spec, or capture: its manifest.")] = "spec",
 ) -> None:
     """Print the JSON schema of specs, or of captures."""
-    from storagelab.capture.folder import capture_schema_text
+    from storagelab.capture.folder import capture_schema
     from storagelab.report import writing
-    from storagelab.spec.schema import spec_schema_text
+    from storagelab.spec.schema import schema_text, spec_schema
 
-    writing.deliver(spec_schema_text() if of == "spec" else capture_schema_text(), None)
+    writing.deliver(schema_text(spec_schema() if of == "spec" else capture_schema()), None)

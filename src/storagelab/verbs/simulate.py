@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.verbs import SpecArgument, Unused, Verb, when
 
@@ -33,7 +34,6 @@ def simulate(
 
     The run is made on drives as its block begins. Nothing is stored.
     """
-    from storagelab import screen
     from storagelab.engines.simulated import engine as simulated
     from storagelab.report import writing
     from storagelab.report.text.terminal import print_outcome

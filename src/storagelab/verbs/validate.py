@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from typer import Option
 
+from storagelab import screen
 from storagelab.model.engines import LARGEST_SCALE
 from storagelab.verbs import Verb
 
@@ -48,7 +49,6 @@ def validate(
     The table shows each figure as published and as simulated, with the error, and whether it depends on the scale. A
     miss doesn't change the exit code.
     """
-    from storagelab import screen
     from storagelab.machine import host
     from storagelab.report import writing
     from storagelab.stopping import Interruptible

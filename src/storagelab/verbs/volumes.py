@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.verbs import Verb
 
@@ -19,7 +20,6 @@ app = Verb(
 @app.callback()
 def _list(context: typer.Context) -> None:
     """List the drives of this machine that experiments have claimed and not given back."""
-    from storagelab import screen
     from storagelab.volumes.journal import claims
 
     if context.invoked_subcommand is not None:
@@ -44,7 +44,6 @@ def undo(
     Unmounts and removes what storagelab made on them, and formats them to their old sectors. What lay on them before
     can't be put back.
     """
-    from storagelab import screen
     from storagelab.volumes.for_runs import put_back
 
     if not results.is_dir():

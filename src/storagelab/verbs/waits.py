@@ -6,6 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from storagelab import screen
 from storagelab.verbs import DEFAULT_RESULTS, JsonOption, NameArgument, ResultsOption, SqlServerNamesOption, Verb
 
 app = Verb("Read", 2)
@@ -24,7 +25,6 @@ def waits(
     as_json: JsonOption = False,
 ) -> None:
     """Print the wait statistics of each cell."""
-    from storagelab import screen
     from storagelab.findings.analysis import analyse
     from storagelab.report.sections.waits import wait_parts
     from storagelab.report.text import as_data, terminal

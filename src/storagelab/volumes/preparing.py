@@ -24,7 +24,6 @@ from storagelab.volumes.drives import Drive, partitions_of
 from storagelab.volumes.file_systems import compared, sector_bytes, set_queue
 from storagelab.volumes.journal import REGISTRY, Claim, Journal, locked
 from storagelab.volumes.programs import path_of, said
-from storagelab.volumes.refusals import Background
 from storagelab.words.numbers import bytes_
 
 # --- partitions -------------------------------------------------------------------------------------------------------
@@ -123,7 +122,7 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
         needed |= drives.NVME_PROGRAMS
     programs.check(needed, key)
     for drive in found:
-        known = Background() if journal is None else _known_to(drive, journal)
+        known = refusals.Background() if journal is None else _known_to(drive, journal)
         if known is not None:
             _refuse(drive, volume, key, known)
     refusals.refuse_twice(found, key)
@@ -133,17 +132,17 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
     return found
 
 
-def _known_to(drive: Drive, journal: Journal) -> Background | None:
+def _known_to(drive: Drive, journal: Journal) -> refusals.Background | None:
     """The journal's facts about the drive; None if an interrupted run still has it, and the next run returns it."""
     try:
         history = journal.of(drive.id)
         journal.refuse_claimed_by_others(drive)
     except RunFailed as error:
         raise PreflightError(str(error), key="volumes") from error
-    return None if history.claim is not None else Background(history.confirmed, history.released)
+    return None if history.claim is not None else refusals.Background(history.confirmed, history.released)
 
 
-def _refuse(drive: Drive, volume: VolumeConfig, key: str, known: Background) -> None:
+def _refuse(drive: Drive, volume: VolumeConfig, key: str, known: refusals.Background) -> None:
     refusals.refuse(drive, volume, key, known)
     if _is_to_be_formatted(drive, volume) and drive.nvme and os.geteuid() == 0:
         try:
@@ -240,7 +239,7 @@ def _one(
             raise RunFailed(f"{device}: nobody has confirmed that everything on it may be destroyed")
         if history.claim is not None:
             raise RunFailed(f"{device} was not given back by an earlier run: storagelab volumes undo {journal.results}")
-        _refuse(drive, volume, key, Background(history.confirmed, history.released))
+        _refuse(drive, volume, key, refusals.Background(history.confirmed, history.released))
         # Raises RunFailed if the drive holds what the user was not shown
         seen = (*(history.confirmed.holds or ()), drives.UNKNOWN_DATA)
         new = [one for one in drive.holds or () if one not in seen]

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from storagelab import __version__
 from storagelab.engines.fio.sending import Places, Sender, sender_of
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import fio
@@ -26,10 +27,8 @@ from storagelab.model.target import Preflight, Progress, State, Target, VolumeNe
 from storagelab.run.engine import Engine
 from storagelab.servers.space import volume_needs
 from storagelab.stopping import uninterrupted
-from storagelab.version import __version__
 from storagelab.volumes import for_runs
 from storagelab.volumes.folders import Folders, Site
-from storagelab.volumes.for_runs import BlockVolumes
 from storagelab.watching.counters import MachineCounters
 from storagelab.watching.pace import check_watching
 
@@ -42,7 +41,7 @@ _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 class RawBlock:
     """All runs of one block. The runs are independent, except through the state of the drive."""
 
-    def __init__(self, block: PlannedBlock, site: Site, volumes: BlockVolumes) -> None:
+    def __init__(self, block: PlannedBlock, site: Site, volumes: for_runs.BlockVolumes) -> None:
         self._block, self._site, self._volumes = block, site, volumes
         self._fio = fio.find()
         self._folders: dict[Path, Folders] = {}

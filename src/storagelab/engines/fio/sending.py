@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from storagelab import __version__
 from storagelab.errors import RunFailed
 from storagelab.loads import fio
 from storagelab.loads.fio import Direction, Fio, Job, Outcome, Place, Requests
@@ -26,7 +27,6 @@ from storagelab.model.loads.raw_io import RawIo
 from storagelab.model.loads.replay import Replay
 from storagelab.model.measurement import latency_of_table
 from storagelab.servers.programs import environment, run
-from storagelab.version import __version__
 from storagelab.volumes.folders import Site
 
 Tell = Callable[[], None]

@@ -16,6 +16,7 @@ import pymysql
 
 from storagelab.capture.folder import (
     LOG,
+    NOTHING,
     OTHER_FILES,
     TEMPORARY,
     Count,
@@ -302,11 +303,7 @@ class WatchedMariaDB:
             counts[LOG, "write", "session"] = Count(None, written)
         if objects and self._counts_files:
             for key, count in self._by_file():
-                known = counts.get(key, Count(0, 0, 0.0))
-                counts[key] = Count(
-                    (known.requests or 0) + (count.requests or 0), known.bytes + count.bytes,
-                    (known.seconds or 0.0) + (count.seconds or 0.0),
-                )  # fmt: skip
+                counts[key] = counts.get(key, NOTHING).plus(count)
         # A transaction that changes something takes two numbers.
         changed = status["innodb_max_trx_id"] // 2 if "innodb_max_trx_id" in status else sum(
             status.get(name.lower(), 0) for name in _CHANGING

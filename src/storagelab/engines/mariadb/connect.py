@@ -24,7 +24,6 @@ from pymysql.connections import Connection as PyMySQLConnection
 
 from storagelab.errors import PreflightError
 from storagelab.loads import generator
-from storagelab.loads.generator import Clients
 from storagelab.model.config import TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Frozen, Scalar
@@ -344,7 +343,7 @@ class MariaDBReach(Reach[Connection]):
     def address(self) -> Address: ...
 
     @abstractmethod
-    def clients(self, settings: Mapping[str, str]) -> Clients: ...
+    def clients(self, settings: Mapping[str, str]) -> generator.Clients: ...
 
     @abstractmethod
     def folder(self, own: Connection) -> Path:
@@ -385,7 +384,7 @@ class PrivateReach(MariaDBReach):
     def connect_worker(self) -> Connection:
         return connect_to(self.address, "")
 
-    def clients(self, settings: Mapping[str, str]) -> Clients:
+    def clients(self, settings: Mapping[str, str]) -> generator.Clients:
         socket, options = Path(self.address.unix_socket or ""), self._options(self.site.prefix, settings)
         clients = generator.of_private(self._environment(), options, self.server.programs.server.parent, socket.parent)
         return replace(clients, first=settings.get("init_command", ""))
@@ -417,17 +416,17 @@ class AttachedReach(MariaDBReach):
     def connect_worker(self) -> Connection:
         return connect_to(self.address, _of_load(self.config.target.settings))
 
-    def clients(self, settings: Mapping[str, str]) -> Clients:
+    def clients(self, settings: Mapping[str, str]) -> generator.Clients:
         clients = self._clients(self.site.prefix, settings)
         self._refuse_elsewhere(clients, self.site.prefix)
         return clients
 
-    def _refuse_elsewhere(self, clients: Clients, database: str) -> None:
+    def _refuse_elsewhere(self, clients: generator.Clients, database: str) -> None:
         tables_of(self.config)(self.config, self.site.prefix, None).refuse_elsewhere(clients, database)
 
-    def _clients(self, database: str, settings: Mapping[str, str]) -> Clients:
+    def _clients(self, database: str, settings: Mapping[str, str]) -> generator.Clients:
         first = settings.get("init_command") or _of_load(self.config.target.settings)
-        return Clients(self._environment(), options=self._options(database, settings), first=first)
+        return generator.Clients(self._environment(), options=self._options(database, settings), first=first)
 
     def check_login(self) -> None:
         """Raises RunFailed if a program of the load can't log in (with its error message), or is led to a database."""

@@ -25,7 +25,6 @@ from storagelab.run.one_run import OneRun
 from storagelab.servers import places
 from storagelab.servers.attached import Decoys, dropping_leftovers, dsn_of
 from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Sessions, System
-from storagelab.servers.places import tables_of
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site
 from storagelab.watching.counters import Counters, counting
@@ -50,7 +49,7 @@ class MariaDB(System[db.Connection]):
 
     def __init__(self, config: Config, site: Site) -> None:
         super().__init__(config, site)
-        self.layout = tables_of(config)(config, site.prefix, self.folders)
+        self.layout = places.tables_of(config)(config, site.prefix, self.folders)
 
     def meet(self) -> None:
         with db.connect(self.config.target) as connection:

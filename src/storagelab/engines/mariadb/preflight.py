@@ -21,25 +21,12 @@ from storagelab.errors import PreflightError
 from storagelab.loads.settling import FULL, concerns
 from storagelab.machine.disks import read_text
 from storagelab.model.config import Config, TargetConfig
-from storagelab.model.durability import Durability
+from storagelab.model.engines import Durability
 from storagelab.model.plan import Plan
 from storagelab.model.target import Preflight
 from storagelab.model.values import Frozen, Scalar
-from storagelab.servers import checks, places, space
-from storagelab.servers.attached import (
-    holds_other_end,
-    is_near,
-    kept_by_load,
-    owner_of,
-    pid_in,
-    process_age_s,
-    require,
-    where,
-)
-from storagelab.servers.checks import AttachedFacts, needs_of_every_engine
+from storagelab.servers import attached, checks, places, space
 from storagelab.servers.durability import of_cell
-from storagelab.servers.places import share_on, tables_of
-from storagelab.servers.space import check_folder_for_server
 from storagelab.spec.units import parse_bytes
 from storagelab.volumes.folders import Site
 
@@ -125,7 +112,7 @@ class Grant(Frozen):
         return holds and not self.rights.isdisjoint({right, _EVERYTHING})
 
 
-class ServerFacts(AttachedFacts):
+class ServerFacts(checks.AttachedFacts):
     """The facts about a MariaDB or MySQL that already runs, and the rights of its login; its performance_schema counts
     its files.
     """
@@ -167,8 +154,8 @@ def read_facts(connection: db.Connection) -> ServerFacts:
         counts_files=bool(watching), times_waits=bool(watching) and _times_waits(connection), pid=pid,
         read_only=any(str(one).upper() not in ("0", "OFF") for one in barred),
         may_write_out=any(one.gives("RELOAD") for one in grants),
-        process_owner=None if pid is None else owner_of(Path(f"/proc/{pid}")),
-        where=where(_line_of(connection), on_this_machine=pid is not None),
+        process_owner=None if pid is None else attached.owner_of(Path(f"/proc/{pid}")),
+        where=attached.where(_line_of(connection), on_this_machine=pid is not None),
     )  # fmt: skip
 
 
@@ -200,15 +187,16 @@ def _pid_on_this_machine(connection: db.Connection, uptime_s: int, *, watching: 
             threads = db.ask(
                 connection, "SELECT thread_os_id FROM performance_schema.threads WHERE processlist_id = connection_id()"
             )
-    named = [(process, process_age_s(process, _PROCESS_NAMES)) for process in Path("/proc").glob("[0-9]*")]
+    named = [(process, attached.process_age_s(process, _PROCESS_NAMES)) for process in Path("/proc").glob("[0-9]*")]
     fitting = [one for one, age_s in named if age_s is not None and abs(age_s - uptime_s) < _UPTIME_TOLERANCE_S]
     if threads:
         found = [one for one in fitting if (one / "task" / str(threads[0][0])).exists()]
     else:  # in another PID namespace, such as a container's, files have other names, too
         fitting = [one for one in fitting if not _NESTED.search(read_text(one / "status"))]
-        found = [one for one in fitting if holds_other_end(one, line)]
-        data, name = db.ask(connection, "SELECT @@datadir, @@pid_file")[0]
-        found = found or [one for one in fitting if is_near(line) and one.name == pid_in(Path(data) / name)]
+        found = [one for one in fitting if attached.holds_other_end(one, line)]
+        if not found and attached.is_near(line):
+            data, name = db.ask(connection, "SELECT @@datadir, @@pid_file")[0]
+            found = [one for one in fitting if one.name == attached.pid_in(Path(data) / name)]
     return int(found[0].name) if len(found) == 1 else None
 
 
@@ -223,11 +211,11 @@ def _check_server(connection: db.Connection, configs: Sequence[Config], site: Si
         check_session_settings(connection, facts, config.target.settings)
         Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
         for volume, path in site.volume_paths(config).items():
-            check_folder_for_server(facts.process_owner, volume, path)
+            space.check_folder_for_server(facts.process_owner, volume, path)
             _check_known_folder(connection, facts, volume, path)
         for volume, place in places.remote_paths(config).items():
             _check_known_folder(connection, facts, volume, Path(place))
-    return facts, kept_by_load(_set_for_load(configs[0].target, connection))
+    return facts, attached.kept_by_load(_set_for_load(configs[0].target, connection))
 
 
 def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
@@ -235,7 +223,7 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
     oldest = OLDEST_MYSQL if facts.mysql else OLDEST
     missing = [right for right in _IN_DATABASE if not facts.may(right, database)]
     on_database = f"`{database.replace('_', chr(92) + '_')}`.*"
-    old, room = needs_of_every_engine(facts, oldest, config.database_load.connections)
+    old, room = checks.needs_of_every_engine(facts, oldest, config.database_load.connections)
     needs = [
         old,
         (not facts.read_only,
@@ -262,7 +250,7 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
         (not config.measure.waits or facts.times_waits, "the server does not time waits", _SWITCH_ON),
         room,
     ]  # fmt: skip
-    require(config.target, needs)
+    attached.require(config.target, needs)
 
 
 def check_session_settings(connection: db.Connection, facts: ServerFacts, settings: Mapping[str, Scalar]) -> None:
@@ -319,15 +307,15 @@ def _bytes_on(config: Config, volume: str) -> int:
     volumes, files, private = config.data_volumes, config.layout.data_files, not config.target.attached
     total, known = 0, None
     if config.generated:  # what the user's own files make is unknown before the run
-        table_bytes: float = space.data_bytes(config.generated_load, tables_of(config).unit_bytes) or 0
-        known = tables_of(config)(config, "", None).known_objects
+        table_bytes: float = space.data_bytes(config.generated_load, places.tables_of(config).unit_bytes) or 0
+        known = places.tables_of(config)(config, "", None).known_objects
     elif config.insert_load.page_a_row:
         table_bytes = config.insert_load.rows * _size(config, "innodb_page_size", _DEFAULT_PAGE_BYTES) * 1.1
     else:
         table_bytes = config.insert_load.rows * _RANDOM_ROW_BYTES
     if volumes:
         files_here = sum(config.volume_of_data_file(i) == volume for i in range(files))
-        total += round(table_bytes * share_on(config, known, volume)) + files_here * _EMPTY_DATA_FILE_BYTES
+        total += round(table_bytes * places.share_on(config, known, volume)) + files_here * _EMPTY_DATA_FILE_BYTES
         total += _SERVER_BYTES if volume == volumes[0] and private else 0
     return total + (_log_bytes(config) if config.log_volume == volume and private else 0)
 

@@ -16,6 +16,7 @@ import psycopg
 from storagelab.capture.folder import (
     ALL_TABLES,
     LOG,
+    NOTHING,
     OTHER_FILES,
     TEMPORARY,
     TOAST,
@@ -325,7 +326,7 @@ class WatchedPostgres:
         counts: dict[CountKey, Count] = {}
         times: dict[CountKey, tuple[int, float]] = {}
         for key, count in self._io():
-            counts[key] = _added(counts.get(key), count)
+            counts[key] = counts.get(key, NOTHING).plus(count)
             if count.seconds is not None and count.requests is not None:
                 kind = (LOG if key[0] == LOG else "data", key[1], key[2])
                 requests, seconds = times.get(kind, (0, 0.0))
@@ -395,13 +396,6 @@ class WatchedPostgres:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def _added(before: Count | None, count: Count) -> Count:
-    if before is None:
-        return count
-    seconds = None if before.seconds is None or count.seconds is None else before.seconds + count.seconds
-    return Count((before.requests or 0) + (count.requests or 0), before.bytes + count.bytes, seconds)
 
 
 def _postmaster(data: Path) -> int | None:

@@ -21,7 +21,6 @@ from psycopg.pq import Conninfo
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import generator
-from storagelab.loads.generator import Clients
 from storagelab.machine.processes import TaskView
 from storagelab.model.config import TargetConfig
 from storagelab.model.measurement import Check
@@ -368,7 +367,7 @@ class PostgresReach(Reach[Connection]):
             return psycopg.connect(self.conninfo, **_WORKER)
 
     @abstractmethod
-    def clients(self, settings: Mapping[str, str]) -> Clients:
+    def clients(self, settings: Mapping[str, str]) -> generator.Clients:
         """Client programs whose sessions have these settings."""
 
     def process(self, own: Connection) -> int | None:
@@ -390,7 +389,7 @@ class PrivateReach(PostgresReach):
     def conninfo(self) -> str:
         return str(self.server.conninfo)
 
-    def clients(self, settings: Mapping[str, str]) -> Clients:
+    def clients(self, settings: Mapping[str, str]) -> generator.Clients:
         folder = self.server.programs.folder
         socket = Path(str(psycopg.conninfo.conninfo_to_dict(self.conninfo)["host"]))
         known = client_environment(self.conninfo, settings, private=True)
@@ -423,15 +422,15 @@ class AttachedReach(PostgresReach):
     def _tables(self) -> Any:
         return tables_of(self.config)(self.config, self.site.prefix, None)
 
-    def clients(self, settings: Mapping[str, str]) -> Clients:
+    def clients(self, settings: Mapping[str, str]) -> generator.Clients:
         clients, home = self._clients(settings), settings["search_path"]
         refuse_elsewhere(clients.environment, self.config.target, home)
         self._tables.refuse_elsewhere(clients, home)
         return clients
 
-    def _clients(self, settings: Mapping[str, str]) -> Clients:
+    def _clients(self, settings: Mapping[str, str]) -> generator.Clients:
         known = client_environment(self.conninfo, {**unended(self.major), **self._asked, **settings}, private=False)
-        return Clients(known, options=_options(known))
+        return generator.Clients(known, options=_options(known))
 
     def check_login(self) -> None:
         """Raises RunFailed with the error message of a program of the load that can't log in."""

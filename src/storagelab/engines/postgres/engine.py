@@ -35,7 +35,6 @@ from storagelab.run.one_run import OneRun
 from storagelab.servers import places
 from storagelab.servers.attached import Decoys, dropping_leftovers
 from storagelab.servers.interfaces import OUTSIDE_ERRORS, Columns, Sessions, System
-from storagelab.servers.places import tables_of
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site
 from storagelab.watching.counters import Counters, counting
@@ -61,7 +60,7 @@ class Postgres(System[db.Connection]):
         super().__init__(config, site)
         self._kept, self._database = kept, ""
         folders, spaces = (self.folders, None) if kept is None else (kept.folders, kept.prefix)
-        self.layout = tables_of(config)(config, site.prefix, folders, spaces)
+        self.layout = places.tables_of(config)(config, site.prefix, folders, spaces)
 
     def reach_attached(self) -> db.AttachedReach:
         reach = db.AttachedReach(self.config, self.site, facts=self.facts)

@@ -23,15 +23,13 @@ from storagelab.engines.postgres.server import OLDEST_MAJOR, STARTER
 from storagelab.errors import PreflightError
 from storagelab.loads.settling import concerns
 from storagelab.model.config import Config
-from storagelab.model.durability import Durability
+from storagelab.model.engines import Durability
 from storagelab.model.plan import Plan
 from storagelab.model.target import CheckpointCycle, Preflight
 from storagelab.servers import checks, space
 from storagelab.servers.attached import kept_by_load, owner_of, process_age_s, require, where
-from storagelab.servers.checks import AttachedFacts, needs_of_every_engine
 from storagelab.servers.durability import of_cell
 from storagelab.servers.places import Places, remote_name, share_on, tables_of
-from storagelab.servers.space import check_folder_for_server
 from storagelab.spec.units import parse_bytes, parse_seconds
 from storagelab.volumes.folders import Site
 
@@ -82,7 +80,7 @@ def _deciding(connection: db.Connection) -> tuple[dict[str, str], str]:
 # --- running servers -------------------------------------------------------------------------------------------------
 
 
-class ServerFacts(AttachedFacts):
+class ServerFacts(checks.AttachedFacts):
     """The facts about a PostgreSQL that already runs, and the rights of its login."""
 
     superuser: bool
@@ -154,7 +152,7 @@ def _check_server(connection: db.Connection, configs: Sequence[Config], site: Si
         check_session_settings(connection, facts, asked)
         layout.check_nothing_in_the_way(connection)
         for volume, path in site.volume_paths(config).items() if config.data_volumes else ():
-            check_folder_for_server(facts.process_owner, volume, path)
+            space.check_folder_for_server(facts.process_owner, volume, path)
     _check_folders(connection, layouts)
     # A transaction may touch every data file, and locks its table and its index; a generator's are short.
     most = max(
@@ -170,7 +168,7 @@ def _check_server(connection: db.Connection, configs: Sequence[Config], site: Si
 def check_rights(config: Config, facts: ServerFacts) -> None:
     """Checks the login's rights and the server's limits. Raises PreflightError naming what is missing."""
     database = needs_database(config)
-    old, room = needs_of_every_engine(facts, (OLDEST_MAJOR,), config.database_load.connections)
+    old, room = checks.needs_of_every_engine(facts, (OLDEST_MAJOR,), config.database_load.connections)
     right, grant = "role pg_checkpoint", "GRANT pg_checkpoint TO ..."
     if facts.major < 15:
         right, grant = "right SUPERUSER", "use a superuser"

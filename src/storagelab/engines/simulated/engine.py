@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from storagelab import _sim
+from storagelab import __version__, _sim
 from storagelab.engines.simulated import preflight
 from storagelab.engines.simulated.scenario import switches_set, world_of
 from storagelab.errors import PreflightError, RunFailed
@@ -25,7 +25,6 @@ from storagelab.model.volume import VolumeConfig
 from storagelab.profiles import Shelf
 from storagelab.run.engine import Engine
 from storagelab.run.scheduling import drives_lost
-from storagelab.version import __version__
 from storagelab.volumes.folders import Site
 
 

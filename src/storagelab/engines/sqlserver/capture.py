@@ -48,17 +48,14 @@ class WatchedSqlServer:
 
     def things(self) -> dict[str, Thing]:
         found = {}
-        for database, name, kind, path, *_, size in self._session.rows(_FILES):
-            thing = self._thing(str(database), str(name), str(kind), str(path))
-            found[thing.id] = thing._replace(bytes=int(size))
+        for row in self._session.rows(_FILES):
+            database, name, kind, path = map(str, row[:4])
+            what = "temporary" if database == "tempdb" else LOG if kind == "LOG" else "other"
+            folder = Path(path.replace("\\", "/")).parent
+            thing = Thing(label_of(database, name), database, name, what, folder, int(row[-1]))
+            found[thing.id] = thing
         self._things = found
         return found
-
-    @staticmethod
-    def _thing(database: str, name: str, kind: str, path: str) -> Thing:
-        of_database = LOG if kind == "LOG" else "other"
-        what = "temporary" if database == "tempdb" else of_database
-        return Thing(label_of(database, name), database, name, what, Path(path.replace("\\", "/")).parent)
 
     def thing_of(self, _path: str) -> Thing | None:
         return None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from storagelab.engines.sqlserver import connect as db
-from storagelab.engines.sqlserver import sampler
+from storagelab.engines.sqlserver import meanings, sampler
 from storagelab.engines.sqlserver.layout import (
     NOW_US,
     TABLE,
@@ -21,19 +21,7 @@ from storagelab.engines.sqlserver.layout import (
     plain,
     record_of,
 )
-from storagelab.engines.sqlserver.meanings import (
-    DATABASE_OPTIONS,
-    FILE_INITIALISATION,
-    FILE_SIZES,
-    MAJOR_2019,
-    TABLE_OPTIONS,
-    TRACE_FLAGS,
-    ServerState,
-    text_of,
-    trace_flags_of,
-)
 from storagelab.engines.sqlserver.preflight import drop, exists
-from storagelab.engines.sqlserver.sampler import Sampler
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
@@ -59,8 +47,8 @@ _SHOWN_CONFIGURATIONS = (
     "tempdb metadata memory-optimized",
 )  # fmt: skip
 _SHOWN_OF_DATABASE = (
-    *(option.column for option in DATABASE_OPTIONS.values()), "collation_name", "is_auto_close_on", "is_auto_shrink_on",
-    "is_mixed_page_allocation_on",
+    *(option.column for option in meanings.DATABASE_OPTIONS.values()),
+    "collation_name", "is_auto_close_on", "is_auto_shrink_on", "is_mixed_page_allocation_on",
 )  # fmt: skip
 
 
@@ -76,15 +64,15 @@ def server_facts(session: db.Session, facts: db.ServerFacts, database: str) -> d
         "edition": facts.edition,
         "settings": {
             **{name: str(value) for name, value in sorted(shown.items())},
-            TRACE_FLAGS: ", ".join(map(str, state.trace_flags)) or "none",
-            FILE_INITIALISATION: file_initialisation,
+            meanings.TRACE_FLAGS: ", ".join(map(str, state.trace_flags)) or "none",
+            meanings.FILE_INITIALISATION: file_initialisation,
             **{column: _shown(of_database[column]) for column in _SHOWN_OF_DATABASE if column in of_database},
         },
     }
 
 
 def _shown(value: object) -> str:
-    return text_of(value) if isinstance(value, bool) else str(value)
+    return meanings.text_of(value) if isinstance(value, bool) else str(value)
 
 
 # --- volumes ----------------------------------------------------------------------------------------------------------
@@ -127,25 +115,25 @@ def settings(session: db.Session, config: Config, database: str) -> list[Check]:
     of_database = record_of(session.records(DATABASE.format(name=db.text(database))))
     of_table = {**record_of(session.records(INDEX)), **record_of(session.records(TABLE_FACTS))}
     return [
-        _setting_check(name, text_of(value), state, of_database, of_table)
-        for name, value in sorted(asked.items()) if name not in FILE_SIZES
+        _setting_check(name, meanings.text_of(value), state, of_database, of_table)
+        for name, value in sorted(asked.items()) if name not in meanings.FILE_SIZES
     ]  # fmt: skip
 
 
 def _setting_check(
-    name: str, asked: str, state: ServerState, of_database: Mapping[str, Any], of_table: Mapping[str, Any]
+    name: str, asked: str, state: meanings.ServerState, of_database: Mapping[str, Any], of_table: Mapping[str, Any]
 ) -> Check:
     got: object
-    if name in DATABASE_OPTIONS:
-        got, read_from = of_database.get(DATABASE_OPTIONS[name].column), "sys.databases"
-    elif name in TABLE_OPTIONS:
+    if name in meanings.DATABASE_OPTIONS:
+        got, read_from = of_database.get(meanings.DATABASE_OPTIONS[name].column), "sys.databases"
+    elif name in meanings.TABLE_OPTIONS:
         column = "data_compression_desc" if name == "data_compression" else name
         got, read_from = of_table.get(column), "sys.partitions, sys.indexes"
-    elif name == TRACE_FLAGS:
-        wanted = trace_flags_of(asked)
+    elif name == meanings.TRACE_FLAGS:
+        wanted = meanings.trace_flags_of(asked)
         asked = ", ".join(map(str, wanted))
         got, read_from = ", ".join(str(flag) for flag in state.trace_flags if flag in wanted), "DBCC TRACESTATUS"
-    elif name == FILE_INITIALISATION:
+    elif name == meanings.FILE_INITIALISATION:
         got, read_from = state.file_initialisation, "sys.dm_server_services"
     else:
         got, read_from = state.configurations.get(name), "sys.configurations"
@@ -239,11 +227,11 @@ class SqlServer(System[db.Session]):
 
     def sampler(
         self, own: db.Session, reach: AttachedReach, sessions: Sessions[db.Session], columns: Columns
-    ) -> Sampler:
+    ) -> sampler.Sampler:
         self._counts = sampler.SessionCounts()
-        return Sampler(
+        return sampler.Sampler(
             lambda: reach.connect_to_own("storagelab sampler"), sessions.ids, self.config.measure, layout=self.layout,
-            counts=self._counts, page_info=self.facts.major >= MAJOR_2019,
+            counts=self._counts, page_info=self.facts.major >= meanings.MAJOR_2019,
         )  # fmt: skip
 
     def count(self, own: db.Session, reach: AttachedReach, sessions: Sessions[db.Session]) -> Callable[[], Counters]:

@@ -15,7 +15,7 @@ from storagelab.findings.times import figure_s
 from storagelab.model.measurement import Measurement
 from storagelab.model.values import Estimate
 from storagelab.model.waits import CountedWaits, SampledWaits
-from storagelab.stats.samples import from_logs, mean_estimate
+from storagelab.stats.intervals import from_logs, mean_estimate
 from storagelab.words.names import in_brackets, without_stop
 from storagelab.words.numbers import count, percent, plural, times_estimate
 

@@ -17,7 +17,7 @@ import numpy as np
 from storagelab.findings.basis import Evidence
 from storagelab.findings.model import DriveState, Estimate, Finding, Findings
 from storagelab.model.measurement import Measurement, Run
-from storagelab.stats import samples
+from storagelab.stats import intervals
 from storagelab.stats.fit import Vector
 from storagelab.words.names import listed
 from storagelab.words.numbers import percent, share_estimate
@@ -47,7 +47,7 @@ def mean_of(values: Sequence[float], quantity: Quantity) -> Estimate:
     method). Its width is 0 if all values are equal.
     """
     least, most = BOUNDS[quantity]
-    plain = samples.mean_estimate(values)
+    plain = intervals.mean_estimate(values)
     below, above = plain.value - least, most - plain.value
     if plain.high is None or plain.high == plain.value or min(below, above) <= 0:
         return plain

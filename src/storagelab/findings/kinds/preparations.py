@@ -11,7 +11,7 @@ from scipy import special
 
 from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Estimate, Finding, Findings
-from storagelab.stats.points import ALPHA, CONFIDENCE
+from storagelab.stats.intervals import ALPHA, CONFIDENCE
 from storagelab.words.numbers import percent
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from storagelab.findings.cell import in_classes
 from storagelab.findings.model import CellSummary, Findings
-from storagelab.findings.time_breakdown import in_classes
 from storagelab.findings.why import Step, Waterfall, adds_up, between
 from storagelab.model.measurement import Run
 from storagelab.model.waits import Category

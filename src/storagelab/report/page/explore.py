@@ -24,8 +24,8 @@ from importlib import resources
 from typing import Any, NamedTuple, get_args
 
 from storagelab.findings.cautions.odd_runs import OddRun
+from storagelab.findings.cell import in_classes
 from storagelab.findings.model import CellSummary, Findings
-from storagelab.findings.time_breakdown import in_classes
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
 from storagelab.report.charts import over_time

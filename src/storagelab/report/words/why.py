@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from storagelab.findings.cell import CLASS_NAMES, SpentPart
 from storagelab.findings.limits import AtLimit
 from storagelab.findings.model import Estimate, Findings
 from storagelab.findings.reasons import Case, DeviceChange, Quantity, Reason, Rule, reasons
-from storagelab.findings.time_breakdown import CLASS_NAMES, SpentPart
 from storagelab.findings.why import NEGLIGIBLE, Step, Thing, Waterfall, adds_up
 from storagelab.report.document import Document, Heading, Table, paper
 from storagelab.report.words import compared

@@ -12,19 +12,9 @@ from storagelab.engines.mariadb.connect import Connection
 from storagelab.engines.mariadb.layout import ALL_MARK
 from storagelab.engines.mariadb.loads.generated import WHERE, MariaDBTables
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.loads import own_files as sources
 from storagelab.loads import sysbench
-from storagelab.loads import sysbench as in_lua
 from storagelab.loads.generator import Clients, Program
-from storagelab.loads.own_files import (
-    changed,
-    check_stays_inside,
-    failure,
-    newer_words,
-    own_files,
-    own_transactions,
-    version_in,
-)
-from storagelab.loads.sysbench import own_transactions_by_sysbench
 from storagelab.model.loads.sql import Sql
 from storagelab.servers.programs import first_program, installation
 from storagelab.spec.given_files import begin_of
@@ -51,10 +41,10 @@ class Tables(MariaDBTables[Sql]):
         command = [str(program), *clients.options["mariadb"]]
         dump = None if self.load.restore is None else site.place(self.load.restore, "workload.restore")
         for what, file in files_of(self.load, site):
-            with changed(file, without_definers if file == dump else bytes) as reads:
+            with sources.changed(file, without_definers if file == dump else bytes) as reads:
                 output = clients.run(command, *installation(program), reads=reads)
             if output.returncode != 0:
-                raise failure(what, output, more=partial(_of_newer_server, own, file))
+                raise sources.failure(what, output, more=partial(_of_newer_server, own, file))
         self.finish(own)
 
     def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
@@ -63,11 +53,12 @@ class Tables(MariaDBTables[Sql]):
             yield "mariadb", place_of_client(clients)
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
-        return own_transactions_by_sysbench(clients, self.load, own_transactions(self.load, site), seed)
+        transactions = sources.own_transactions(self.load, site)
+        return sysbench.own_transactions_by_sysbench(clients, self.load, transactions, seed)
 
     def check(self, site: Site, beside: Path | None) -> str:
         version = sysbench.version()
-        in_lua.written(own_transactions(self.load, site))
+        sysbench.written(sources.own_transactions(self.load, site))
         files_of(self.load, site)
         find(beside)
         return version
@@ -82,9 +73,9 @@ def without_definers(line: bytes) -> bytes:
 
 def _of_newer_server(own: Connection, file: Path, _: str) -> str:
     """A note if the dump is of a newer server; otherwise ""."""
-    dump = version_in(begin_of(file, _HEAD_BYTES, "workload.restore"))
+    dump = sources.version_in(begin_of(file, _HEAD_BYTES, "workload.restore"))
     release = tuple(int(part) for part in re.findall(r"\d+", str(own.get_server_info()))[:2])
-    return newer_words(dump, release, "MariaDB")
+    return sources.newer_words(dump, release, "MariaDB")
 
 
 # --- clients ---------------------------------------------------------------------------------------------------------
@@ -117,7 +108,7 @@ def files_of(load: Sql, site: Site) -> list[tuple[str, Path]]:
     """The files that make the user's own database, in order, each with its kind. Raises PreflightError for one that
     can't be used.
     """
-    files = list(own_files(load, site))
+    files = list(sources.own_files(load, site))
     hint = "name a file of SQL, of mariadb-dump"
     for _, name, key, path in files:
         if not path.is_file() or not os.access(path, os.R_OK):
@@ -127,5 +118,5 @@ def files_of(load: Sql, site: Site) -> list[tuple[str, Path]]:
         for magic, what in _OTHERS.items():
             if begin.startswith(magic):
                 raise PreflightError(f"{name} is {what}, not SQL", key=key, hint=hint)
-        check_stays_inside(path, name, key, _ELSEWHERE, "dump one database by mariadb-dump without --databases")
+        sources.check_stays_inside(path, name, key, _ELSEWHERE, "dump one database by mariadb-dump without --databases")
     return [(what, path) for what, _, _, path in files]

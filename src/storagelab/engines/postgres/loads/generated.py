@@ -23,7 +23,6 @@ from storagelab.engines.postgres.server import OLDEST_MAJOR, system_folders
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.loads import pgbench
 from storagelab.loads.generator import Clients
-from storagelab.loads.pgbench import log_in_by_pgbench
 from storagelab.loads.running import Generator
 from storagelab.loads.tables import GeneratedTables, L
 from storagelab.model.config import Config
@@ -80,7 +79,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         refuse_misfits(self.config, map(self._object, self._relations(own)))
 
     def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
-        log_in_by_pgbench(clients, find("pgbench", clients.beside))
+        pgbench.log_in_by_pgbench(clients, find("pgbench", clients.beside))
         yield from ()  # `AttachedReach.clients` has asked, and pgbench prints no answer
 
     @property

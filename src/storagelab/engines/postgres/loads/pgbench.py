@@ -10,7 +10,6 @@ from storagelab.errors import RunFailed
 from storagelab.loads import pgbench
 from storagelab.loads.generator import Clients, Program
 from storagelab.loads.own_files import pgbench_scripts
-from storagelab.loads.pgbench import by_pgbench
 from storagelab.model.loads.pgbench import SPREAD, Pgbench
 from storagelab.model.objects import Object
 from storagelab.volumes.folders import Site
@@ -53,7 +52,7 @@ class Tables(PostgresTables[Pgbench]):
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
         program = find("pgbench", clients.beside)
-        return by_pgbench(clients, program, self.load, pgbench_scripts(self.load, site), seed, self.load.scale)
+        return pgbench.by_pgbench(clients, program, self.load, pgbench_scripts(self.load, site), seed, self.load.scale)
 
     def check(self, site: Site, beside: Path | None) -> str:
         pgbench_scripts(self.load, site)

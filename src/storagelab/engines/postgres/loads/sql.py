@@ -11,18 +11,8 @@ from typing import NamedTuple
 from storagelab.engines.postgres.connect import Connection
 from storagelab.engines.postgres.loads.generated import PostgresTables, find, version_text
 from storagelab.errors import PreflightError
+from storagelab.loads import own_files as sources
 from storagelab.loads.generator import Clients, Program
-from storagelab.loads.own_files import (
-    Change,
-    changed,
-    check_stays_inside,
-    failure,
-    form_of,
-    newer_words,
-    own_files,
-    own_transactions,
-    version_in,
-)
 from storagelab.loads.pgbench import by_pgbench
 from storagelab.machine.rights import as_server
 from storagelab.model.loads.sql import Sql
@@ -78,12 +68,13 @@ class Tables(PostgresTables[Sql]):
         for step in steps:
             command = [str(find(step.program, clients.beside)), *step.options]
             if step.is_dump:
-                with changed(step.file, leaving_out_owners()) as reads:
+                with sources.changed(step.file, leaving_out_owners()) as reads:
                     output = clients.run([*command, "-"], *folders, reads=reads)
             else:
                 output = clients.run([*command, str(step.file)], *folders)
             if output.returncode != 0:
-                raise failure(step.what, output, step.file.name, partial(self._of_other_version, own, clients, step))
+                note = partial(self._of_other_version, own, clients, step)
+                raise sources.failure(step.what, output, step.file.name, note)
         self.finish(own)
 
     def _of_other_version(self, own: Connection, clients: Clients, step: Step, words: str) -> str:
@@ -95,14 +86,14 @@ class Tables(PostgresTables[Sql]):
             text = content_of(step.file, clients.beside).encode()
         elif step.is_dump:
             text = begin_of(step.file, _HEAD_BYTES, RESTORE_KEY)
-        return newer_words(version_in(text), (own.info.server_version // 10_000,), "PostgreSQL")
+        return sources.newer_words(sources.version_in(text), (own.info.server_version // 10_000,), "PostgreSQL")
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
         program = find("pgbench", clients.beside)
-        return by_pgbench(clients, program, self.load, own_transactions(self.load, site), seed)
+        return by_pgbench(clients, program, self.load, sources.own_transactions(self.load, site), seed)
 
     def check(self, site: Site, beside: Path | None) -> str:
-        own_transactions(self.load, site)
+        sources.own_transactions(self.load, site)
         for step in _steps(self.load, site, ""):
             if step.program == "pg_restore":
                 # Checks that pg_restore can read the archive, and that it holds what the layout names
@@ -117,13 +108,13 @@ def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
     """The steps that fill `database` with the user's data. Raises PreflightError for a file that can't be used."""
     by_psql = ["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file"]
     by_restore = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error", f"--dbname={database}"]
-    for what, name, key, path in own_files(load, site):
+    for what, name, key, path in sources.own_files(load, site):
         is_dump = name == load.restore and key == RESTORE_KEY
-        if is_dump and form_of(path, key, "pg_dump") == "archive":
+        if is_dump and sources.form_of(path, key, "pg_dump") == "archive":
             yield Step(what, "pg_restore", by_restore, path, is_dump=False)
             continue
         hint = "dump by pg_dump without --create" if is_dump else "what makes a database is left to storagelab"
-        check_stays_inside(path, name, key, _ELSEWHERE, hint)
+        sources.check_stays_inside(path, name, key, _ELSEWHERE, hint)
         yield Step(what, "psql", by_psql, path, is_dump)
 
 
@@ -132,7 +123,7 @@ def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
 # The parts removed from an SQL dump, the content of an archive, and its server's version.
 
 
-def leaving_out_owners() -> Change:
+def leaving_out_owners() -> sources.Change:
     """Removes owners and rights from a dump's SQL, because their roles need not exist here. Rows and the bodies of
     functions are unchanged.
     """
