@@ -51,10 +51,10 @@ class Quiet:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    return runs_of(SPEC, tmp_path_factory.mktemp("raw"))
+    return stored(SPEC, tmp_path_factory.mktemp("raw"))
 
 
-def runs_of(spec, folder):
+def stored(spec, folder):
     experiment = parse(spec, str(folder / "raw.toml"))
     plan = expand(experiment)
     with Store.writing(folder / "raw", experiment) as store:
@@ -89,7 +89,7 @@ def test_a_drive_with_trim_holds_the_file_that_is_read_and_without_memory_for_it
     drive = '[drives.disk]\nprofile = "nvme3-980-1tb"\nsector_bytes = 4096\n[volumes.array]\ndrives = ["disk"]\n'
     factors = '[factors]\n"layout.data_size" = ["32GB", "900GB"]\n'
     text = SPEC[: SPEC.index("[drives")] + drive + SPEC[SPEC.index("[workload]") : SPEC.index("[factors]")] + factors
-    _, _, runs = runs_of(text.replace("outstanding = 8", "outstanding = 1"), tmp_path)
+    _, _, runs = stored(text.replace("outstanding = 8", "outstanding = 1"), tmp_path)
     small, large = (run.measurement.work_per_s for run in runs if run.repetition == 1)
     # 17,000 a second are published, and a read of the map beside that of the data beyond 64 GB.
     assert small == pytest.approx(17_000, rel=0.05)
