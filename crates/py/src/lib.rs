@@ -54,6 +54,7 @@ fn permutation(py: Python<'_>, seed: u64, stream: &str, n: u32) -> PyResult<Vec<
 
 /// Sends a trace to files: what was sent, as JSON.
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "Python's list becomes one of ours")]
 fn replay(
     py: Python<'_>,
     paths: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! Measures the speed and the memory of the flash drive's map and of its time model.
+//! Measures the speed of the flash drive's map.
 //!
 //! `cargo bench --package storagelab-sim --features internals --bench flash_speed -- SCALE`: 64 if no scale is given, 1 is life-size.
 //! Each line shows the work, the write amplification, and millions of host pages per second of CPU time, best of three
@@ -10,9 +10,7 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use storagelab_sim::Rng;
-use storagelab_sim::internals::flash::{
-    Age, Drive, Ftl, GarbageCollection, MappingRam, Op, Parameters, Shape, Streams, VictimPolicy,
-};
+use storagelab_sim::internals::flash::{Age, Ftl, Shape, Streams, VictimPolicy};
 
 const PAGE_BYTES: u64 = 8192;
 const RAW_BYTES: u64 = 330_000_000_000;
@@ -52,10 +50,6 @@ fn main() {
         });
         report(&format!("map alone, at random, full, {format}"), measured);
     }
-    report(
-        "drive in time, at random, full, improved-write",
-        in_time(shape(210_000_000_000)),
-    );
 }
 
 /// CPU time of this process so far where the system reports it (Linux does); otherwise elapsed time.
@@ -84,57 +78,6 @@ fn rounds(ftl: &mut Ftl, mut work: impl FnMut(&mut Ftl) -> u64) -> (f64, f64) {
         fastest = fastest.max(pages as f64 / (cpu_s() - start_s));
     }
     (ftl.counters().since(&before).write_amplification(), fastest)
-}
-
-fn in_time(shape: Shape) -> (f64, f64) {
-    let parameters = Parameters {
-        shape,
-        flash_page_bytes: 8192,
-        dies: 64,
-        read_ns: 50_000,
-        program_ns: 900_000,
-        erase_ns: 3_500_000,
-        erase_pages: 128,
-        jitter_per_mille: 100,
-        programs_before_read: 0,
-        padding_per_mille: 0,
-        read_command_ns: 10_000,
-        write_command_ns: 10_000,
-        link_read_bytes_per_s: 700_000_000,
-        link_write_bytes_per_s: 700_000_000,
-        buffer_pages: 256,
-        garbage_collection: GarbageCollection {
-            start_blocks: shape.blocks / 200,
-            stop_blocks: shape.blocks / 100,
-            pace_per_mille: 2000,
-            idle_after_ns: 1_000_000_000,
-            idle_blocks: 0,
-        },
-        map_part: None,
-        trim: false,
-        mapping: MappingRam::ON_DRIVE,
-        host_ram_bytes: None,
-        log_delay_ns: 0,
-        host_cpu_ns: 0,
-        host_cpu_sector_ns: 0,
-    };
-    let pages = shape.logical_pages;
-    let mut rng = Rng::stream(1, "speed");
-    let mut drive = Drive::new(parameters, Rng::stream(1, "drive")).expect("good parameters");
-    let age = Age::Steady {
-        addresses: pages,
-        free_blocks: shape.blocks / 100,
-    };
-    drive.age(age, &mut rng).expect("it can be aged");
-    let writes = pages.min(2_000_000);
-    let mut now = 0;
-    let start_s = cpu_s();
-    for _ in 0..writes {
-        let page = narrow(rng.below(u64::from(pages)));
-        now = drive.submit(now, Op::Write { page, pages: 1 }).expect("it is on-line");
-    }
-    let per_second = f64::from(writes) / (cpu_s() - start_s);
-    (drive.counters().ftl.write_amplification(), per_second)
 }
 
 fn report(what: &str, (write_amplification, pages_per_s): (f64, f64)) {

@@ -36,9 +36,7 @@ pub use request::{Counters, Offline, Op};
 /// What the bench of this model measures.
 #[cfg(feature = "internals")]
 pub mod internals {
+    pub use super::Age;
     pub use super::ftl::{Ftl, Shape, Streams};
-    pub use super::mapping_ram::MappingRam;
-    pub use super::parameters::GarbageCollection;
     pub use super::victims::VictimPolicy;
-    pub use super::{Age, Drive, Op, Parameters};
 }

@@ -14,7 +14,7 @@
 
 use super::dies::{Dies, InTime};
 use super::ftl::Ftl;
-use super::map_cache::MapCache;
+use super::map_cache::{MapCache, Taken};
 use super::parameters::Parameters;
 use super::request::{Counters, Offline, Op};
 use crate::hint::rare;
@@ -271,7 +271,7 @@ impl Drive {
         let (mut done, begin) = (now, self.parameters.host_pages());
         let mut cache = self.map_cache.take().expect("a drive with a part of its map");
         for number in cache.numbers(page, pages) {
-            let Some(replaced) = cache.take(number, changes) else {
+            let Taken::Missed(replaced) = cache.take(number, changes) else {
                 continue;
             };
             if let Some(changed) = replaced {

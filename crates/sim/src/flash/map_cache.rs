@@ -26,6 +26,13 @@ struct Slot {
     used: bool,
 }
 
+/// Whether a page of the map was cached. If not, it took the place of another one, which is named if it was changed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Taken {
+    Cached,
+    Missed(Option<u32>),
+}
+
 /// The cache, empty at first.
 #[derive(Clone, Debug)]
 pub(super) struct MapCache {
@@ -55,13 +62,12 @@ impl MapCache {
         page / self.part.covers..=(page + pages - 1) / self.part.covers
     }
 
-    /// Uses a page of the map. If it was not cached, it takes the place of another one: whether that page was changed, and
-    /// which one it is.
-    pub(super) fn take(&mut self, number: u32, changes: bool) -> Option<Option<u32>> {
+    /// Uses a page of the map.
+    pub(super) fn take(&mut self, number: u32, changes: bool) -> Taken {
         if let Some(slot) = self.slots.get_mut(self.slot_of[number as usize] as usize) {
             slot.used = true;
             slot.changed |= changes;
-            return None;
+            return Taken::Cached;
         }
         let fresh = Slot {
             number,
@@ -71,7 +77,7 @@ impl MapCache {
         if self.slots.len() < self.part.cached as usize {
             self.slot_of[number as usize] = u32::try_from(self.slots.len()).expect("its limit has 32 bits");
             self.slots.push(fresh);
-            return Some(None);
+            return Taken::Missed(None);
         }
         while std::mem::take(&mut self.slots[self.hand].used) {
             self.hand = (self.hand + 1) % self.slots.len();
@@ -79,13 +85,13 @@ impl MapCache {
         let old = std::mem::replace(&mut self.slots[self.hand], fresh);
         self.slot_of[number as usize] = std::mem::replace(&mut self.slot_of[old.number as usize], NONE);
         self.hand = (self.hand + 1) % self.slots.len();
-        Some(old.changed.then_some(old.number))
+        Taken::Missed(old.changed.then_some(old.number))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MapCache, MapPart};
+    use super::{MapCache, MapPart, Taken};
 
     #[test]
     fn the_page_that_was_not_used_since_leaves_and_is_named_if_it_was_changed() {
@@ -95,20 +101,20 @@ mod tests {
             cached: 2,
         });
         assert_eq!(cache.numbers(9, 2), 0..=1);
-        assert_eq!(cache.take(0, true), Some(None));
-        assert_eq!(cache.take(1, false), Some(None));
-        assert_eq!(cache.take(0, false), None);
+        assert_eq!(cache.take(0, true), Taken::Missed(None));
+        assert_eq!(cache.take(1, false), Taken::Missed(None));
+        assert_eq!(cache.take(0, false), Taken::Cached);
         assert_eq!(
             cache.take(2, false),
-            Some(Some(0)),
+            Taken::Missed(Some(0)),
             "all were used: the first one leaves"
         );
-        assert_eq!(cache.take(2, false), None);
+        assert_eq!(cache.take(2, false), Taken::Cached);
         assert_eq!(
             cache.take(0, false),
-            Some(None),
+            Taken::Missed(None),
             "page 1 was not used since, and not changed"
         );
-        assert_eq!(cache.take(2, true), None);
+        assert_eq!(cache.take(2, true), Taken::Cached);
     }
 }

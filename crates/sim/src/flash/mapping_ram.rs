@@ -23,7 +23,7 @@ pub struct MappingRam {
 
 impl MappingRam {
     /// A drive whose map takes no host memory.
-    #[cfg(any(test, feature = "internals"))]
+    #[cfg(test)]
     pub const ON_DRIVE: Self = Self {
         worst_case_bytes: 0,
         per_data_bytes: 1,

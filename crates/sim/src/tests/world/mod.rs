@@ -3,7 +3,6 @@
 
 pub(crate) mod profiles;
 pub(crate) mod random;
-pub(crate) mod sha256;
 
 use std::ops::ControlFlow;
 
