@@ -310,15 +310,13 @@ def test_without_a_word_the_verbs_are_listed_and_no_description_is_cut(typed, mo
 
 def test_piped_output_is_plain(results, home):
     for words in (["report", "files", "--format", "md"], ["waits", "files"], ["plan", "files.toml"]):
-        said = subprocess.run(
-            [sys.executable, "-m", "storagelab.cli", *words], capture_output=True, cwd=home, check=True
-        )
+        said = subprocess.run([sys.executable, "-m", "storagelab", *words], capture_output=True, cwd=home, check=True)
         assert b"\x1b" not in said.stdout + said.stderr
         assert said.stdout
 
 
 def test_a_reader_that_has_had_enough_is_no_error(results, home):
-    command = f"{sys.executable} -m storagelab.cli export files | head -c 10"
+    command = f"{sys.executable} -m storagelab export files | head -c 10"
     said = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, cwd=home, text=True, check=False
     )

@@ -302,7 +302,7 @@ def test_a_run_at_which_three_processes_died_is_failed_with_the_reason_and_so_ar
 def test_ctrl_c_stops_all_processes_amid_their_runs_and_says_how_to_go_on(tmp_path):
     spec = tmp_path / "small.toml"
     spec.write_text(SMALL.replace("500_000", "25_000_000").replace("scale = 256", "scale = 4"))
-    command = [sys.executable, "-m", "storagelab.cli", "run", str(spec), "--results", str(tmp_path / "r"), "-j", "2"]
+    command = [sys.executable, "-m", "storagelab", "run", str(spec), "--results", str(tmp_path / "r"), "-j", "2"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ})
     log = tmp_path / "r" / "small" / "run.log"
     deadline = time.monotonic() + 60

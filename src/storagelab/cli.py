@@ -148,7 +148,3 @@ def _unforeseen(error: Exception) -> str:
     at = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{type(error).__name__} in {os.path.basename(at.filename)}, line {at.lineno}"
     return f"an error of its own ({where}): report it to {ISSUES}; {TRACEBACK}=1 before the command shows the traceback"
-
-
-if __name__ == "__main__":
-    main()

@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import Field, field_validator, model_validator
 
 from storagelab.model.config import Config
-from storagelab.model.engines import Durability, Provenance
+from storagelab.model.durability import Durability
+from storagelab.model.engines import Provenance
 from storagelab.model.loads.base import Work
 from storagelab.model.values import Count, Figure, Frozen, JsonValue
 from storagelab.model.waits import RawWaits

@@ -17,7 +17,8 @@ from storagelab.machine import host, temporary
 from storagelab.machine.doctor import Ability
 from storagelab.machine.rights import privileged_settings, refuse_privileged
 from storagelab.model.config import Config, TargetConfig
-from storagelab.model.engines import KINDS_OF_ENGINE, Durability
+from storagelab.model.durability import Durability
+from storagelab.model.engines import KINDS_OF_ENGINE
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun, one_of_each_template
 from storagelab.model.target import Block, Preflight, State, Target, Tell, reporting_to
 from storagelab.model.values import Scalar

@@ -11,7 +11,8 @@ from importlib import import_module
 from typing import TypeVar
 
 from storagelab.model.config import Config, TargetConfig
-from storagelab.model.engines import ENGINES, Durability
+from storagelab.model.durability import Durability
+from storagelab.model.engines import ENGINES
 from storagelab.model.plan import Plan
 from storagelab.watching.wait_events import Knowledge
 

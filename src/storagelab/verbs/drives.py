@@ -175,7 +175,8 @@ def _volume(volume: str, spec: Path | None) -> Iterator[MeasuredVolume]:
         yield volume_at(Path(volume).expanduser().resolve())
         return
     experiment = reading.load(spec)
-    config = matrix.expand(experiment).cells[0].config
+    plan = matrix.expand(experiment)
+    config = plan.cells[0].config
     if volume not in config.volumes:
         hint = f"There are: {', '.join(config.volumes)}."
         raise PreflightError(f"the spec has no volume {volume!r}", file=spec, key="--volume", hint=hint)
@@ -189,7 +190,6 @@ def _volume(volume: str, spec: Path | None) -> Iterator[MeasuredVolume]:
             raise PreflightError("has no path", file=spec, key=f"volumes.{volume}", hint=hint)
         yield volume_at(site.place(wanted.path, f"volumes.{volume}.path"))
         return
-    plan = matrix.expand(experiment)
     for_runs.check(plan, site)
     with volumes_locked(plan, site):
         for line in sweep(plan, site):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from storagelab import screen
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, choices
 from storagelab.verbs import SpecArgument, Unused, Verb, when
 
 if TYPE_CHECKING:
@@ -57,8 +57,6 @@ def simulate(
 
 def _cell(plan: Plan, cell_id: str | None) -> Cell:
     """The cell called `cell_id`; the first one for None."""
-    from storagelab.errors import choices
-
     cells = {cell.cell_id: cell for cell in plan.cells}
     chosen = plan.cells[0] if cell_id is None else cells.get(cell_id)
     if chosen is None:

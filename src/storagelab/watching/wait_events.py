@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from storagelab.model.engines import Durability
+from storagelab.model.durability import Durability
 from storagelab.model.waits import NO_EVENT, BenignList, Category
 
 

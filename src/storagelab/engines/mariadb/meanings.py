@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from storagelab.model.engines import Deciding, Durability
+from storagelab.model.durability import Deciding, Durability
 from storagelab.watching import wait_events as v
 from storagelab.watching.wait_events import Event, Knowledge, WaitEvents, io
 

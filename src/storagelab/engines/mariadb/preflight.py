@@ -21,7 +21,7 @@ from storagelab.errors import PreflightError
 from storagelab.loads.settling import FULL, concerns
 from storagelab.machine.disks import read_text
 from storagelab.model.config import Config, TargetConfig
-from storagelab.model.engines import Durability
+from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.model.target import Preflight
 from storagelab.model.values import Frozen, Scalar

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from storagelab.model.engines import Deciding, Durability, Loss
+from storagelab.model.durability import Deciding, Durability, Loss
 from storagelab.watching import wait_events as v
 from storagelab.watching.wait_events import Event, Knowledge, WaitEvents, io
 

@@ -23,7 +23,7 @@ from storagelab.engines.postgres.server import OLDEST_MAJOR, STARTER
 from storagelab.errors import PreflightError
 from storagelab.loads.settling import concerns
 from storagelab.model.config import Config
-from storagelab.model.engines import Durability
+from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.model.target import CheckpointCycle, Preflight
 from storagelab.servers import checks, space

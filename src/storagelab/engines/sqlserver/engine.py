@@ -10,7 +10,7 @@ from typing import Any
 from storagelab.engines.sqlserver.meanings import DATABASE_OPTIONS, database_options, judge
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
-from storagelab.model.engines import Durability
+from storagelab.model.durability import Durability
 from storagelab.run.engine import Engine
 
 DRIVER = "pymssql"

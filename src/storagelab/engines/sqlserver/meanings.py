@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
-from storagelab.model.engines import Deciding, Durability, Loss
+from storagelab.model.durability import Deciding, Durability, Loss
 from storagelab.model.values import Scalar
 from storagelab.model.waits import BenignList, Category
 from storagelab.watching.wait_events import Event, Kind, Knowledge, WaitEvents

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Caution, Findings, Severity
-from storagelab.model.engines import Loss
+from storagelab.model.durability import Loss
 
 _RISKS: Mapping[Loss, str] = {
     "everything": "nothing is forced to the disk, commits and checkpoints included, and a crash of the machine can "

@@ -37,7 +37,7 @@ from storagelab.findings.model import CellSummary, Estimate, Findings, Severity
 from storagelab.findings.reasons import Case, reasons
 from storagelab.findings.times import figures_s
 from storagelab.model.config import Config
-from storagelab.model.engines import Commits
+from storagelab.model.durability import Commits
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Cell, Experiment, Factor, Order, Plan, Preference
 from storagelab.model.values import Count, Frozen, JsonValue

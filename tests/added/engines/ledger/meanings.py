@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from storagelab.model.engines import Deciding, Durability
+from storagelab.model.durability import Deciding, Durability
 from storagelab.watching.wait_events import Knowledge
 
 
