@@ -96,6 +96,9 @@ def page(
     """
     of = document(experiment, plan, runs, findings, manifest, limit=limit)
     of = of if so_far is None else replace(of, next="")  # the runs that are missing are being made
+    if so_far is None and findings.runs_stored < findings.runs_planned:
+        so_far = "Not finished.", 0
+    shows = f"This page shows {findings.runs_stored} of {findings.runs_planned} runs."
     drawn = {part.drawn.name: part.drawn for one in of.sections for part in one.parts if isinstance(part, Picture)}
     specs = {name: one.specs() for name, one in drawn.items()}
     wide, narrow = ({name: framed(form, of[form]) for name, of in specs.items()} for form in ("wide", "narrow"))
@@ -125,9 +128,10 @@ def page(
     all_in_detail = plan.in_detail == math.inf
     return _rendered(
         of=of,
+        drawn=drawn,
         sections=sections,
         body=body,
-        so_far=so_far,
+        so_far=so_far and (f"{so_far[0]} {shows}", so_far[1]),
         later=later,
         experiment=experiment.name,
         carried=_packed(

@@ -72,7 +72,8 @@ def document(
     raw_io = compared.of_raw_io(findings)
     told = cautions_told(findings)
     each = "counters" if raw_io else "waits, who waited for what, and counters"
-    over, cells = charts.get("over-time", []), [*charts.get("cells", []), *charts.get("drives", [])]
+    over = charts.get("over-time", [])
+    cells = [one for part in ("answer", "cells", "drives") for one in charts.get(part, [])]
     every = (
         Section("evidence", "Evidence", listed(sentences(findings)), "each finding in full"),
         Section("cautions", "Caveats", _cautions(findings, told), numbers.plural(len(told), "caveat")),
@@ -83,7 +84,7 @@ def document(
             "effects",
             "What each factor does",
             [*charts.get("effects", []), *_best_levels(findings), *_effects_at_levels(findings)],
-            f"{listed_and([factor_text(factor.name) for factor in findings.factors])}: each level against the first",
+            _drawn_factors(findings),
         ),
         Section(
             "waits",
@@ -108,6 +109,12 @@ def document(
     )
     sections = [section for section in every if section.parts]
     return replace(opened(findings, limit=limit), sections=sections, facts=facts(findings, runs))
+
+
+def _drawn_factors(findings: Findings) -> str:
+    drawn = {one.factor for one in of_choices(findings, findings.effects, at=False)}
+    names = [factor_text(factor.name) for factor in findings.factors if factor.name in drawn]
+    return f"{listed_and(names)}: each level against the first" if names else "the best levels"
 
 
 def _titles(pictures: Sequence[Picture]) -> str:
@@ -171,6 +178,5 @@ def _over_time(findings: Findings, pictures: Sequence[Picture]) -> list[Part]:
         "One panel for each cell, with the same axes unless the chart says otherwise.",
         "The thick line is the median run; the thin ones are the other repetitions.",
         f"All cells shown have {shared}." if shared else "",
-        pictures[0].drawn.data.hidden,
     ]
     return [" ".join(word for word in words if word), *pictures]

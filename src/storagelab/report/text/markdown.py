@@ -44,7 +44,8 @@ def _ladder(ladder: Ladder) -> Iterator[str]:
     if ladder.title:
         yield f"### {escaped(ladder.title)}"
     number = max(len(rung.name) for rung in ladder.shown())
-    headings = ["", "layout", *[""] * (number - 1), "time / fastest (joint 95 % CI)", ladder.what, "verdict"]
+    ratio = f"time / {ladder.over.removeprefix('the ')} (joint 95 % CI)"
+    headings = ["", "layout", *[""] * (number - 1), ratio, ladder.what, "verdict"]
     rows = [
         [
             "**>**" if rung.recommended else "",
@@ -74,7 +75,7 @@ def _part(part: Part) -> Iterator[str]:
         case Code(language=language):
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", part.text)), default=0))
             yield f"{fence}{language}\n{part.text}\n{fence}"
-        case Picture(drawn):
+        case Picture(drawn) if drawn.chart.part != "answer":
             yield f"### {escaped(drawn.title)}"
             yield escaped(drawn.label)
             yield from _table(drawn.table)

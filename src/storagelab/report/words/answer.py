@@ -21,6 +21,7 @@ from storagelab.report.document import Document
 from storagelab.report.words import compared
 from storagelab.report.words.caution_texts import caution_text, unable_text
 from storagelab.report.words.hosts import host_line
+from storagelab.report.words.ladder import verdict_of
 from storagelab.words import numbers
 from storagelab.words.names import (
     ALONE,
@@ -178,6 +179,8 @@ def _use(findings: Findings, choice: Choice, found: Answer) -> str:
     use = use if loads > 1 else "Use"
     if choice.verdict == "winner":
         return f"{use} {pattern_text(findings, choice)}."
+    if few := _untold(findings, choice):
+        return f"Not decided: {few}.{default}"
     slower, alone = slower_text(findings, choice), len(choice.meant) <= max(1, loads)
     if is_bounded(findings, choice) or (alone and choice.at_most_slower is not None):
         return f"{use} {pattern_text(findings, choice)}: {slower}.{default}"
@@ -194,7 +197,21 @@ def _group(findings: Findings, choice: Choice) -> str:
     if not choice.pattern.needed and not is_bounded(findings, choice):
         used = f"not decided; {pattern_text(findings, choice)} may be the fastest"
     sure = "" if choice.verdict == "winner" else f"; {slower_text(findings, choice)}"
+    if few := _untold(findings, choice):
+        used, sure = f"not decided; {few}", ""
     return f"With {loads_text(findings, choice)}: {used}{sure}.{_default(findings, choice)}"
+
+
+def _untold(findings: Findings, choice: Choice) -> str:
+    """That too few runs decide nothing about the layouts of a choice; "" if they decide something."""
+    cells = [findings.cell(cell_id) for cell_id in choice.tied]
+    decided = all(verdict_of(findings, cell.cell_id).kind != "undecided" for cell in cells)
+    if decided or choice.at_most_slower is not None:
+        return ""
+    number, runs = len(cells) // max(1, len(choice.loads)), min(cell.runs_ok + cell.runs_unverified for cell in cells)
+    of = f"{number} of the {choice.layouts}" if number < choice.layouts else f"the {number}"
+    layouts = noun(findings.layout_factors, choice.layouts)
+    return f"{of} {layouts} can't be told apart with {plural(runs, 'repetition')}"
 
 
 def is_bounded(findings: Findings, choice: Choice) -> bool:
@@ -270,7 +287,10 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
         yield f"There was one layout, so there is none to choose: {figure}."
     elif found.layouts == 1:
         number = len(findings.loads)
-        yield f"One layout was run under {number} {compared.load_noun(findings, number)}, so there is none to choose."
+        start = f"One layout was run under {number} {compared.load_noun(findings, number)}, so there is none to choose"
+        ends = [findings.cell(cell_id) for cell_id in compared.ends(findings) if cell_id is not None]
+        figures = [f"{compared.judged_text(findings, cell)} with {cell.text}" for cell in ends]
+        yield ": ".join(filter(None, (start, "; ".join(figures)))) + "."
     elif findings.verdict != "untested":
         yield f"No {layout} can be chosen yet: differences can't be told from chance."
     elif compared.of_both_kinds(findings):
@@ -368,6 +388,8 @@ def next_text(findings: Findings, step: Next) -> str:
         return f"make the {plural(left, 'run')} that {'is' if left == 1 else 'are'} missing: {again}"
     if is_demo:
         return "repeat it on an idle machine: storagelab demo --results NEW; or change it: storagelab init ceiling"
+    if step.step == "race":
+        return "repeat the layouts that are left: storagelab run SPEC --find-best --budget 2h"
     if step.step != "repetitions" or step.repetitions is None:
         rest = f", with {count(step.repetitions)} repetitions" if step.repetitions else ""
         return next(one.next_step for one in findings.cautions if one.kind == step.step) + rest

@@ -12,8 +12,9 @@ from storagelab.findings.kinds.stalls import stalled_of
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
-from storagelab.report.document import Document, Heading, Section, Table, paper
+from storagelab.report.document import MOST, Document, Heading, Kind, Ladder, Mark, Rung, Section, Table, paper
 from storagelab.report.words.compared import PER
+from storagelab.report.words.ladder import on_one_scale
 from storagelab.report.words.secrets import masked
 from storagelab.spec.reading import differences
 from storagelab.stats.stalls import share_most
@@ -42,8 +43,7 @@ def verdict_sentence(found: Compare) -> str:
     if not found.differs and not found.slower and not found.faster:
         return f"{names}: can't be told apart over {layouts}: {numbers.change_estimate(ratio, per)}.{more}"
     chance = "" if found.differs else ", which may be chance"
-    start = f"{names}: {numbers.change_estimate(ratio, per)} over {layouts}{chance}"
-    return f"{start}{_which(found)}." + (more or f" {_SESSION}" * found.of_one_kind)
+    return f"{names}: {numbers.change_estimate(ratio, per)} over {layouts}{chance}{_which(found)}.{more}"
 
 
 def _scatter(found: Compare) -> str:
@@ -59,11 +59,12 @@ _ASSUMPTION_OF_HISTORY = (
     "The campaigns before are the sample: each gives one figure for each layout. What happens to a campaign now and "
     "then is in their scatter; what is new since the last of them is part of the ratio, whatever it is."
 )
-_SESSION = (
-    "A change of the machine between the two would look the same, and one pair of campaigns doesn't show how often "
-    "that happens: storagelab run SPEC --against SPEC runs both in turns, and compare --history takes five and more."
+_DOUBT = (
+    "Doubt: a change of the machine between the two would look the same, and one pair of campaigns doesn't show how "
+    "often that happens."
 )
 """Every difference of two campaigns includes between-campaign variation, which their runs can't show."""
+_NEXT = "Next: run both in turns, storagelab run SPEC --against SPEC; or compare --history with five and more."
 
 
 def _which(found: Compare) -> str:
@@ -154,18 +155,34 @@ def matched_table(found: Compare) -> Table:
     """Every layout that both have."""
     unit = "s" if found.compared == "elapsed" else "µs" + PER[found.compared]
     times = 1.0 if found.compared == "elapsed" else 1e6
-    headings = [Heading("layout", "prose"), Heading("cells", "text", "its id in both campaigns"),
-                Heading("change (joint 95 % CI)", "text"), Heading("verdict", "text"),
+    headings = [Heading("layout", "prose"), Heading("verdict", "text"), Heading("change (joint 95 % CI)", "text"),
+                Heading("cells", "text", "its id in both campaigns"),
                 Heading(f"{found.first.name}, {unit}"), Heading(f"{found.second.name}, {unit}")]  # fmt: skip
     rows = [
         [
-            found.first.findings.cell(one.first_id).text, ", ".join(dict.fromkeys((one.first_id, one.second_id))),
-            numbers.signed_estimate(one.ratio), mark(one), numbers.significant(one.first * times, 4),
+            found.first.findings.cell(one.first_id).text, mark(one), numbers.signed_estimate(one.ratio),
+            ", ".join(dict.fromkeys((one.first_id, one.second_id))), numbers.significant(one.first * times, 4),
             numbers.significant(one.second * times, 4),
         ]
         for one in found.matched
     ]  # fmt: skip
     return Table(headings, rows)
+
+
+def _ladder(found: Compare) -> Ladder:
+    """The matched layouts, those that are faster first, each with its time over that of the campaign before."""
+    kinds: dict[str, Kind] = {"faster": "fastest", "slower": "slower"}
+    rows = sorted(found.matched, key=lambda one: (mark(one) != "faster", one.ratio.value))
+    figures = [one.second for one in rows]
+    rungs = [
+        Rung(
+            (found.first.findings.cell(one.first_id).text,), one.ratio, numbers.seconds_like(one.second, figures),
+            Mark(kinds.get(mark(one), "not-judged"), mark(one)), one.first_id,
+        )
+        for one in rows
+    ]  # fmt: skip
+    what = f"time{PER[found.compared]} in {found.second.name}"
+    return Ladder("", what, 2, tuple(rungs), MOST, over=found.first.name)
 
 
 def mark(one: Matched) -> str:
@@ -185,8 +202,11 @@ def manifest_table(found: Compare, runs: Mapping[str, Sequence[Run]]) -> Table:
     """Keys of the spec and facts of host and server that differ; `runs`: those of each campaign, by its name."""
     names = found.latest, found.second.name
     headings = [Heading("what differs", "text"), *(Heading(name, "prose") for name in names)]
+    asked = list(_spec_differences(found))
     made = environment_differences(found, (runs[names[0]], runs[names[1]]))
-    return Table(headings, [[_cut(text) for text in row] for row in (*_spec_differences(found), *made)])
+    known = {(key.removeprefix("spec: "), *change) for key, *change in asked}
+    rows = (*asked, *(one for one in made if one not in known))
+    return Table(headings, [[_cut(text) for text in row] for row in rows])
 
 
 def _spec_differences(found: Compare) -> Iterator[tuple[str, str, str]]:
@@ -244,8 +264,11 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
     """One or several campaigns against the first, as a short report; `differences` = how each was made differently."""
     first = found[0].first
     verdicts = [verdict_sentence(one) for one in found]
-    if gated:  # which says so itself
-        verdicts = [gated, *(text.removesuffix(f" {_SESSION}") for text in verdicts)]
+    if gated:
+        verdicts = [gated, *verdicts]
+    is_doubtful = not gated and not found[0].history and any(
+        one.of_one_kind and (one.differs or one.slower or one.faster) for one in found
+    )
     notes: list[str] = []
     tables: list[Table] = []
     for one, different in zip(found, differences, strict=True):
@@ -260,7 +283,9 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
     kinds = " and ".join(dict.fromkeys(str(one.findings.provenance) for one in every))
     names = listed([one.name for one in (reversed(every) if found[0].history else every)])
     notes = [*dict.fromkeys(notes), _ASSUMPTION_OF_HISTORY if found[0].history else _ASSUMPTION]
-    return paper(f"{names} compared", kinds, " ".join(verdicts), notes, tables)
+    of = paper(f"{names} compared", kinds, " ".join(verdicts), notes, tables)
+    drawn = tuple(on_one_scale([_ladder(found[0])])) if len(found) == 1 and len(found[0].matched) > 1 else ()
+    return replace(of, ladders=drawn, doubt=_DOUBT * is_doubtful, next=_NEXT * is_doubtful)
 
 
 def _ranks(found: Compare) -> dict[str, int]:
