@@ -187,9 +187,9 @@ def test_waits_have_a_bar_for_as_many_cells_as_paper_has_room_for_and_a_table_of
 def test_a_page_has_one_chart_over_time_as_its_block_shows_the_others_of_any_two_cells():
     findings, runs = story(FOUR)
     left_out = drawn_charts(findings, runs).keys() - page_charts(findings, runs).keys()
-    assert left_out == {"ladder", "io-over-time"}
+    assert left_out == {"io-over-time"}
     alone, its_runs = story({FILES: [1]})
-    assert page_charts(alone, its_runs).keys() == drawn_charts(alone, its_runs).keys() - {"ladder"}
+    assert page_charts(alone, its_runs).keys() == drawn_charts(alone, its_runs).keys()
 
 
 def test_the_parts_of_a_bar_add_up_to_what_is_explained_of_connections_times_elapsed():

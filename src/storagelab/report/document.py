@@ -271,7 +271,7 @@ class Section:
 @dataclass(frozen=True)
 class Document:
     """A report. `head`: the answer, a sentence or several; `why`, `doubt` and `next` may be empty; `based`: what it is
-    based on. `facts`: short facts on how it was measured. `picture`: a prediction's bars, line by line.
+    based on. `facts`: short facts on how it was measured.
     """
 
     title: str
@@ -285,7 +285,6 @@ class Document:
     doubt: str = ""
     next: str = ""
     facts: Sequence[str] = ()
-    picture: Sequence[str] = ()
 
     @property
     def verdict(self) -> str:
@@ -296,9 +295,9 @@ class Document:
         """The tables outside of all folds."""
         return [part for section in self.sections for part in section.parts if isinstance(part, Table)]
 
-    def opened_by(self, sentence: str, picture: Sequence[str] = ()) -> Document:
-        """The same, with a sentence before its answer, and a picture."""
-        return replace(self, head=(sentence, *self.head), picture=picture)
+    def opened_by(self, sentence: str) -> Document:
+        """The same, with a sentence before its answer."""
+        return replace(self, head=(sentence, *self.head))
 
 
 def paper(title: str, provenance: str, verdict: str, notes: Sequence[str], tables: Iterable[Table]) -> Document:

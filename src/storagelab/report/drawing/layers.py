@@ -120,7 +120,7 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
         return only(rows, colour | mark, encoding | {value: figure(field, f"{title} ({sheet.where})", **values)})
 
     line = {"type": "line", "strokeWidth": 1.5, "opacity": 0.7, "aria": False}
-    run = DOT | {"size": 20, "opacity": 0.5}
+    run = DOT | {"size": 20, "opacity": 0.5, "shape": "M-1,-1h2v2h-2Z"}  # of few letters, as there may be many
     interval = layer("isValid(datum.low)", RULE, plain | TIP, "low")
     interval["encoding"][f"{value}2"] = {"field": "high"}
     mean = {value: figure("mean", f"{title} ({sheet.where})", **values)}
@@ -131,7 +131,7 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
         *means("isValid(datum.mean) && !datum.pick", colour | DOT, shared | TIP | mean),
         *means("isValid(datum.mean) && datum.pick", colour | STARRED, plain | TIP | mean),
         # Above the means, as a reader chooses a run by a click.
-        *([layer("isValid(datum.value)", run, shared | TIP, "value")] if data.points else []),
+        *([layer("isValid(datum.value)", run, plain | TIP, "value")] if data.points else []),
     ]
     height_px = None if upright else max(levels.height_px, 14 * len(data.lines) + 10) * len(data.x_levels)
     panels = {name: name for name in data.panels}

@@ -29,6 +29,7 @@ from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.document import Document, Fold, Heading, Mark, Picture, Section, Table
+from storagelab.report.drawing.arrange import CHOSEN_CELLS
 from storagelab.report.drawing.chart import Drawn
 from storagelab.report.drawing.vega import STYLE, Spec, letters, runtime, to_svg
 from storagelab.report.export.as_json import json_pieces
@@ -47,7 +48,7 @@ _AS_GZIP = 31
 """zlib's name for the largest window with gzip's header."""
 _COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 _NEEDLESS = re.compile(
-    r'<path class="(?:fore|back)ground" aria-hidden="true" d="(?:M0,0h0v0h0Z)?"(?: display="none")?/>'
+    r'<path class="(?:fore|back)ground" aria-hidden="true" d="(?:M0,0h0v0h0Z)?"(?: [a-z-]+="none")*/>'
     r'| (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*"|aria-hidden="true"|pointer-events="none")'
     r'| (?:font-family="[^"]*"|font-size="12px"|(?:fill-|stroke-)?opacity="1"|stroke-width="1")'
     r'|(?<=fill="#\w{6}") stroke-width="2"'
@@ -61,7 +62,7 @@ MAX_TABLE_ROWS = 400
 """The most rows of a chart's table."""
 _LEFT_OUT_ON_PAPER, _MOST_ON_PAPER = (3, 4, 5), 7
 """The ranks of a table's columns that paper leaves out: rates beside times, and how runs scatter."""
-CELLS_WITHOUT_SCRIPTS = 8
+CELLS_WITHOUT_SCRIPTS = CHOSEN_CELLS
 """How many cells show their waits where no script runs."""
 
 

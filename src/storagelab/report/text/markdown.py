@@ -29,8 +29,6 @@ def _pieces(of: Document) -> Iterator[str]:
         yield f"*{escaped(of.question)}*"
     yield f"**{escaped(' '.join(filter(None, of.head)))}**" if of.verdict else ""
     yield escaped("; ".join(filter(None, (of.based.removesuffix("."), *of.facts))))
-    if of.picture:
-        yield "\n".join(["```", *of.picture, "```"])
     for ladder in of.ladders:
         yield from _ladder(ladder)
     yield "\n".join(f"- {escaped(text)}" for text in (*of.why, of.doubt, of.next) if text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ from storagelab.report.words.secrets import masked
 from storagelab.spec.reading import differences
 from storagelab.stats.stalls import share_most
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text, listed, value_text
+from storagelab.words.names import cell_text, listed, value_text
 
 Fact = str | bool | int | float
 _OF_THE_MOMENT = ("free_bytes", "available_bytes", "used_bytes", "load_1min")
@@ -324,57 +323,12 @@ def _pair_mark(one: Pair) -> str:
 
 
 def with_gate(
-    of: Document, campaign: Campaign, plan: Plan, pairs: Sequence[Pair], shown: Pair, margin: float
-) -> Document:
-    """The paper of the pair that is shown, opened by the gate's answer for all pairs, and a picture of their runs."""
+    of: Document, basis: Basis, plan: Plan, pairs: Sequence[Pair], shown: Pair, margin: float
+) -> Document:  # fmt: skip
+    """The paper of the pair that is shown, opened by the gate's answer for all pairs."""
     result = shown.gate or Gate.NOT_SLOWER
     many = f"{sum(one.gate is result for one in pairs)} of {len(pairs)} pairs"
     said = gate_sentence(result, margin)
     if len(pairs) > 1:
         said = gate_sentence(result, margin, f", for sure, in {many}", f"the runs of {many}")
-    names = ((one.before, one.after) for one in pairs)
-    picture = dots([row for before, after in names for row in _rows(campaign, before, after)])
-    return of.opened_by(f"{said} {stalls_sentence(campaign.basis, plan, shown.after)}", picture)
-
-
-def _rows(campaign: Campaign, before: str, after: str) -> Iterator[tuple[str, Sequence[float]]]:
-    """The runs of two cells, each against the mean of the first."""
-    kept = dict(zip((cell.cell_id for cell in campaign.findings.cells), campaign.basis.kept, strict=True))
-    logs = {name: [one for one in kept[name].tolist() if math.isfinite(one)] for name in (before, after)}
-    if logs[before]:
-        mean = math.fsum(logs[before]) / len(logs[before])
-        for name, of in logs.items():
-            yield cell_entry(name, campaign.findings.cell(name).text), [math.exp(one - mean) for one in of]
-
-
-# --- A picture of runs in letters, which any program shows that shows text --------------------------------------------
-
-_WIDTH = 60
-_DOTS = "·:⁝"
-"""One run, two, three or more at one place."""
-
-
-def dots(rows: Sequence[tuple[str, Sequence[float]]]) -> tuple[str, ...]:
-    """A line for each row of ratios, and the ends of the axis, which is logarithmic. `●` is a mean. No line if there is
-    no ratio.
-    """
-    values = [value for _, ratios in rows for value in ratios]
-    if not values or min(values) <= 0:
-        return ()
-    low, high = math.log(min(values)), math.log(max(values))
-    left = max(len(name) for name, _ in rows)
-    lines = [f"{name:<{left}}  {_line(ratios, low, high)}".rstrip() for name, ratios in rows]
-    ends = f"x {numbers.significant(math.exp(low))}", f"x {numbers.significant(math.exp(high))}"
-    return (*lines, f"{'':<{left}}  {ends[0]}{ends[1]:>{_WIDTH - len(ends[0])}}")
-
-
-def _line(ratios: Sequence[float], low: float, high: float) -> str:
-    def place(log: float) -> int:
-        return round((log - low) / (high - low) * (_WIDTH - 1)) if high > low else _WIDTH // 2
-
-    logs = [math.log(ratio) for ratio in ratios]
-    at = [place(log) for log in logs]
-    letters = [(" " + _DOTS)[min(at.count(one), len(_DOTS))] for one in range(_WIDTH)]
-    if logs:
-        letters[place(math.fsum(logs) / len(logs))] = "●"
-    return "".join(letters)
+    return of.opened_by(f"{said} {stalls_sentence(basis, plan, shown.after)}")
