@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from storagelab.findings.answer import answer as answer_of
 from storagelab.findings.answer import layout_of
-from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Next, Pick
+from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Next
 from storagelab.findings.kinds import kinds
 from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.findings.kinds.race import RaceSummary
@@ -30,7 +30,6 @@ from storagelab.words.names import (
     is_counted,
     is_number,
     labels_of,
-    level_alone,
     noun,
     one_of,
     short_factor,
@@ -98,10 +97,14 @@ def headline(findings: Findings, found: Answer | None = None) -> str:
 
 def in_full(findings: Findings, found: Answer) -> dict[About, list[str]]:
     """The long forms: figures of what to use, and every cause."""
-    uses = [text for choice in found.choices for text in _figures(findings, choice, len(found.choices) > 1)]
+    several = len(found.choices) > 1
+    free = [
+        f"{f'With {loads_text(findings, choice)}: ' * several}{text}"
+        for choice in found.choices if (text := _makes_no_difference(findings, choice))
+    ]  # fmt: skip
     rest = [_group(findings, choice) for choice in found.choices[CHOICES:]] if len(found.choices) > CHOICES + 1 else []
     short = [*_why(findings, found, STEPS)]
-    return {"use": [*uses, *rest], "why": [text for text in _why(findings, found, None) if text not in short]}
+    return {"use": [*free, *rest], "why": [text for text in _why(findings, found, None) if text not in short]}
 
 
 def _lines(findings: Findings, about: str) -> list[str]:
@@ -243,15 +246,11 @@ def slower_text(findings: Findings, choice: Choice) -> str:
     return f"{_at_most_slower(findings, choice)}{more}"
 
 
-def unbounded_text(findings: Findings) -> str:
-    who = "a race does" if RaceSummary.of(findings) else "these runs do"
-    return f"{who} not tell how much slower than the fastest they may be"
-
-
 def _at_most_slower(findings: Findings, choice: Choice) -> str:
     most, margin = choice.at_most_slower, findings.indifferent
     if most is None:
-        return unbounded_text(findings)
+        who = "a race does" if RaceSummary.of(findings) else "these runs do"
+        return f"{who} not tell how much slower than the fastest they may be"
     each = "each is " if len(choice.meant) > max(1, len(choice.loads)) else ""
     slower = f"{each}{numbers.at_most_slower(most)} than the fastest (95 %)"
     if margin is None:
@@ -305,16 +304,7 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
         yield f"No {layout} can be chosen: each ran in {where}, where a {looks} looks like a gain."
 
 
-# --- its figures, for the evidence ------------------------------------------------------------------------------------
-
-
-def _figures(findings: Findings, choice: Choice, several: bool) -> Iterator[str]:
-    """How long the layouts to use take, what makes no difference among them, and what their drives keep."""
-    start = f"With {loads_text(findings, choice)}: " if several else ""
-    if free := _makes_no_difference(findings, choice):
-        yield f"{start}{free}"
-    if choice.pick is not None and (kept := _kept(choice.pick)):
-        yield f"{start}{kept}"
+# --- what makes no difference ------------------------------------------------------------------------------------
 
 
 def _makes_no_difference(findings: Findings, choice: Choice) -> str:
@@ -327,17 +317,6 @@ def _makes_no_difference(findings: Findings, choice: Choice) -> str:
     one = len(free) == 1 and not (choice.pattern.free and is_counted(choice.pattern.free[0]))
     make = "makes" if one else "make"
     return f"With {pattern_text(findings, choice)}, {listed_or(free, 'and')} {make} no visible difference."
-
-
-def _kept(pick: Pick) -> str:
-    """The capacity that the drives keep with this layout, and with the other levels of the factor that decides it."""
-    own, keeps = pick.capacity_bytes, pick.keeps or ""
-    sizes = [(numbers.capacity(size), level) for level, size in pick.capacities if size != own]
-    others = [f"{size} with {level_alone(keeps, level)}" for size, level in sizes]
-    if own is None or not others:
-        return ""
-    more = f"; {len(others) - _ITEMS} others" if len(others) > _ITEMS else ""
-    return f"Capacity of its drives: {numbers.capacity(own)}. With other levels: {'; '.join(others[:_ITEMS])}{more}."
 
 
 # --- why --------------------------------------------------------------------------------------------------------------
