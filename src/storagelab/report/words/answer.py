@@ -99,7 +99,7 @@ def in_full(findings: Findings, found: Answer) -> dict[About, list[str]]:
     """The long forms: figures of what to use, and every cause."""
     several = len(found.choices) > 1
     free = [
-        f"{f'With {loads_text(findings, choice)}: ' * several}{text}"
+        f"With {loads_text(findings, choice)}: {text}" if several else text
         for choice in found.choices if (text := _makes_no_difference(findings, choice))
     ]  # fmt: skip
     rest = [_group(findings, choice) for choice in found.choices[CHOICES:]] if len(found.choices) > CHOICES + 1 else []
