@@ -113,9 +113,10 @@ def test_the_page_of_a_running_campaign_says_how_far_it_is_and_loads_itself_agai
     experiment, plan = make_planned({FILES: [1, 2]}, 3)
     runs = make_runs(experiment, plan)[:4]
     findings = analyse(experiment, plan, runs)
-    running = html.page(experiment, plan, runs, findings, so_far=("4 of 6 runs are stored", 60))
-    assert 'data-reload-s="60">4 of 6 runs are stored' in running
-    assert "data-reload-s" not in html.page(experiment, plan, runs, findings)
+    running = html.page(experiment, plan, runs, findings, so_far=("Running.", 60))
+    assert 'data-reload-s="60">Running. This page shows 4 of 6 runs.' in running
+    later = html.page(experiment, plan, runs, findings)
+    assert 'data-reload-s="0">Not finished. This page shows 4 of 6 runs.' in later
 
 
 def test_the_same_input_gives_the_same_page(drawn_charts):
@@ -161,8 +162,8 @@ def test_the_nine_columns_stand_under_their_names_before_method_and_analogue(pag
 def test_every_figure_is_named_by_what_it_shows_and_where_it_comes_from(page):
     figures = Elements(page).named("figure")
     assert [figure["id"] for figure in figures] == [
-        "figure-all-cells", "figure-pair-waits", "figure-pair-series", "figure-cells", "figure-effects",
-        "figure-speed-ups", "figure-waits", "figure-waterfall", "figure-rows-over-time",
+        "figure-all-cells", "figure-pair-waits", "figure-pair-series", "figure-ladder", "figure-cells",
+        "figure-effects", "figure-speed-ups", "figure-waits", "figure-waterfall", "figure-rows-over-time",
     ]  # fmt: skip
     for figure in figures:
         if figure["id"] in ("figure-all-cells", "figure-pair-waits", "figure-pair-series"):

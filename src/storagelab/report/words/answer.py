@@ -96,15 +96,10 @@ def headline(findings: Findings, found: Answer | None = None) -> str:
 
 
 def in_full(findings: Findings, found: Answer) -> dict[About, list[str]]:
-    """The long forms: figures of what to use, and every cause."""
-    several = len(found.choices) > 1
-    free = [
-        f"With {loads_text(findings, choice)}: {text}" if several else text
-        for choice in found.choices if (text := _makes_no_difference(findings, choice))
-    ]  # fmt: skip
+    """What the answer leaves out: groups of loads, and causes."""
     rest = [_group(findings, choice) for choice in found.choices[CHOICES:]] if len(found.choices) > CHOICES + 1 else []
     short = [*_why(findings, found, STEPS)]
-    return {"use": [*free, *rest], "why": [text for text in _why(findings, found, None) if text not in short]}
+    return {"use": rest, "why": [text for text in _why(findings, found, None) if text not in short]}
 
 
 def _lines(findings: Findings, about: str) -> list[str]:
@@ -304,21 +299,6 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
         yield f"No {layout} can be chosen: each ran in {where}, where a {looks} looks like a gain."
 
 
-# --- what makes no difference ------------------------------------------------------------------------------------
-
-
-def _makes_no_difference(findings: Findings, choice: Choice) -> str:
-    names = Names(findings)
-    free = [names.factor(name) for name in choice.pattern.free]
-    for good in choice.pattern.needed:
-        free += names.unimportant(good.factor, good.levels)
-    if not free or not choice.pattern.needed or choice.verdict == "winner":
-        return ""
-    one = len(free) == 1 and not (choice.pattern.free and is_counted(choice.pattern.free[0]))
-    make = "makes" if one else "make"
-    return f"With {pattern_text(findings, choice)}, {listed_or(free, 'and')} {make} no visible difference."
-
-
 # --- why --------------------------------------------------------------------------------------------------------------
 
 
@@ -416,7 +396,7 @@ class Names:
         files".
         """
         factor = self._factors[name]
-        texts, _ = self._grouped(factor, levels)
+        texts = self._grouped(factor, levels)
         many = self._many(factor, levels, texts)
         label = self.factor(name)
         if name in factor.labels and all(map(is_number, levels)):
@@ -427,10 +407,6 @@ class Names:
         if name in ALONE:
             return f"{label} on {many}"
         return f"{label} {many}" if (not _is_labelled(factor) or not many[:1].isalpha()) else many
-
-    def unimportant(self, name: str, levels: Sequence[JsonValue]) -> list[str]:
-        """What varies among the good levels of a labelled factor without mattering: "sector size"."""
-        return self._grouped(self._factors[name], levels)[1]
 
     def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str]) -> str:
         """Several levels in few words: numbers in a row as a range, most levels as "any except", else the first few."""
@@ -447,26 +423,23 @@ class Names:
             return f"any except {listed_or(left, 'and')}"
         return listed_or([*texts[:2], f"{len(texts) - 2} others"])
 
-    def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> tuple[list[str], list[str]]:
-        """The levels' texts, and what they need not mention. Labels that share their first part become one text if
-        all labels with that part are there: "2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB". The name of what differs
-        among them is returned, too.
+    def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> list[str]:
+        """The levels' texts. Labels that share their first part become one text if all labels with that part are
+        there: "2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB".
         """
         texts = [value_text(level) for level in levels]
         if not _is_labelled(factor) or len(levels) < 2:
-            return texts, []
+            return texts
         of_head: dict[str, list[str]] = {}
         for level in factor.levels:
             of_head.setdefault(value_text(level.value).rpartition(", ")[0], []).append(value_text(level.value))
         grouped: dict[str, None] = {}
-        free: dict[str, None] = {}
         for text in texts:
             head = text.rpartition(", ")[0]
             family = of_head.get(head, [])
             good = [one for one in family if one in texts]
             if head and 1 < len(family) == len(good):
                 grouped[head] = None
-                free |= dict.fromkeys(self._varying(factor, family))
             elif head and len(good) > 1:
                 tails = [one.rpartition(", ")[2] for one in family]
                 left = [tail for tail, one in zip(tails, family, strict=True) if one not in good]
@@ -476,13 +449,7 @@ class Names:
                 grouped[f"{head}, {few}"] = None
             else:
                 grouped[text] = None
-        return list(grouped), list(free)
-
-    def _varying(self, factor: Factor, family: Sequence[str]) -> list[str]:
-        """The short names of the paths that differ among labels with the same first part."""
-        sets = [level.sets for level in factor.levels if value_text(level.value) in family]
-        paths = dict.fromkeys(path for one in sets for path in one)
-        return [self._label(factor, path) for path in paths if len({repr(one.get(path)) for one in sets}) > 1]
+        return list(grouped)
 
 
 def _is_labelled(factor: Factor) -> bool:

@@ -29,7 +29,7 @@ from storagelab.report.words.caution_texts import found_sentences
 from storagelab.report.words.compared import change_text, effect_change, moves_throughput, told
 from storagelab.report.words.hosts import host_sentences
 from storagelab.report.words.ladder import comparison_of, in_blocks, in_order
-from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
+from storagelab.report.words.waiting import wait_names_sentence, wait_trend_sentences
 from storagelab.words import numbers
 from storagelab.words.names import (
     capital,
@@ -71,7 +71,6 @@ def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
         *what_if_sentences(findings),
         *longer["why"],
         *found_sentences(findings, "why"),
-        *wait_change_sentences(findings, named),
         *wait_names_sentence(findings),
         *wait_trend_sentences(findings, named),
     ]
