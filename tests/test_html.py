@@ -100,7 +100,7 @@ def test_the_page_says_things_in_the_order_a_reader_wants_them(page):
     order = [
         "files-and-log-place", "How many data files", "MEASURED", "Each layout’s time", "Doubt", "Evidence", "Caveats",
         "Every cell", "Charts of all cells", "Every cell by", "What each factor does",
-        "Where the sessions’ time goes", "Waits of each cell", "Over time", "Final checkpoint", "How it was measured",
+        "Where the sessions’ time goes", "Waits of each cell", "Over time", "How it was measured",
         "Glossary", "All raw data",
     ]  # fmt: skip
     place = text.index("All raw data") + len("All raw data")  # the list of contents ends there

@@ -27,7 +27,7 @@ from storagelab.report.document import (
     listed,
 )
 from storagelab.report.drawing import arrange
-from storagelab.report.sections.cells import cells_table, checkpoint_parts
+from storagelab.report.sections.cells import cells_table
 from storagelab.report.sections.manifest import facts, manifest_parts
 from storagelab.report.sections.waits import cell_folds, cells_with_parts, run_anchor
 from storagelab.report.words import compared
@@ -99,7 +99,6 @@ def document(
             f"{numbers.plural(len(cells_with_parts(findings)), 'cell')}: {each}",
         ),
         Section("over-time", "Over time", _over_time(findings, over), _titles(over)),
-        Section("checkpoint", "Final checkpoint", checkpoint_parts(findings), "what the load left to write"),
         Section(
             "manifest",
             "How it was measured",

@@ -36,7 +36,7 @@ from storagelab.words.numbers import count, plural, rate, seconds
 
 _ROWS = 40
 """The most rows of a table on a terminal."""
-_NOT_SHOWN = ("pictures", "over-time", "checkpoint", "manifest")
+_NOT_SHOWN = ("pictures", "over-time", "manifest")
 """Sections that are charts, or too long for a terminal: the page has them."""
 _LADDERS = 9
 """After so many lines, no other load is shown, unless all is asked for."""
