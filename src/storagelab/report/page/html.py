@@ -36,7 +36,6 @@ from storagelab.report.export.as_json import json_pieces
 from storagelab.report.page.explore import MAX_RUNS, Json, packed, plots, record, series
 from storagelab.report.sections.cells import CellsTable, cells_table
 from storagelab.report.sections.contents import document
-from storagelab.report.words import compared
 from storagelab.report.words.secrets import masked
 from storagelab.words import numbers
 
@@ -111,8 +110,7 @@ def page(
     scripts = [Markup(_COMMENT.sub("", asset(name))) for name in names]  # noqa: S704 - our own
     glossary = Table([Heading("term", "text"), Heading("meaning", "prose")], list(GLOSSARY.items()), "The terms")
     sections = [*of.sections, Section("glossary", "Glossary", [glossary], numbers.plural(len(GLOSSARY), "term"))]
-    legend = compared.legend_sentence(findings) if known else None
-    pieces = _pieces(drawings=wide, legend=legend, experiment=experiment.name, scripts=scripts)
+    pieces = _pieces(drawings=wide, is_explored=known is not None, experiment=experiment.name, scripts=scripts)
     body = Markup("\n").join(map(pieces.section, sections))
     folds = [part for one in sections if one.name == "cells" for part in one.parts if isinstance(part, Fold)]
     later = packed(

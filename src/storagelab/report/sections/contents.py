@@ -26,7 +26,6 @@ from storagelab.report.document import (
     Table,
     listed,
 )
-from storagelab.report.drawing import arrange
 from storagelab.report.sections.cells import cells_table
 from storagelab.report.sections.manifest import facts, manifest_parts
 from storagelab.report.sections.waits import cell_folds, cells_with_parts, run_anchor
@@ -98,7 +97,7 @@ def document(
             cell_folds(findings, runs, drawn["waits"].data.colours if "waits" in drawn else {}),
             f"{numbers.plural(len(cells_with_parts(findings)), 'cell')}: {each}",
         ),
-        Section("over-time", "Over time", _over_time(findings, over), _titles(over)),
+        Section("over-time", "Over time", over, _titles(over)),
         Section(
             "manifest",
             "How it was measured",
@@ -166,16 +165,3 @@ def _effects_at_levels(findings: Findings) -> Iterator[Table]:
         caption = f"Each level against the first, at single levels of the other factors ({findings.provenance}){rest}"
         folded = f"At single levels of the other factors: {numbers.plural(len(at), 'comparison')}"
         yield effect_table(at[:MAX_EFFECT_ROWS]).called(caption, folded=folded)
-
-
-def _over_time(findings: Findings, pictures: Sequence[Picture]) -> list[Part]:
-    """Small multiples of the chosen cells, one chart for each quantity that the runs have."""
-    if not pictures:
-        return []
-    shared = arrange.shared_levels(arrange.chosen_cells(findings))
-    words = [
-        "One panel for each cell, with the same axes unless the chart says otherwise.",
-        "The thick line is the median run; the thin ones are the other repetitions.",
-        f"All cells shown have {shared}." if shared else "",
-    ]
-    return [" ".join(word for word in words if word), *pictures]

@@ -123,15 +123,15 @@ def gate_of_campaigns_sentence(result: Gate, margin: float, found: Sequence[Comp
     )
 
 
-def provenance_sentence(found: Compare) -> str:
-    """Whether the figures of both campaigns are measured or simulated."""
+def provenance_sentences(found: Compare) -> list[str]:
+    """That the figures of one campaign are measured, and those of the other simulated."""
     first, second = (campaign.findings.provenance or "nothing measured" for campaign in (found.first, found.second))
     if first == second:
-        return f"Both are {first}."
-    return (
+        return []
+    return [
         f"{found.first.name} is {first}, {found.second.name} is {second}: the ratio compares a model with a machine, "
         "and shows how far apart the two are."
-    )
+    ]
 
 
 def unmatched_sentences(found: Compare) -> list[str]:
@@ -265,13 +265,12 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
     verdicts = [verdict_sentence(one) for one in found]
     if gated:
         verdicts = [gated, *verdicts]
-    is_doubtful = not gated and not found[0].history and any(
-        one.of_one_kind and (one.differs or one.slower or one.faster) for one in found
-    )
+    differing = [one for one in found if one.of_one_kind and (one.differs or one.slower or one.faster)]
+    is_doubtful = bool(differing) and not gated and not found[0].history
     notes: list[str] = []
     tables: list[Table] = []
     for one, different in zip(found, differences, strict=True):
-        notes += [provenance_sentence(one), *unmatched_sentences(one)]
+        notes += [*provenance_sentences(one), *unmatched_sentences(one)]
         name = f"{one.second.name} against {first.name}"
         tables.append(matched_table(one).called(f"Matched layouts, {name}", ranks=_ranks(one)))
         between = f"{one.latest} and {one.second.name}"
