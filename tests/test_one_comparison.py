@@ -30,11 +30,11 @@ from storagelab.report.sections.cells import RATIO
 from storagelab.report.sections.contents import brief, document, opened
 from storagelab.report.text.markdown import markdown
 from storagelab.report.words import compared
-from storagelab.report.words.answer import headline, unbounded_text
+from storagelab.report.words.answer import headline
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.why import pair_paper
 from storagelab.stats.contrast import KNOWN
-from storagelab.words.numbers import at_most_slower, significant
+from storagelab.words.numbers import significant
 
 FILES = "layout.data_files"
 OTHERS = re.compile(
@@ -384,10 +384,6 @@ def check_the_bounds(findings: Findings, found: Answer) -> None:
             of_choice = [(alone | table)[cell_id] for cell_id in choice.meant if cell_id in alone | table]
             assert choice.at_most_slower == (None if None in of_choice else max(of_choice, default=1.0))
             assert choice.pick is None or choice.pick.at_most_slower in (None, 1.0, *of_choice)
-    said = [line for line in sentences(findings) if line.startswith("Layouts that are not told apart need not")]
-    for line in said:
-        known = [bound for bound in table.values() if bound is not None]
-        assert (at_most_slower(max(known)) if len(known) == len(table) else unbounded_text(findings)) in line
 
 
 def check_who_is_faster(findings: Findings, found: Answer) -> None:
