@@ -305,7 +305,7 @@ def check_the_verdicts(found, table, shown) -> None:
         verdicts = [row.verdict for _, row in ladder]
         for name in ("fastest", "best of block"):
             assert name not in verdicts or verdicts[0] == name
-        for name in ("may be", "slower"):
+        for name in ("may be", "not told", "slower"):
             of = [
                 ratios[one]["ratio"]["value"] for one, row in ladder if one in ratios and row.verdict.startswith(name)
             ]
