@@ -158,8 +158,14 @@ class Tables(HTMLParser):
 def ladders_of_page(text: str) -> list[list[Row]]:
     return [
         [
-            Row(cells[0].removeprefix("take ").replace(" · ", " "), cells[1], *cells[3:5], "recommended" in kind)
+            Row(
+                cells[0].removeprefix("take ").replace(" · ", " "),
+                "".join(cells[1:-3]),
+                *cells[-2:],
+                "recommended" in kind,
+            )
             for kind, cells in rows[1:]
+            if cells[0]  # the axis is the last row
         ]
         for rows in Tables(text).named("ladder")
     ]
@@ -190,7 +196,7 @@ def ladders_of_terminal(text: str, of: Document) -> list[list[Row]]:
 def _row(lines, rung) -> Row:
     name = r"\s{2,}".join(map(re.escape, filter(None, rung.name)))
     found = next(found for line in lines if (found := re.fullmatch(rf"([> ])\s{{2}}\s*{name}(\s{{2,}}.*)?", line)))
-    words = [word for word in (found[2] or "").split() if not re.fullmatch(r"[|*o:-]+", word)]
+    words = [word for word in (found[2] or "").split() if not re.fullmatch(r"[|<>*o:-]+", word)]
     ratio = [words.pop(0)] if len(words) > 1 and re.match(r"<?\d", words[1]) else [""]
     if not rung.figure and words and re.match(r"\d", words[0]):
         ratio = [words.pop(0)]
