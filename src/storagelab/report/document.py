@@ -150,8 +150,8 @@ Part = str | Table | Listed | Code | Picture | Fold
 MOST, TIED_MOST = 12, 5
 """The most rows of a ladder, and of its layouts that may be the fastest; the remaining layouts share a row."""
 
-Kind = Literal["fastest", "may-be-fastest", "undecided", "not-fastest", "slower", "not-judged"]
-IN_FRONT: tuple[Kind, ...] = ("fastest", "may-be-fastest", "undecided")
+Kind = Literal["fastest", "may-be-fastest", "not-told-apart", "not-fastest", "slower", "not-judged"]
+IN_FRONT: tuple[Kind, ...] = ("fastest", "may-be-fastest", "not-told-apart")
 """The verdicts of the layouts that come first."""
 
 

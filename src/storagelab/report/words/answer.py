@@ -203,7 +203,7 @@ def _group(findings: Findings, choice: Choice) -> str:
 def _untold(findings: Findings, choice: Choice) -> str:
     """That too few runs decide nothing about the layouts of a choice; "" if they decide something."""
     cells = [findings.cell(cell_id) for cell_id in choice.tied]
-    decided = all(verdict_of(findings, cell.cell_id).kind != "undecided" for cell in cells)
+    decided = all(verdict_of(findings, cell.cell_id).kind != "not-told-apart" for cell in cells)
     if decided or choice.at_most_slower is not None:
         return ""
     number, runs = len(cells) // max(1, len(choice.loads)), min(cell.runs_ok + cell.runs_unverified for cell in cells)

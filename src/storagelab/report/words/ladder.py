@@ -76,7 +76,7 @@ def verdict_of(findings: Findings, cell_id: str) -> Mark:
 def _front(findings: Findings, at_most_slower: float | None) -> Mark:
     """The runs decide nothing about a layout if they don't bound how much slower it is; races and blocks never do."""
     may = at_most_slower is not None or RaceSummary.of(findings) or in_blocks(findings)
-    return Mark("may-be-fastest", "may be fastest") if may else Mark("undecided", "not told apart")
+    return Mark("may-be-fastest", "may be fastest") if may else Mark("not-told-apart", "not told apart")
 
 
 def ratio_of(findings: Findings, cell_id: str) -> Estimate | None:

@@ -42,7 +42,7 @@
   }
   const shown = (cell) =>
     [...state.levels].every(([factor, levels]) => levels.has(cell.at[factor])) &&
-    (!state.tied || ["fastest", "may be fastest", "undecided"].includes(cell.verdict)) &&
+    (!state.tied || ["fastest", "may be fastest", "not told apart"].includes(cell.verdict)) &&
     cell.name.toLowerCase().includes(state.find.toLowerCase());
 
   // The filters in words; "" for none.
