@@ -11,7 +11,6 @@ from storagelab.findings.basis import basis_of
 from storagelab.findings.cautions.cpu_time import BusyMachine
 from storagelab.findings.reasons import Rule, case_between, reasons
 from storagelab.report.words.answer import answer_lines
-from storagelab.report.words.sentences import sentences
 from storagelab.report.words.why import why_sentence
 
 SLOWER, FASTER = "cell-001", "cell-002"
@@ -74,9 +73,6 @@ def test_the_answer_names_the_volume_and_not_the_wait():
     assert (cause.limit.volume, cause.limit.rate, cause.limit.limit) == ("a", "write_iops", 600)
     (line,) = [line.text for line in answer_lines(findings) if line.about == "why"]
     assert line.startswith("Why, log: volume a stood at its limit, 600 writes/s, 9")
-    (sentence,) = [one for one in sentences(findings) if "Where the time goes" in one]
-    assert sentence.startswith("Volume a stood at its limit, 600 writes/s, for 9")
-    assert "waits there stand in its queue, whatever they are for." in sentence
 
 
 @pytest.mark.parametrize(("limit", "unable"), [(600, False), (None, True)])

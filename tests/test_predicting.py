@@ -11,9 +11,11 @@ from storagelab.capture.folder import Capture, CapturedObject, DeviceRow, IoRow,
 from storagelab.drives.fitting import Law, Result, planned
 from storagelab.drives.measured import as_toml
 from storagelab.errors import PreflightError, SpecError, StoreError
+from storagelab.model.values import Estimate
 from storagelab.predicting.demands import demands_of, grown
 from storagelab.predicting.prediction import PRESENT, Errors
 from storagelab.predicting.reckoning import predict, skeleton
+from storagelab.report.words.predicted import Speed, ladder_of_speeds
 
 LIMITS = """
 volumes.a.limit = { read_iops = 300, write_iops = 300 }
@@ -226,6 +228,11 @@ def test_an_idle_server_another_version_and_half_a_line_are_refused_or_said(tmp_
     folder.write(tmp_path / "shop", shop(complete=False))
     notes = predict(tmp_path / "shop", tmp_path / "volumes.toml").notes
     assert any("cut off" in note for note in notes)
+
+
+def test_a_prediction_without_intervals_has_a_ladder_of_hollow_marks_each_at_its_own_ratio():
+    (ladder,) = ladder_of_speeds([Speed((f"{n}",), Estimate(value=n), "") for n in (4.0, 2.0, 1.0)], "rate")
+    assert [(ladder.ratio_text(one), one.is_hollow) for one in ladder.rungs] == [(f"{n}.00", True) for n in (1, 2, 4)]
 
 
 def test_each_prediction_has_a_page_of_its_own(predicted, tmp_path, home, typed):

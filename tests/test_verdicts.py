@@ -190,15 +190,12 @@ def test_a_layout_that_is_not_judged_stands_below_those_that_are_and_has_no_rati
 
 
 def test_bars_of_one_length_are_one_ratio_under_all_loads_unless_that_would_press_most_of_them_together():
-    def scales(most: float) -> set[tuple[tuple[float, float], str]]:
+    def scales(most: float) -> set[tuple[float, float]]:
         slower = {(4, 8): 1.5, (32, 8): most}
         of = analysed({CONNECTIONS: [4, 32], FILES: [1, 8]}, lambda at: slower.get((at[CONNECTIONS], at[FILES]), 1.0))
-        return {(ladder.ends, ladder.scale_text) for ladder in opened(of).ladders}
+        return {ladder.ends for ladder in opened(of).ladders}
 
-    ((_, together),) = scales(20.0)
-    assert together.startswith("bars from 1.00 to 2")
-    assert together.endswith("for all loads")
-    assert {text.partition(", ")[2] for _, text in scales(400.0)} == {"each load has its own"}
+    assert [len(scales(most)) for most in (20.0, 400.0)] == [1, 2]
 
 
 # --- At most so much slower, and the same within a margin ------------------------------------------------------------

@@ -428,6 +428,8 @@ def next_step(findings: Findings, choices: Sequence[Choice], weighed: Sequence[C
         if one.next_step and (one.severity == "caution" or one.is_unable(findings)):
             few = findings.runs_planned < REPETITIONS_SOUND * len(findings.cells)
             return Next(step=one.kind, repetitions=REPETITIONS_SOUND if few and not RaceSummary.of(findings) else None)
+    if any(race.open for race in RaceSummary.of(findings)):
+        return Next(step="race")
     if findings.verdict == "too-few-runs":
         return Next(step="repetitions", repetitions=REPETITIONS_SOUND)
     return _more_repetitions(findings, choices)

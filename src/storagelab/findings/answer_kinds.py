@@ -137,7 +137,8 @@ class Next(Frozen):
     """The next step to make the result more certain."""
 
     step: str = Field(
-        description="`runs`: make the missing runs. `repetitions`: make more repetitions. Otherwise the kind of "
+        description="`runs`: make the missing runs. `repetitions`: make more repetitions. `race`: give the "
+        "race more rounds. Otherwise the kind of "
         "caution whose cause should be removed."
     )
     repetitions: int | None = Field(None, description="The total number of repetitions to make.")

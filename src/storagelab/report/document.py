@@ -150,8 +150,8 @@ Part = str | Table | Listed | Code | Picture | Fold
 MOST, TIED_MOST = 12, 5
 """The most rows of a ladder, and of its layouts that may be the fastest; the remaining layouts share a row."""
 
-Kind = Literal["fastest", "may-be-fastest", "not-fastest", "slower", "not-judged"]
-IN_FRONT: tuple[Kind, ...] = ("fastest", "may-be-fastest")
+Kind = Literal["fastest", "may-be-fastest", "not-told-apart", "not-fastest", "slower", "not-judged"]
+IN_FRONT: tuple[Kind, ...] = ("fastest", "may-be-fastest", "not-told-apart")
 """The verdicts of the layouts that come first."""
 
 
@@ -180,9 +180,9 @@ class Rung:
 
 @dataclass(frozen=True)
 class Ladder:
-    """The layouts under one load, or of one block, which `title` names; "" if there is one. `what` is compared, and
-    ratios have so many `decimals`. `rungs` are all layouts, of which `most` rows are shown. `limit`: the reader's own,
-    as a ratio, and `limit_text` in words. `ends`: the smallest and the largest ratio to draw; `scale_text` says so.
+    """The layouts under one load, or of one block, which `title` names; "" if there is one. `what` is compared; ratios
+    are to the time of `over`, with so many `decimals`. `rungs` are all layouts, of which `most` rows are shown.
+    `limit`: the reader's own, as a ratio, and `limit_text` in words. `ends` of the axis, as ratios.
     """
 
     title: str
@@ -193,7 +193,7 @@ class Ladder:
     limit: float | None = None
     limit_text: str = ""
     ends: tuple[float, float] = (1.0, 1.02)
-    scale_text: str = ""
+    over: str = "the fastest"
 
     def shown(self, most: int | None = None) -> list[Rung]:
         """The rows to show. Of many rows that may be the fastest: the first ones and the recommended one. Of many other
@@ -211,13 +211,18 @@ class Ladder:
         return "" if rung.ratio is None else numbers.ratio_text(rung.ratio.value, self.decimals)
 
     def place(self, ratio: float) -> float:
-        """Where a ratio stands on the axis, from 0 to 1: equal steps are equal ratios."""
+        """Where a ratio stands on the axis, from 0 to 1: equal steps are equal ratios. An end for what is beyond."""
         least, most = self.ends
-        return math.log(ratio / least) / math.log(most / least)
+        return math.log(min(most, max(least, ratio)) / least) / math.log(most / least)
 
     def percent(self, ratio: float) -> float:
         """The ratio's place in per cent of the width, with room at both ends."""
-        return round(2 + 96 * min(1.0, max(0.0, self.place(ratio))), 1)
+        return round(2 + 96 * self.place(ratio), 1)
+
+    @property
+    def ticks(self) -> list[float]:
+        """The round ratios of the axis."""
+        return numbers.round_figures(*self.ends, most=7)
 
 
 def _folded(rungs: Sequence[Rung], most: int) -> Iterator[Rung]:
@@ -266,7 +271,7 @@ class Section:
 @dataclass(frozen=True)
 class Document:
     """A report. `head`: the answer, a sentence or several; `why`, `doubt` and `next` may be empty; `based`: what it is
-    based on. `facts`: short facts on how it was measured. `picture`: a prediction's bars, line by line.
+    based on. `facts`: short facts on how it was measured.
     """
 
     title: str
@@ -280,7 +285,6 @@ class Document:
     doubt: str = ""
     next: str = ""
     facts: Sequence[str] = ()
-    picture: Sequence[str] = ()
 
     @property
     def verdict(self) -> str:
@@ -291,9 +295,9 @@ class Document:
         """The tables outside of all folds."""
         return [part for section in self.sections for part in section.parts if isinstance(part, Table)]
 
-    def opened_by(self, sentence: str, picture: Sequence[str] = ()) -> Document:
-        """The same, with a sentence before its answer, and a picture."""
-        return replace(self, head=(sentence, *self.head), picture=picture)
+    def opened_by(self, sentence: str) -> Document:
+        """The same, with a sentence before its answer."""
+        return replace(self, head=(sentence, *self.head))
 
 
 def paper(title: str, provenance: str, verdict: str, notes: Sequence[str], tables: Iterable[Table]) -> Document:

@@ -169,13 +169,8 @@ def deliver(text: str, output: Path | None) -> None:
 
 
 def deliver_paper(
-    of: Document,
-    as_json: Callable[[], str],
-    format_: str,
-    output: Path | None,
-    html_file: str,
-    page: Callable[[Document], str] | None = None,
-) -> None:
+    of: Document, as_json: Callable[[], str], format_: str, output: Path | None, html_file: str
+) -> None:  # fmt: skip
     """Write a paper: text to the terminal, a page into `html_file` if no `output` is named, the rest to stdout."""
     if format_ == "text" and output is None:
         print_document(screen.out(), of)
@@ -183,7 +178,7 @@ def deliver_paper(
         from storagelab.report.page.html import page_of  # here, because only this format needs templates
 
         file = output or Path(html_file)
-        if write(file, (page or page_of)(of)):
+        if write(file, page_of(of)):
             tell(file)
     else:
         deliver(as_json() if format_ == "json" else markdown(of), output)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from storagelab.errors import SpecError, StoreError
 from storagelab.findings.raced import ROUNDS_OF_A_BUDGET, RaceState, race_state
 from storagelab.findings.times import TimedRun, timed
 from storagelab.model.measurement import Run, host_of
-from storagelab.model.plan import MOST_REPETITIONS, Experiment, Plan
+from storagelab.model.plan import MOST_REPETITIONS, PREFERENCES, Experiment, Plan
 from storagelab.run.store import FILE_NAME, Store, differences
 from storagelab.run.store_file import damaged, reason_of
 from storagelab.spec import matrix, reading
@@ -33,7 +34,7 @@ def read(name: str, results: Path, *, whole: bool = False) -> Results:
     folder, spec = _found(name, results)
     file = folder / FILE_NAME
     with Store.reading(folder) as store:
-        experiment = store.experiment() if spec is None else judged_as_in(store.experiment(), spec)
+        experiment = _preferring(store.experiment()) if spec is None else judged_as_in(store.experiment(), spec)
         try:
             plan = _plan(experiment)
         except StoreError as error:
@@ -73,6 +74,14 @@ def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:
         return experiment
     update = {"prefer": spec.prefer, "indifferent": spec.indifferent, "factors": spec.factors, "base": spec.base}
     return experiment.model_copy(update=update)
+
+
+def _preferring(experiment: Experiment) -> Experiment:
+    """The stored experiment; a spec that sets no preferences has today's, not those of the version that stored it."""
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        if experiment.text and "prefer" not in tomllib.loads(experiment.text):
+            return experiment.model_copy(update={"prefer": PREFERENCES})
+    return experiment
 
 
 def _found(name: str, results: Path) -> tuple[Path, Experiment | None]:

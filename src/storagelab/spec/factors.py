@@ -22,9 +22,9 @@ _CANNOT_VARY = dict.fromkeys((*keys.HEADER, "labels"), _WHOLE_EXPERIMENT) | {
 }
 _OF_THE_LOAD = ("workload",)
 """Tables of the spec that describe the load."""
-_OF_THE_CONDITIONS = (*_OF_THE_LOAD, "between_runs", "measure")
-"""Tables that set the conditions under which layouts are tried. All other tables set what the user chooses: layout,
-drives, server. This is the only place that distinguishes the two."""
+_OF_THE_CONDITIONS = (*_OF_THE_LOAD, "between_runs", "measure", "layout.data_size_bytes")
+"""Tables, and a key, that set the conditions under which layouts are tried. All others set what the user chooses:
+layout, drives, server. This is the only place that distinguishes the two."""
 _LONGEST_LABEL = 24
 _HIGHEST_PRICE = 10**9
 _QUOTES = 'Put the path in quotes, with its dots: "layout.data_files" = ...'
@@ -152,7 +152,7 @@ def is_load(factor: Factor) -> bool:
 
 def _sets_only(factor: Factor, tables: Collection[str]) -> bool:
     paths = {path for level in factor.levels for path in level.sets}
-    return bool(paths) and all(_table(path) in tables for path in paths)
+    return bool(paths) and all(path in tables or _table(path) in tables for path in paths)
 
 
 def sets_load(factor: Factor) -> bool:

@@ -131,7 +131,6 @@ def make(folder: Path, text: str) -> None:
 
     of = stored.read(folder.name, folder.parent)
     findings = analyse(of.experiment, of.plan, of.runs)
-    text += f" This page shows {findings.runs_stored} of {findings.runs_planned} runs."
     writing.write_report(*of, findings, how=writing.How(so_far=writing.SoFar(text, round(EVERY_S))))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,6 @@ from storagelab.errors import SpecError
 from storagelab.findings import FitKind
 
 if TYPE_CHECKING:
-    from storagelab.findings.beside import Beside
     from storagelab.findings.campaigns import Campaign, Gate
     from storagelab.report.document import Document
     from storagelab.run import stored
@@ -145,17 +144,11 @@ class _Asked:
         of = read.experiment, read.plan, read.runs, self.fit
         return Campaign(name or read.experiment.name, read.experiment, analyse(*of), basis_of(*of))
 
-    def deliver(self, of: Document, as_json: Callable[[], str], pair: tuple[Beside, dict[str, str]] | None) -> None:
-        """`pair`: measured and predicted ratios, with the layouts' texts."""
+    def deliver(self, of: Document, as_json: Callable[[], str]) -> None:
         from storagelab.report import writing
 
-        def page(of: Document) -> str:
-            from storagelab.report.page import html, papers
-
-            return html.page_of(of) if pair is None else papers.beside_page(of, *pair)
-
         compared = re.sub(r"[^\w.=]+", "-", of.title.removesuffix(" compared"))[:200]  # of a name's 255 bytes
-        writing.deliver_paper(of, as_json, self.format_, self.output, f"comparison-{compared}.html", page)
+        writing.deliver_paper(of, as_json, self.format_, self.output, f"comparison-{compared}.html")
 
 
 def _cells(asked: _Asked, name: str, *named: str) -> Gate:
@@ -211,9 +204,9 @@ def _pairs(asked: _Asked, read: stored.Results, ids: Sequence[tuple[str, str]], 
     if len(pairs) > 1:
         paper = with_pairs(paper, findings, pairs, by)
     if asked.margin is not None:
-        paper = with_gate(paper, campaign, read.plan, pairs, shown, asked.margin)
+        paper = with_gate(paper, basis, read.plan, pairs, shown, asked.margin)
     said = None if shown.gate is None else shown.gate.text
-    asked.deliver(paper, lambda: pair_json(findings, *of, case, paper, said, pairs if by else ()), None)
+    asked.deliver(paper, lambda: pair_json(findings, *of, case, paper, said, pairs if by else ()))
     return shown.gate or Gate.NOT_SLOWER
 
 
@@ -238,16 +231,10 @@ def _campaigns(asked: _Asked, names: Sequence[str], *, history: bool) -> Gate:
     paper = words.campaigns_paper(found, tables, said)
     # Only two are put beside each other: a chart of several predictions would not say which is whose.
     pair = of_campaigns(found[0], read[0].plan, read[1].plan) if len(given) == 2 and not history else None
-    if history:
-        rows = [
-            (found[0].first.name, [ratio for _, ratio in found[0].history]),
-            (given[-1].name, [found[0].overall.value]),
-        ]
-        paper = replace(paper, picture=words.dots(rows))
-    elif pair is not None:
+    if pair is not None:
         predicted, measured = sorted(given, key=lambda one: one.findings.provenance == "measured")
         paper = with_beside(paper, *pair, predicted.name, measured.name)
-    asked.deliver(paper, lambda: campaigns_json(found, paper, None if asked.margin is None else result.text), pair)
+    asked.deliver(paper, lambda: campaigns_json(found, paper, None if asked.margin is None else result.text))
     return result
 
 
@@ -278,5 +265,5 @@ def _with_prediction(asked: _Asked, name: str, file: str) -> Gate:
     of_database = not read.plan.cells[0].config.target.raw_io
     if basis.provenance == "measured" and of_database and proof.learn(known, found, names, campaign, own):
         screen.say(f"kept in {own}: intervals of the next prediction use it")
-    asked.deliver(paper, lambda: beside_json(found, names, paper), (found, names))
+    asked.deliver(paper, lambda: beside_json(found, names, paper))
     return Gate.NOT_SLOWER

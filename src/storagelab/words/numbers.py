@@ -75,6 +75,19 @@ def round_figure(value: float) -> str:
     return text.rstrip("0").removesuffix(".") if "." in text else text
 
 
+def round_figures(low: float, high: float, most: int = 9) -> list[float]:
+    """The round figures from `low` to `high`, both above 0: equal steps in a narrow range, else 1, 2, 5, 10, ... or, if
+    these are many, 1, 10, 100, ...
+    """
+    powers = range(math.floor(math.log10(low)) - 3, math.ceil(math.log10(high)) + 1)
+    series = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+    if high < 5 * low:
+        step = next(step for step in series if (high - low) / step < most)
+        return [float(f"{step * place:.6g}") for place in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    found = [value for value in series if low <= value <= high]
+    return found if len(found) <= most else [value for value in found if f"{value:e}".startswith("1.0")]
+
+
 def _second_unit(value: float) -> tuple[float, str]:
     return next(((factor, unit) for below, factor, unit in _SECOND_UNITS if 0 < abs(value) < below), (1.0, "s"))
 

@@ -39,12 +39,6 @@ class Unverified(Caution):
 
     def sentence(self, findings: Findings) -> str:
         what, asked, got = without_stop(self.what), without_stop(self.asked), without_stop(self.got)
-        if self.what == WATCHED:
-            return (
-                f"In {plural(self.runs, 'run')}{self.where(findings)} storagelab was to watch {asked}, but: {got}. "
-                "These times are counted, but their waits are not those of the whole run. If the server stood still, "
-                "the times hold that, too: look at the time series, and run under a new name."
-            )
         source = f", read from {without_stop(self.read_from)}" if self.read_from else ""
         if not self.asked:
             thing = f"something could not be verified{in_brackets(what or without_stop(self.reason))}"
@@ -58,8 +52,6 @@ class Unverified(Caution):
         )
 
     def brief(self, findings: Findings) -> str:
-        if self.what == WATCHED:
-            return f"{plural(self.runs, 'run')} not watched as a whole"
         return f"{factor_text(self.what) if self.what else 'something'} was not as asked"
 
 
@@ -104,6 +96,26 @@ class BehindRate(Caution):
         return f"{plural(self.runs, 'run')} fell behind the set rate"
 
 
+class Unwatched(Caution):
+    """storagelab was to watch `asked` of each of `runs`; `got` says what it missed of one of them."""
+
+    kind, group, unable = "unwatched", "runs", "unwatched"
+    asked: str
+    got: str
+    runs: int
+
+    def sentence(self, findings: Findings) -> str:
+        return (
+            f"In {plural(self.runs, 'run')}{self.where(findings)} storagelab was to watch {self.asked}, but in "
+            f"{'it' if self.runs == 1 else 'one of them'}: {without_stop(self.got)}. These times are counted, but "
+            "their waits are not those of the whole run. If the server stood still, the times hold that, too: look at "
+            "the time series, and run under a new name."
+        )
+
+    def brief(self, findings: Findings) -> str:
+        return f"{plural(self.runs, 'run')} not watched as a whole"
+
+
 def check_settings(evidence: Evidence) -> Iterator[Unverified]:
     """One caution for each setting that differs from what was asked for."""
     cells: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
@@ -111,7 +123,7 @@ def check_settings(evidence: Evidence) -> Iterator[Unverified]:
     for cell_id, run, measurement in evidence.measurements():
         whats = [
             (check.name, check.asked, check.got, check.read_from)
-            for check in measurement.unverified if check.name not in (SETTLED, BEHIND_RATE, THROTTLED, REFUSED)
+            for check in measurement.unverified if check.name not in (SETTLED, BEHIND_RATE, WATCHED, THROTTLED, REFUSED)
         ]  # fmt: skip
         if run.status == "unverified" and not measurement.unverified:
             whats = [(run.reason, "", "", "")]
@@ -126,9 +138,9 @@ def check_settings(evidence: Evidence) -> Iterator[Unverified]:
         )  # fmt: skip
 
 
-def check_progress(evidence: Evidence) -> Iterator[Unsettled | BehindRate]:
+def check_progress(evidence: Evidence) -> Iterator[Unsettled | BehindRate | Unwatched]:
     """One caution for all runs that failed a check; it quotes the first."""
-    for name, kind in ((SETTLED, Unsettled), (BEHIND_RATE, BehindRate)):
+    for name, kind in ((SETTLED, Unsettled), (BEHIND_RATE, BehindRate), (WATCHED, Unwatched)):
         found = [(id_, check) for id_, _, m in evidence.measurements() for check in m.unverified if check.name == name]
         if found:
             check, cells = found[0][1], evidence.named(cell_id for cell_id, _ in found)

@@ -62,10 +62,7 @@ def _sentences(race: RaceSummary, findings: Findings) -> Iterator[str]:
 def _end(race: RaceSummary, findings: Findings) -> str:
     if race.open:
         still = plural(len(race.open), f"{noun(findings.factors)} may", f"{noun(findings.factors, 2)} may")
-        return (
-            f"It is open: {still} still be the fastest. `storagelab run SPEC --find-best --budget 2h` repeats them, "
-            "until 2 h in all are spent on runs."
-        )
+        return f"It is open: {still} still be the fastest. A budget repeats them until it is spent on runs."
     if findings.verdict == "winner":
         return "It ended when one was left."
     if race.within:

@@ -35,10 +35,10 @@ def drawn_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
 
 
 def page_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
-    """The charts of a page, which shows the ladder itself: of the quantities over time only the first, and the latency
-    if runs have a set time, as the page shows all of them for any two cells.
+    """The charts of a page: of the quantities over time only the first, and the latency if runs have a set time, as
+    the page shows all of them for any two cells.
     """
-    drawn = {name: one for name, one in drawn_charts(findings, runs).items() if one.chart.part != "answer"}
+    drawn = drawn_charts(findings, runs)
     over = [name for name, one in drawn.items() if one.chart.part == "over-time"]
     kept = {*over[:1], *(() if compared.timed(findings) else ("latency-over-time",))}
     left_out = [name for name in over if name not in kept] if len(findings.cells) > 1 else []

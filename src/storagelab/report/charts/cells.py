@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from storagelab.findings.answer import answer
 from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.findings.times import latency_of
 from storagelab.model.measurement import Run
@@ -29,10 +28,9 @@ from storagelab.report.drawing.layers import Axis, axis_of, means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words import compared
 from storagelab.report.words.answer import headline
-from storagelab.report.words.compared import change_text
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
-from storagelab.words.names import group_text, noun, repetition_text
+from storagelab.words.names import repetition_text
 
 MAX_RUNS_DRAWN = 1_500
 _RUNS_LISTED = 50
@@ -87,21 +85,6 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
     return means_with_intervals(replace(data, legend=""), sheet, data.legend, axis_of(data, _unit(data)))
 
 
-def _finding(_data: Figure, findings: Findings) -> str:
-    """Which cells may be the fastest, and how far behind the slowest is; the whole answer where loads differ."""
-    found = answer(findings)
-    if len(found.choices) != 1 or findings.loads or found.no_verdict:
-        return headline(findings, found)
-    choice = found.choices[0]
-    names = group_text([findings.cell(cell_id).levels for cell_id in choice.tied], findings.factors)
-    if len(choice.tied) == choice.layouts > 1:
-        return f"Each of the {choice.layouts} {noun(findings.layout_factors, 2)} may be the fastest."
-    slower = [one for one in findings.comparisons if one.distinguishable and not one.across_blocks]
-    last = max(slower, key=lambda one: one.ratio.value, default=None)
-    behind = f"; {findings.cell(last.cell_id).name} takes {change_text(findings, last.ratio)}" if last else ""
-    return f"{'Fastest' if choice.verdict == 'winner' else 'May be the fastest'}: {names}{behind}."
-
-
 def _marks(data: Figure, _findings: Findings) -> str:
     axis = axis_of(data, _unit(data))
     words = [
@@ -121,7 +104,9 @@ def _table(data: Figure, _findings: Findings) -> Table:
     )
 
 
-_CELLS = Chart("cells", "cells", _title, _rows, _draw, _finding, _marks, _table)
+_CELLS = Chart(
+    "cells", "cells", _title, _rows, _draw, lambda _data, findings: headline(findings), _marks, _table
+)  # fmt: skip
 
 
 # --- latency ----------------------------------------------------------------------------------------------------------

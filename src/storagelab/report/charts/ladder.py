@@ -1,6 +1,5 @@
-"""The ladder as a file: layouts fastest first, each with its time over that of the fastest, as the answer shows it.
-
-Pages show it as the answer itself, so it is drawn for files alone.
+"""The ladder as a chart, for files: layouts fastest first, each with its time over that of the fastest, as the answer
+shows it.
 """
 
 from __future__ import annotations

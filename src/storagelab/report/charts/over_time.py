@@ -167,12 +167,14 @@ def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure
     length = length_of(max((len(series.at_s) for _, series, _ in drawn), default=0), most)
     rows = [row for of_run, series, column in drawn for row in _stretches(series, column, of_run, quantity, length)]
     lines = in_order(str(row["line"]) for row in rows)[: arrange.MAX_LINES]
+    shared = arrange.shared_levels([cell for cell, _ in chosen])
+    told = [f"Each point is the mean of {length} samples." * (length > 1), shared and f"All cells shown have {shared}."]
     return Figure(
         rows=[row for row in rows if row["line"] in lines],
         lines=lines,
         panels=[panel for panel in panels if any(row["panel"] == panel for row in rows)],
         hidden=not_drawn(sum(cell.elapsed_s is not None for cell in findings.cells) - len(chosen)),
-        legend=f"Each point is the mean of {length} samples." if length > 1 else "",
+        legend=" ".join(filter(None, told)),
         names="panel",
     )
 

@@ -187,12 +187,11 @@ def _steps(findings: Findings, _runs: Sequence[Run]) -> Figure:
     rows, at_s = [_whole(before, waterfall.before_s)], waterfall.before_s
     for step in folded(waterfall, MOST_STEPS):
         name, end_s = thing_text(step.thing), at_s + step.change.value
-        rows.append(
-            _bar(name, at_s, end_s, palette.CATEGORY[step.thing.category], signed_seconds(end_s - at_s), _tip(step))
-        )
+        colour, tip = palette.CATEGORY[step.thing.category], _tip(step, waterfall.of)
+        rows.append(_bar(name, at_s, end_s, colour, signed_seconds(end_s - at_s), tip))
         at_s = end_s
     rows.append(_whole(after, waterfall.after_s))
-    return Figure(rows=rows, names="name")
+    return Figure(rows=rows, names="name", legend=f"seconds of each {waterfall.of}")
 
 
 def _whole(cell: CellSummary, time_s: float) -> Row:
@@ -206,17 +205,17 @@ def _bar(name: str, from_s: float, to_s: float, colour: str, label: str, tip: st
             "right_s": max(from_s, to_s)}  # fmt: skip
 
 
-def _tip(step: Step) -> str:
+def _tip(step: Step, of: str) -> str:
     interval = numbers.ends_in_brackets(step.change, signed_seconds, "joint 95 % CI ")
     from_to = f"{numbers.seconds(step.before_s) or '0 s'} to {numbers.seconds(step.after_s) or '0 s'}"
-    return f"{thing_text(step.thing)}: {signed_seconds(step.change.value)}{interval} of each session's time, {from_to}"
+    return f"{thing_text(step.thing)}: {signed_seconds(step.change.value)}{interval} of each {of}'s time, {from_to}"
 
 
 def _draw_steps(data: Figure, sheet: Sheet) -> Spec:
     y, row_px, _ = named_rows("name", data.starred(str(row["name"]) for row in data.rows), sheet.form.letters(0.38))
     (low, high), _ = _domain(data)
     room = (0.5 if sheet.form is NARROW else 0.12) * (high - low)  # for the label of the longest bar
-    title = f"seconds of each connection ({sheet.where})"
+    title = f"{data.legend} ({sheet.where})"
     more = {"scale": {"domain": [low, high + room], "zero": False, "nice": False},
             "axis": across(sheet.form)}  # fmt: skip
     rows = [row | {"from_s": max(low, float(row["from_s"] or 0))} for row in data.rows]
@@ -245,8 +244,8 @@ def _marks_of_steps(data: Figure, findings: Findings) -> str:
     found = _found(findings)
     (low, _), from_zero = _domain(data)
     words = [
-        "Seconds of the mean connection. Each bar begins where the one above it ends; together they are the whole "
-        "difference. A wait's resource and signal time are apart: signal is time in the queue for a CPU.",
+        f"{data.legend.capitalize()}, on average. Each bar begins where the one above it ends; together they are the "
+        "whole difference. A wait's resource and signal time are apart: signal is time in the queue for a CPU.",
         "The two times can't be told apart, so neither can most of the steps."
         if found is not None and not found[2].differs else "",
         "" if from_zero else f"The axis starts at {bare(low)} s, not at zero.",

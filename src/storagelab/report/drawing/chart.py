@@ -124,10 +124,10 @@ class Drawn:
 
     @property
     def caption(self) -> str:
-        """What the chart shows, what its marks mean, what is recommended, and what did not fit."""
+        """What the chart shows, what its marks mean, and what is recommended."""
         marks = self.chart.marks(self.data, self.findings)
         hollow = HOLLOW if any(row.get("hollow") for row in self.data.rows) else ""
-        return " ".join(filter(None, (self.finding, marks, hollow, self._star and f"{self._star}.", self.data.hidden)))
+        return " ".join(filter(None, (self.finding, marks, hollow, self._star and f"{self._star}.")))
 
     @property
     def _star(self) -> str:

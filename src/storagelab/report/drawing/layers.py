@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import statistics
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ from storagelab.report.drawing.vega import (
     in_lines,
     quoted,
 )
-from storagelab.words.numbers import round_figure
+from storagelab.words.numbers import round_figure, round_figures
 
 FIELDS = ("mean", "low", "high")
 """A mean and the ends of its interval, as rows name them."""
@@ -43,7 +42,6 @@ _FAR, _APART, _TOO_FAR = 6.0, 3.0, 15.0
 where panels differ by the second factor. On equal ratios, they can't if it is more times the least than the third.
 """
 _ROOM = 1.15
-_MOST_TICKS = 9
 _LINE_PX = FONT_PX + 2
 
 
@@ -90,19 +88,11 @@ def axis_of(data: Figure, unit: str = "", *also: float) -> Axis:
         ends = [low / _ROOM, high * _ROOM]
         scale = {"type": "log", "domain": ends, "nice": False}
         return Axis(
-            {"scale": scale, "axis": {"values": _round_figures(*ends), "format": ","}}, "Equal steps are equal ratios."
+            {"scale": scale, "axis": {"values": round_figures(*ends), "format": ","}}, "Equal steps are equal ratios."
         )
     domain, from_zero = readable_domain([low, high])
     says = "" if from_zero else f"The axis starts at {round_figure(domain[0])}{unit and f' {unit}'}, not at zero."
     return Axis({"scale": {"domain": domain, "zero": from_zero, "nice": False}}, says)
-
-
-def _round_figures(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10, ... within a range, or 1, 10, 100, ... if these are many."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
-    found = [value for value in found if low <= value <= high]
-    return found if len(found) <= _MOST_TICKS else [value for value in found if f"{value:e}".startswith("1.0")]
 
 
 def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, at: float | None = None) -> Spec:
@@ -130,7 +120,7 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
         return only(rows, colour | mark, encoding | {value: figure(field, f"{title} ({sheet.where})", **values)})
 
     line = {"type": "line", "strokeWidth": 1.5, "opacity": 0.7, "aria": False}
-    run = DOT | {"size": 20, "opacity": 0.5}
+    run = DOT | {"size": 20, "opacity": 0.5, "shape": "M-1,-1h2v2h-2Z"}  # of few letters, as there may be many
     interval = layer("isValid(datum.low)", RULE, plain | TIP, "low")
     interval["encoding"][f"{value}2"] = {"field": "high"}
     mean = {value: figure("mean", f"{title} ({sheet.where})", **values)}
@@ -141,7 +131,7 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
         *means("isValid(datum.mean) && !datum.pick", colour | DOT, shared | TIP | mean),
         *means("isValid(datum.mean) && datum.pick", colour | STARRED, plain | TIP | mean),
         # Above the means, as a reader chooses a run by a click.
-        *([layer("isValid(datum.value)", run, shared | TIP, "value")] if data.points else []),
+        *([layer("isValid(datum.value)", run, plain | TIP, "value")] if data.points else []),
     ]
     height_px = None if upright else max(levels.height_px, 14 * len(data.lines) + 10) * len(data.x_levels)
     panels = {name: name for name in data.panels}

@@ -167,11 +167,14 @@ def finished(
     drawn: Spec = {"layer": list(layers)}
     if count > 1:
         assert panels is not None
+        height_px = height_px or (form.panel_height_px if count < 7 else 120)
+        lines = _titles_in_lines(layers, int(height_px / LETTER_PX))
+        axis_px += (lines - 1) * (FONT_PX + 2)
         width = form.panel_width_px(count, axis_px * (form.columns(count) if apart == "y" else 1))
         letter_px = WIDER * BOLD * LETTER_PX
         titles = in_lines({name: textwrap.wrap(text, int(width / letter_px)) for name, text in panels.items()})
         header = {"field": "panel", "type": "nominal", "sort": list(panels), "header": {"labelExpr": titles}}
-        inner = drawn | {"width": width, "height": height_px or (form.panel_height_px if count < 7 else 120)}
+        inner = drawn | {"width": width, "height": height_px}
         drawn = {"facet": header | {"title": None}, "columns": form.columns(count), "spec": inner}
         if apart:
             drawn["resolve"] = {"scale": {apart: "independent"}}
@@ -180,6 +183,17 @@ def finished(
         drawn["autosize"] = {"type": "fit-x", "contains": "padding"}
     finished: Spec = _drawable(_with_rows(spec | drawn, rows))
     return finished
+
+
+def _titles_in_lines(layers: Sequence[Spec], letters: int) -> int:
+    """Breaks the titles of vertical axes into lines of so many letters, and returns the most lines of a title."""
+    most = 1
+    for layer in layers:
+        axis = layer.get("encoding", {}).get("y", {})
+        if isinstance(axis.get("title"), str):
+            axis["title"] = textwrap.wrap(axis["title"], letters)
+            most = max(most, len(axis["title"]))
+    return most
 
 
 def _drawable(part: Any) -> Any:

@@ -156,7 +156,8 @@ def campaigns_json(found: Sequence[Compare], paper: Paper, gate: str | None) -> 
         {**vars(one), "first": _campaign(one.first), "second": _campaign(one.second), "differs": one.differs}
         for one in found
     ]
-    return _versioned({"verdict": paper.verdict, "gate": gate, "comparisons": comparisons, "differences": differences})
+    said = {"verdict": paper.verdict, "doubt": paper.doubt, "gate": gate}
+    return _versioned({**said, "comparisons": comparisons, "differences": differences})
 
 
 def beside_json(found: Beside, names: Mapping[str, str], paper: Paper) -> str:

@@ -168,7 +168,7 @@ def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]
 
 
 # --- the time series of every run -------------------------------------------------------------------------------------
-FIGURES_WHOLE, FIGURES_THINNED = 100_000, 60_000
+FIGURES_WHOLE, FIGURES_THINNED = 50_000, 25_000
 """The most figures of the runs that are shown whole, and of the others. Packed, 100,000 take some 0.2 MB."""
 MAX_STRETCHES, MIN_STRETCHES = 60, 12
 MAX_STRETCHES_THINNED, MIN_STRETCHES_THINNED = 30, 4

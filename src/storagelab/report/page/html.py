@@ -29,13 +29,13 @@ from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.document import Document, Fold, Heading, Mark, Picture, Section, Table
+from storagelab.report.drawing.arrange import CHOSEN_CELLS
 from storagelab.report.drawing.chart import Drawn
 from storagelab.report.drawing.vega import STYLE, Spec, letters, runtime, to_svg
 from storagelab.report.export.as_json import json_pieces
 from storagelab.report.page.explore import MAX_RUNS, Json, packed, plots, record, series
 from storagelab.report.sections.cells import CellsTable, cells_table
 from storagelab.report.sections.contents import document
-from storagelab.report.words import compared
 from storagelab.report.words.secrets import masked
 from storagelab.words import numbers
 
@@ -47,7 +47,7 @@ _AS_GZIP = 31
 """zlib's name for the largest window with gzip's header."""
 _COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 _NEEDLESS = re.compile(
-    r'<path class="(?:fore|back)ground" aria-hidden="true" d="(?:M0,0h0v0h0Z)?"(?: display="none")?/>'
+    r'<path class="(?:fore|back)ground" aria-hidden="true" d="(?:M0,0h0v0h0Z)?"(?: [a-z-]+="none")*/>'
     r'| (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*"|aria-hidden="true"|pointer-events="none")'
     r'| (?:font-family="[^"]*"|font-size="12px"|(?:fill-|stroke-)?opacity="1"|stroke-width="1")'
     r'|(?<=fill="#\w{6}") stroke-width="2"'
@@ -61,7 +61,7 @@ MAX_TABLE_ROWS = 400
 """The most rows of a chart's table."""
 _LEFT_OUT_ON_PAPER, _MOST_ON_PAPER = (3, 4, 5), 7
 """The ranks of a table's columns that paper leaves out: rates beside times, and how runs scatter."""
-CELLS_WITHOUT_SCRIPTS = 8
+CELLS_WITHOUT_SCRIPTS = CHOSEN_CELLS
 """How many cells show their waits where no script runs."""
 
 
@@ -96,6 +96,9 @@ def page(
     """
     of = document(experiment, plan, runs, findings, manifest, limit=limit)
     of = of if so_far is None else replace(of, next="")  # the runs that are missing are being made
+    if so_far is None and findings.runs_stored < findings.runs_planned:
+        so_far = "Not finished.", 0
+    shows = f"This page shows {findings.runs_stored} of {findings.runs_planned} runs."
     drawn = {part.drawn.name: part.drawn for one in of.sections for part in one.parts if isinstance(part, Picture)}
     specs = {name: one.specs() for name, one in drawn.items()}
     wide, narrow = ({name: framed(form, of[form]) for name, of in specs.items()} for form in ("wide", "narrow"))
@@ -107,8 +110,7 @@ def page(
     scripts = [Markup(_COMMENT.sub("", asset(name))) for name in names]  # noqa: S704 - our own
     glossary = Table([Heading("term", "text"), Heading("meaning", "prose")], list(GLOSSARY.items()), "The terms")
     sections = [*of.sections, Section("glossary", "Glossary", [glossary], numbers.plural(len(GLOSSARY), "term"))]
-    legend = compared.legend_sentence(findings) if known else None
-    pieces = _pieces(drawings=wide, legend=legend, experiment=experiment.name, scripts=scripts)
+    pieces = _pieces(drawings=wide, is_explored=known is not None, experiment=experiment.name, scripts=scripts)
     body = Markup("\n").join(map(pieces.section, sections))
     folds = [part for one in sections if one.name == "cells" for part in one.parts if isinstance(part, Fold)]
     later = packed(
@@ -125,9 +127,10 @@ def page(
     all_in_detail = plan.in_detail == math.inf
     return _rendered(
         of=of,
+        drawn=drawn,
         sections=sections,
         body=body,
-        so_far=so_far,
+        so_far=so_far and (f"{so_far[0]} {shows}", so_far[1]),
         later=later,
         experiment=experiment.name,
         carried=_packed(

@@ -1,21 +1,19 @@
-"""Short reports with a chart, as pages without a script: a campaign beside a prediction, and a capture."""
+"""The page of a capture, which has a chart, without a script."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from storagelab.capture.folder import Capture
-from storagelab.findings.beside import Beside
-from storagelab.report.document import Document, Section
+from storagelab.report.document import Section
 from storagelab.report.drawing.arrange import in_order
-from storagelab.report.drawing.chart import HOLLOW, Figure, Row, scaled
-from storagelab.report.drawing.layers import Axis, dashed, means_with_intervals, told_apart
+from storagelab.report.drawing.chart import Figure, Row
+from storagelab.report.drawing.layers import dashed, told_apart
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, figure, finished
 from storagelab.report.page.html import Drawings, framed, page_of
 from storagelab.report.words.captured import capture_paper, shown_as
-from storagelab.report.words.predicted import beside_words, times_text
 from storagelab.words import numbers
 
 _KINDS = ("measured", "predicted")
@@ -26,36 +24,16 @@ _OTHERS = "all others"
 _VERBS = {"read": "reads", "write": "writes"}
 
 
-def _with_chart(of: Document, title: str, where: str, draw: Callable[[Sheet], Spec], label: str, *notes: str) -> str:
-    """The document as a page, below a chart without a title of its own in both widths, and notes on that."""
-    forms = {"wide": WIDE, "narrow": NARROW}
-    drawings = Drawings([framed(name, draw(Sheet(form, "", (), where))) for name, form in forms.items()], label)
-    chart = Section("chart", title, [drawings, *notes])  # type: ignore[list-item]
-    return page_of(replace(of, sections=[chart, *of.sections]))
-
-
-def beside_page(of: Document, found: Beside, names: Mapping[str, str]) -> str:
-    """The page as text. It has no script and needs no network."""
-    rows: list[Row] = [
-        scaled(one) | {"x": names[row.name], "line": kind, "tip": f"{names[row.name]}, {kind}: {times_text(one)}"}
-        for row in found.rows for kind, one in zip(_KINDS, (row.measured, row.predicted), strict=True)
-    ]  # fmt: skip
-    data = Figure(rows, x_levels=in_order(str(row["x"]) for row in rows), lines=_KINDS, legend="speed")
-    title, axis = f"times the speed of {names[found.base]}", Axis({"scale": {"zero": True}})
-    return _with_chart(
-        of, "Predicted beside measured", "measured and predicted",
-        lambda sheet: means_with_intervals(data, sheet, title, axis), beside_words(found, names),
-        *([HOLLOW] if any(row["hollow"] for row in rows) else []),
-    )  # fmt: skip
-
-
 def capture_page(capture: Capture, name: str) -> str:
     """The page as text. It has no script and needs no network."""
     of, rows = capture_paper(capture, name), over_time(capture)
     if not rows:
         return page_of(of)
     changes = sorted({change.second for change in capture.manifest.changes})
-    return _with_chart(of, "Over time", "measured", lambda sheet: _areas(rows, sheet, changes), _label(rows))
+    forms = {"wide": WIDE, "narrow": NARROW}
+    svgs = [framed(name, _areas(rows, Sheet(form, "", (), "measured"), changes)) for name, form in forms.items()]
+    chart = Section("chart", "Over time", [Drawings(svgs, _label(rows))])  # type: ignore[list-item]
+    return page_of(replace(of, sections=[chart, *of.sections]))
 
 
 def over_time(capture: Capture) -> list[Row]:

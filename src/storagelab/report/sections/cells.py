@@ -1,4 +1,4 @@
-"""Every cell in a table, in the order of the ladder; and the final checkpoint."""
+"""Every cell in a table, in the order of the ladder."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from storagelab.findings.cautions.unverified import Refused
 from storagelab.findings.model import CellSummary, DriveState, Estimate, Findings, Sample
 from storagelab.findings.times import FIGURES, latency_of
 from storagelab.model.plan import Factor
-from storagelab.report.document import Bar, Content, Heading, Link, Part, Table
-from storagelab.report.drawing.arrange import notable_cells, recommended
+from storagelab.report.document import Bar, Content, Heading, Link, Table
+from storagelab.report.drawing.arrange import recommended
 from storagelab.report.sections.waits import cell_anchor, cells_with_parts, top_wait
 from storagelab.report.words import compared
 from storagelab.report.words.answer import Names
@@ -26,11 +26,10 @@ from storagelab.report.words.ladder import (
 )
 from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words import numbers
-from storagelab.words.names import DATA_FILES, cell_entry, is_number, value_text
+from storagelab.words.names import DATA_FILES, is_number, value_text
 
 MAX_ROWS = 1_000
 MAX_DRIVES = 2
-_CHECKPOINTS = 40
 RATIO = "time / fastest (joint 95 % CI)"
 """The heading of the column of comparisons."""
 _BESIDE: Mapping[str, str] = {
@@ -215,7 +214,7 @@ def _run_columns(findings: Findings, decimals: int) -> Iterator[Column]:
 
 def _columns_beside(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Column]:
     """A column for each figure of raw I/O and of latency that a cell has, except the judged figure, which has its own
-    column.
+    column; and one for the final checkpoint.
     """
     known = {cell.cell_id: _beside(cell) for cell in cells}
     by = latency_of(findings.compared)
@@ -226,6 +225,10 @@ def _columns_beside(findings: Findings, cells: Sequence[CellSummary]) -> Iterato
         if figures and name != f"latency_{by}_s":
             rank = 0 if heading == "p99 ms" else 3
             yield Column(Heading(heading, meaning=meaning), partial(_of, figures, numbers.significant), rank)
+    after = {cell.cell_id: cell.checkpoint_s.mean.value for cell in cells if cell.checkpoint_s is not None}
+    if after:
+        meaning = "the final checkpoint, which writes what the load left in memory; no part of the run's time"
+        yield Column(Heading("checkpoint, s", meaning=meaning), partial(_of, after, numbers.significant), rank=8)
 
 
 def _beside(cell: CellSummary) -> dict[str, float]:
@@ -265,41 +268,3 @@ def _runs(cell: CellSummary) -> str:
     text = str(usable) if usable == cell.runs_planned else f"{usable} of {cell.runs_planned}"
     wrong = [(cell.runs_failed, "failed"), (cell.runs_unverified, "unverified")]
     return ", ".join([text, *(f"{number} {what}" for number, what in wrong if number)])
-
-
-# --- the final checkpoint ---------------------------------------------------------------------------------------------
-
-
-def checkpoint_parts(findings: Findings) -> list[Part]:
-    """The checkpoint after each run, timed separately: work that the load left behind."""
-    cells = [
-        cell
-        for cell in in_order(findings, findings.cells)
-        if cell.checkpoint_s is not None and cell.elapsed_s is not None
-    ]
-    if not cells:
-        return []
-    shown = cells if len(cells) <= _CHECKPOINTS else [cell for cell in notable_cells(findings, 12) if cell in cells]
-    # Where the spec says how long loads last, their time tells nothing.
-    of_load, both = ([], []) if findings.set_time else ([Heading("load, mean s")], [Heading("both together, s")])
-    columns = [Heading("cell", "prose"), *of_load, Heading("checkpoint, mean s"), Heading("95 % CI, s"), *both]
-    samples = [sample for cell in shown for sample in (cell.elapsed_s, cell.checkpoint_s) if sample is not None]
-    decimals = min(3, compared.decimals(samples))
-    rows = [_checkpoint_row(cell, decimals, timed=not findings.set_time) for cell in shown]
-    rest = f"; {numbers.count(len(shown))} of {numbers.count(len(cells))} cells" if len(shown) < len(cells) else ""
-    words = (
-        "A load leaves dirty pages behind. The checkpoint that writes them is timed separately and is not part "
-        "of the completion time."
-    )
-    return [words, Table(columns, rows, f"Time of the final checkpoint ({findings.provenance}){rest}")]
-
-
-def _checkpoint_row(cell: CellSummary, decimals: int, *, timed: bool) -> list[Content]:
-    assert cell.checkpoint_s is not None
-    assert cell.elapsed_s is not None
-    load, after = cell.elapsed_s.mean, cell.checkpoint_s.mean
-    load_s, after_s, both_s = (
-        numbers.seconds_number(value, decimals) for value in (load.value, after.value, load.value + after.value)
-    )
-    ends = "" if after.low is None or after.high is None else f"{after.low:,.{decimals}f} to {after.high:,.{decimals}f}"
-    return [cell_entry(cell.cell_id, cell.text), *([load_s, after_s, ends, both_s] if timed else [after_s, ends])]

@@ -26,8 +26,7 @@ from storagelab.report.document import (
     Table,
     listed,
 )
-from storagelab.report.drawing import arrange
-from storagelab.report.sections.cells import cells_table, checkpoint_parts
+from storagelab.report.sections.cells import cells_table
 from storagelab.report.sections.manifest import facts, manifest_parts
 from storagelab.report.sections.waits import cell_folds, cells_with_parts, run_anchor
 from storagelab.report.words import compared
@@ -72,7 +71,8 @@ def document(
     raw_io = compared.of_raw_io(findings)
     told = cautions_told(findings)
     each = "counters" if raw_io else "waits, who waited for what, and counters"
-    over, cells = charts.get("over-time", []), [*charts.get("cells", []), *charts.get("drives", [])]
+    over = charts.get("over-time", [])
+    cells = [one for part in ("answer", "cells", "drives") for one in charts.get(part, [])]
     every = (
         Section("evidence", "Evidence", listed(sentences(findings)), "each finding in full"),
         Section("cautions", "Caveats", _cautions(findings, told), numbers.plural(len(told), "caveat")),
@@ -83,7 +83,7 @@ def document(
             "effects",
             "What each factor does",
             [*charts.get("effects", []), *_best_levels(findings), *_effects_at_levels(findings)],
-            f"{listed_and([factor_text(factor.name) for factor in findings.factors])}: each level against the first",
+            _drawn_factors(findings),
         ),
         Section(
             "waits",
@@ -97,8 +97,7 @@ def document(
             cell_folds(findings, runs, drawn["waits"].data.colours if "waits" in drawn else {}),
             f"{numbers.plural(len(cells_with_parts(findings)), 'cell')}: {each}",
         ),
-        Section("over-time", "Over time", _over_time(findings, over), _titles(over)),
-        Section("checkpoint", "Final checkpoint", checkpoint_parts(findings), "what the load left to write"),
+        Section("over-time", "Over time", over, _titles(over)),
         Section(
             "manifest",
             "How it was measured",
@@ -108,6 +107,12 @@ def document(
     )
     sections = [section for section in every if section.parts]
     return replace(opened(findings, limit=limit), sections=sections, facts=facts(findings, runs))
+
+
+def _drawn_factors(findings: Findings) -> str:
+    drawn = {one.factor for one in of_choices(findings, findings.effects, at=False)}
+    names = [factor_text(factor.name) for factor in findings.factors if factor.name in drawn]
+    return f"{listed_and(names)}: each level against the first" if names else "the best levels"
 
 
 def _titles(pictures: Sequence[Picture]) -> str:
@@ -160,17 +165,3 @@ def _effects_at_levels(findings: Findings) -> Iterator[Table]:
         caption = f"Each level against the first, at single levels of the other factors ({findings.provenance}){rest}"
         folded = f"At single levels of the other factors: {numbers.plural(len(at), 'comparison')}"
         yield effect_table(at[:MAX_EFFECT_ROWS]).called(caption, folded=folded)
-
-
-def _over_time(findings: Findings, pictures: Sequence[Picture]) -> list[Part]:
-    """Small multiples of the chosen cells, one chart for each quantity that the runs have."""
-    if not pictures:
-        return []
-    shared = arrange.shared_levels(arrange.chosen_cells(findings))
-    words = [
-        "One panel for each cell, with the same axes unless the chart says otherwise.",
-        "The thick line is the median run; the thin ones are the other repetitions.",
-        f"All cells shown have {shared}." if shared else "",
-        pictures[0].drawn.data.hidden,
-    ]
-    return [" ".join(word for word in words if word), *pictures]

@@ -36,7 +36,6 @@ def manifest_parts(
     troubles = (_checks(runs), _runs_gone_wrong(runs, labels_of(experiment.factors)))
     return [
         Table(_FACTS, _campaign(experiment, plan, findings, runs, extra), "The campaign"),
-        *(f"Volume {name} is a virtual disk{reason and f': {reason}'}." for name, reason in _virtual_disks(runs)),
         *_environment(runs),
         *(block for block in troubles if block is not None),
         *([Code(experiment.text.rstrip(), "The spec, as it was run")] if experiment.text else []),
@@ -140,17 +139,6 @@ def _values(name: str, values: Counter[Fact], runs: int) -> str:
     common = texts.most_common(MAX_VALUES)
     rest = f"; {len(texts) - MAX_VALUES} other values" if len(texts) > MAX_VALUES else ""
     return "; ".join(f"{text or '(none)'} ({numbers.plural(number, 'run')})" for text, number in common) + rest
-
-
-def _virtual_disks(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """The volumes on virtual or caching disks, which are not real drives, and the reasons."""
-    named: dict[str, str] = {}
-    for run in runs:
-        volumes = run.measurement.environment.get("volumes") if run.measurement is not None else None
-        for name, volume in volumes.items() if isinstance(volumes, Mapping) else ():
-            if isinstance(volume, Mapping) and volume.get("virtual"):
-                named[str(name)] = str(volume.get("virtual_reason") or "")
-    return list(named.items())
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -29,8 +29,6 @@ def _pieces(of: Document) -> Iterator[str]:
         yield f"*{escaped(of.question)}*"
     yield f"**{escaped(' '.join(filter(None, of.head)))}**" if of.verdict else ""
     yield escaped("; ".join(filter(None, (of.based.removesuffix("."), *of.facts))))
-    if of.picture:
-        yield "\n".join(["```", *of.picture, "```"])
     for ladder in of.ladders:
         yield from _ladder(ladder)
     yield "\n".join(f"- {escaped(text)}" for text in (*of.why, of.doubt, of.next) if text)
@@ -44,7 +42,8 @@ def _ladder(ladder: Ladder) -> Iterator[str]:
     if ladder.title:
         yield f"### {escaped(ladder.title)}"
     number = max(len(rung.name) for rung in ladder.shown())
-    headings = ["", "layout", *[""] * (number - 1), "time / fastest (joint 95 % CI)", ladder.what, "verdict"]
+    ratio = f"time / {ladder.over.removeprefix('the ')} (joint 95 % CI)"
+    headings = ["", "layout", *[""] * (number - 1), ratio, ladder.what, "verdict"]
     rows = [
         [
             "**>**" if rung.recommended else "",
@@ -74,7 +73,7 @@ def _part(part: Part) -> Iterator[str]:
         case Code(language=language):
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", part.text)), default=0))
             yield f"{fence}{language}\n{part.text}\n{fence}"
-        case Picture(drawn):
+        case Picture(drawn) if drawn.chart.part != "answer":
             yield f"### {escaped(drawn.title)}"
             yield escaped(drawn.label)
             yield from _table(drawn.table)

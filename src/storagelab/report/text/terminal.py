@@ -36,7 +36,7 @@ from storagelab.words.numbers import count, plural, rate, seconds
 
 _ROWS = 40
 """The most rows of a table on a terminal."""
-_NOT_SHOWN = ("pictures", "over-time", "checkpoint", "manifest")
+_NOT_SHOWN = ("pictures", "over-time", "manifest")
 """Sections that are charts, or too long for a terminal: the page has them."""
 _LADDERS = 9
 """After so many lines, no other load is shown, unless all is asked for."""
@@ -101,8 +101,6 @@ def _print_ladders(console: Console, ladders: Sequence[Ladder], *, full: bool) -
             break
         _print_ladder(console, ladder, of, width)
         lines += of.lines * len(of.rungs) + bool(ladder.title) + bool(ladder.limit_text)
-    if len(ladders) > 1 and any(rung.ratio for rung in ladders[0].rungs):
-        print_paragraph(console, ladders[0].scale_text, first="  ", style="dim")
 
 
 def _print_ladder(console: Console, ladder: Ladder, of: _Rows, width: int) -> None:
@@ -159,12 +157,13 @@ def _bar(ladder: Ladder, rung: Rung, width: int) -> str:
     letters = [" "] * width
 
     def place(ratio: float) -> int:
-        return round(min(1.0, max(0.0, ladder.place(ratio))) * (width - 1))
+        return round(ladder.place(ratio) * (width - 1))
 
     if rung.ratio is not None and rung.ratio.low and rung.ratio.high:
         first, last = place(rung.ratio.low), place(rung.ratio.high)
         letters[first : last + 1] = "-" * (last + 1 - first)
-        letters[first] = letters[last] = "|"
+        letters[first] = "<" if rung.ratio.low < ladder.ends[0] else "|"
+        letters[last] = ">" if rung.ratio.high > ladder.ends[1] else "|"
     if ladder.limit is not None and letters[place(ladder.limit)] in " -":
         letters[place(ladder.limit)] = ":"
     if rung.ratio is not None:

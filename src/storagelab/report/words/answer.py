@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from storagelab.findings.answer import answer as answer_of
 from storagelab.findings.answer import layout_of
-from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Next, Pick
+from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Next
 from storagelab.findings.kinds import kinds
 from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.findings.kinds.race import RaceSummary
@@ -21,6 +21,7 @@ from storagelab.report.document import Document
 from storagelab.report.words import compared
 from storagelab.report.words.caution_texts import caution_text, unable_text
 from storagelab.report.words.hosts import host_line
+from storagelab.report.words.ladder import verdict_of
 from storagelab.words import numbers
 from storagelab.words.names import (
     ALONE,
@@ -29,7 +30,6 @@ from storagelab.words.names import (
     is_counted,
     is_number,
     labels_of,
-    level_alone,
     noun,
     one_of,
     short_factor,
@@ -96,11 +96,10 @@ def headline(findings: Findings, found: Answer | None = None) -> str:
 
 
 def in_full(findings: Findings, found: Answer) -> dict[About, list[str]]:
-    """The long forms: figures of what to use, and every cause."""
-    uses = [text for choice in found.choices for text in _figures(findings, choice, len(found.choices) > 1)]
+    """What the answer leaves out: groups of loads, and causes."""
     rest = [_group(findings, choice) for choice in found.choices[CHOICES:]] if len(found.choices) > CHOICES + 1 else []
     short = [*_why(findings, found, STEPS)]
-    return {"use": [*uses, *rest], "why": [text for text in _why(findings, found, None) if text not in short]}
+    return {"use": rest, "why": [text for text in _why(findings, found, None) if text not in short]}
 
 
 def _lines(findings: Findings, about: str) -> list[str]:
@@ -178,6 +177,8 @@ def _use(findings: Findings, choice: Choice, found: Answer) -> str:
     use = use if loads > 1 else "Use"
     if choice.verdict == "winner":
         return f"{use} {pattern_text(findings, choice)}."
+    if few := _untold(findings, choice):
+        return f"Not decided: {few}.{default}"
     slower, alone = slower_text(findings, choice), len(choice.meant) <= max(1, loads)
     if is_bounded(findings, choice) or (alone and choice.at_most_slower is not None):
         return f"{use} {pattern_text(findings, choice)}: {slower}.{default}"
@@ -194,7 +195,21 @@ def _group(findings: Findings, choice: Choice) -> str:
     if not choice.pattern.needed and not is_bounded(findings, choice):
         used = f"not decided; {pattern_text(findings, choice)} may be the fastest"
     sure = "" if choice.verdict == "winner" else f"; {slower_text(findings, choice)}"
+    if few := _untold(findings, choice):
+        used, sure = f"not decided; {few}", ""
     return f"With {loads_text(findings, choice)}: {used}{sure}.{_default(findings, choice)}"
+
+
+def _untold(findings: Findings, choice: Choice) -> str:
+    """That too few runs decide nothing about the layouts of a choice; "" if they decide something."""
+    cells = [findings.cell(cell_id) for cell_id in choice.tied]
+    decided = all(verdict_of(findings, cell.cell_id).kind != "not-told-apart" for cell in cells)
+    if decided or choice.at_most_slower is not None:
+        return ""
+    number, runs = len(cells) // max(1, len(choice.loads)), min(cell.runs_ok + cell.runs_unverified for cell in cells)
+    of = f"{number} of the {choice.layouts}" if number < choice.layouts else f"the {number}"
+    layouts = noun(findings.layout_factors, choice.layouts)
+    return f"{of} {layouts} can't be told apart with {plural(runs, 'repetition')}"
 
 
 def is_bounded(findings: Findings, choice: Choice) -> bool:
@@ -226,15 +241,11 @@ def slower_text(findings: Findings, choice: Choice) -> str:
     return f"{_at_most_slower(findings, choice)}{more}"
 
 
-def unbounded_text(findings: Findings) -> str:
-    who = "a race does" if RaceSummary.of(findings) else "these runs do"
-    return f"{who} not tell how much slower than the fastest they may be"
-
-
 def _at_most_slower(findings: Findings, choice: Choice) -> str:
     most, margin = choice.at_most_slower, findings.indifferent
     if most is None:
-        return unbounded_text(findings)
+        who = "a race does" if RaceSummary.of(findings) else "these runs do"
+        return f"{who} not tell how much slower than the fastest they may be"
     each = "each is " if len(choice.meant) > max(1, len(choice.loads)) else ""
     slower = f"{each}{numbers.at_most_slower(most)} than the fastest (95 %)"
     if margin is None:
@@ -270,7 +281,10 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
         yield f"There was one layout, so there is none to choose: {figure}."
     elif found.layouts == 1:
         number = len(findings.loads)
-        yield f"One layout was run under {number} {compared.load_noun(findings, number)}, so there is none to choose."
+        start = f"One layout was run under {number} {compared.load_noun(findings, number)}, so there is none to choose"
+        ends = [findings.cell(cell_id) for cell_id in compared.ends(findings) if cell_id is not None]
+        figures = [f"{compared.judged_text(findings, cell)} with {cell.text}" for cell in ends]
+        yield ": ".join(filter(None, (start, "; ".join(figures)))) + "."
     elif findings.verdict != "untested":
         yield f"No {layout} can be chosen yet: differences can't be told from chance."
     elif compared.of_both_kinds(findings):
@@ -283,41 +297,6 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
             "as-listed": ("its own place of each round", "disturbance"),
         }.get(findings.order, ("a stretch of its own", "drift"))
         yield f"No {layout} can be chosen: each ran in {where}, where a {looks} looks like a gain."
-
-
-# --- its figures, for the evidence ------------------------------------------------------------------------------------
-
-
-def _figures(findings: Findings, choice: Choice, several: bool) -> Iterator[str]:
-    """How long the layouts to use take, what makes no difference among them, and what their drives keep."""
-    start = f"With {loads_text(findings, choice)}: " if several else ""
-    if free := _makes_no_difference(findings, choice):
-        yield f"{start}{free}"
-    if choice.pick is not None and (kept := _kept(choice.pick)):
-        yield f"{start}{kept}"
-
-
-def _makes_no_difference(findings: Findings, choice: Choice) -> str:
-    names = Names(findings)
-    free = [names.factor(name) for name in choice.pattern.free]
-    for good in choice.pattern.needed:
-        free += names.unimportant(good.factor, good.levels)
-    if not free or not choice.pattern.needed or choice.verdict == "winner":
-        return ""
-    one = len(free) == 1 and not (choice.pattern.free and is_counted(choice.pattern.free[0]))
-    make = "makes" if one else "make"
-    return f"With {pattern_text(findings, choice)}, {listed_or(free, 'and')} {make} no visible difference."
-
-
-def _kept(pick: Pick) -> str:
-    """The capacity that the drives keep with this layout, and with the other levels of the factor that decides it."""
-    own, keeps = pick.capacity_bytes, pick.keeps or ""
-    sizes = [(numbers.capacity(size), level) for level, size in pick.capacities if size != own]
-    others = [f"{size} with {level_alone(keeps, level)}" for size, level in sizes]
-    if own is None or not others:
-        return ""
-    more = f"; {len(others) - _ITEMS} others" if len(others) > _ITEMS else ""
-    return f"Capacity of its drives: {numbers.capacity(own)}. With other levels: {'; '.join(others[:_ITEMS])}{more}."
 
 
 # --- why --------------------------------------------------------------------------------------------------------------
@@ -368,6 +347,8 @@ def next_text(findings: Findings, step: Next) -> str:
         return f"make the {plural(left, 'run')} that {'is' if left == 1 else 'are'} missing: {again}"
     if is_demo:
         return "repeat it on an idle machine: storagelab demo --results NEW; or change it: storagelab init ceiling"
+    if step.step == "race":
+        return "repeat the layouts that are left: storagelab run SPEC --find-best --budget 2h"
     if step.step != "repetitions" or step.repetitions is None:
         rest = f", with {count(step.repetitions)} repetitions" if step.repetitions else ""
         return next(one.next_step for one in findings.cautions if one.kind == step.step) + rest
@@ -415,7 +396,7 @@ class Names:
         files".
         """
         factor = self._factors[name]
-        texts, _ = self._grouped(factor, levels)
+        texts = self._grouped(factor, levels)
         many = self._many(factor, levels, texts)
         label = self.factor(name)
         if name in factor.labels and all(map(is_number, levels)):
@@ -426,10 +407,6 @@ class Names:
         if name in ALONE:
             return f"{label} on {many}"
         return f"{label} {many}" if (not _is_labelled(factor) or not many[:1].isalpha()) else many
-
-    def unimportant(self, name: str, levels: Sequence[JsonValue]) -> list[str]:
-        """What varies among the good levels of a labelled factor without mattering: "sector size"."""
-        return self._grouped(self._factors[name], levels)[1]
 
     def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str]) -> str:
         """Several levels in few words: numbers in a row as a range, most levels as "any except", else the first few."""
@@ -446,26 +423,23 @@ class Names:
             return f"any except {listed_or(left, 'and')}"
         return listed_or([*texts[:2], f"{len(texts) - 2} others"])
 
-    def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> tuple[list[str], list[str]]:
-        """The levels' texts, and what they need not mention. Labels that share their first part become one text if
-        all labels with that part are there: "2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB". The name of what differs
-        among them is returned, too.
+    def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> list[str]:
+        """The levels' texts. Labels that share their first part become one text if all labels with that part are
+        there: "2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB".
         """
         texts = [value_text(level) for level in levels]
         if not _is_labelled(factor) or len(levels) < 2:
-            return texts, []
+            return texts
         of_head: dict[str, list[str]] = {}
         for level in factor.levels:
             of_head.setdefault(value_text(level.value).rpartition(", ")[0], []).append(value_text(level.value))
         grouped: dict[str, None] = {}
-        free: dict[str, None] = {}
         for text in texts:
             head = text.rpartition(", ")[0]
             family = of_head.get(head, [])
             good = [one for one in family if one in texts]
             if head and 1 < len(family) == len(good):
                 grouped[head] = None
-                free |= dict.fromkeys(self._varying(factor, family))
             elif head and len(good) > 1:
                 tails = [one.rpartition(", ")[2] for one in family]
                 left = [tail for tail, one in zip(tails, family, strict=True) if one not in good]
@@ -475,13 +449,7 @@ class Names:
                 grouped[f"{head}, {few}"] = None
             else:
                 grouped[text] = None
-        return list(grouped), list(free)
-
-    def _varying(self, factor: Factor, family: Sequence[str]) -> list[str]:
-        """The short names of the paths that differ among labels with the same first part."""
-        sets = [level.sets for level in factor.levels if value_text(level.value) in family]
-        paths = dict.fromkeys(path for one in sets for path in one)
-        return [self._label(factor, path) for path in paths if len({repr(one.get(path)) for one in sets}) > 1]
+        return list(grouped)
 
 
 def _is_labelled(factor: Factor) -> bool:

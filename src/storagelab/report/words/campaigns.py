@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -12,13 +11,14 @@ from storagelab.findings.kinds.stalls import stalled_of
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
-from storagelab.report.document import Document, Heading, Section, Table, paper
+from storagelab.report.document import MOST, Document, Heading, Kind, Ladder, Mark, Rung, Section, Table, paper
 from storagelab.report.words.compared import PER
+from storagelab.report.words.ladder import on_one_scale
 from storagelab.report.words.secrets import masked
 from storagelab.spec.reading import differences
 from storagelab.stats.stalls import share_most
 from storagelab.words import numbers
-from storagelab.words.names import cell_entry, cell_text, listed, value_text
+from storagelab.words.names import cell_text, listed, value_text
 
 Fact = str | bool | int | float
 _OF_THE_MOMENT = ("free_bytes", "available_bytes", "used_bytes", "load_1min")
@@ -42,8 +42,7 @@ def verdict_sentence(found: Compare) -> str:
     if not found.differs and not found.slower and not found.faster:
         return f"{names}: can't be told apart over {layouts}: {numbers.change_estimate(ratio, per)}.{more}"
     chance = "" if found.differs else ", which may be chance"
-    start = f"{names}: {numbers.change_estimate(ratio, per)} over {layouts}{chance}"
-    return f"{start}{_which(found)}." + (more or f" {_SESSION}" * found.of_one_kind)
+    return f"{names}: {numbers.change_estimate(ratio, per)} over {layouts}{chance}{_which(found)}.{more}"
 
 
 def _scatter(found: Compare) -> str:
@@ -59,11 +58,12 @@ _ASSUMPTION_OF_HISTORY = (
     "The campaigns before are the sample: each gives one figure for each layout. What happens to a campaign now and "
     "then is in their scatter; what is new since the last of them is part of the ratio, whatever it is."
 )
-_SESSION = (
-    "A change of the machine between the two would look the same, and one pair of campaigns doesn't show how often "
-    "that happens: storagelab run SPEC --against SPEC runs both in turns, and compare --history takes five and more."
+_DOUBT = (
+    "Doubt: a change of the machine between the two would look the same, and one pair of campaigns doesn't show how "
+    "often that happens."
 )
 """Every difference of two campaigns includes between-campaign variation, which their runs can't show."""
+_NEXT = "Next: run both in turns, storagelab run SPEC --against SPEC; or compare --history with five and more."
 
 
 def _which(found: Compare) -> str:
@@ -123,15 +123,15 @@ def gate_of_campaigns_sentence(result: Gate, margin: float, found: Sequence[Comp
     )
 
 
-def provenance_sentence(found: Compare) -> str:
-    """Whether the figures of both campaigns are measured or simulated."""
+def provenance_sentences(found: Compare) -> list[str]:
+    """That the figures of one campaign are measured, and those of the other simulated."""
     first, second = (campaign.findings.provenance or "nothing measured" for campaign in (found.first, found.second))
     if first == second:
-        return f"Both are {first}."
-    return (
+        return []
+    return [
         f"{found.first.name} is {first}, {found.second.name} is {second}: the ratio compares a model with a machine, "
         "and shows how far apart the two are."
-    )
+    ]
 
 
 def unmatched_sentences(found: Compare) -> list[str]:
@@ -154,18 +154,34 @@ def matched_table(found: Compare) -> Table:
     """Every layout that both have."""
     unit = "s" if found.compared == "elapsed" else "µs" + PER[found.compared]
     times = 1.0 if found.compared == "elapsed" else 1e6
-    headings = [Heading("layout", "prose"), Heading("cells", "text", "its id in both campaigns"),
-                Heading("change (joint 95 % CI)", "text"), Heading("verdict", "text"),
+    headings = [Heading("layout", "prose"), Heading("verdict", "text"), Heading("change (joint 95 % CI)", "text"),
+                Heading("cells", "text", "its id in both campaigns"),
                 Heading(f"{found.first.name}, {unit}"), Heading(f"{found.second.name}, {unit}")]  # fmt: skip
     rows = [
         [
-            found.first.findings.cell(one.first_id).text, ", ".join(dict.fromkeys((one.first_id, one.second_id))),
-            numbers.signed_estimate(one.ratio), mark(one), numbers.significant(one.first * times, 4),
+            found.first.findings.cell(one.first_id).text, mark(one), numbers.signed_estimate(one.ratio),
+            ", ".join(dict.fromkeys((one.first_id, one.second_id))), numbers.significant(one.first * times, 4),
             numbers.significant(one.second * times, 4),
         ]
         for one in found.matched
     ]  # fmt: skip
     return Table(headings, rows)
+
+
+def _ladder(found: Compare) -> Ladder:
+    """The matched layouts, those that are faster first, each with its time over that of the campaign before."""
+    kinds: dict[str, Kind] = {"faster": "fastest", "slower": "slower"}
+    rows = sorted(found.matched, key=lambda one: (mark(one) != "faster", one.ratio.value))
+    figures = [one.second for one in rows]
+    rungs = [
+        Rung(
+            (found.first.findings.cell(one.first_id).text,), one.ratio, numbers.seconds_like(one.second, figures),
+            Mark(kinds.get(mark(one), "not-judged"), mark(one)), one.first_id,
+        )
+        for one in rows
+    ]  # fmt: skip
+    what = f"time{PER[found.compared]} in {found.second.name}"
+    return Ladder("", what, 2, tuple(rungs), MOST, over=found.first.name)
 
 
 def mark(one: Matched) -> str:
@@ -185,8 +201,11 @@ def manifest_table(found: Compare, runs: Mapping[str, Sequence[Run]]) -> Table:
     """Keys of the spec and facts of host and server that differ; `runs`: those of each campaign, by its name."""
     names = found.latest, found.second.name
     headings = [Heading("what differs", "text"), *(Heading(name, "prose") for name in names)]
+    asked = list(_spec_differences(found))
     made = environment_differences(found, (runs[names[0]], runs[names[1]]))
-    return Table(headings, [[_cut(text) for text in row] for row in (*_spec_differences(found), *made)])
+    known = {(key.removeprefix("spec: "), *change) for key, *change in asked}
+    rows = (*asked, *(one for one in made if one not in known))
+    return Table(headings, [[_cut(text) for text in row] for row in rows])
 
 
 def _spec_differences(found: Compare) -> Iterator[tuple[str, str, str]]:
@@ -244,12 +263,14 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
     """One or several campaigns against the first, as a short report; `differences` = how each was made differently."""
     first = found[0].first
     verdicts = [verdict_sentence(one) for one in found]
-    if gated:  # which says so itself
-        verdicts = [gated, *(text.removesuffix(f" {_SESSION}") for text in verdicts)]
+    if gated:
+        verdicts = [gated, *verdicts]
+    differing = [one for one in found if one.of_one_kind and (one.differs or one.slower or one.faster)]
+    is_doubtful = bool(differing) and not gated and not found[0].history
     notes: list[str] = []
     tables: list[Table] = []
     for one, different in zip(found, differences, strict=True):
-        notes += [provenance_sentence(one), *unmatched_sentences(one)]
+        notes += [*provenance_sentences(one), *unmatched_sentences(one)]
         name = f"{one.second.name} against {first.name}"
         tables.append(matched_table(one).called(f"Matched layouts, {name}", ranks=_ranks(one)))
         between = f"{one.latest} and {one.second.name}"
@@ -260,7 +281,9 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
     kinds = " and ".join(dict.fromkeys(str(one.findings.provenance) for one in every))
     names = listed([one.name for one in (reversed(every) if found[0].history else every)])
     notes = [*dict.fromkeys(notes), _ASSUMPTION_OF_HISTORY if found[0].history else _ASSUMPTION]
-    return paper(f"{names} compared", kinds, " ".join(verdicts), notes, tables)
+    of = paper(f"{names} compared", kinds, " ".join(verdicts), notes, tables)
+    drawn = tuple(on_one_scale([_ladder(found[0])])) if len(found) == 1 and len(found[0].matched) > 1 else ()
+    return replace(of, ladders=drawn, doubt=_DOUBT * is_doubtful, next=_NEXT * is_doubtful)
 
 
 def _ranks(found: Compare) -> dict[str, int]:
@@ -299,57 +322,12 @@ def _pair_mark(one: Pair) -> str:
 
 
 def with_gate(
-    of: Document, campaign: Campaign, plan: Plan, pairs: Sequence[Pair], shown: Pair, margin: float
-) -> Document:
-    """The paper of the pair that is shown, opened by the gate's answer for all pairs, and a picture of their runs."""
+    of: Document, basis: Basis, plan: Plan, pairs: Sequence[Pair], shown: Pair, margin: float
+) -> Document:  # fmt: skip
+    """The paper of the pair that is shown, opened by the gate's answer for all pairs."""
     result = shown.gate or Gate.NOT_SLOWER
     many = f"{sum(one.gate is result for one in pairs)} of {len(pairs)} pairs"
     said = gate_sentence(result, margin)
     if len(pairs) > 1:
         said = gate_sentence(result, margin, f", for sure, in {many}", f"the runs of {many}")
-    names = ((one.before, one.after) for one in pairs)
-    picture = dots([row for before, after in names for row in _rows(campaign, before, after)])
-    return of.opened_by(f"{said} {stalls_sentence(campaign.basis, plan, shown.after)}", picture)
-
-
-def _rows(campaign: Campaign, before: str, after: str) -> Iterator[tuple[str, Sequence[float]]]:
-    """The runs of two cells, each against the mean of the first."""
-    kept = dict(zip((cell.cell_id for cell in campaign.findings.cells), campaign.basis.kept, strict=True))
-    logs = {name: [one for one in kept[name].tolist() if math.isfinite(one)] for name in (before, after)}
-    if logs[before]:
-        mean = math.fsum(logs[before]) / len(logs[before])
-        for name, of in logs.items():
-            yield cell_entry(name, campaign.findings.cell(name).text), [math.exp(one - mean) for one in of]
-
-
-# --- A picture of runs in letters, which any program shows that shows text --------------------------------------------
-
-_WIDTH = 60
-_DOTS = "·:⁝"
-"""One run, two, three or more at one place."""
-
-
-def dots(rows: Sequence[tuple[str, Sequence[float]]]) -> tuple[str, ...]:
-    """A line for each row of ratios, and the ends of the axis, which is logarithmic. `●` is a mean. No line if there is
-    no ratio.
-    """
-    values = [value for _, ratios in rows for value in ratios]
-    if not values or min(values) <= 0:
-        return ()
-    low, high = math.log(min(values)), math.log(max(values))
-    left = max(len(name) for name, _ in rows)
-    lines = [f"{name:<{left}}  {_line(ratios, low, high)}".rstrip() for name, ratios in rows]
-    ends = f"x {numbers.significant(math.exp(low))}", f"x {numbers.significant(math.exp(high))}"
-    return (*lines, f"{'':<{left}}  {ends[0]}{ends[1]:>{_WIDTH - len(ends[0])}}")
-
-
-def _line(ratios: Sequence[float], low: float, high: float) -> str:
-    def place(log: float) -> int:
-        return round((log - low) / (high - low) * (_WIDTH - 1)) if high > low else _WIDTH // 2
-
-    logs = [math.log(ratio) for ratio in ratios]
-    at = [place(log) for log in logs]
-    letters = [(" " + _DOTS)[min(at.count(one), len(_DOTS))] for one in range(_WIDTH)]
-    if logs:
-        letters[place(math.fsum(logs) / len(logs))] = "●"
-    return "".join(letters)
+    return of.opened_by(f"{said} {stalls_sentence(basis, plan, shown.after)}")

@@ -11,7 +11,6 @@ from storagelab.findings.model import CellSummary, Compared, Comparison, Depende
 from storagelab.findings.times import judged_by
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
-from storagelab.words.names import in_reading_order, level_text
 
 _AT: Mapping[Compared, str] = {
     "latency-mean": " on average", "latency-p50": " at the median", "latency-p95": " at the 95th percentile",
@@ -183,10 +182,3 @@ def effect_change(findings: Findings, effect: Effect) -> str:
         interval = numbers.ends_in_brackets(rate, numbers.significant, "joint 95 % CI ") or " (not tested)"
         return f"{numbers.significant(rate.value)} times the {rate_unit(findings)}{interval}"
     return change_text(findings, effect.ratio) if effect.tested else untested_text(findings, effect)
-
-
-def legend_sentence(findings: Findings) -> str:
-    """How cells are named, by the example of the fastest; "" if their names need no explanation."""
-    cell = findings.cell(next(iter(findings.best), findings.cells[0].cell_id))
-    levels = {name: cell.levels[name] for name in in_reading_order(cell.levels)}
-    return f"Cells by short names: {cell.name} has {level_text(levels)}." if len(levels) > 1 else ""

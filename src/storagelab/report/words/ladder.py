@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from storagelab.findings.answer import recommended
 from storagelab.findings.answer_kinds import Answer
+from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import CellSummary, Comparison, Estimate, Findings, Judged
 from storagelab.model.values import JsonValue
 from storagelab.report.document import IN_FRONT, MOST, Ladder, Mark, Rung
 from storagelab.report.words import compared
 from storagelab.words import numbers
 from storagelab.words.names import is_counted, labels_of, level_in_short, level_text
-from storagelab.words.numbers import ratio_text
 
 _SHORT_UNITS = {"transactions/s": "tps"}
 _CLOSE = 1.02
@@ -27,6 +27,8 @@ _TOO_WIDE = 100.0
 """An interval whose ends differ by this factor says nothing."""
 _WIDEST = 100.0
 """The largest ratio over the smallest on a scale that several ladders share."""
+_BEYOND = 1.5
+"""An interval widens the axis to this many times the largest mean, or to this part of the smallest, at most."""
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
@@ -57,17 +59,24 @@ def verdict_of(findings: Findings, cell_id: str) -> Mark:
     found = comparison_of(findings, cell_id)
     if (found is not None and found.across_blocks) or (cell_id in judged.best[:1] and in_blocks(findings)):
         return Mark("may-be-fastest", "best of block")
+    if cell_id in judged.best[:1] and judged.verdict == "winner":
+        return Mark("fastest", "fastest")
     if cell_id in judged.best[:1]:
-        won = judged.verdict == "winner"
-        return Mark("fastest", "fastest") if won else Mark("may-be-fastest", "may be fastest")
+        tied = [one.at_most_slower for one in findings.comparisons if one.cell_id in judged.tied]
+        return _front(findings, judged.at_most_slower if not tied or any(tied) else None)
     if found is None:
         return Mark("not-judged", "")
     if not found.distinguishable:
-        may = found.may_be_fastest
-        return Mark("may-be-fastest", "may be fastest") if may else Mark("not-fastest", "not fastest")
+        return _front(findings, found.at_most_slower) if found.may_be_fastest else Mark("not-fastest", "not fastest")
     least = found.ratio.low
     known = f", {numbers.at_least_slower(least)}" if least and least > _ANY else ""
     return Mark("slower", f"slower{known}")
+
+
+def _front(findings: Findings, at_most_slower: float | None) -> Mark:
+    """The runs decide nothing about a layout if they don't bound how much slower it is; races and blocks never do."""
+    may = at_most_slower is not None or RaceSummary.of(findings) or in_blocks(findings)
+    return Mark("may-be-fastest", "may be fastest") if may else Mark("not-told-apart", "not told apart")
 
 
 def ratio_of(findings: Findings, cell_id: str) -> Estimate | None:
@@ -130,16 +139,16 @@ def on_one_scale(ladders: Sequence[Ladder]) -> Iterator[Ladder]:
     ends = [_ends(ladder) for ladder in ladders]
     whole = min(low for low, _ in ends), max(high for _, high in ends)
     together = whole[1] / whole[0] <= _WIDEST
-    of = "" if len(ladders) == 1 else " for all loads" if together else ", each load has its own"
     for ladder, own in zip(ladders, ends, strict=True):
-        low, high = whole if together else own
-        yield replace(ladder, ends=(low, high), scale_text=f"bars from {ratio_text(low)} to {ratio_text(high)}{of}")
+        yield replace(ladder, ends=whole if together else own)
 
 
 def _ends(ladder: Ladder) -> tuple[float, float]:
-    ratios = [one for rung in ladder.rungs if rung.ratio for one in (rung.ratio.low, rung.ratio.value, rung.ratio.high)]
-    known = [one for one in (*ratios, ladder.limit, 1.0) if one]
-    return min(known), max(*known, 1.02)
+    """The ends of the axis, from what is shown; intervals run beyond it where they are much wider than the ladder."""
+    shown = [rung.ratio for rung in ladder.shown() if rung.ratio]
+    means = [1.0, ladder.limit or 1.0, *(one.value for one in shown)]
+    low, high = (pick([*means, *(end for one in shown for end in (one.low, one.high) if end)]) for pick in (min, max))
+    return max(low, min(means) / _BEYOND), min(max(high, 1.02), max(means) * _BEYOND)
 
 
 def _groups(findings: Findings) -> Iterator[tuple[str, list[CellSummary]]]:

@@ -169,20 +169,11 @@ def times_text(one: Estimate) -> str:
     return f"{numbers.significant(one.value)}{interval}"
 
 
-def beside_words(found: Beside, names: Mapping[str, str]) -> str:
-    """The chart in words, for readers who can't see it."""
-    rows = (
-        f"{names[row.name]}: measured {times_text(row.measured)}, predicted {times_text(row.predicted)}"
-        for row in found.rows
-    )
-    return f"Times the speed of {names[found.base]}. {'; '.join(rows)}."
-
-
 def with_beside(of: Document, found: Beside, names: Mapping[str, str], predicted: str, measured: str) -> Document:
-    """The paper, opened by what was predicted."""
+    """The paper, opened by what was predicted, with a ladder of both."""
     opened = of.opened_by(beside_sentence(found, predicted, measured))
     first = Section("beside", "Predicted beside measured", [beside_table(found, names)])
-    return replace(opened, sections=[first, *of.sections])
+    return replace(opened, sections=[first, *of.sections], ladders=_both(found, names))
 
 
 def prediction_paper(
@@ -192,7 +183,7 @@ def prediction_paper(
     notes += [f"Not predicted: {one.name}: {one.cant_say}." for one in prediction.layouts if one.cant_say]
     name = f"the prediction from {prediction.capture}"
     of = paper(f"{campaign} and {name}", "measured and predicted", "", notes, ())
-    return replace(with_beside(of, found, names, name, campaign), ladders=_both(found, names))
+    return with_beside(of, found, names, name, campaign)
 
 
 def _both(found: Beside, names: Mapping[str, str]) -> tuple[Ladder, ...]:

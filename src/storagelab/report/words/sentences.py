@@ -21,20 +21,18 @@ from storagelab.findings.model import (
     Estimate,
     Findings,
     LevelCost,
-    LoadVerdict,
 )
 from storagelab.findings.times import Disagreement, disagreement
 from storagelab.report.words import compared
-from storagelab.report.words.answer import CHOICES, LONGEST, in_full, loads_text, unbounded_text
+from storagelab.report.words.answer import CHOICES, LONGEST, in_full, loads_text
 from storagelab.report.words.caution_texts import found_sentences
 from storagelab.report.words.compared import change_text, effect_change, moves_throughput, told
 from storagelab.report.words.hosts import host_sentences
 from storagelab.report.words.ladder import comparison_of, in_blocks, in_order
-from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
+from storagelab.report.words.waiting import wait_names_sentence, wait_trend_sentences
 from storagelab.words import numbers
 from storagelab.words.names import (
     capital,
-    cell_name,
     factor_noun,
     group_text,
     is_counted,
@@ -45,10 +43,8 @@ from storagelab.words.names import (
     phrase,
     value_text,
 )
-from storagelab.words.numbers import at_most_slower, change_estimate, differs_by, plural, rows_per_s_estimate
+from storagelab.words.numbers import change_estimate, differs_by, plural, rows_per_s_estimate
 
-_LOADS_SHOWN = 5
-_SLOWER_SHOWN = 3
 _EFFECTS_SHOWN, _EFFECTS_LARGEST = 8, 4
 _DISAGREEMENTS_SHOWN = 2
 _ADJUSTED_LEAST = 0.0005
@@ -67,9 +63,7 @@ def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
         *_not_compared(findings),
         *_on_what_is_compared(findings),
         *(_on_loads(findings) if findings.loads else _on_the_best(findings)),
-        *_what_may_hide(findings),
         *_on_adjusted_means(findings),
-        *([] if findings.loads else _on_the_slower(findings)),
         *_on_latency(findings),
         *found_sentences(findings, "use"),
         *host_sentences(findings),
@@ -77,7 +71,6 @@ def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
         *what_if_sentences(findings),
         *longer["why"],
         *found_sentences(findings, "why"),
-        *wait_change_sentences(findings, named),
         *wait_names_sentence(findings),
         *wait_trend_sentences(findings, named),
     ]
@@ -124,30 +117,12 @@ def _disagreement(findings: Findings, found: Disagreement) -> str:
 
 
 def _on_loads(findings: Findings) -> list[str]:
-    """How layouts are compared, and the fastest under each load."""
+    """How layouts are compared under several loads."""
     if findings.verdict != "by-load":
         return []
     layouts, load = noun(findings.layout_factors, 2).capitalize(), compared.load_noun(findings)
     costs = f"the effects of factors say what a {load} costs"
-    how = f"{layouts} are compared with the fastest under the same {load}; {costs}."
-    judged = [one for one in findings.loads if one.best and one.fastest is not None and one.verdict != "too-few-runs"]
-    left = len(judged) - _LOADS_SHOWN
-    table = [f"For the other {left} {compared.load_noun(findings, left)} see the table."] if left > 0 else []
-    open_ = sum(one.verdict == "too-few-runs" for one in findings.loads)
-    few = [f"Too few runs for a verdict: {open_} more {compared.load_noun(findings, open_)}."] if open_ else []
-    return [how, *(_on_a_load(findings, one) for one in judged[:_LOADS_SHOWN]), *table, *few]
-
-
-def _on_a_load(findings: Findings, load: LoadVerdict) -> str:
-    best = findings.cell(load.best[0])
-    left = {name: value for name, value in best.levels.items() if name not in load.load}
-    name = cell_name(best.cell_id, left, best.labels)
-    which = "Fastest" if load.verdict == "winner" else "Nominally fastest"
-    slower = [one for one in _slower_cells(findings) if one.cell_id == load.worst]
-    last = compared.slowest_text(findings, slower[0].cell_id) if slower else ""
-    lead = f"; {last}, {_takes(findings, slower[0])}" if slower else ""
-    under = listed([phrase(factor, [value]) for factor, value in load.load.items()])
-    return f"{which} with {under}: {name}, {compared.judged_text(findings, best)}{lead}."
+    return [f"{layouts} are compared with the fastest under the same {load}; {costs}."]
 
 
 def _on_the_best(findings: Findings) -> list[str]:
@@ -162,26 +137,6 @@ def _on_the_best(findings: Findings) -> list[str]:
     start = f"{which}{within}: {best.name}, " if len(findings.cells) > 1 else "The layout: "
     number = len(best.elapsed_s.points) - sum(cell_id == best.cell_id for cell_id, _ in findings.left_out)
     return [f"{start}{', or '.join([*time, rate])}, over {plural(number, 'run')}."]
-
-
-def _what_may_hide(findings: Findings) -> list[str]:
-    """The largest difference that may remain hidden among cells that are not told apart."""
-    if findings.loads and findings.verdict != "by-load":
-        return []
-    tied = [row for row in findings.comparisons if row.tested and row.may_be_fastest]
-    bounds = [(row.cell_id, row.at_most_slower) for row in tied]
-    bounds += [(load.best[0], load.at_most_slower) for load in findings.by_load if load.tied and load.best]
-    if not tied:
-        return []
-    more = f"More {'repetitions' if findings.fleet is None else 'hosts'} narrow this."
-    known = [(bound, cell_id) for cell_id, bound in bounds if bound is not None]
-    if len(known) < len(bounds):
-        return [f"Layouts that are not told apart need not be equal: {unbounded_text(findings)}. {more}"]
-    bound, cell_id = max(known)
-    return [
-        f"Layouts that are not told apart need not be equal: {findings.cell(cell_id).name} is {at_most_slower(bound)} "
-        f"than the truly fastest (95 %). {more}"
-    ]
 
 
 def _on_adjusted_means(findings: Findings) -> list[str]:
@@ -207,30 +162,10 @@ def _on_adjusted_means(findings: Findings) -> list[str]:
     ]
 
 
-def _on_the_slower(findings: Findings) -> list[str]:
-    of_best: dict[str, list[Comparison]] = {}
-    for one in _slower_cells(findings):
-        of_best.setdefault(one.best_cell_id, []).append(one)
-    return [_slower_than(findings, best, those) for best, those in of_best.items()]
-
-
 def _slower_cells(findings: Findings) -> list[Comparison]:
     """Cells that surely differ from the best, nearest first."""
     slower = [comparison for comparison in findings.comparisons if comparison.distinguishable]
     return sorted(slower, key=lambda comparison: comparison.ratio.value)
-
-
-def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) -> str:
-    shown = slower if len(slower) <= _SLOWER_SHOWN + 1 else [*slower[:_SLOWER_SHOWN], slower[-1]]
-    parts = [_takes(findings, item) for item in shown]
-    if hidden := len(slower) - len(shown):
-        parts.insert(-1, "1 other in between" if hidden == 1 else f"{hidden} others in between")
-    return f"Slower than {findings.cell(best).name}: {'; '.join(parts)}."
-
-
-def _takes(findings: Findings, slower: Comparison) -> str:
-    """Such as "1 data file takes 22 % more time (joint 95 % CI 17 to 27 %)"."""
-    return f"{findings.cell(slower.cell_id).name} takes {change_text(findings, slower.ratio)}"
 
 
 def _on_effects(findings: Findings) -> list[str]:

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storagelab.findings.limits import AtLimit, between_ends
-from storagelab.findings.model import CellSummary, Findings, WaitChange, WaitTrend
+from storagelab.findings.model import CellSummary, Findings, WaitTrend
 from storagelab.model.measurement import WaitingTask
 from storagelab.model.waits import Method, TableRow
-from storagelab.report.words import compared
-from storagelab.report.words.compared import ends
 from storagelab.servers.durability import BENIGN_LISTS
 from storagelab.words import numbers
 from storagelab.words.names import cell_text, labels_of, phrase
@@ -43,59 +40,15 @@ def wait_text(wait_type: str, analogue: str, named: set[str] | None = None) -> s
     return f"{wait_type} ({bare} in SQL Server's words)"
 
 
-def wait_change_sentences(findings: Findings, named: set[str]) -> list[str]:
-    """A sentence on the waits that grew between the best cell and the worst, if the two can be told apart."""
-    fastest, slowest = ends(findings)
-    distinguished = {
-        item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id == fastest
-    }
-    # With more rows everything grows, which explains nothing.
-    if fastest is None or slowest not in distinguished or compared.by_rate(findings):
-        return []
-    best, worst = findings.cell(fastest), findings.cell(slowest)
-    if best.available_s is None or worst.available_s is None or best.elapsed_s is None or worst.elapsed_s is None:
-        return []
-    extra_s = worst.available_s - best.available_s
-    growing = sorted(findings.wait_changes, key=lambda item: item.best_s - item.worst_s)
-    grown = [item for item in growing if extra_s > 0 and item.worst_s - item.best_s >= 0.1 * extra_s][:3]
-    if not grown:
-        return []
-    parts = [_grown(item, named) for item in grown]
-    share = sum(item.worst_s - item.best_s for item in grown) / extra_s
-    covers = f"; together {numbers.percent(share)} of it" if len(grown) > 1 and share <= 1.1 else ""
-    limit = between_ends(findings)
-    pace = "" if limit is None else limit_sentence(limit, worst.name)
-    return [
-        f"{pace}Where the time goes: the connections of {worst.name} together spent {numbers.seconds(extra_s)} more "
-        f"per run than those of {best.name}. What grew: {'; '.join(parts)}{covers}."
-    ]
-
-
-def limit_sentence(limit: AtLimit, slower: str) -> str:
-    """The volume at its limit that sets the pace of a layout; the waits behind it stand in its queue."""
-    return (
-        f"Volume {limit.volume} stood at its limit, {numbers.limit_text(limit.rate, limit.limit)}, for "
-        f"{numbers.percent(limit.share)} of the time of {slower}: waits there stand in its queue, whatever they are "
-        "for. "
-    )
-
-
 def wait_names_sentence(findings: Findings) -> list[str]:
     """The engines' own names for each class of waits, if engines are compared."""
-    shown = {item.wait_type for item in findings.wait_changes} & findings.wait_names.keys()
+    shown = {item.wait_type for item in findings.wait_trends} & findings.wait_names.keys()
     parts = [
         f"{name} = {', '.join(natives[:_NAMES_SHOWN])}"
         for name, natives in findings.wait_names.items()
         if name in shown
     ]
     return [f"Waits of different engines are joined by what is waited for: {'; '.join(parts)}."] if parts else []
-
-
-def _grown(item: WaitChange, named: set[str]) -> str:
-    return (
-        f"{wait_text(item.wait_type, item.analogue, named)} by {numbers.seconds(item.worst_s - item.best_s)}, to "
-        f"{numbers.percent(item.worst_share)} of session time from {numbers.percent(item.best_share)}"
-    )
 
 
 def wait_trend_sentences(findings: Findings, named: set[str]) -> list[str]:

@@ -42,7 +42,7 @@
   }
   const shown = (cell) =>
     [...state.levels].every(([factor, levels]) => levels.has(cell.at[factor])) &&
-    (!state.tied || ["fastest", "may be fastest"].includes(cell.verdict)) &&
+    (!state.tied || ["fastest", "may be fastest", "not told apart"].includes(cell.verdict)) &&
     cell.name.toLowerCase().includes(state.find.toLowerCase());
 
   // The filters in words; "" for none.
@@ -365,6 +365,7 @@
     const choices = PLOT_CHOICES.map((name) => view.signal(name));
     const made = cellRows(visible);
     view.signal("pinned", [...state.pins]);
+    place("explore-pinned").textContent = PINS.filter((_, at) => visible[state.pins[at]]).map((pin) => `${pin}: ${pinned()[PINS.indexOf(pin)].name}.`).join(" ");
     if (isNew("all", [visible, choices, window.innerWidth])) {
       const width = panelWidth(choices[2]);
       view.signal("child_width", width).signal("upright", isUpright(choices[0], width)).data("cells", made).resize();

@@ -102,7 +102,11 @@
       }
       const caption = figure.closest(".chart").querySelector(".caption");
       if (!caption.querySelector(".of")) caption.prepend(make("span", { className: "of" }));
-      const drawn = marks.some((mark) => visible[mark.cell]) ? `Drawn: ${words}.` : "Nothing that the filters show is drawn here.";
+      const chosen = visible.filter(Boolean).length;
+      const there = new Set(marks.map((mark) => mark.cell).filter((cell) => visible[cell])).size;
+      figure.classList.toggle("empty", isOfCells && !there);
+      caption.querySelectorAll(".hidden").forEach((one) => { one.hidden = isOfCells && Boolean(words); });
+      const drawn = there ? `Drawn: ${there < chosen ? `${there} of ${chosen} cells, ` : ""}${words}.` : "Nothing that the filters show is drawn here.";
       caption.querySelector(".of").textContent = words && `${isOfCells ? `${drawn} ` : ""}Of all layouts: `;
       figure.dataset.filter = isOfCells ? words : "";
     });
@@ -112,13 +116,35 @@
     });
   }
   // What belongs to marks that are left out goes with them: lines through them, panels that have no others, and in a chart
-  // of a row for each cell the row, to whose place the next one moves up.
+  // of a row for each cell the row. The next panel or row takes the place, and the chart becomes as much shorter.
   const drawnAt = (one) => one.dataset.at ?? one.getAttribute("transform") ?? "";
   const placeOf = (one) => drawnAt(one).match(/-?[\d.]+/g).map(Number);
   const move = (one, by) => {
     one.dataset.at = drawnAt(one);
     one.setAttribute("transform", `translate(0,${by}) ${one.dataset.at}`);
   };
+  function shorten(svg, by) {
+    const [, , width, height] = (svg.dataset.box ??= svg.getAttribute("viewBox")).split(" ").map(Number);
+    svg.setAttribute("viewBox", `0 0 ${width} ${height + by}`);
+    svg.setAttribute("height", height + by);
+  }
+  function closeUp(svg, panels) {
+    const places = panels.map(placeOf);
+    const kept = panels.filter((panel) => !panel.classList.contains("left-out"));
+    if (!kept.length) return;
+    kept.forEach((panel, at) => {
+      panel.dataset.at = drawnAt(panel);
+      panel.setAttribute("transform", `translate(${places[at]})`);
+    });
+    const [, last] = places[kept.length - 1];
+    const by = last - places[places.length - 1][1];
+    svg.querySelectorAll(".row_header > g, .role-row-header > g").forEach((row) => row.classList.toggle("left-out", placeOf(row)[1] > last + 1));
+    svg.querySelectorAll(".column_footer > g, .role-column-footer > g").forEach((axis) => {
+      axis.classList.toggle("left-out", !kept.some((_, at) => Math.abs(places[at][0] - Number(drawnAt(axis).match(/-?[\d.]+/)[0])) < 1));
+      move(axis, by);
+    });
+    shorten(svg, by);
+  }
   function leaveOut(svg) {
     const panels = [...svg.querySelectorAll(".cell > g")];
     const panelOf = (one) => one.closest(".cell > g") || svg;
@@ -129,6 +155,7 @@
       const gone = [...panelOf(line).querySelectorAll(".mark-symbol .left-out")].map(placeOf);
       line.classList.toggle("left-out", gone.some(([x, y]) => corners.some((one) => Math.hypot(one[0] - x, one[1] - y) < 1)));
     });
+    if (panels.length > 1) closeUp(svg, panels);
     const bars = [...svg.querySelectorAll(".mark-rect.role-mark [aria-label]")];
     if (!bars.length) return;
     const middle = (bar) => { const [, y, high] = bar.getAttribute("d").match(/^M[^,]*,([\d.]+)h[^v]*v([\d.]+)/).map(Number); return y + high / 2; };
@@ -142,9 +169,7 @@
       move(one, rows.get(row) ? ys[kept.indexOf(row)] - row : 0);
     });
     const by = (kept.length - ys.length) * (ys.length > 1 ? ys[1] - ys[0] : 0);
-    const [, , width, height] = (svg.dataset.box ??= svg.getAttribute("viewBox")).split(" ").map(Number);
-    svg.setAttribute("viewBox", `0 0 ${width} ${height + by}`);
-    svg.setAttribute("height", height + by);
+    shorten(svg, by);
     svg.querySelectorAll(".role-axis > g").forEach((axis) => { if (axis.querySelector(".role-axis-tick")) move(axis, by); });
   }
   api.showCells = (cells, visible, words) => {
