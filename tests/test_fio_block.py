@@ -139,16 +139,14 @@ def test_a_trace_takes_its_own_time_or_as_little_as_its_volume_takes(scratch):
     assert fast.measurement.elapsed_s < paced.measurement.elapsed_s
     assert not any(name.startswith("late_") for name in fast.measurement.counters[RAW_IO])
     assert paced.measurement.latency.operations == 201
-    # two of its files on a volume each: the second holds what the first has no room for
-    half = (scratch / "trace").read_text().replace("/x read", "public.t_pkey read")
-    (scratch / "trace").write_text(half.replace("/x ", "public.t#2 "))
-    text = REPLAY.replace("PLACE", 'path = "."\n[volumes.b]\npath = "b"\n').replace(
-        "[layout]", '[layout]\ndata = ["a"]\nobjects = { "t_pkey" = "b" }'
-    )
+    apart = (scratch / "trace").read_text().replace("/x read", "public.t_pkey read").replace("/x ", "public.t#2 ")
+    (scratch / "trace").write_text(apart)
     (scratch / "b").mkdir()
-    apart = runs_of(scratch, text)[1]
-    assert (apart.status, apart.reason, apart.measurement.requests) == ("ok", "", 201)
-    assert set(apart.measurement.environment["volumes"]) == {"a", "b"}
+    objects = '[layout]\ndata = ["a"]\nobjects = { "t_pkey" = "b" }'
+    volumes = REPLAY.replace("PLACE", 'path = "."\n[volumes.b]\npath = "b"\n')
+    fast = runs_of(scratch, volumes.replace("[layout]", objects))[1]
+    assert (fast.status, fast.reason, fast.measurement.requests) == ("ok", "", 201)
+    assert set(fast.measurement.environment["volumes"]) == {"a", "b"}
     assert not any(path.name.startswith("storagelab-") for path in scratch.iterdir())
 
 

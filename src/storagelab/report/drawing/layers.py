@@ -88,7 +88,8 @@ def axis_of(data: Figure, unit: str = "", *also: float) -> Axis:
         ends = [low / _ROOM, high * _ROOM]
         scale = {"type": "log", "domain": ends, "nice": False}
         return Axis(
-            {"scale": scale, "axis": {"values": round_figures(*ends), "format": ","}}, "Equal steps are equal ratios."
+            {"scale": scale, "axis": {"values": round_figures(ends[0], ends[1]), "format": ","}},
+            "Equal steps are equal ratios.",
         )
     domain, from_zero = readable_domain([low, high])
     says = "" if from_zero else f"The axis starts at {round_figure(domain[0])}{unit and f' {unit}'}, not at zero."

@@ -183,8 +183,8 @@ def _use(findings: Findings, choice: Choice, found: Answer) -> str:
     if is_bounded(findings, choice) or (alone and choice.at_most_slower is not None):
         return f"{use} {pattern_text(findings, choice)}: {slower}.{default}"
     if choice.pattern.needed and choice.at_most_slower is not None:
-        text, few = pattern_text(findings, choice), len(choice.meant) // max(1, loads)
-        they = "they" if text.endswith("below") else f"these {few} {noun(findings.layout_factors, 2)}"
+        text, meant = pattern_text(findings, choice), len(choice.meant) // max(1, loads)
+        they = "they" if text.endswith("below") else f"these {meant} {noun(findings.layout_factors, 2)}"
         return f"{use} {text}: {they} are not told apart; {slower}.{default}"
     return f"Not decided: {pattern_text(findings, choice)} may be the fastest; {slower}.{default}"
 
