@@ -288,6 +288,11 @@ def test_the_doctor_says_what_this_machine_can_measure(typed, home):
     assert "PostgreSQL" in out
     write_spec(home)
     assert "volume a" in typed("doctor", "files.toml")[1]
+    write_spec(home, '[volumes.a]\npath = "."\ndevices = ["/dev/disk/by-id/gone-1", "/dev/disk/by-id/gone-2"]\n')
+    first, _, rest = typed("doctor", "files.toml")[1].partition("\n")
+    assert first.split() == ["no", "this", "spec:", "volumes.a.devices"]
+    assert "gone-1" in rest
+    assert "gone-2" in rest
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "report", "waits", "export", "doctor"])
