@@ -169,8 +169,8 @@ def test_it_is_run_reported_and_gated(written, typed, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_copy_under_another_name_is_told_before_the_runs_and_what_the_runs_find_too(written, typed, tmp_path):
     base, change = written(('file = "a.sql"', 'file = "b.sql"'), base=OWN)
-    for name in ("tables.sql", "a.sql", "b.sql"):
-        (tmp_path / name).write_text("SELECT 1;\n" if name != "tables.sql" else "CREATE TABLE t (id int PRIMARY KEY);\n")
+    for name, text in {"tables": "CREATE TABLE t (id int PRIMARY KEY);", "a": "SELECT 1;", "b": "SELECT 1;"}.items():
+        (tmp_path / f"{name}.sql").write_text(text)
     out = typed("plan", str(base), "--against", str(change))[1]
     assert "the same content under two names is no change: a.sql and b.sql" in out
     assert "2 repetitions find" in out

@@ -27,7 +27,7 @@ MEASURED = {
 }  # fmt: skip
 """The names of the ready-made specs by group, those first that most readers need."""
 SIMULATED = {
-    "Hardware that you don't have: simulated (drive-history-reversed: in reverse order)": [
+    "Hardware that you don't have: simulated (drive-history-reversed: reverse order)": [
         "drive-to-buy", "todays-drives", "flash-as-it-fills", "cores-and-data-files", "many-cores", "reads-join-in",
         "pfs-latch", "drive-history"],
     "The articles: simulated (NAME-randomised: in random order)": [

@@ -72,10 +72,10 @@ def plan(
         experiment = with_files(experiment, expanded, site)
     facts = _facts(expanded, found, folder, experiment)
     stored_as = experiment.name if facts.runs_stored else None
-    short = _too_short(expanded, found, stored_as, results)
+    short = (*same_content(experiment), *_too_short(expanded, found, stored_as, results))
     wiped = (f"runs destroy everything on {one.text}: they need --yes-wipe {one.serial}" for one in found.drives)
     facts = replace(
-        facts, warnings=(*wiped, *of_preparing(experiment, expanded), *same_content(experiment), *facts.warnings, *short),
+        facts, warnings=(*wiped, *of_preparing(experiment, expanded), *facts.warnings, *short),
         tells=_tells(experiment, expanded, pilot or stored_as, results, gated=against is not None),
     )  # fmt: skip
     if as_json:
@@ -85,8 +85,8 @@ def plan(
 
 
 def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path, *, gated: bool) -> str:
-    """The smallest difference that the plan can show, from the scatter of an experiment's stored runs or, for a gate and
-    for few repetitions, from an assumed scatter; "" if unknown.
+    """The smallest difference that the plan can show, from the scatter of an experiment's stored runs or, for a gate or
+    few repetitions, from an assumed scatter; "" if unknown.
     """
     from storagelab.model.plan import REPETITIONS_SOUND
     from storagelab.report.text.plan import tells_text
