@@ -74,6 +74,12 @@ def same_content(experiment: Experiment) -> Iterator[str]:
         yield f"the same content under two names is no change: {'; '.join(same)}"
 
 
+def guessed(expanded: Plan) -> str:
+    loads = (cell.config.workload for cell in expanded.cells)
+    found = any(load.warm_up_is_found for load in loads)
+    return "a guess before the first run" + ("; at most, as warm-ups end when throughput has settled" if found else "")
+
+
 @contextlib.contextmanager
 def saying_how_far() -> Iterator[Tell]:
     """Prints the progress of checks that take more than a second to stderr: on a terminal in one changing line,

@@ -69,7 +69,7 @@ def k8s(
     from storagelab.report import writing
     from storagelab.run.estimate import estimate
     from storagelab.spec import reading
-    from storagelab.verbs.plan import guessed
+    from storagelab.verbs._planning import guessed
     from storagelab.words.numbers import duration, plural
 
     if look is not None:

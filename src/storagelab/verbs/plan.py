@@ -127,6 +127,7 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
     from storagelab.run.estimate import estimate
     from storagelab.run.store import NothingStored, Store
     from storagelab.spec import given_files
+    from storagelab.verbs._planning import guessed
     from storagelab.words.numbers import percent, plural
 
     attempts: dict[tuple[str, int], tuple[int, str]] = {}
@@ -168,9 +169,3 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
         steps=found.steps,
         objects=found.objects,
     )
-
-
-def guessed(expanded: Plan) -> str:
-    loads = (cell.config.workload for cell in expanded.cells)
-    found = any(load.warm_up_is_found for load in loads)
-    return "a guess before the first run" + ("; at most, as warm-ups end when throughput has settled" if found else "")
