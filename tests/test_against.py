@@ -167,6 +167,15 @@ def test_it_is_run_reported_and_gated(written, typed, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_copy_under_another_name_is_told_before_the_runs_and_what_the_runs_find_too(written, typed, tmp_path):
+    base, change = written(('file = "a.sql"', 'file = "b.sql"'), base=OWN)
+    for name, text in {"tables": "CREATE TABLE t (id int PRIMARY KEY);", "a": "SELECT 1;", "b": "SELECT 1;"}.items():
+        (tmp_path / f"{name}.sql").write_text(text)
+    out = typed("plan", str(base), "--against", str(change))[1]
+    assert "the same content under two names is no change: a.sql and b.sql" in out
+    assert "2 repetitions find" in out
+
+
 def test_a_gate_judges_each_layout_of_the_change_and_no_two_of_the_base(written, typed, tmp_path, monkeypatch):
     """With factors, c01 and c02 are both the base: a change many times slower would look like no change."""
     monkeypatch.chdir(tmp_path)

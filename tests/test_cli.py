@@ -288,6 +288,13 @@ def test_the_doctor_says_what_this_machine_can_measure(typed, home):
     assert "PostgreSQL" in out
     write_spec(home)
     assert "volume a" in typed("doctor", "files.toml")[1]
+    spec = write_spec(home)
+    devices = 'path = "a"\ndevices = ["/dev/disk/by-id/gone-1", "/dev/disk/by-id/gone-2"]\nraid_level = "raid0"'
+    spec.write_text(spec.read_text().replace('path = "a"', devices))
+    first, _, rest = typed("doctor", "files.toml")[1].partition("\n")
+    assert first.split() == ["no", "this", "spec:", "volumes.a.devices"]
+    assert "gone-1" in rest
+    assert "gone-2" in rest
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "report", "waits", "export", "doctor"])

@@ -102,7 +102,7 @@ RUNNING = RunningServer(
     left_out=("archive_mode: a command would run",), checkpoint_s=900.0,
 )  # fmt: skip
 FOR_A_SERVER = (
-    "a-a", "cloud-disks", "drive-formats", "encryption", "file-systems", "files-and-log-place", "hot-table",
+    "a-a", "ceiling", "cloud-disks", "drive-formats", "encryption", "file-systems", "files-and-log-place", "hot-table",
     "index-volume", "io-method", "quickstart", "raid-levels", "three-drives", "wal-volume",
     "your-own", "zfs-by-your-own-commands",
 )  # fmt: skip
@@ -126,6 +126,8 @@ def test_a_ready_made_spec_takes_a_servers_programs_settings_and_checkpoints(nam
 def test_the_volumes_and_the_size_are_the_servers():
     spec = tomllib.loads(filled("wal-volume", text_of("wal-volume"), "postgres", RUNNING, "MINE"))
     assert spec["volumes"]["log"] == {"path": str(MEMORY)}
+    ceiling = tomllib.loads(filled("ceiling", text_of("ceiling"), "postgres", RUNNING, "MINE"))
+    assert ceiling["volumes"]["memory"] == {"path": "/dev/shm"}, "what a recipe compares with is not the server's"
     assert spec["workload"]["scale"] == 205, "3 GiB of 15 MiB each"
 
 

@@ -99,6 +99,12 @@ def test_a_claim_of_each_class_is_mounted_where_the_spec_has_its_volume(tmp_path
     assert len(plan.cells) == 2 * 5
 
 
+def test_a_claim_that_can_not_hold_the_data_is_refused(tmp_path):
+    done = typed(tmp_path, "k8s", str(QUICKSTART), "--class", "gp3", "--size", "1Mi")
+    assert done.returncode == 2
+    assert "--size: 1Mi is too small: about " in done.stderr
+
+
 def test_the_pod_has_no_privileges(tmp_path):
     pod = next(one for one in written(tmp_path, "--class", "gp3") if one["kind"] == "Job")["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"]

@@ -230,10 +230,16 @@ def recipes() -> str:
 def _needs(plan: Plan) -> str:
     """What a spec needs beyond storagelab and room on a disk."""
     configs = [cell.config for cell in plan.cells]
-    volumes = [volume for config in configs for volume in config.volumes.values()]
+    volumes_of = [{name: config.volumes[name] for name in config.volumes_used} for config in configs]
+    volumes = [volume for one in volumes_of for volume in one.values()]
     commands = any(one.check or (one.prepare and not one.by_hand) for one in volumes)
     cold = any(config.between_runs.drop_page_cache for config in configs)
+    apart = {
+        name for one in volumes_of for name, volume in one.items()
+        if volume.path not in (None, "/dev/shm") and not volume.has_own_drive  # noqa: S108
+    }  # fmt: skip
     needs = {
+        f"{len(apart)} volumes": len(apart) > 1,
         "a drive that may be wiped": any(one.devices for one in volumes),
         "root": cold or any(one.has_own_drive or one.limit for one in volumes),
         "your server's address": any(config.target.attached for config in configs),

@@ -27,10 +27,10 @@ MEASURED = {
 }  # fmt: skip
 """The names of the ready-made specs by group, those first that most readers need."""
 SIMULATED = {
-    "Hardware that you don't have: simulated (drive-history also as NAME-reversed)": [
+    "Hardware that you don't have: simulated (drive-history-reversed: reverse order)": [
         "drive-to-buy", "todays-drives", "flash-as-it-fills", "cores-and-data-files", "many-cores", "reads-join-in",
         "pfs-latch", "drive-history"],
-    "The articles: simulated (each also as NAME-randomised, with random order)": [
+    "The articles: simulated (NAME-randomised: in random order)": [
         "multiple-data-files", "random-inserts", "sequential-inserts", "sequential-inserts-many-files",
         "raw-io-flash-against-disks"],
 }  # fmt: skip

@@ -115,8 +115,13 @@ class Tells:
 EFFECTS = (0.01, 0.03, 0.05, 0.1)
 
 
-def tells(factors: Sequence[Factor], plan: Plan, repetitions: int, scatter: Scatter) -> Tells:
+def tells(
+    factors: Sequence[Factor], plan: Plan, repetitions: int, scatter: Scatter, *, in_pairs: bool = False
+) -> Tells:
+    """`in_pairs` = each layout is compared with one other, as in a gate."""
     loads = [len(cells) for _, cells in loads_of(factors, plan.cells) if len(cells) > 1]
+    if in_pairs:
+        loads = [2] * (len(plan.cells) // 2)
     cells, families = max(loads, default=1), max(1, len(loads))
     smallest = smallest_found(scatter, cells, repetitions, families)
     finer = [effect for effect in EFFECTS if smallest is None or effect < 0.9 * smallest][-2:] if cells > 1 else []

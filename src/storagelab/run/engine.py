@@ -140,6 +140,19 @@ def remove_templates(plan: Plan, site: Site) -> None:
         templates.folders_of(site, dict(volumes)).remove()
 
 
+def lacks(plan: Plan, site: Site) -> tuple[Ability, ...]:
+    """Whether this machine has what a plan needs, for the doctor: a row for each thing that is missing."""
+    found = list(for_runs.lacking(plan, site))
+    try:
+        preflight(plan, site, allow_commands=True)
+    except PreflightError as error:
+        found.append(error)
+    return tuple(
+        Ability(name=f"this spec: {error.key or 'target'}", state="no", detail=error.problem, mend=error.hint)
+        for error in {(error.key, error.problem): error for error in found}.values()
+    ) or (Ability(name="this spec", state="yes", detail="this machine has what it needs"),)
+
+
 def server_abilities() -> tuple[Ability, ...]:
     """The servers that this machine could start and the volumes that it could make, for the doctor."""
     return (*(ability for engine in every_engine() for ability in engine.abilities()), *for_runs.abilities())

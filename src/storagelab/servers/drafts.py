@@ -250,7 +250,9 @@ def _places(spec: Mapping[str, Any], found: RunningServer) -> tuple[dict[str, st
     for each.
     """
     kept = ("devices", "prepare")
-    volumes = [name for name, one in spec["volumes"].items() if not any(key in one for key in kept)]
+    volumes = [
+        name for name, one in spec["volumes"].items() if one["path"] == HERE and not any(key in one for key in kept)
+    ]
     used = list(_volumes(found.places)[0]) if found.here and found.places else []
     used += [
         Volume("", mount.mount_point, ("Holds nothing of the server: change it if this is not a volume to try.",))

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from storagelab.errors import SpecError, choices, refuse, shown
 from storagelab.model.config import KINDS, Config
+from storagelab.model.engines import ENGINES
 from storagelab.model.loads.base import Rule, broken
 from storagelab.model.volume import DRIVE_KEYS, LAYERS, MADE_KEYS, OPERATING_SYSTEM, PRICE, VolumeConfig
 from storagelab.spec.keys import Tables, Written, checked, error_for, problems, validated
@@ -267,7 +268,9 @@ def _kind_conflicts(kind: str, engine: str) -> Iterator[SpecError]:
         yield _for_raw_io("workload.kind", engine)
     if engine != "raw-io" and load.engines and engine not in load.engines:
         problem = f"{kind} loads {' and '.join(load.engines)}, and target.engine is {engine}"
-        yield SpecError(problem, key="workload.kind", hint=f'Set engine = "{load.engines[0]}" in [target].')
+        others = "".join(f', or kind = "{one}" with its keys' for one in ENGINES[engine].generators)
+        hint = f'Set engine = "{load.engines[0]}" in [target]{others}.'
+        yield SpecError(problem, key="workload.kind", hint=hint)
 
 
 def _key_of_another_kind(name: str, kind: str, engine: str) -> SpecError:

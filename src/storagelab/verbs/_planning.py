@@ -10,6 +10,7 @@ import logging
 import os
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from storagelab.model.target import Preflight, Tell
 from storagelab.run.engine import preflight
 from storagelab.spec import given_files
 from storagelab.volumes.folders import Site
+from storagelab.words.names import listed
 from storagelab.words.numbers import duration
 
 if TYPE_CHECKING:
@@ -60,6 +62,22 @@ def with_files(experiment: Experiment, expanded: Plan, site: Site) -> Experiment
     except OSError as error:
         problem = f"{error.filename} can't be read: {error.strerror}"
         raise PreflightError(problem, file=experiment.source, hint="check its rights") from error
+
+
+def same_content(experiment: Experiment) -> Iterator[str]:
+    """A note if a key takes files of different names with the same content, by the experiment's hashes."""
+    alike = defaultdict[tuple[str, str], list[str]](list)
+    for name, digest in experiment.files.items():
+        key, _, file = name.partition(": ")
+        alike[key, digest].append(file)
+    if same := [listed(files) for files in alike.values() if len(files) > 1]:
+        yield f"the same content under two names is no change: {'; '.join(same)}"
+
+
+def guessed(expanded: Plan) -> str:
+    loads = (cell.config.workload for cell in expanded.cells)
+    found = any(load.warm_up_is_found for load in loads)
+    return "a guess before the first run" + ("; at most, as warm-ups end when throughput has settled" if found else "")
 
 
 @contextlib.contextmanager

@@ -157,6 +157,8 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
         )  # fmt: skip
     found = planning.look_at(experiment, plan, site, asked.allow_commands)
     hashed = planning.with_files(experiment, plan, site)
+    for note in planning.same_content(hashed):
+        screen.say(note)
     runs, all_well = here._replace(experiment=hashed).make(found)
     for changed in given_files.differences(hashed.files, planning.with_files(experiment, plan, site).files):
         screen.say(f"{changed} while runs were made, so this campaign mixes both: make it again under a new name")

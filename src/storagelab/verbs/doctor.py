@@ -21,7 +21,7 @@ UNUSED = (
 
 @app.command(unused=UNUSED)
 def doctor(
-    spec_file: Annotated[Path | None, Argument(metavar="SPEC", help="Also check the volumes of this spec.")] = None,
+    spec_file: Annotated[Path | None, Argument(metavar="SPEC", help="First say what this spec lacks here.")] = None,
     results: ResultsOption = DEFAULT_RESULTS,
     target: Annotated[str | None, Option("--target", metavar="DSN", help="Test this running server instead.")] = None,
     all_: Annotated[bool, Option("--all", help="Add what was found of each ability that works.")] = False,
@@ -32,10 +32,11 @@ def doctor(
     --target takes a DSN, or the name of an environment variable that holds one, and tests everything that storagelab
     promises on that server.
     """
+    from storagelab.machine.doctor import Ability
     from storagelab.machine.doctor import abilities as abilities_of
     from storagelab.report.text.as_data import doctor_json
     from storagelab.report.text.terminal import print_abilities
-    from storagelab.run.engine import server_abilities
+    from storagelab.run.engine import lacks, server_abilities
     from storagelab.spec import matrix, reading
     from storagelab.verbs._planning import site_of
 
@@ -44,12 +45,14 @@ def doctor(
             raise typer.Exit(1)
         return
     volumes: dict[str, Path] = {}
+    lacking: tuple[Ability, ...] = ()
     if spec_file is not None:
         experiment = reading.load(spec_file)
-        site = site_of(experiment, results / experiment.name)
-        for cell in matrix.expand(experiment).cells:
+        plan, site = matrix.expand(experiment), site_of(experiment, results / experiment.name)
+        lacking = lacks(plan, site)
+        for cell in plan.cells:
             volumes.update(site.volume_paths(cell.config))
-    abilities = (*server_abilities(), *abilities_of(volumes, results))
+    abilities = (*lacking, *server_abilities(), *abilities_of(volumes, results))
     if as_json:
         screen.write(doctor_json(abilities))
     else:

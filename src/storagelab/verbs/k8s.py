@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer import Option
 
 from storagelab import screen
-from storagelab.errors import SpecError, StoragelabError
+from storagelab.errors import PreflightError, SpecError, StoragelabError
 from storagelab.verbs import FileOption, SpecArgument, Unused, Verb, when
+
+if TYPE_CHECKING:
+    from storagelab.model.plan import Experiment, Plan
 
 app = Verb("Measure", 6)
 LOOK = "kubectl get storageclass,node,pvc,pod,job,event -o json"
-_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|[kMGTPE]|[KMGTPE]i)?")
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|[kMGTPE]|[KMGTPE]i)?")
 _NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 UNUSED = (
     Unused("--class --node --output --image --size --results-class --cpu --memory --namespace --without-rights --fetch",
@@ -65,6 +69,7 @@ def k8s(
     from storagelab.report import writing
     from storagelab.run.estimate import estimate
     from storagelab.spec import reading
+    from storagelab.verbs._planning import guessed
     from storagelab.words.numbers import duration, plural
 
     if look is not None:
@@ -88,10 +93,12 @@ def k8s(
         return
     specs = [on_claims(experiment, classes or (), host) for host in range(max(1, len(nodes)))]
     plan = specs[0].plan
+    cautions = _cautions(experiment, plan, wanted.size)
     amount = f"{plural(len(plan.runs), 'run')} on {'each' if len(nodes) > 1 else 'the'} node: "
-    amount += f"about {duration(estimate(plan, plan.runs, ()).seconds)} (a guess before the first run)"
+    amount += f"about {duration(estimate(plan, plan.runs, ()).seconds)} ({guessed(plan)})"
     writing.deliver(f"# {amount}\n" + documents(manifests(name, nodes, specs, wanted)), output)
-    screen.say(amount)
+    for line in (*cautions, amount, f"the pods take the image {wanted.image}: --image names another"):
+        screen.say(line)
     for file_name in specs[0].files:
         screen.say(f"goes into the ConfigMap, where others may read it: {file_name}")
     file = output if output is not None and output != writing.STDOUT else "FILE"
@@ -99,6 +106,33 @@ def k8s(
     screen.say(f"start it: kubectl apply -n {wanted.namespace} -f {file}")
     screen.say(f"if nothing happens: {LOOK} | storagelab k8s {spec_file} --look -")
     screen.say(f"its findings: kubectl logs -f job/{job}; its files: storagelab k8s {spec_file} --fetch")
+
+
+def _cautions(experiment: Experiment, plan: Plan, size: str) -> list[str]:
+    """What `plan` says of these runs on any machine. Raises SpecError if a claim of this size can't hold a volume."""
+    from storagelab.report.text.plan import before_full, of_preparing, too_short
+    from storagelab.verbs._planning import look_at, site_of
+
+    here = [
+        cell.model_copy(update={"config": cell.config.model_copy(update={"volumes": {
+            name: volume.model_copy(update={"path": "."}) for name, volume in cell.config.volumes.items()}})})
+        for cell in plan.cells
+    ]  # fmt: skip
+    cautions = list(of_preparing(experiment, plan))
+    try:
+        site = site_of(experiment, Path(experiment.name), despite_space=True)
+        found = look_at(experiment, plan.model_copy(update={"cells": tuple(here)}), site, allow_commands=False)
+    except PreflightError as error:
+        problem = error.problem if error.key is None else f"{error.key}: {error.problem}"
+        return [*cautions, f"space and checkpoints could not be checked on this machine: {problem}"]
+    needed = max((need.needed_bytes or 0 for need in found.volumes), default=0)
+    number, prefix = cast("re.Match[str]", _QUANTITY.fullmatch(size)).groups("")
+    unit = 1024.0 if prefix.endswith("i") else 1000.0
+    power = -1 if prefix == "m" else " KMGTPE".index(prefix[:1].upper() or " ")
+    if needed > float(number) * unit**power:
+        hint = f"Ask for more, or make the load smaller: --size {math.ceil(1.1 * needed / 2**30)}Gi"
+        raise SpecError(f"{size} is too small: about {needed / 2**30:.2f} GiB needed", key="--size", hint=hint)
+    return [*cautions, *too_short(plan, found.cycles, {}), *before_full(plan, found.log_rooms, {})]
 
 
 def _say_how_to_fetch(name: str, nodes: Sequence[str]) -> None:

@@ -58,22 +58,22 @@ def plan(
     from storagelab.run import stored
     from storagelab.run.store import FILE_NAME
     from storagelab.spec import matrix, reading
-    from storagelab.verbs._planning import look_at, site_of, with_files
+    from storagelab.verbs._planning import look_at, same_content, site_of, with_files
 
     experiment = stored.as_begun(reading.load(spec_file, against), results)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     site = site_of(experiment, folder, despite_space=despite_space)
     found = look_at(experiment, expanded, site, allow_commands)
-    if (folder / FILE_NAME).exists():
+    if against is not None or (folder / FILE_NAME).exists():
         experiment = with_files(experiment, expanded, site)
     facts = _facts(expanded, found, folder, experiment)
     stored_as = experiment.name if facts.runs_stored else None
-    short = _too_short(expanded, found, stored_as, results)
+    short = (*same_content(experiment), *_too_short(expanded, found, stored_as, results))
     wiped = (f"runs destroy everything on {one.text}: they need --yes-wipe {one.serial}" for one in found.drives)
     facts = replace(
         facts, warnings=(*wiped, *of_preparing(experiment, expanded), *facts.warnings, *short),
-        tells=_tells(experiment, expanded, pilot or stored_as, results),
+        tells=_tells(experiment, expanded, pilot or stored_as, results, gated=against is not None),
     )  # fmt: skip
     if as_json:
         screen.write(plan_json(experiment, expanded, facts))
@@ -81,16 +81,16 @@ def plan(
         print_plan(screen.out(), experiment, expanded, facts, all_)
 
 
-def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path) -> str:
-    """The smallest difference that the plan can show, from the scatter of an experiment's stored runs or, for a plan
-    with few repetitions, from an assumed scatter; "" if unknown.
+def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path, *, gated: bool) -> str:
+    """The smallest difference that the plan can show, from the scatter of an experiment's stored runs or, for a gate or
+    few repetitions, from an assumed scatter; "" if unknown.
     """
     from storagelab.model.plan import REPETITIONS_SOUND
     from storagelab.report.text.plan import tells_text
     from storagelab.run import stored
 
     measured = any(not cell.config.simulated for cell in expanded.cells)
-    few = experiment.repetitions < REPETITIONS_SOUND and len(expanded.cells) > 1
+    few = (gated or experiment.repetitions < REPETITIONS_SOUND) and len(expanded.cells) > 1
     if (
         (pilot is None and not few)
         or experiment.order == "cell-by-cell"
@@ -103,7 +103,7 @@ def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: P
     scatter = power.ASSUMED if of is None else power.scatter_of(of.plan, of.runs)
     if scatter is None:
         return ""
-    return tells_text(power.tells(experiment.factors, expanded, experiment.repetitions, scatter))
+    return tells_text(power.tells(experiment.factors, expanded, experiment.repetitions, scatter, in_pairs=gated))
 
 
 def _too_short(expanded: Plan, found: Preflight, stored_as: str | None, results: Path) -> tuple[str, ...]:
@@ -124,6 +124,7 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
     from storagelab.run.estimate import estimate
     from storagelab.run.store import NothingStored, Store
     from storagelab.spec import given_files
+    from storagelab.verbs._planning import guessed
     from storagelab.words.numbers import percent, plural
 
     attempts: dict[tuple[str, int], tuple[int, str]] = {}
@@ -151,7 +152,7 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
         warnings.append(f"{str(error).splitlines()[0].removesuffix(':')}; `run` would refuse")
     pending = scheduling.pending(expanded, attempts)
     time = estimate(expanded, pending, durations, set_up, found.least_s)
-    basis = f"learned from {plural(time.learned_from, 'finished run')}" if time.learned_from else _guessed(expanded)
+    basis = f"learned from {plural(time.learned_from, 'finished run')}" if time.learned_from else guessed(expanded)
     if time.set_up is not None:
         basis = f"{percent(time.set_up)} of it set-up, warm-up and clean-up; {basis}"
     return PlanFacts(
@@ -165,9 +166,3 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
         steps=found.steps,
         objects=found.objects,
     )
-
-
-def _guessed(expanded: Plan) -> str:
-    loads = (cell.config.workload for cell in expanded.cells)
-    found = any(load.warm_up_is_found for load in loads)
-    return "a guess before the first run" + ("; at most, as warm-ups end when throughput has settled" if found else "")

@@ -29,7 +29,7 @@ from storagelab.model.plan import Cell, Plan, PlannedBlock
 from storagelab.model.target import ClaimedDrive, Progress, State, Target
 from storagelab.model.volume import BY_HAND, PRICE, VolumeConfig
 from storagelab.stopping import uninterrupted
-from storagelab.volumes import limits, refusals
+from storagelab.volumes import drives, file_systems, limits, refusals
 from storagelab.volumes import volume as provisioned
 from storagelab.volumes.drives import Drive
 from storagelab.volumes.folders import Folders, Site
@@ -60,7 +60,7 @@ class Making(NamedTuple):
 
 def check(plan: Plan, site: Site) -> Making:
     """Raises PreflightError."""
-    steps, drives, warnings = list[str](), list[ClaimedDrive](), list[str]()
+    steps, claimed, warnings = list[str](), list[ClaimedDrive](), list[str]()
     for cell in plan.cells:
         of_cell: list[Drive] = []
         for name, volume in wanted(cell.config).items():
@@ -68,11 +68,28 @@ def check(plan: Plan, site: Site) -> Making:
             of_cell += found
             refusals.refuse_twice(of_cell, f"volumes.{name}")
             steps += provisioned.steps(name, volume, found)
-            drives += [ClaimedDrive(serial=drive.serial, text=drive.text) for drive in found]
+            claimed += [ClaimedDrive(serial=drive.serial, text=drive.text) for drive in found]
             warnings += provisioned.warnings(name, volume, found)
     if os.geteuid() != 0 and any(volume.has_own_drive for _, _, volume in _of(plan)):
         warnings.append(_ONLY_ROOT)
-    return Making(tuple(dict.fromkeys(steps)), tuple(dict.fromkeys(drives)), tuple(dict.fromkeys(warnings)))
+    return Making(tuple(dict.fromkeys(steps)), tuple(dict.fromkeys(claimed)), tuple(dict.fromkeys(warnings)))
+
+
+def lacking(plan: Plan, site: Site) -> Iterator[PreflightError]:
+    """What keeps the plan's volumes from being made: drives, drivers, rights, and the rest. Errors may repeat."""
+    for _, name, volume in _of(plan):
+        key = f"volumes.{name}"
+        layers = file_systems.layers_of(volume)
+        for check_one in (
+            *(partial(drives.look, device, f"{key}.devices") for device in volume.devices or ()),
+            *(partial(file_systems.check_driver, one.drivers, one.what, f"{key}.{one.key}") for one in layers),
+            partial(provisioned.check_rights, name, volume),
+            partial(provisioned.check, name, volume, site.results),
+        ):
+            try:
+                check_one()
+            except PreflightError as error:
+                yield error
 
 
 def confirm(plan: Plan, site: Site) -> None:

@@ -118,7 +118,7 @@ def whole_seconds(load: GeneratedLoad) -> Iterator[SpecError]:
     """sysbench itself measures the time, in whole seconds."""
     if load.warm_up_s == "auto":
         problem = 'can\'t be "auto" for sysbench, which needs the length of its warm-up before it starts'
-        yield SpecError(problem, key="workload.warm_up_s", hint='Write a time: warm_up = "60s".')
+        yield SpecError(problem, key="workload.warm_up_s", hint='Write warm_up = "60s", and no warm_up_at_most.')
         return
     for name, seconds in (("duration_s", load.duration_s), ("warm_up_s", load.warm_up_s)):
         if seconds != int(seconds) or (name == "duration_s" and seconds < 1):

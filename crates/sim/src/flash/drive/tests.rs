@@ -3,13 +3,13 @@
 use super::{Drive, Op};
 use crate::flash::Age;
 use crate::flash::ftl::{Shape, Streams};
-use crate::flash::map_cache::MapPart;
 use crate::flash::mapping_ram::MappingRam;
 use crate::flash::parameters::{GarbageCollection, Parameters};
 use crate::flash::victims::VictimPolicy;
 use crate::rng::Rng;
 use crate::saved::StateError;
 
+mod map_cache;
 mod priority;
 mod saving;
 
@@ -479,37 +479,5 @@ fn parameters_that_can_not_be_are_refused_by_name() {
     greedy.garbage_collection.stop_blocks = 40;
     assert!(
         refusal(greedy).starts_with("garbage collection wants 40 free blocks, but this format leaves 32 spare ones")
-    );
-}
-
-#[test]
-fn a_drive_that_caches_a_part_of_its_map_reads_the_missing_part_first_and_programs_what_was_changed() {
-    // 70 pages of the map cover 100 pages each; 10 are cached.
-    let part = MapPart {
-        map_pages: 70,
-        covers: 100,
-        cached: 10,
-    };
-    let mut parameters = Parameters {
-        map_part: Some(part),
-        ..parameters()
-    };
-    parameters.shape.logical_pages += part.map_pages;
-    let mut drive = filled(parameters, 7070);
-    let first = drive.submit(0, read(0)).expect("it is on-line");
-    let again = drive.submit(S, read(1)).expect("it is on-line") - S;
-    assert_eq!(first - again, 50 * US, "the map's page is read, and then cached");
-    for number in 0..70 {
-        let write = Op::Write {
-            page: number * 100,
-            pages: 1,
-        };
-        drive.submit((2 + u64::from(number)) * S, write).expect("it is on-line");
-    }
-    let counters = drive.counters().ftl;
-    assert_eq!(
-        (counters.host_pages, counters.moved_pages),
-        (70, 60),
-        "10 changed pages are still cached"
     );
 }
