@@ -80,12 +80,13 @@ def lacking(plan: Plan, site: Site) -> Iterator[PreflightError]:
     for _, name, volume in _of(plan):
         key = f"volumes.{name}"
         layers = file_systems.layers_of(volume)
-        for check_one in (
+        checks: list[Callable[[], object]] = [
             *(partial(drives.look, device, f"{key}.devices") for device in volume.devices or ()),
             *(partial(file_systems.check_driver, one.drivers, one.what, f"{key}.{one.key}") for one in layers),
             partial(provisioned.check_rights, name, volume),
             partial(provisioned.check, name, volume, site.results),
-        ):
+        ]
+        for check_one in checks:
             try:
                 check_one()
             except PreflightError as error:
