@@ -42,6 +42,8 @@ def test_an_iolog_of_version_3_has_times_and_one_of_version_2_has_waits(tmp_path
 def test_each_file_of_a_trace_gets_a_part_of_its_own(tmp_path):
     trace = read(tmp_path, V3 + "0 /a read 4096 512\n1 /b write 8192 512\n2 /a read 0 512\n")
     assert [one.offset for one in trace.requests] == [4096, 2**20 + 8192, 0]
+    part = read(tmp_path, V3 + "0 /a write 5000 215\n")
+    assert (part.requests[0][2:4], "sent as whole pages of 4,096 bytes: 1" in part.text) == ((4096, 4096), True)
 
 
 def test_files_are_placed_by_the_names_of_captured_objects_and_the_first_of_a_volume_keeps_its_offsets(tmp_path):

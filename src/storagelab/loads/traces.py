@@ -13,6 +13,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from operator import ne
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
@@ -30,7 +31,7 @@ _LEAST_BYTES_EACH = 20
 """The shortest line of a request."""
 _ALIGNED = 2**20
 _BLKTRACE, _EVENT = 0x65617400, struct.Struct("<IIQQIIIIIHH")
-_QUEUED, _SECTOR = 1, 512
+_QUEUED, _SECTOR, _PAGE = 1, 512, 4096
 _READS, _WRITES, _FLUSHES, _DISCARDS, _DURABLE = 1 << 16, 1 << 17, 1 << 18, 1 << 29, 1 << 31
 _HINT = "record it again, or name another trace"
 
@@ -48,11 +49,14 @@ class Request(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """The content of a file. `left_out` counts omitted events by kind. `objects`: what its files belong to."""
+    """The content of a file. `left_out` counts omitted events by kind. `objects`: what its files belong to. `widened`:
+    the requests that were no whole sectors, and are sent as whole pages, as the page cache sends them.
+    """
 
     requests: tuple[Request, ...]
     left_out: Mapping[str, int]
-    objects: Sequence[Object] = ()
+    objects: Sequence[Object]
+    widened: int
 
     @property
     def seconds(self) -> float:
@@ -69,7 +73,8 @@ class Trace(NamedTuple):
     def text(self) -> str:
         kinds = ", ".join(plural(many, kind) for kind, many in self.left_out.items())
         left_out = f"; left out: {kinds}" if kinds else ""
-        return f"the trace has {plural(len(self.requests), 'request')} in {duration(self.seconds)}{left_out}"
+        widened = f"; sent as whole pages of {_PAGE:,} bytes: {self.widened:,}" if self.widened else ""
+        return f"the trace has {plural(len(self.requests), 'request')} in {duration(self.seconds)}{widened}{left_out}"
 
     @property
     def reaches(self) -> int:
@@ -133,9 +138,12 @@ def read(file: Path, config: Config | None = None) -> Trace:
     if not any(one.what != "s" for one in requests):
         raise _refused(file, "holds no request")
     first, left_out = requests[0].at_us, Counter(one for one in found if isinstance(one, str))
+    whole = [_whole(one) for one in requests]
     objects = [_object(name) for name in names]
-    packed = _packed(requests, _volumes(config, objects) if config is not None else [0] * len(names))
-    return Trace(tuple(one._replace(at_us=one.at_us - first) for one in packed), left_out, objects)
+    packed = _packed(whole, _volumes(config, objects) if config is not None else [0] * len(names))
+    return Trace(
+        tuple(one._replace(at_us=one.at_us - first) for one in packed), left_out, objects, sum(map(ne, requests, whole))
+    )
 
 
 def _volumes(config: Config, objects: Sequence[Object]) -> list[int]:
@@ -210,6 +218,13 @@ _RANGE = 2**50
 """Until all files of a trace are known, each has a range of so many offsets; no file is longer."""
 _MOST_US = 2**63 // 1000
 """The core counts nanoseconds in 64 bits."""
+
+
+def _whole(one: Request) -> Request:
+    if one.offset % _SECTOR == one.bytes % _SECTOR == 0:
+        return one
+    begin = one.offset // _PAGE * _PAGE
+    return one._replace(offset=begin, bytes=-(-(one.offset + one.bytes - begin) // _PAGE) * _PAGE)
 
 
 def _packed(requests: list[Request], volumes: Sequence[int]) -> Iterator[Request]:
