@@ -194,7 +194,7 @@ MATTERS = 0.005
 TIES_LEAST = 0.5
 """If this share of runs takes exactly as long as another run, the clock has coarse ticks."""
 _ROUNDED_UP = 1 + 1e-6
-"""Times one tick apart differ by exactly the tick, to the last digit."""
+"""Makes the tick slightly larger, so that rounding can't make a difference of exactly one tick look larger."""
 _STEPS = 4
 """Neighbouring times may differ by so many ticks."""
 

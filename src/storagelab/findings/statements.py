@@ -345,7 +345,7 @@ def _reaching(strict: Sequence[_Stated], full: Sequence[_Stated]) -> tuple[_Stat
 
 
 def reaching_one(ratio: Estimate) -> Estimate:
-    """The ratio with an interval that extends to no difference."""
+    """The ratio, with its interval widened until it includes 1 (no difference)."""
     if ratio.low is None or ratio.high is None:
         return ratio
     return ratio.model_copy(update={"low": min(ratio.low, 1.0), "high": max(ratio.high, 1.0)})

@@ -183,7 +183,7 @@ class LogRoom:
         self._all = found[1]
 
     def counters(self, began_s: float, end_s: float) -> dict[str, dict[str, float]]:
-        """What a run stores, of a part that counted from `began_s` to `end_s`."""
+        """What a run stores about its measured part, from `began_s` to `end_s`."""
         counted = [share for at_s, share in self._seen if began_s <= at_s <= end_s]
         if not counted:
             return {}

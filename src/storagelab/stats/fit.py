@@ -31,8 +31,8 @@ Places = NDArray[np.intp]
 VARIANCE_FLOOR = 1e-14
 """The least variance of log seconds: clocks and schedulers are not more exact than one part in ten million."""
 NOISIER_P_VALUE = 0.1
-"""A cell is noisier than the others if a largest variance as large as its own has less than this probability by chance.
-"""
+"""A cell is noisier than the others if, by chance alone, the largest variance of all cells would be as large as this
+cell's with a smaller probability than this."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +147,9 @@ class Fit:
 def fit(
     log_s: Matrix, blocks: Sequence[int] | Places = (), calm: Matrix | None = None, covariates: Sequence[Matrix] = ()
 ) -> Fit:
-    """The fit of `log_s`. `blocks` = the block of each cell, none = one for all. Each block has its own rounds, because
-    the n-th rounds of two blocks were far apart in time. `calm` = the times without odd runs, or with other times for
-    them; `covariates` = other quantities that may explain times, each as cells x rounds.
+    """The fit of `log_s`. `blocks`: the block of each cell; if empty, all cells are in one block. Each block has its
+    own rounds, because the n-th rounds of two blocks were far apart in time. `calm`: the times without odd runs, or
+    with other times for them. `covariates`: other quantities that may explain times, each as cells x rounds.
     """
     quiet = log_s if calm is None else calm
     of_cell = np.asarray(blocks if len(blocks) else [0] * len(log_s), dtype=int)
