@@ -395,7 +395,7 @@ class Thing(NamedTuple):
 
 
 class Count(NamedTuple):
-    """What the server itself counted so far; None = it does not count this."""
+    """What the server itself counted so far; None if it does not count this."""
 
     requests: int | None
     bytes: int

@@ -222,7 +222,7 @@ class Finding(Frozen, ABC):
 
     @classmethod
     def line(cls, findings: Findings) -> str:  # noqa: ARG003
-        """The text of all findings of this kind for the answer, in one sentence; "" = none."""
+        """The text of all findings of this kind for the answer, in one sentence; "" if there is none."""
         return ""
 
 

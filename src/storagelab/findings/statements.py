@@ -317,7 +317,7 @@ class Statements:
 def state(
     factors: Sequence[Factor], plan: Plan, fitted: Fit, blocks: Sequence[int], raced: Raced | None = None
 ) -> Statements:
-    """All statements of an experiment; `blocks` = the block of each cell. For a race, the verdict is the race's own,
+    """All statements of an experiment; `blocks` has the block of each cell. For a race, the verdict is the race's own,
     with the error probability SHARES["verdict"] in both steps.
     """
     strict = stated_at(factors, plan, fitted, blocks, SHARES, raced)

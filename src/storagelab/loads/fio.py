@@ -417,7 +417,7 @@ def _used(config: Config, of_volumes: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def measure_beside(config: Config, folders: Mapping[str, Path], page_bytes: int, seed: int) -> Counters:
-    """A group of counters: `volume.NAME.random_write_ios_per_s` and so on. `folders` = storagelab's own, by volume.
+    """A group of counters: `volume.NAME.random_write_ios_per_s` and so on. `folders` are storagelab's own.
     Volumes that share a folder are measured once. Raises RunFailed."""
     by_folder: dict[Path, dict[str, float]] = {}
     found: dict[str, float] = {}

@@ -260,7 +260,7 @@ def _together(rungs: Sequence[Rung]) -> Rung:
 
 @dataclass(frozen=True)
 class Section:
-    """Parts under a heading. `holds`: what a page says beside the title while it is folded; "" = it is open."""
+    """Parts under a heading. `holds`: what a page says beside the title while it is folded; "" if it is open."""
 
     name: str
     title: str

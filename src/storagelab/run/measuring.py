@@ -66,7 +66,7 @@ class KeptResults:
     """The file that stores the measurements, line by line."""
 
     def __init__(self, file: Path, of: dict[str, Any]) -> None:
-        """`of` = the subject of the lines: other lines are not used."""
+        """`of` is the subject of the lines: other lines are not used."""
         self.file, self._of = file, of
         self._lines: list[str] = []
         self.results: list[Result] = []

@@ -101,7 +101,7 @@ _NESTED = re.compile(r"^NSpid:(\s+\d+){2}", re.MULTILINE)
 
 
 class Grant(Frozen):
-    """Rights on databases whose names match a pattern with % and _ as in LIKE; None = rights on all databases."""
+    """Rights on databases whose names match a pattern with % and _ as in LIKE; None for rights on all databases."""
 
     rights: frozenset[str]
     database: str | None

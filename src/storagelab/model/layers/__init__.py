@@ -23,7 +23,7 @@ from storagelab.model.values import Described
 _FIRST = ("raid", "mapped")
 """The order from the drives upward; others follow."""
 Pairs = Mapping[str, tuple[object, object]]
-"""The requested and the actual properties of a layer, in words; None = not requested."""
+"""The requested and the actual properties of a layer, in words; None if not requested."""
 
 
 class LayerKeys(Described):

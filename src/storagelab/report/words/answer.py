@@ -303,7 +303,7 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
 
 
 def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
-    """What changed with each factor that is explained: the first `most` steps, None = all."""
+    """What changed with each factor that is explained: the first `most` steps, or all if None."""
     names = Names(findings)
     if (slowest := found.slowest_at_limit) is not None:
         layout = findings.cell(slowest.cell_id).text

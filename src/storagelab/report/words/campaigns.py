@@ -260,7 +260,7 @@ def steady(runs: Iterable[Run]) -> dict[tuple[str, ...], Fact]:
 
 
 def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gated: str = "") -> Document:
-    """One or several campaigns against the first, as a short report; `differences` = how each was made differently."""
+    """One or several campaigns against the first, as a short report; `differences` says how each differs from it."""
     first = found[0].first
     verdicts = [verdict_sentence(one) for one in found]
     if gated:
