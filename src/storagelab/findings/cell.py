@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 SpentPart = Literal["resource", "signal", "wait", "cpu", "idle", "unaccounted"]
-"""The parts of a connection's time. "wait": a wait that could not be split into resource and signal; "idle": after
-it had finished, while others worked; "unaccounted": what waits, CPU and idle time leave, negative if they overlap.
+"""The parts of a connection's time. "wait": a wait that could not be split into resource and signal; "idle": the time
+after it had finished, while others worked; "unaccounted": the rest of its time, negative if the other parts overlap.
 """
 IDLE = "finished early"
 UNACCOUNTED = "unaccounted"
@@ -206,7 +206,7 @@ class Finding(Frozen, ABC):
     about: ClassVar[Literal["use", "gains", "why"]]
     """The part of the evidence that it belongs to."""
     weight: ClassVar[int] = 0
-    """Within that part, the smallest comes first."""
+    """Within that part, the kind with the smallest weight comes first."""
     of_cells: ClassVar[bool] = False
     """Whether it belongs to a cell: then it is in `found` of each cell that has it."""
 

@@ -59,7 +59,7 @@ class Requests(NamedTuple):
 
     @property
     def block_bytes(self) -> float:
-        """Of a request, on average."""
+        """The mean size of a request."""
         return self.bytes / self.requests
 
 
@@ -67,8 +67,8 @@ class Outcome(NamedTuple):
     """The sent requests, as their sender counted them.
 
     `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each second, None in one
-    without any. `due`: the requests due by the end of each second; None if one is always due. `io_engine`: fio's own,
-    None without fio. `figures`: results in addition to those of every run.
+    without any. `due`: the requests due by the end of each second; None if one is always due. `io_engine`: the engine
+    of fio, None without fio. `figures`: results in addition to those of every run.
     """
 
     elapsed_s: float

@@ -211,7 +211,7 @@ class Ladder:
         return "" if rung.ratio is None else numbers.ratio_text(rung.ratio.value, self.decimals)
 
     def place(self, ratio: float) -> float:
-        """Where a ratio stands on the axis, from 0 to 1: equal steps are equal ratios. An end for what is beyond."""
+        """The place of a ratio on the logarithmic axis, from 0 to 1; that of an end if the ratio is beyond it."""
         least, most = self.ends
         return math.log(min(most, max(least, ratio)) / least) / math.log(most / least)
 

@@ -354,6 +354,5 @@ CHECKS = checks.Checks(
 
 
 _ROOM = 0.78
-"""Of the log's size, what the server lets a checkpoint lag behind at most (measured on 10.11: 0.78 of 24 MiB, 0.80 of
-96).
-"""
+"""The largest share of the log's size by which the server lets a checkpoint lag behind (measured on 10.11: 0.78 of
+24 MiB, 0.80 of 96 MiB)."""

@@ -113,7 +113,7 @@ def _order_text(experiment: Experiment, plan: Plan) -> str:
 
 
 def of_preparing(experiment: Experiment, plan: Plan) -> Iterator[str]:
-    """That nothing is compared, and the warnings of volumes that are prepared for blocks of runs."""
+    """Says if nothing is compared, and gives the warnings of volumes that are prepared for blocks of runs."""
     if len(plan.cells) == 1:
         yield (
             "nothing is compared: there is one cell\n"

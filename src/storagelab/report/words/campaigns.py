@@ -124,7 +124,7 @@ def gate_of_campaigns_sentence(result: Gate, margin: float, found: Sequence[Comp
 
 
 def provenance_sentences(found: Compare) -> list[str]:
-    """That the figures of one campaign are measured, and those of the other simulated."""
+    """Says that the figures of one campaign are measured, and those of the other simulated."""
     first, second = (campaign.findings.provenance or "nothing measured" for campaign in (found.first, found.second))
     if first == second:
         return []
