@@ -196,7 +196,7 @@ class IoRow(NamedTuple):
     requests: Amount
     bytes: Amount
     sequential_requests: Annotated[Amount | None, _EMPTY_IS_NONE] = None
-    """Those that began where the last request to the same file ended; none if unknown."""
+    """Requests that began where the last request to the same file ended; none if unknown."""
     seconds: Annotated[Seconds | None, _EMPTY_IS_NONE] = None
     """Time spent in these requests; none if unknown."""
 
@@ -402,7 +402,7 @@ class Count(NamedTuple):
     seconds: float | None = None
 
     def plus(self, other: Count) -> Count:
-        """Both together; their seconds only if both are known."""
+        """The sum of both counts; its seconds are known only if both are."""
         seconds = None if self.seconds is None or other.seconds is None else self.seconds + other.seconds
         return Count((self.requests or 0) + (other.requests or 0), self.bytes + other.bytes, seconds)
 

@@ -155,7 +155,7 @@ class Answer(Frozen):
     """Everything that a decision needs."""
 
     provenance: Provenances | None
-    """The same as in the findings."""
+    """The provenance that the findings state."""
     runs: int
     """Usable runs, without those of a burn-in."""
     runs_planned: int

@@ -256,11 +256,11 @@ class CellSummary(Frozen):
     runs_planned: int
     """Runs that the spec asks for."""
     runs_ok: int
-    """Those that are `ok`."""
+    """Runs that are `ok`."""
     runs_unverified: int
-    """Those that are `unverified`: they count."""
+    """Runs that are `unverified`; these count, too."""
     runs_failed: int
-    """Those that `failed`."""
+    """Runs that `failed`."""
     connections: int
     """Connections of a run."""
     data_files: int

@@ -66,9 +66,9 @@ class Requests(NamedTuple):
 class Outcome(NamedTuple):
     """The sent requests, as their sender counted them.
 
-    `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each second, None in one
-    without any. `due`: the requests due by the end of each second; None if one is always due. `io_engine`: the engine
-    of fio, None without fio. `figures`: results in addition to those of every run.
+    `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each second, None if
+    it has no request. `due`: the requests due by the end of each second; None if a request is always due. `io_engine`:
+    the engine of fio, None without fio. `figures`: results in addition to those of every run.
     """
 
     elapsed_s: float

@@ -66,7 +66,7 @@ class LimitedVolume:
     relative_error: float = field(default=0.0, init=False)
 
     def offers(self, asked: VolumeDemand, sessions: float, per_s: float) -> Offer:
-        """Its stations at `per_s` transactions a second."""
+        """The volume's stations at `per_s` transactions a second."""
         stations, allowances = [], {}
         asked = asked._replace(log=_least(asked, sessions, per_s))
         for name, reads, path, background in self._parts(asked):

@@ -290,7 +290,7 @@ def _log_use(capture: Capture, objects: Mapping[str, CapturedObject], needs: Ite
 
 
 def _log_rows(capture: Capture, objects: Mapping[str, CapturedObject]) -> list[IoRow]:
-    """What is written to the log, with the waiting until it is on the device."""
+    """The writes and syncs of the log."""
     return [row for row in capture.io if row.operation != "read" and _of_log(row, objects)]
 
 

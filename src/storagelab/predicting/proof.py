@@ -95,7 +95,7 @@ class _Load(NamedTuple):
 
 
 def _load(load: Path, found: Advice) -> _Load:
-    """That of another spec."""
+    """The load of another spec."""
     hint = "Name a spec with the load to measure, such as one of storagelab init --from-server DSN."
     try:
         tables: dict[str, Any] = tomllib.loads(text_of(load))

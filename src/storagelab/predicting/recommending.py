@@ -137,7 +137,7 @@ Places = tuple[str, ...]
 
 @dataclass
 class Search:
-    """Predicts placements of units, and each of them once."""
+    """Predicts placements of units, each placement once."""
 
     question: Question
     units: Sequence[Unit]
@@ -422,7 +422,7 @@ def _units(question: Question) -> list[Unit]:
 
 _WAYS = ("reads", "writes", "bytes")
 _TAKEN = (LOG, TEMPORARY, TABLES, INDEXES)
-"""What is no table's name alone: these words mean more than one table."""
+"""Words that can't name a single table: each means more than one table."""
 _NAMED: tuple[Kind, ...] = ("table", "index", "toast")
 
 

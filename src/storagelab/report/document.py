@@ -87,7 +87,7 @@ class Table:
     name: str = ""
 
     def called(self, caption: str, **more: object) -> Table:
-        """The same with a caption."""
+        """This table with a caption."""
         return replace(self, caption=caption, **more)  # type: ignore[arg-type]
 
 
