@@ -43,9 +43,9 @@ class Volume(Described):
     """A file system that holds files of the server."""
 
     name: str
-    """Its name in this capture: data, log, or that of a tablespace, with its OID if that is called data, too."""
+    """The volume's name in this capture: data, log, or a tablespace's name, with its OID if that name is taken."""
     path: str
-    """A folder of the server on it, such as its data folder."""
+    """A folder of the server on the volume, such as its data folder."""
     device: str | None = None
     """The kernel's name of the block device; none if the server is elsewhere or the kernel names none."""
     filesystem: str | None = None
@@ -100,9 +100,9 @@ class Machine(Described):
     """How busy the server's machine was, on average over the window."""
 
     cpus: int = Field(ge=1)
-    """Its CPUs."""
+    """The machine's CPUs."""
     busy_cpus: Seconds
-    """How many of them were busy."""
+    """How many of the machine's CPUs were busy."""
     others_cpus: Seconds
     """CPUs busy with programs other than the server and storagelab; clients of the load count if they are on this
     machine."""
@@ -196,7 +196,7 @@ class IoRow(NamedTuple):
     requests: Amount
     bytes: Amount
     sequential_requests: Annotated[Amount | None, _EMPTY_IS_NONE] = None
-    """Those that began where the last request to the same file ended; none if unknown."""
+    """Requests that began where the last request to the same file ended; none if unknown."""
     seconds: Annotated[Seconds | None, _EMPTY_IS_NONE] = None
     """Time spent in these requests; none if unknown."""
 
@@ -318,7 +318,7 @@ def read(path: Path) -> Capture:
 
 
 _MOST_BYTES = 2**30
-"""Of a file of a capture."""
+"""The largest size of a file of a capture."""
 _AGAIN = "Capture again, or take the folder from a backup: its files belong together."
 
 
@@ -368,7 +368,7 @@ UNKNOWN_FILES = "unknown files"
 """Files that were deleted before their names were known."""
 ALL_TABLES = "all tables"
 TOAST = " toast"
-"""What follows a table's id in that of its long values, which lie where the table lies."""
+"""The id of a table's long values is the table's id with this suffix. They lie where the table lies."""
 """All tables and indexes together, if the server does not count them separately."""
 
 
@@ -395,14 +395,14 @@ class Thing(NamedTuple):
 
 
 class Count(NamedTuple):
-    """What the server itself counted so far; None = it does not count this."""
+    """What the server itself counted so far; None if it does not count this."""
 
     requests: int | None
     bytes: int
     seconds: float | None = None
 
     def plus(self, other: Count) -> Count:
-        """Both together; their seconds only if both are known."""
+        """The sum of both counts; its seconds are known only if both are."""
         seconds = None if self.seconds is None or other.seconds is None else self.seconds + other.seconds
         return Count((self.requests or 0) + (other.requests or 0), self.bytes + other.bytes, seconds)
 
@@ -462,7 +462,7 @@ class Watched(Protocol):
         """What a thread of the server does: session, checkpoint, log or background."""
 
     def counters(self, *, objects: bool) -> Counters:
-        """The server's counters now; those of single objects only if wanted."""
+        """The server's counters now, with the counters of single objects only if wanted."""
 
     def processes(self) -> list[int]:
         """Its processes, the parent first; none if they can't be seen."""

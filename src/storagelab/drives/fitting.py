@@ -67,7 +67,7 @@ class Law:
         return alone_s * self._stretch(progressing, parallel) + of_data_s
 
     def _stretch(self, progressing: Any, parallel: float) -> Any:
-        """How many times as long it takes as alone."""
+        """How many times as long a request takes as one that is alone."""
         return (1 + (progressing**self.knee - 1) / parallel**self.knee) ** (1 / self.knee)
 
 
@@ -194,8 +194,8 @@ class _Points:
 
 
 def _starts(points: _Points) -> Iterator[Any]:
-    """Starting figures as logarithms: lone times from the points with one request; limits on each direction, on both
-    together, or on all of these, at what was reached; the others far above.
+    """Starting figures as logarithms. Times of lone requests come from the points with one request. Limits on each
+    direction, on both together, or on all of these start at the rates that were reached; the others far above them.
     """
     alone = points.load["depth"] == 1
     lone_ns = float(np.median(1e9 / points.per_s[alone])) if alone.any() else 1e5

@@ -421,7 +421,7 @@ REPETITIONS_MOST = 100
 
 
 def next_step(findings: Findings, choices: Sequence[Choice], weighed: Sequence[Caution]) -> Next | None:
-    """The step that helps most; None if there is nothing to do. `weighed` = the cautions, the most serious first."""
+    """The step that helps most; None if there is nothing to do. `weighed` are the cautions, the most serious first."""
     if _is_unfinished(findings):
         return Next(step="runs")
     for one in weighed:

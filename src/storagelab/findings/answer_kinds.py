@@ -155,7 +155,7 @@ class Answer(Frozen):
     """Everything that a decision needs."""
 
     provenance: Provenances | None
-    """The same as in the findings."""
+    """The provenance that the findings state."""
     runs: int
     """Usable runs, without those of a burn-in."""
     runs_planned: int
@@ -182,7 +182,7 @@ class Answer(Frozen):
     indifferent: float | None = None
     """The margin that the spec sets, as a share."""
     next: Next | None = None
-    """The next step to make the result more certain; None = nothing."""
+    """The next step to make the result more certain; None if there is none."""
     no_verdict: str | None = None
     """The fact in `unable` because of which there is no verdict on storage."""
 
@@ -198,7 +198,7 @@ _Box = list[set[int]]
 
 
 def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Sequence[int]) -> tuple[Pattern, list[int]]:
-    """The largest pattern found that holds only tied layouts, and the places of these; `tied` = places in `layouts`.
+    """The largest pattern found that holds only tied layouts, and their places; `tied` has places in `layouts`.
 
     A pattern is grown from one layout. Each step adds the level that adds the most tied layouts and no others.
     Combinations that were not tried are ignored.

@@ -53,11 +53,11 @@ def cells_before(
 class Basis:
     """The runs that are judged, and the fit by which cells are compared.
 
-    `used` = for each cell the runs that have figures, by repetition; `blocks` = for each cell of the plan its period
-    of time; `kept` = the times that are fitted; `odd` = odd runs, `left_out` = those of them, by cell and repetition,
-    that the fit leaves out, with the cause. `fleet` = the fits of hosts, if there are several: then `fitted` has a
-    column for each host instead of each round. `carried` = the effect of the previous run on times. `made_in` = the
-    number of the preparation in which each run was made, as cells x rounds; -1 without a run.
+    `used` has each cell's runs that have figures, by repetition; `blocks` the period of time of each cell of the plan.
+    `kept` are the times that are fitted. `left_out` has the `odd` runs that the fit leaves out, by cell and
+    repetition, with the cause. `fleet` has the fits of hosts, if there are several: then `fitted` has a column for
+    each host instead of each round. `carried` is the effect of the previous run on times. `made_in` is the number of
+    the preparation in which each run was made, as cells x rounds; -1 without a run.
     """
 
     experiment: Experiment
@@ -194,7 +194,7 @@ MATTERS = 0.005
 TIES_LEAST = 0.5
 """If this share of runs takes exactly as long as another run, the clock has coarse ticks."""
 _ROUNDED_UP = 1 + 1e-6
-"""Times one tick apart differ by exactly the tick, to the last digit."""
+"""Makes the tick slightly larger, so that rounding can't make a difference of exactly one tick look larger."""
 _STEPS = 4
 """Neighbouring times may differ by so many ticks."""
 

@@ -81,9 +81,10 @@ def _differs(ratio: Estimate) -> bool:
 class Compare:
     """Two campaigns side by side; ratios are the second's time over the first's.
 
-    `overall` is the geometric mean over the matched layouts. `lacking` = the layouts of both campaigns without a usable
-    run in one of them, with its name. `untested` says why nothing is tested; "" if it is. `history` = the campaigns
-    that the first one stands for, each with its time over the mean of all; `left_out` = those that lack a layout.
+    `overall` is the geometric mean over the matched layouts. `lacking` has the layouts of both campaigns without a
+    usable run in one of them, with that campaign's name. `untested` says why nothing is tested; "" if it is. `history`
+    has the campaigns that `first` stands for, each with its time over the mean of all, without the campaigns that lack
+    a layout (`left_out`).
     """
 
     first: Campaign
@@ -227,7 +228,7 @@ def _found(first: Campaign, second: Campaign, others: int, earlier: Sequence[Cam
 
 def gate(found: Sequence[Compare], margin: float) -> Gate:
     """Slower if the overall ratio or any layout's ratio is surely above the margin. Not slower if every overall ratio
-    is surely below it, and no layout lacks runs. `margin` = 0.05 for 5 %.
+    is surely below it, and no layout lacks runs. `margin` is 0.05 for 5 %.
     """
     overall = [compared.overall for compared in found]
     result = _gate(overall, [one.ratio for compared in found for one in compared.matched], margin)
@@ -235,7 +236,7 @@ def gate(found: Sequence[Compare], margin: float) -> Gate:
 
 
 def gate_of_cells(ratio: Estimate | None, margin: float, counted: float = 1.0) -> Gate:
-    """The same of two cells of one campaign; `ratio` is None if they can't be tested. `counted` = the ratio of their
+    """The gate of two cells of one campaign; `ratio` is None if they can't be tested. `counted` is the ratio of their
     arithmetic means, in which a stall counts with all of its time: above the margin, the gate does not pass.
     """
     found = Gate.CANT_TELL if ratio is None else _gate([ratio], (), margin)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 SpentPart = Literal["resource", "signal", "wait", "cpu", "idle", "unaccounted"]
-"""The parts of a connection's time. "wait": a wait that could not be split into resource and signal; "idle": after
-it had finished, while others worked; "unaccounted": what waits, CPU and idle time leave, negative if they overlap.
+"""The parts of a connection's time. "wait": a wait that could not be split into resource and signal; "idle": the time
+after it had finished, while others worked; "unaccounted": the rest of its time, negative if the other parts overlap.
 """
 IDLE = "finished early"
 UNACCOUNTED = "unaccounted"
@@ -206,7 +206,7 @@ class Finding(Frozen, ABC):
     about: ClassVar[Literal["use", "gains", "why"]]
     """The part of the evidence that it belongs to."""
     weight: ClassVar[int] = 0
-    """Within that part, the smallest comes first."""
+    """Within that part, the kind with the smallest weight comes first."""
     of_cells: ClassVar[bool] = False
     """Whether it belongs to a cell: then it is in `found` of each cell that has it."""
 
@@ -222,7 +222,7 @@ class Finding(Frozen, ABC):
 
     @classmethod
     def line(cls, findings: Findings) -> str:  # noqa: ARG003
-        """The text of all findings of this kind for the answer, in one sentence; "" = none."""
+        """The text of all findings of this kind for the answer, in one sentence; "" if there is none."""
         return ""
 
 
@@ -256,11 +256,11 @@ class CellSummary(Frozen):
     runs_planned: int
     """Runs that the spec asks for."""
     runs_ok: int
-    """Those that are `ok`."""
+    """Runs that are `ok`."""
     runs_unverified: int
-    """Those that are `unverified`: they count."""
+    """Runs that are `unverified`; these count, too."""
     runs_failed: int
-    """Those that `failed`."""
+    """Runs that `failed`."""
     connections: int
     """Connections of a run."""
     data_files: int

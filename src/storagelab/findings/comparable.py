@@ -53,7 +53,7 @@ def held_share(run: Measurement) -> float | None:
 
 
 def cause_of(odd: Measurement, beside: Sequence[Measurement], ratio: float) -> MachineCause | None:
-    """Why a run took `ratio` times as long as expected, if its record shows the cause; `beside` = its cell's other
+    """Why a run took `ratio` times as long as expected, if its record shows the cause; `beside` are its cell's other
     runs."""
     failed = {check.name for check in odd.unverified if check.ok is False}
     if CLOCK in failed:

@@ -47,7 +47,7 @@ def main_effects(
 def effects_at(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
-    """The same at each combination of the other factors, if there are not too many: also one family."""
+    """The effects at each combination of the other factors, if there are not too many; they are one family, too."""
     yield from _judged(
         [group for factor in _varied(factors) for group in _at_each(factor, cells)], fitted, blocks, alpha
     )

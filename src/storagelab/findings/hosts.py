@@ -40,8 +40,8 @@ ODD_LEAST = 0.05
 
 @dataclass(frozen=True)
 class Hosts:
-    """The hosts of a campaign: `of_run` = the place in `names` of each run's host, as cells x rounds, -1 without a run;
-    `before` = the cell that ran before it there; `counted` = the places of those in verdicts."""
+    """The hosts of a campaign. `of_run` has the place in `names` of each run's host, as cells x rounds, -1 without a
+    run; `before` has the cell that ran before it on that host. `counted` has the places of the hosts in verdicts."""
 
     names: tuple[str, ...]
     of_run: Places
@@ -129,7 +129,7 @@ def means(values: Sequence[float], hosts: Sequence[str]) -> list[float]:
 
 
 def summarise(fitted: Fitted, plan: Plan, loads: Sequence[Sequence[int]], blocks: Sequence[int]) -> Fleet:
-    """Every host, and how far hosts differ; `loads` = the cells of each load."""
+    """Every host, and how far hosts differ; `loads` are the cells of each load."""
     hosts, one_of_each = fitted.hosts, _cells_of_all(fitted)
     levels, odd_levels = _levels(fitted, one_of_each) if len(fitted.own) > 1 else ({}, set())
     odd_ratios = _odd_ratios(fitted, one_of_each, blocks)

@@ -94,7 +94,7 @@ class LevelCost(Frozen):
 
 class EffectChange(Frozen):
     """A significant difference of the step from `baseline` to `level` between two levels of another factor. `low` and
-    `high` are the ratios of elapsed times at `low_at` and `high_at`; `difference` = high / low.
+    `high` are the ratios of elapsed times at `low_at` and `high_at`; `difference` is high / low.
     """
 
     level: JsonValue
@@ -197,7 +197,7 @@ class Judged(Frozen):
 
 
 class LoadVerdict(Judged):
-    """The verdict on the `cells` under one load or other condition; `load` = its factors' levels."""
+    """The verdict on the `cells` under one load or other condition; `load` has the levels of its factors."""
 
     load: dict[str, JsonValue]
     cells: tuple[str, ...]
@@ -218,8 +218,8 @@ class JudgedByLoad(Judged):
 
 
 class HostSummary(Frozen):
-    """A host of a fleet. `level` = its time over that of the other hosts, over all cells; it has no interval if each
-    host made one round. `fastest` = the cell with the shortest time there under each load. A host that is not
+    """A host of a fleet. `level` is its time divided by that of the others, over all cells; no interval if each host
+    made one round. `fastest` has the cell with the shortest time on the host under each load. A host that is not
     `counted` has run too few of the cells to take part in verdicts."""
 
     name: str
@@ -234,8 +234,8 @@ class HostSummary(Frozen):
 
 class Fleet(Frozen):
     """The hosts of a campaign, if there are several. Verdicts are for hosts like these: host is a random block.
-    `scatter` = how much the ratio of two cells' times varies from host to host (one sd, as a share), and `p_value` is
-    for no such variation; None if each host made one round."""
+    `scatter` says how much the ratio of two cells' times varies from host to host (one sd, as a share). `p_value` tests
+    that it does not vary. Both are None if each host made one round."""
 
     hosts: tuple[HostSummary, ...]
     scatter: Estimate | None = None
@@ -261,7 +261,7 @@ class Caution(Frozen, ABC):
     unable: ClassVar[str] = ""
     """The fact that keeps the runs from answering; "" for a kind that does not."""
     next_step: ClassVar[str] = ""
-    """What to do about it, in a few words for the answer's last line; "" = nothing that would change the answer."""
+    """What to do about it, in a few words for the answer's last line; "" if nothing would change the answer."""
     first_of_used: ClassVar[bool] = False
     """Whether it comes before all others in the answer if it concerns layouts to use, and not all layouts."""
 
@@ -300,12 +300,12 @@ class Caution(Frozen, ABC):
         return bool(self.unable)
 
     def where(self, findings: Findings) -> str:
-        """The cells concerned, in brackets after a space; "" = all."""
+        """The cells concerned, in brackets after a space; "" if all are."""
         known = [cell.levels for cell in findings.cells if cell.cell_id in self.cells]
         return f" ({group_text(known, findings.factors)})" if 0 < len(known) < len(findings.cells) else ""
 
     def in_some(self, findings: Findings) -> str:
-        """Such as " in 3 of 20 layouts", for all cautions of this kind; "" = in all layouts."""
+        """Such as " in 3 of 20 layouts", for all cautions of this kind; "" if in all layouts."""
         cells = {cell for one in self.alike(findings) for cell in one.cells}
         return f" in {len(cells)} of {len(findings.cells)} {noun(findings.layout_factors, 2)}" if cells else ""
 

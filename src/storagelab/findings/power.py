@@ -118,7 +118,7 @@ EFFECTS = (0.01, 0.03, 0.05, 0.1)
 def tells(
     factors: Sequence[Factor], plan: Plan, repetitions: int, scatter: Scatter, *, in_pairs: bool = False
 ) -> Tells:
-    """`in_pairs` = each layout is compared with one other, as in a gate."""
+    """`in_pairs` means that each layout is compared with one other, as in a gate."""
     loads = [len(cells) for _, cells in loads_of(factors, plan.cells) if len(cells) > 1]
     if in_pairs:
         loads = [2] * (len(plan.cells) // 2)

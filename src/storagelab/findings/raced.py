@@ -93,9 +93,9 @@ def race_state(
 
 @dataclass(frozen=True)
 class _Race:
-    """All that determines a race. `rules` are the race's rules; `rounds` = period -> round -> the round's runs if no
-    layout leaves, with the burn-in as round 0; `made` = the latest of all `attempts` at each run; `blocks` = the period
-    of each cell.
+    """All that determines a race. `rules` are the race's rules. `rounds` has the runs of each round of each period if
+    no layout leaves, with the burn-in as round 0. `made` has the latest of all `attempts` at each run, and `blocks`
+    the period of each cell.
     """
 
     experiment: Experiment
@@ -251,7 +251,7 @@ class ByRace:
 
 @dataclass(frozen=True)
 class Raced:
-    """The race behind a report. `complete` = the fit of the rounds in which every cell ran. Statements about factors
+    """The race behind a report. `complete` is the fit of the rounds in which every cell ran. Statements about factors
     use only these rounds. The race chose these layouts, so such statements may only be wrong `share` times as often as
     usual.
     """

@@ -317,7 +317,7 @@ class Statements:
 def state(
     factors: Sequence[Factor], plan: Plan, fitted: Fit, blocks: Sequence[int], raced: Raced | None = None
 ) -> Statements:
-    """All statements of an experiment; `blocks` = the block of each cell. For a race, the verdict is the race's own,
+    """All statements of an experiment; `blocks` has the block of each cell. For a race, the verdict is the race's own,
     with the error probability SHARES["verdict"] in both steps.
     """
     strict = stated_at(factors, plan, fitted, blocks, SHARES, raced)
@@ -345,7 +345,7 @@ def _reaching(strict: Sequence[_Stated], full: Sequence[_Stated]) -> tuple[_Stat
 
 
 def reaching_one(ratio: Estimate) -> Estimate:
-    """The ratio with an interval that extends to no difference."""
+    """The ratio, with its interval widened until it includes 1 (no difference)."""
     if ratio.low is None or ratio.high is None:
         return ratio
     return ratio.model_copy(update={"low": min(ratio.low, 1.0), "high": max(ratio.high, 1.0)})

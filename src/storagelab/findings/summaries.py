@@ -239,8 +239,8 @@ def _count(config: Config, drive: str) -> int:
 
 
 def _capacity(config: Config, environment: Mapping[str, object]) -> float | None:
-    """The capacity of the data's volumes, as the run found their drives: what formats and RAID leave; None if
-    unknown.
+    """The capacity of the data's volumes that formats and RAID leave, from the drives' sizes that the run stored; None
+    if unknown.
     """
     known = environment.get("drives")
     capacities = []

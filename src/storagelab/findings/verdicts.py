@@ -41,7 +41,7 @@ class Judging(Protocol):
         ...
 
     def may_be_fastest(self, cells: Sequence[int]) -> Sequence[int]:
-        """Those of `cells` (all of one block) that may be the fastest; the cell in front comes first."""
+        """The cells among `cells` (all of one block) that may be the fastest; the cell in front comes first."""
         ...
 
     def at_most_slower(self, picks: Sequence[int], among: Sequence[int]) -> Mapping[int, float]:

@@ -286,8 +286,8 @@ def _waterfall(pairs: Sequence[_Cells], by: By, *, differs: bool) -> Waterfall |
 
 
 def _changes(pairs: Sequence[_Cells], by: By, more: Sequence[float]) -> dict[Thing, list[Change]]:
-    """Each thing's changes, one for each pair, with the first cell's seconds times `more`, the work of the second over
-    that of the first; and the change of the work itself.
+    """Each thing's changes, one for each pair; and the change of the work itself. The first cell's seconds are
+    multiplied by `more`, the second cell's work divided by the first cell's.
     """
     things: dict[Thing, list[Change]] = {}
     if any(times != 1.0 for times in more):

@@ -172,7 +172,7 @@ _LEAST_SHARED_MEMORY = "1Gi"
 
 
 class JobOptions(NamedTuple):
-    """What the user asked for. `results_class` is "" for the cluster's default; `ask` = whether the pod may read
+    """What the user asked for. `results_class` is "" for the cluster's default; `ask` says whether the pod may read
     classes, volumes and its node from the cluster's server."""
 
     image: str

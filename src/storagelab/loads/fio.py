@@ -59,16 +59,16 @@ class Requests(NamedTuple):
 
     @property
     def block_bytes(self) -> float:
-        """Of a request, on average."""
+        """The mean size of a request."""
         return self.bytes / self.requests
 
 
 class Outcome(NamedTuple):
     """The sent requests, as their sender counted them.
 
-    `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each second, None in one
-    without any. `due`: the requests due by the end of each second; None if one is always due. `io_engine`: fio's own,
-    None without fio. `figures`: results in addition to those of every run.
+    `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each second, None if
+    it has no request. `due`: the requests due by the end of each second; None if a request is always due. `io_engine`:
+    the engine of fio, None without fio. `figures`: results in addition to those of every run.
     """
 
     elapsed_s: float
@@ -417,7 +417,7 @@ def _used(config: Config, of_volumes: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def measure_beside(config: Config, folders: Mapping[str, Path], page_bytes: int, seed: int) -> Counters:
-    """A group of counters: `volume.NAME.random_write_ios_per_s` and so on. `folders` = storagelab's own, by volume.
+    """A group of counters: `volume.NAME.random_write_ios_per_s` and so on. `folders` are storagelab's own.
     Volumes that share a folder are measured once. Raises RunFailed."""
     by_folder: dict[Path, dict[str, float]] = {}
     found: dict[str, float] = {}

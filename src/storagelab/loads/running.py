@@ -89,7 +89,7 @@ class CountedPart(ABC):
     def _wait(self, on_poll: Callable[[], None]) -> None: ...
 
     def span(self) -> Span:
-        """What counts. Raises RunFailed with the program's words."""
+        """The transactions that count, and their begin and end. Raises RunFailed with the program's words."""
         counted = self._counted(self.process.result())
         return counted, *(counted.span_s if counted.number else (self.start_s, self.end_s))
 

@@ -49,8 +49,8 @@ class WarmUp:
         share."""
 
     def is_over(self, starts_s: Sequence[float], rates: Sequence[float], *, settled: bool) -> bool:
-        """`starts_s` = when checkpoints began, the last just now if it is new; `rates` = throughput second by second so
-        far; `settled`: whether it has no trend any more.
+        """`starts_s` are the begins of checkpoints; a new one began just now. `rates` is the throughput of each second
+        so far, and `settled` says that it has no trend any more.
         """
         self.settled |= settled
         if len(starts_s) == len(self._second_of):
@@ -79,7 +79,7 @@ class WarmUp:
 
 def end_of_whole(starts_s: Sequence[float], began_s: float, counted_s: float) -> float | None:
     """The end of a measured part that began at `began_s`, so that it contains whole cycles and lasts about `counted_s`
-    or longer; None while unknown. `starts_s` = the begins of checkpoints so far, before and after `began_s`.
+    or longer; None while unknown. `starts_s` are the begins of checkpoints so far, before and after `began_s`.
 
     A part that begins with a checkpoint ends with one. Any other part ends after a multiple of the cycle's length.
     """
@@ -119,8 +119,8 @@ def told(starts_s: Sequence[float], began_s: float, end_s: float) -> dict[str, f
 
 
 class Cycles:
-    """Watches a server's checkpoints. `begun` = the number of checkpoints that have begun; None if the server has none,
-    or doesn't report it. Times are those of `now_s`; `beside` is called with each look.
+    """Watches a server's checkpoints. `begun` returns how many have begun; it is None if the server has none, or
+    doesn't report the number. Times are those of `now_s`; `beside` is called with each look.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class LogRoom:
         self._all = found[1]
 
     def counters(self, began_s: float, end_s: float) -> dict[str, dict[str, float]]:
-        """What a run stores, of a part that counted from `began_s` to `end_s`."""
+        """What a run stores about its measured part, from `began_s` to `end_s`."""
         counted = [share for at_s, share in self._seen if began_s <= at_s <= end_s]
         if not counted:
             return {}

@@ -91,7 +91,7 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @abstractmethod
     def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
-        """Each program of the load that logs in, and the schema of its names without a schema; "" = none. Raises
+        """Each program of the load that logs in, and the schema of its names without a schema; "" if none. Raises
         RunFailed with the error message of a program that can't log in.
         """
 

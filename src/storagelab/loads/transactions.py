@@ -166,8 +166,8 @@ def in_turns(
 
 
 LOG_PREFIX = "transactions"
-"""What the names of its files begin with. pgbench opens them when its first session, which asks for the scale, is
-closed, and before those of the load connect."""
+"""The begin of the names of pgbench's log files. pgbench opens them after its first session, which asks for the scale,
+is closed, and before the load's sessions connect."""
 _EPOCH, _EPOCH_US, _LATENCY, _LAG = 4, 5, 2, 6
 _SKIPPED, _FAILED = -1.0, -2.0
 

@@ -290,8 +290,8 @@ _MODELS = {
 def virtual_disk(
     mount: Mount | None, stack: tuple[str, ...], on_virtual_machine: bool | None, kernel: Kernel = HERE
 ) -> tuple[bool | None, str]:
-    """Whether the disk is something else than a drive of this machine, and the evidence. None = no evidence for
-    either."""
+    """Whether the disk is something else than a drive of this machine, and the evidence. None without evidence
+    for either."""
     if mount is None:
         return None, "this system does not show what lies under it"
     for pattern, reason in _FILE_SYSTEMS.items():

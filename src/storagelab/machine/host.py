@@ -44,8 +44,8 @@ def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
     """This machine, ready for JSON. Sizes are in bytes; an unknown value is None.
 
     `name` comes from NAME_VARIABLE. `cpu_count` is the number of CPUs that this process may use: its affinity, limited
-    by the control group's quota (`cpu_quota`, in CPUs; None = unlimited). `memory_limit_bytes` is the control group's;
-    None = unlimited.
+    by the control group's quota (`cpu_quota`, in CPUs). `memory_limit_bytes` is the control group's. Each limit is
+    None if there is none.
     """
     cpuinfo, memory = read_text(kernel.proc / "cpuinfo"), parse_meminfo(read_text(kernel.proc / "meminfo"))
     virtual, hypervisor = virtual_machine(kernel)
@@ -96,7 +96,7 @@ def load_1min() -> float | None:
 
 
 def cpu_quota(kernel: Kernel = HERE) -> float | None:
-    """CPU time, in CPUs, that control groups (either version) allow this process; None = unlimited or unknown."""
+    """CPU time, in CPUs, that control groups (either version) allow this process; None if unlimited or unknown."""
     quotas = []
     for folder in control_groups("cpu", kernel):
         limit, _, period = read_text(folder / "cpu.max").partition(" ")
@@ -108,7 +108,7 @@ def cpu_quota(kernel: Kernel = HERE) -> float | None:
 
 
 def memory_limit_bytes(kernel: Kernel = HERE) -> int | None:
-    """The memory that control groups (either version) allow this process; None = unlimited or unknown."""
+    """The memory that control groups (either version) allow this process; None if unlimited or unknown."""
     files = ("memory.max", "memory.limit_in_bytes")
     limits = (integer_in(folder / file) for folder in control_groups("memory", kernel) for file in files)
     # Version 1 writes "no limit" as the largest number of whole pages.
@@ -144,7 +144,7 @@ def hypervisor_of(maker: str, clocksources: str, sys_hypervisor: str) -> str:
 
 
 def container(kernel: Kernel = HERE) -> str:
-    """Evidence that this process is in a container ("docker", "podman", "kubernetes", "lxc" ...); "" = none seen."""
+    """Evidence that this process is in a container ("docker", "podman", "kubernetes", "lxc" ...); "" without any."""
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return "kubernetes"
     root = kernel.proc.parent
@@ -182,7 +182,7 @@ def operating_system() -> str:
 
 
 def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str = "self") -> dict[str, object]:
-    """The layers under `path`, ready for JSON: from the file system down to the disk. None = unknown.
+    """The layers under `path`, ready for JSON: from the file system down to the disk. An unknown fact is None.
 
     `device` is the kernel's name of the whole disk; if there are several disks, of the device that combines them
     (`disks` has them all); "" if there is none, as under tmpfs, overlay or NFS. `device_stack` runs from the file

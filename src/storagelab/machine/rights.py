@@ -236,7 +236,7 @@ FLAG = "--allow-commands"
 _ELSEWHERE = re.compile(r"(?:^|[\s:;,='\"])(?:[/~]|[A-Za-z]:\\)|(?:^|[\s:;,='\"/])\.\.(?:/|$)")
 
 PrivilegeOf = Callable[[str, Scalar], str | None]
-"""The effect of a setting with this name and value beyond configuration, from the engine; None = no such effect."""
+"""The effect of a setting with this name and value beyond configuration, from the engine; None if it has none."""
 
 
 class Privilege(Frozen):

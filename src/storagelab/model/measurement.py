@@ -200,10 +200,10 @@ class Resource(Frozen):
     """A resource that sessions wait for: its kind and, if known, its identity."""
 
     kind: str
-    """What it is: "a PFS page", "end of transaction"."""
+    """The kind of the resource: "a PFS page", "end of transaction"."""
     page: Page | None = None
     name: str = ""
-    """Which one, unless it is a page: the "7" in "end of transaction 7"."""
+    """Which resource of its kind, unless it is a page: the "7" in "end of transaction 7"."""
 
     @property
     def text(self) -> str:
@@ -249,7 +249,7 @@ class CountedCrowd(Frozen):
 
     wait_type: str
     kind: str
-    """What it is, as in `Resource`."""
+    """The kind of the resource, as in `Resource`."""
     sessions_mean: Figure
     """Over the whole run: over a wait type it adds up to its time / elapsed time."""
     sessions_most: Count
@@ -289,7 +289,7 @@ class Turns(Frozen):
     watched_s: Figure
     watched_transactions: Count
     watched_latency: Latency | None = None
-    """That of the unwatched periods is the run's latency."""
+    """The latency of the watched periods; the latency of the unwatched ones is the run's."""
 
 
 class Measurement(Frozen):
@@ -333,9 +333,9 @@ class Measurement(Frozen):
     turns: Turns | None = None
     """None if the run was watched all the time, or not at all."""
     setup_s: Figure | None = None
-    """How long it took to prepare it."""
+    """How long it took to prepare the run."""
     teardown_s: Figure | None = None
-    """How long it took to clean up."""
+    """How long it took to clean up after the run."""
 
     @model_validator(mode="after")
     def _has_one_unit(self) -> Self:
@@ -412,7 +412,7 @@ class Run(Frozen):
     attempt: int = Field(1, ge=1, le=_MOST_RUNS)
     """From 1; if a failed run is repeated, the repetition has the next number."""
     sequence: int = Field(ge=0, le=_MOST_RUNS)
-    """Its place in the order, from 0."""
+    """The run's place in the order, from 0."""
     block: int = Field(0, ge=0, le=_MOST_RUNS)
     """The block: runs on one formatting of the drives."""
     seed: int = Field(0, ge=0, lt=2**63)
@@ -426,7 +426,7 @@ class Run(Frozen):
     finished_at: str
     """ISO 8601, UTC."""
     wall_s: Figure
-    """How long it took, including set-up and clean-up."""
+    """How long the run took, including set-up and clean-up."""
     levels: dict[str, JsonValue]
     config: Config
     measurement: Measurement | None = None

@@ -56,7 +56,7 @@ do). With more layouts, some leave, and the rest of two interleaved rounds would
 
 class Race(Frozen, extra="ignore"):  # earlier versions stored when such a race looks first
     """A race for the best layout: layouts that are surely slower leave, and the others continue. `within` is the margin
-    within which a layout is as good as the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin.
+    within which a layout is as good as the fastest, as a share of the time: 0.03 for 3 %; 0 for no margin.
     """
 
     within: float = Field(0.0, ge=0.0, lt=1.0)

@@ -62,7 +62,7 @@ class Outcome(Frozen):
 
 
 Judge = Callable[[Outcome, Measurement], str | None]
-"""Says why a measured run breaks a promise: "" = it keeps it, None = unknown."""
+"""Says why a measured run breaks a promise: "" if it keeps it, None if unknown."""
 
 
 def judged(outcomes: Sequence[Outcome], password: str) -> list[Promise]:

@@ -55,7 +55,7 @@ so far, in the unit of the run's workload."""
 
 
 class VolumeNeed(Frozen):
-    """The disk space needed on one volume at once, by the cell that needs most, and the free space. None = unknown."""
+    """The disk space needed on one volume at once, by the cell that needs most, and the free space; None if unknown."""
 
     name: str
     path: str

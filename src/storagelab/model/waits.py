@@ -313,7 +313,7 @@ def _raked(
 
 
 def _queued(raw: SampledWaits | CountedWaits, cpu_s: float, runnable: Sequence[float]) -> list[float]:
-    """The runnable ticks of each event that were in the queue and not on a CPU.
+    """For each event, the ticks that found its session in the queue for a CPU: runnable, but not running.
 
     Sessions use a CPU while no wait is named and inside I/O calls; in a lock or latch they only queue. The exact CPU
     time tells how many ticks found a session running, but the sampler itself uses one of the CPUs at that moment.

@@ -1,8 +1,7 @@
 """The speed of a volume under the part of a layout that lies on it: by limits, or by a measured drive.
 
-A limit lets requests through at once until those of a tenth of a second are used up. So it delays nobody who stays
-below it, and sessions that arrive together don't queue as at a drive. `allowance` is the number of requests that it
-lets through at once.
+At the start of each tenth of a second, a limit admits as many requests at once as it allows in that tenth
+(`allowance`). So it delays no load that stays below it, and sessions that arrive together don't queue as at a drive.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from storagelab.predicting.demands import Amount, LogUse
 from storagelab.predicting.network import Station
 
 _LEFT_LEAST = 0.05
-"""The least fraction of a volume's capacity that background writes leave to sessions; background writes then fall
-behind.
+"""The least fraction of a volume's capacity that sessions keep. If background writes need more than the rest, they
+fall behind.
 """
 
 
@@ -67,7 +66,7 @@ class LimitedVolume:
     relative_error: float = field(default=0.0, init=False)
 
     def offers(self, asked: VolumeDemand, sessions: float, per_s: float) -> Offer:
-        """Its stations at `per_s` transactions a second."""
+        """The volume's stations at `per_s` transactions a second."""
         stations, allowances = [], {}
         asked = asked._replace(log=_least(asked, sessions, per_s))
         for name, reads, path, background in self._parts(asked):

@@ -21,7 +21,7 @@ Way = Literal["read", "write", "log", "evicted", "background_reads", "background
 """Reads and writes that a session waits for, log writes that commits share, writes in the background that make room for
 pages that are read, and what else no session waits for."""
 SHARE_OF: dict[str, str] = {"evicted": "write", "background_reads": "read", "background_writes": "write"}
-"""The kinds of requests whose fraction that reaches the device is that of another kind."""
+"""For these kinds of requests, the fraction that reaches the device is taken from another kind."""
 BY_SECOND: tuple[Way, ...] = ("background_reads", "background_writes")
 """The kinds of requests that are counted per second, not per transaction."""
 _LEAST_REQUESTS_PER_S = 1.0
@@ -168,9 +168,9 @@ def _needs(
 
 
 def _with_evictions(sums: Mapping[tuple[str, Way], Amount]) -> Iterable[tuple[tuple[str, Way], Amount]]:
-    """Of what is written in the background, as many pages as are read of the object make room for them. These writes
-    are as many for each transaction however fast it is; the others become fewer when pages change again before they are
-    written.
+    """Splits background writes. One write makes room for each page that is read of the object; the number of these
+    writes for a transaction does not depend on its speed. The other writes become fewer if pages change again before
+    they are written.
     """
     for (name, way), amount in sums.items():
         if way != "background_writes" or amount.requests <= 0:
@@ -290,7 +290,7 @@ def _log_use(capture: Capture, objects: Mapping[str, CapturedObject], needs: Ite
 
 
 def _log_rows(capture: Capture, objects: Mapping[str, CapturedObject]) -> list[IoRow]:
-    """What is written to the log, with the waiting until it is on the device."""
+    """The writes and syncs of the log."""
     return [row for row in capture.io if row.operation != "read" and _of_log(row, objects)]
 
 

@@ -173,8 +173,8 @@ def captured_over_modelled(server: Server, present: Layout) -> float | None:
 
 
 def calibrated(server: Server, present: Layout) -> Server:
-    """With as much time elsewhere as explains the captured rate: at most what the times of requests leave. Without
-    those times, none if a volume that is busy explains the rate already.
+    """The server with as much time elsewhere as explains the captured rate, at most the time that requests leave. If
+    the times of requests are not known, and a busy volume explains the rate already, there is no time elsewhere.
     """
     demands = server.demands
     try:

@@ -83,8 +83,8 @@ def zero_of(falling: Callable[[float], float], most: float) -> float:
 
 
 def bound(stations: Sequence[Station], think_s: float, sessions: float) -> float:
-    """An upper bound of transactions a second: that of the busiest station, and that of sessions which never wait for
-    each other.
+    """An upper bound of transactions a second: the smaller of two bounds, of the busiest station and of sessions that
+    never wait for each other.
     """
     alone_s = think_s + sum(one.alone_s for one in stations)
     alone = sessions / alone_s if alone_s > 0 else math.inf

@@ -27,8 +27,8 @@ from storagelab.spec.reading import parse
 
 _KEPT = ("target", "workload", "measure", "between_runs")
 _ROOM_BYTES = 2**32
-"""Of a volume made from a file, beside thrice what moves or what a trace needs. Blocks that nobody writes take no room
-of the disk."""
+"""The space on a volume made from a file, in addition to three times the moved data or the trace's need. Blocks that
+nobody writes take no space on the disk."""
 _MOST_OUTSTANDING, _ROUND_BYTES = 256, 2**20
 _ODD = re.compile(r"[^\w.#-]+", re.ASCII)
 _HEAD = """\
@@ -95,7 +95,7 @@ class _Load(NamedTuple):
 
 
 def _load(load: Path, found: Advice) -> _Load:
-    """That of another spec."""
+    """The load of another spec."""
     hint = "Name a spec with the load to measure, such as one of storagelab init --from-server DSN."
     try:
         tables: dict[str, Any] = tomllib.loads(text_of(load))

@@ -39,7 +39,7 @@ _ALL_OF, _STARTS = 700, 6
 """Up to this many placements, all are predicted. Among more, a local search has this many starts."""
 _NAMES = ("first", "second", "third")
 _ROOM = 1.1
-"""The room that objects need, as a multiple of their size: they grow, and files of the system lie beside them."""
+"""The space that objects need, as a multiple of their size: they grow, and files of the system lie beside them."""
 _LOG_BYTES = 2**30
 """The least room of a log, which grows between checkpoints: PostgreSQL's default of `max_wal_size`."""
 _FAR = 2.0
@@ -71,7 +71,7 @@ class Proposal(Described):
     """Its rate divided by today's rate."""
     moves: tuple[Move, ...]
     price: float | None
-    """The monthly price of the volumes that it uses; none if one of them has no price."""
+    """The monthly price of the volumes that the layout uses; none if one of them has no price."""
     limited_today: str
     limited_then: str
 
@@ -127,7 +127,7 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """As the answer has it."""
+        """The unit's name in the answer."""
         return ".".join(self.names) or self.key
 
 
@@ -137,7 +137,7 @@ Places = tuple[str, ...]
 
 @dataclass
 class Search:
-    """Predicts placements of units, and each of them once."""
+    """Predicts placements of units, each placement once."""
 
     question: Question
     units: Sequence[Unit]
@@ -422,7 +422,7 @@ def _units(question: Question) -> list[Unit]:
 
 _WAYS = ("reads", "writes", "bytes")
 _TAKEN = (LOG, TEMPORARY, TABLES, INDEXES)
-"""What is no table's name alone: these words mean more than one table."""
+"""Words that can't name a single table: each means more than one table."""
 _NAMED: tuple[Kind, ...] = ("table", "index", "toast")
 
 

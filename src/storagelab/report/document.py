@@ -87,7 +87,7 @@ class Table:
     name: str = ""
 
     def called(self, caption: str, **more: object) -> Table:
-        """The same with a caption."""
+        """This table with a caption."""
         return replace(self, caption=caption, **more)  # type: ignore[arg-type]
 
 
@@ -211,7 +211,7 @@ class Ladder:
         return "" if rung.ratio is None else numbers.ratio_text(rung.ratio.value, self.decimals)
 
     def place(self, ratio: float) -> float:
-        """Where a ratio stands on the axis, from 0 to 1: equal steps are equal ratios. An end for what is beyond."""
+        """The place of a ratio on the logarithmic axis, from 0 to 1; that of an end if the ratio is beyond it."""
         least, most = self.ends
         return math.log(min(most, max(least, ratio)) / least) / math.log(most / least)
 
@@ -260,7 +260,7 @@ def _together(rungs: Sequence[Rung]) -> Rung:
 
 @dataclass(frozen=True)
 class Section:
-    """Parts under a heading. `holds`: what a page says beside the title while it is folded; "" = it is open."""
+    """Parts under a heading. `holds`: what a page says beside the title while it is folded; "" if it is open."""
 
     name: str
     title: str

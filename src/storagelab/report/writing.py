@@ -125,8 +125,8 @@ def write_tables(
 
 
 def write_charts(output: Path | None, folder: Path, format_: str, findings: Findings, runs: Sequence[Run]) -> None:
-    """Write each chart that has data into a folder, by default one in `folder`, as "png" or "svg", in reading order,
-    and print the path. Raises StoragelabError if `output` is not a folder.
+    """Write each chart that has data to its own file ("png" or "svg"), in reading order, and print each path. The
+    files go to `output`, by default a folder inside `folder`. Raises StoragelabError if `output` is not a folder.
     """
     place = output or folder / CHARTS_FOLDER
     if place == STDOUT or (os.path.lexists(place) and not place.is_dir()):

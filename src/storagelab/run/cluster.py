@@ -61,7 +61,7 @@ class Cluster(Generic[Task, Report]):
         self._work, self._reach, self._say, self._limit_s = work, reach, say, limit_s
         self._threads = reach.processes
         self._sent: dict[Future, tuple[Task, float]] = {}
-        """With the time at which each was sent."""
+        """The tasks in progress, each with the time at which it was sent."""
         self._hanging: list[Future] = []
         """Abandoned tasks that still run: Dask can't stop them, so their workers get no other task."""
         self._welcome: set[str] = set()

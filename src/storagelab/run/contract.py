@@ -77,8 +77,8 @@ class _Stop(KeyboardInterrupt):
 
 
 def target_of(text: str, key: str = "--target") -> TargetConfig:
-    """The server that `text`, the value of `key`, names: a DSN, or the name of an environment variable that holds one.
-    Raises SpecError.
+    """The server that `text` names. `text` is the value of `key`: a DSN, or the name of an environment variable that
+    holds one. Raises SpecError.
     """
     if not _VARIABLE.fullmatch(text):
         return TargetConfig.model_validate({"engine": _engine_of(text), "dsn": text})

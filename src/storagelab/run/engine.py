@@ -72,7 +72,7 @@ class Engine(NamedTuple):
     probe: Callable[[], Any] = lambda: None
     """Lists what is on a server, for the contract suite."""
     privilege: Callable[[str, Scalar], str | None] = lambda *_: None
-    """The effect of a setting with this name and value beyond a database; None = no such effect."""
+    """The effect of a setting with this name and value beyond a database; None if it has none."""
     found: Callable[[TargetConfig], RunningServer] | None = None
     """The facts that a running server shows about its layout."""
     watched: Callable[[TargetConfig], Watched] | None = None

@@ -37,7 +37,7 @@ _FIRST_S = 3
 
 
 class Effort(NamedTuple):
-    """How long and how often is measured."""
+    """How long and how often each point is measured."""
 
     point_s: float
     passes: int
@@ -52,7 +52,7 @@ class Effort(NamedTuple):
 
 
 _START_S = 0.4
-"""What a start of fio takes."""
+"""The time that a start of fio takes."""
 QUICK = Effort(point_s=1.0, passes=1, stretch_s=8.0, file_bytes=2**29, at_most_s=150.0)
 FULL = Effort(point_s=3.0, passes=2, stretch_s=25.0, file_bytes=2**31, at_most_s=840.0)
 _STRETCHES = (
@@ -66,7 +66,7 @@ class KeptResults:
     """The file that stores the measurements, line by line."""
 
     def __init__(self, file: Path, of: dict[str, Any]) -> None:
-        """`of` = the subject of the lines: other lines are not used."""
+        """`of` is the subject of the lines: other lines are not used."""
         self.file, self._of = file, of
         self._lines: list[str] = []
         self.results: list[Result] = []

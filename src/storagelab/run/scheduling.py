@@ -75,7 +75,7 @@ class InMemory:
         self._parts = tuple(parts)
 
     def __getstate__(self) -> dict[str, Sequence[bytes]]:
-        """For another process: the state travels packed."""
+        """Packs the state for its way to another process."""
         kept = self.kept()
         return {"_parts": (kept if not kept or is_packed(kept) else zlib.compress(kept, level=1),)}
 

@@ -237,7 +237,7 @@ class Store:
         return store_file.ask(self._connection, self._file, statement)
 
     def _only(self, column: str) -> Any:
-        """Of the experiment. Raises StoreError."""
+        """The column's value for the experiment. Raises StoreError."""
         rows = self._rows(f"SELECT {column} FROM experiment")
         if len(rows) != 1:
             raise damaged(self._file, [f"its experiment: is stored {len(rows)} times"], None)

@@ -130,7 +130,7 @@ def as_run(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Plan:
 
 
 def of_plan(file: Path, plan: Plan, runs: Sequence[Run]) -> tuple[Run, ...]:
-    """`runs`, which `file` holds, with their plan. Raises StoreError if some belong to no cell of the plan."""
+    """Checks that `runs`, read from `file`, belong to cells of the plan, and returns them. Raises StoreError."""
     fitting, strange = _of_plan(plan, runs)
     if strange:
         raise damaged(file, strange, len(fitting))

@@ -172,8 +172,8 @@ def refuse_misfits(config: Config, objects: Iterable[Object]) -> None:
 
 
 def check_files(files: Mapping[str, tuple[Path, Path]]) -> Check:
-    """One check over all placed objects, each with its file and the folder that is to hold it: the file system must
-    have each file below its folder. Unknown if this user may not look there.
+    """One check over all placed objects: does each object's file really lie below the folder that is to hold it, as the
+    file system shows? Unknown if this user may not look there.
     """
     asked = ", ".join(sorted({str(folder) for _, folder in files.values()}))
     wrong, unseen = list[str](), list[str]()

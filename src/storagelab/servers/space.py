@@ -212,7 +212,7 @@ _GIB, _MIB = 2**30, 2**20
 
 
 class Memory(NamedTuple):
-    """Memory for data: the server's buffers (setting and size) and the machine's memory; None = unknown. `cached`: the
+    """Memory for data: the server's buffers (setting and size) and the machine's memory; None if unknown. `cached`: the
     server reads and writes through the kernel's page cache.
     """
 

@@ -315,7 +315,7 @@ def unknown_key(parts: Parts, tables: Tables) -> SpecError:
         hint = f"{word} belongs at the top of the file, before the first [table]."
     elif word in known_paths(tables):
         place, _, name = word.rpartition(".")
-        hint = f"Write {name} below [{place}]; paths in quotes belong in [factors]."
+        hint = f'Write {name} below [{place}]; only [factors] has full keys in quotes ("{word}").'
     elif nearest(word, allowed) is None and elsewhere:
         hint = f"{word} belongs in [{elsewhere[0]}]."
     else:

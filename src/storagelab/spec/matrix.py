@@ -35,7 +35,7 @@ from storagelab.spec.rules import config_of
 # What a run leaves behind, such as dirty pages or a drive's debt of garbage collection, makes the next runs slower. If
 # one layout follows such a run more often than others, this looks like a property of the layout. So in a balanced order
 # each layout follows every layout, itself included, about equally often: in the next place, and also two and three
-# places later. Each is also in even and odd places, and first to last in a round, about equally often. Finney and
+# places later. Each layout also has even and odd places, and each place of a round, about equally often. Finney and
 # Outhwaite (1956, Proceedings of the Royal Society B 145) gave such orders for some numbers of treatments and runs.
 # Here they are found for any: of the layouts left in a round, one comes next that has followed the last three least
 # often.

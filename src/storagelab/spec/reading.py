@@ -174,7 +174,7 @@ def _header(raw: keys.Tables, source: str) -> Experiment:
             hint=f"Each block has the same number of rounds: repetitions = {more} gives "
             f"{more // header.blocks} in each.",
         )  # fmt: skip
-    refuse_odd_name(header.name, "" if "name" in given else ", taken from the file's name")
+    refuse_odd_name(header.name, "" if "name" in given else ", taken from the file's name,")
     return header
 
 
@@ -182,7 +182,7 @@ def refuse_odd_name(name: str, whose: str = "") -> None:
     """Raises SpecError if an experiment can't have that name."""
     if _NAME.fullmatch(name) is None:
         raise SpecError(
-            f"{shown(name)}{whose}, can't be the name of a results folder",
+            f"{shown(name)}{whose} can't be the name of a results folder",
             key="name",
             hint="Use lower-case letters, digits, and . _ - between them, at most 64: "
             f'name = "{name.lower() if _NAME.fullmatch(name.lower()) else "files-and-log-place"}"',

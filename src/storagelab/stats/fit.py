@@ -31,8 +31,8 @@ Places = NDArray[np.intp]
 VARIANCE_FLOOR = 1e-14
 """The least variance of log seconds: clocks and schedulers are not more exact than one part in ten million."""
 NOISIER_P_VALUE = 0.1
-"""A cell is noisier than the others if a largest variance as large as its own has less than this probability by chance.
-"""
+"""A cell is noisier than the others if, by chance alone, the largest variance of all cells would be as large as this
+cell's with a smaller probability than this."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Preparations:
     """The means of cells in each preparation of their block, as cells x preparations, NaN where there is none.
 
     All runs of a preparation share its random effect, so cells of different blocks are compared by these means. `every`
-    and `calm` as in `Fit`; `variance` = for each cell, the variance of one mean, pooled over the blocks except those
-    that surely vary more; `df` = preparations beyond the first of each block.
+    and `calm` are as in `Fit`. `variance` is that of one mean of each cell, pooled over the blocks except those
+    that surely vary more. `df` is the number of preparations beyond the first of each block.
     """
 
     every: Matrix
@@ -73,15 +73,15 @@ class Preparations:
 
 @dataclass(frozen=True)
 class Fit:
-    """The fit of `log_s`, all runs that count. `every` = the means of all runs, `calm` = the means without odd ones:
-    one object if there are no odd runs. `blocks` = the block of each cell, `peers` = the measured cells in it,
-    `of_rounds` = the variance of its rounds, including the part from residuals.
+    """The fit of `log_s`, all runs that count. `every` has the means of all runs, and `calm` the means without odd
+    runs; they are one object if there are no odd runs. For each cell, `blocks` has its block, `peers` the number of
+    measured cells in that block, and `of_rounds` the variance of the block's rounds, including the part from residuals.
 
-    `effects` = the estimated effects of rounds and covariates; `design` = the values of these, as effects x cells x
-    rounds; `free` = degrees of freedom of the residuals; `pooled` = the variance of cells that are not `noisier`, with
-    `df`: below 1 no test is possible. `columns` = the mean of the design for each cell; `inverse` = the inverse of the
-    design's information matrix, by which the error of each contrast includes the effect of missing runs and covariates;
-    `estimable` = the projection on the estimable effects. `preparations`: how blocks are compared, if they can be. On
+    `effects` are the estimated effects of rounds and covariates, and `design` has their values, as effects x cells x
+    rounds. `free` are the degrees of freedom of the residuals. `pooled` is the variance of cells that are not
+    `noisier`; if its `df` are below 1, no test is possible. `columns` has the mean of the design for each cell. By
+    `inverse`, the inverse of the design's information matrix, the error of each contrast includes the effect of missing
+    runs and covariates. `estimable` projects on the estimable effects. `preparations` compare blocks, if possible. On
     the log scale, no difference is more exact than `tick`, and differences up to `margin` don't matter.
     """
 
@@ -147,9 +147,9 @@ class Fit:
 def fit(
     log_s: Matrix, blocks: Sequence[int] | Places = (), calm: Matrix | None = None, covariates: Sequence[Matrix] = ()
 ) -> Fit:
-    """The fit of `log_s`. `blocks` = the block of each cell, none = one for all. Each block has its own rounds, because
-    the n-th rounds of two blocks were far apart in time. `calm` = the times without odd runs, or with other times for
-    them; `covariates` = other quantities that may explain times, each as cells x rounds.
+    """The fit of `log_s`. `blocks`: the block of each cell; if empty, all cells are in one block. Each block has its
+    own rounds, because the n-th rounds of two blocks were far apart in time. `calm`: the times without odd runs, or
+    with other times for them. `covariates`: other quantities that may explain times, each as cells x rounds.
     """
     quiet = log_s if calm is None else calm
     of_cell = np.asarray(blocks if len(blocks) else [0] * len(log_s), dtype=int)
@@ -255,7 +255,7 @@ def at_least(fitted: Fit, variance: float) -> Fit:
 
 
 def _variances_of_rounds(apart: Matrix, of_cell: Places) -> Vector:
-    """For each cell the variance of its block's rounds; NaN for fewer than two. `apart` = times without their cell."""
+    """For each cell the variance of its block's rounds; NaN for fewer than two. `apart`: times minus their cell's."""
     found = np.full(len(apart), np.nan)
     for block in np.unique(of_cell):
         rounds = average(apart[of_cell == block])
@@ -286,7 +286,7 @@ def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int]
 
 def prepared(fitted: Fit, made_in: Places) -> Fit:
     """The fit with `preparations`: if two or more blocks were prepared again, cells of different blocks are compared by
-    their means in each preparation. `made_in` = the number of each run's preparation, as cells x rounds; -1 without a
+    their means in each preparation. `made_in` has the number of each run's preparation, as cells x rounds; -1 without a
     run.
     """
     if len(set(fitted.blocks)) < 2:

@@ -33,8 +33,8 @@ STEP_T_LEAST = 2.5
 
 @dataclass(frozen=True)
 class Drift:
-    """A linear trend of times: `change` = relative change from the first run to the last, of all or of a block; None if
-    its size is unknown."""
+    """A linear trend of times. `change` is the relative change from the first run to the last, of all or of a block;
+    None if its size is unknown."""
 
     change: float | None
     p_value: float
@@ -196,8 +196,8 @@ def carried_over(
     levels: Sequence[Mapping[str, JsonValue]], log_s: Matrix, before: Places, blocks: Sequence[int]
 ) -> CarriedOver | None:
     """Tests whether the cell of the previous run explains times (with many cells: the levels of its factors), by one F
-    test of all these effects. `levels` = those of each cell; `before` = the place of the cell that ran before, as cells
-    x rounds, -1 for none. None without a certain effect, or with too few runs.
+    test of all these effects. `levels` has the levels of each cell, and `before` the place of the cell that ran
+    before, as cells x rounds, -1 if none did. Returns None without a certain effect, or with too few runs.
     """
     columns = _columns(levels, before)
     there = ~np.isnan(log_s)

@@ -62,9 +62,9 @@ class Left:
 class Standing:
     """A race among cells after some of its rounds.
 
-    `racing` = the cells still in the race, the one in front first; `differences` = the difference of each of these to
-    the first, at the last look; `silent` = the cells that left because none of their runs succeeded. `cleared` = for
-    each cell that was ever in front, the cells that are not faster than it by more than the race's margin.
+    `racing` has the cells still in the race, the one in front first, and `differences` the difference of each of these
+    to the first, at the last look. `silent` cells left because none of their runs succeeded. `cleared` has, for each
+    cell that was ever in front, the cells that are not faster than it by more than the race's margin.
     """
 
     racing: tuple[int, ...]

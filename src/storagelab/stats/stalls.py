@@ -32,7 +32,7 @@ ODD_SHARE_MOST = 0.15
 
 @dataclass(frozen=True)
 class Outlier:
-    """A run far from the time expected of its cell and round: `ratio` = its time over that, `deviation` in robust sds.
+    """A run far from the time expected of its cell and round, by the factor `ratio`, or `deviation` in robust sds.
 
     `rare`: it took too long, as did at most a fifth of its cell's runs (or one run), and the others are as quiet as
     those of other cells. Then the scatter of the cell's runs is estimated without the odd run. Otherwise the cell is

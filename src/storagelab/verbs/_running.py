@@ -41,7 +41,7 @@ _YES = ("yes", "y", "done")
 
 
 class Hands:
-    """The person who prepares volumes. `said` = the volumes that `--prepared` names. The option counts once, for the
+    """The person who prepares volumes. `said` are the volumes that `--prepared` names. The option counts once, for the
     block for which the previous call of storagelab waited.
     """
 
@@ -50,7 +50,7 @@ class Hands:
 
     def wait(self, waits: PreparationAwaited, *, made: int, blocks: int) -> None:
         """Returns when the volumes are prepared and checked. If nobody can be asked, raises PreparationAwaited with the
-        instructions; the next call of storagelab then continues. `made` = the number of runs that this call has made
+        instructions; the next call of storagelab then continues. `made` is the number of runs that this call has made
         since it last waited.
         """
         said, self._said = self._said, ()

@@ -109,9 +109,7 @@ def _share(margin: str | None) -> float | None:
 
 @dataclass(frozen=True)
 class _Asked:
-    """Where results are, how they are judged, and what is written where; `margin` = the margin of a gate, as a
-    fraction.
-    """
+    """Where results are, how they are judged, and what is written where; `margin` is that of a gate, as a fraction."""
 
     results: Path
     format_: str

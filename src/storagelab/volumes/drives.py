@@ -45,7 +45,7 @@ class Drive(Frozen):
     size_bytes: int
     sector_bytes: int = 512
     holds: tuple[str, ...] | None = ()
-    """The content of the drive: partition tables, file systems, parts of a RAID. None = only root can read it."""
+    """The content of the drive: partition tables, file systems, parts of a RAID. None if only root can read it."""
     used_by: tuple[str, ...] = ()
     of_the_system: bool = False
     part_of: str = ""
@@ -320,7 +320,7 @@ class Formats(NamedTuple):
 
     formats: tuple[Format, ...]
     protection: int
-    """The kind of protection information in use; 0 = none."""
+    """The kind of protection information in use; 0 if none is."""
     all_at_once: bool
     """Whether formatting one namespace formats all of the drive."""
     namespaces: int

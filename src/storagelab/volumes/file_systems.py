@@ -252,7 +252,7 @@ def sector_bytes(device: str) -> int | None:
 
 
 def compared(volume: str, pairs: Mapping[str, tuple[object, object]], read_from: str) -> Iterator[Check]:
-    """Compares the requested and the actual properties of a volume, each pair by its words; None = not requested."""
+    """Compares the requested and the actual properties of a volume, each pair by its words; None if not requested."""
     for what, (asked, got) in pairs.items():
         if asked is not None:
             name = f"{what} of volume {volume}"

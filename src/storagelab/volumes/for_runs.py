@@ -286,7 +286,7 @@ def _kept(cell: Cell) -> dict[str, VolumeConfig]:
 
 
 class PreparationAwaited(StoragelabError):
-    """A block can't begin before a person has prepared its volumes. `asked` = the task, in words."""
+    """A block can't begin before a person has prepared its volumes. `asked` is the task, in words."""
 
     exit_code = AWAITED
 
@@ -381,7 +381,7 @@ def _placed(config: Config, made: Sequence[Volume]) -> Config:
 
 
 class _OnVolumes:
-    """A target whose volumes were made for its run, or for its block; `facts` = their entries in the environment."""
+    """A target whose volumes were made for its run, or for its block; `facts` are their entries in the environment."""
 
     def __init__(self, target: Target, volumes: Sequence[Volume], facts: Mapping[str, object], took_s: float) -> None:
         self._target, self._made, self._facts, self._took_s = target, volumes, facts, took_s

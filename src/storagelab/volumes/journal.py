@@ -40,8 +40,8 @@ _BY_HAND = (
 
 class Claim(Frozen):
     """A drive that an experiment uses: its former state, and the index of its former LBA format. `token` is random; the
-    registry and the journal must have the same one. `made` = the UUIDs that may be on the drive: those of its former
-    content and of everything that storagelab makes. Claims of earlier versions have neither.
+    registry and the journal must have the same one. `made` are the UUIDs that may be on the drive: those of its former
+    content and of everything that storagelab makes. Claims of earlier versions have neither `token` nor `made`.
     """
 
     drive: Drive
@@ -76,7 +76,7 @@ class _Event(Frozen):
 
 class History(NamedTuple):
     """The journal's facts about one drive: the drive as it was last confirmed or returned, the open claim, the steps
-    since, and whether it was returned before. `queue` = its former queue settings.
+    since, and whether it was returned before. `queue` has its former queue settings.
     """
 
     confirmed: Drive | None = None

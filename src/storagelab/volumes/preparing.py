@@ -380,9 +380,9 @@ def _refuse_used(drive: Drive, claim: Claim) -> None:
         strange = list(drive.used_by)
     if strange:
         raise RunFailed(
-            f"{drive.id} was put to another use after the killed run: {', '.join(strange)}; nothing is done to it\n  "
-            f"end that use, if nobody needs it; to keep it, delete {REGISTRY / drive.key}.json and begin a new "
-            "campaign: --results FOLDER"
+            f"{drive.id} was put to another use after the killed run: {', '.join(strange)}; storagelab leaves the "
+            "drive as it is\n  if nobody needs the new use, end it; if the drive should keep it, delete "
+            f"{REGISTRY / drive.key}.json and begin a new campaign: --results FOLDER"
         )
     for error in refusals.refusals(drive.model_copy(update={"used_by": (), "holds": ()}), VolumeConfig(), "volumes"):
         raise error

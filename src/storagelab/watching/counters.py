@@ -186,8 +186,8 @@ class Clocks:
             got = f"{step_s + self._passed_s:.2f} s: it was set {way} by {abs(step_s):.2f} s in the run"
         elif max(early_s, late_s) > self._tolerance_s:
             way, again = ("forward", "back") if late_s > early_s else ("back", "forward")
-            size = f"at least {max(early_s, late_s):.2f} s"
-            got = f"moments outside these: it was set {way} by {size} in the run, and then {again}"
+            size = f"by at least {max(early_s, late_s):.2f} s during the run"
+            got = f"the load's begin or end outside the run: the clock was set {way} {size}, and then {again}"
         else:
             return []
         return [

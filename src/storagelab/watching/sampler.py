@@ -113,7 +113,7 @@ class Looks(NamedTuple):
 
 class Watch:
     """The watching thread. Call `start`, then `end`. `error` is empty unless watching stopped in between. `words`
-    describes an exception; `session_cpu_s` reads the CPU time of the session on the server (None = unknown).
+    describes an exception; `session_cpu_s` reads the CPU time of the session on the server (None if unknown).
     """
 
     def __init__(

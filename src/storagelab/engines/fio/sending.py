@@ -31,7 +31,7 @@ from storagelab.volumes.folders import Site
 
 Tell = Callable[[], None]
 Places = Sequence[Place]
-"""One of each volume of the layout, the data's first."""
+"""One place on each volume of the layout, the data's first."""
 
 
 class Sender(Protocol):

@@ -101,7 +101,7 @@ _NESTED = re.compile(r"^NSpid:(\s+\d+){2}", re.MULTILINE)
 
 
 class Grant(Frozen):
-    """Rights on databases whose names match a pattern with % and _ as in LIKE; None = rights on all databases."""
+    """Rights on databases whose names match a pattern with % and _ as in LIKE; None for rights on all databases."""
 
     rights: frozenset[str]
     database: str | None
@@ -354,6 +354,5 @@ CHECKS = checks.Checks(
 
 
 _ROOM = 0.78
-"""Of the log's size, what the server lets a checkpoint lag behind at most (measured on 10.11: 0.78 of 24 MiB, 0.80 of
-96).
-"""
+"""The largest share of the log's size by which the server lets a checkpoint lag behind (measured on 10.11: 0.78 of
+24 MiB, 0.80 of 96 MiB)."""

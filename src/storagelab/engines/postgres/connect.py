@@ -260,9 +260,9 @@ def settings_text(value: Scalar) -> str:
 
 
 _AUTOMATIC_AT_0 = ("commit_timestamp_buffers", "subtransaction_buffers", "transaction_buffers")
-"""At 0, the server chooses the size of these settings; for other settings, -1 means this."""
+"""If one of these settings is 0, the server chooses its size; for other settings, -1 means this."""
 _NORMALISED = ("client_encoding", "datestyle", "log_timezone", "timezone")
-"""Text settings that the server shows in its own case, not in that of the spec."""
+"""Text settings that the server shows in its own upper and lower case, not in the spec's."""
 
 
 def settings_checks(
@@ -335,7 +335,7 @@ class PostgresReach(Reach[Connection]):
     """How to get to one server."""
 
     apart: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
-    """In what a session is opened."""
+    """The context in which a session is opened."""
 
     @property
     @abstractmethod

@@ -27,7 +27,7 @@ from storagelab.servers.attached import dsn_of, enough_connections, key_of, quot
 
 
 LONGEST_IDENTIFIER = 128
-"""In UTF-16 code units, as the server counts (sysname)."""
+"""The most UTF-16 code units, as the server counts, of an identifier (sysname)."""
 
 
 def identifier(name: str) -> str:

@@ -25,8 +25,8 @@ change."""
 
 class LogFills(Caution):
     """Runs are measured before the redo log is full: the mean share of this time is between `fewest` and `most`, by
-    cell. `longest_s` = the longest time from the begin of the measurement until a log was full; None if no log was
-    full. `all_bytes` = the smallest space in a log."""
+    cell. `longest_s` is the longest time from the begin of the measurement until a log was full; None if no log was
+    full. `all_bytes` is the smallest space in a log."""
 
     kind, group = "log-fills", "runs"
     short = "runs count before the redo log is full"
@@ -48,7 +48,7 @@ class LogFills(Caution):
 
 
 class LogNeverFull(Caution):
-    """No run's redo log became full: `longest_s` = the longest measured time."""
+    """No run's redo log became full: `longest_s` is the longest measured time."""
 
     kind, group = "log-never-full", "drive"
     short = "the redo log was never full"
@@ -136,7 +136,7 @@ def _way_out(found: PartsOfCycles) -> str:
 
 
 class NoCheckpoint(Caution):
-    """No checkpoint of the server began during measurements. `full_page_share` = the share of whole-page images in the
+    """No checkpoint of the server began during measurements. `full_page_share` is the share of whole-page images in the
     log; a page needs one after each checkpoint. None if the server doesn't count them."""
 
     kind, group = "no-checkpoint", "drive"

@@ -97,7 +97,7 @@ class OthersOnDrive(Caution):
         )
 
     def brief(self, findings: Findings) -> str:
-        return f"others used the drive (up to {percent(self.share)} on top)"
+        return f"others used the drive (up to {percent(self.share)} more bytes than the run)"
 
 
 def check_provenances(evidence: Evidence) -> Iterator[TwoProvenances]:

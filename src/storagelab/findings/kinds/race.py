@@ -62,12 +62,12 @@ def _sentences(race: RaceSummary, findings: Findings) -> Iterator[str]:
 def _end(race: RaceSummary, findings: Findings) -> str:
     if race.open:
         still = plural(len(race.open), f"{noun(findings.factors)} may", f"{noun(findings.factors, 2)} may")
-        return f"It is open: {still} still be the fastest. A budget repeats them until it is spent on runs."
+        return f"The race is open: {still} still be the fastest. With --budget, they are repeated until its time is up."
     if findings.verdict == "winner":
-        return "It ended when one was left."
+        return "The race ended when one was left."
     if race.within:
-        return f"It ended when none of the others can be more than {percent(race.within)} faster than it."
-    return "It ended with a winner under every load."
+        return f"The race ended when none of the others can be more than {percent(race.within)} faster than it."
+    return "The race ended with a winner under every load."
 
 
 def find(evidence: Evidence) -> Iterator[RaceSummary]:

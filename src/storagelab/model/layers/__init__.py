@@ -23,7 +23,7 @@ from storagelab.model.values import Described
 _FIRST = ("raid", "mapped")
 """The order from the drives upward; others follow."""
 Pairs = Mapping[str, tuple[object, object]]
-"""The requested and the actual properties of a layer, in words; None = not requested."""
+"""The requested and the actual properties of a layer, in words; None if not requested."""
 
 
 class LayerKeys(Described):
@@ -35,10 +35,10 @@ class LayerKeys(Described):
 
 
 class Tools(Protocol):
-    """With what a layer is made. A device has the kernel's name, such as "md127"."""
+    """The programs that make a layer. A device has the kernel's name, such as "md127"."""
 
     def said(self, program: str, *arguments: str, given: str = "") -> str:
-        """Runs a program, `given` to it on stdin; what it prints. Raises RunFailed with its words."""
+        """Runs a program with `given` on stdin, and returns what it prints. Raises RunFailed with its words."""
 
     def node(self, device: str) -> Path:
         """The kernel's folder about a device."""
@@ -92,7 +92,7 @@ class Layer(NamedTuple):
     programs: Mapping[str, str]
     made: Callable[[Sequence[str], str, Sequence[UUID]], AbstractContextManager[Top]]
     hides: bool = True
-    """Its content can't be seen on the drives themselves."""
+    """Whether the layer's content can't be seen on the drives themselves."""
 
 
 def files() -> tuple[ModuleType, ...]:

@@ -44,7 +44,7 @@ NOTHING_SPREAD = (
          "is missing: there are several data files", f"{_SPREAD}."),
 )  # fmt: skip
 READ_ONLY = ("oltp_read_only", "oltp_point_select", "select_random_points", "select_random_ranges")
-"""Those of sysbench's own scripts that write nothing."""
+"""The scripts of sysbench itself that write nothing."""
 
 
 class Sysbench(GeneratedLoad):

@@ -66,7 +66,7 @@ def largest(findings: Findings, effects: Iterable[Effect]) -> str:
 
 
 def of_choices(findings: Findings, effects: Iterable[Effect], *, at: bool) -> list[Effect]:
-    """Without those of conditions, where rates are compared; `at`: at levels of other factors."""
+    """Effects without the effects of conditions on rates. `at` asks for effects at levels of other factors."""
     return [one for one in told(findings, effects, at=at) if not moves_throughput(findings, one)]
 
 

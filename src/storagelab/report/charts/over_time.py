@@ -145,8 +145,8 @@ def runs_of(findings: Findings, runs: Sequence[Run]) -> list[tuple[CellSummary, 
 
 
 def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure:
-    """Rows `at_s`, `value` per `panel` = cell, `line`, and `series` = one line of one run; `median` marks the median
-    run.
+    """Rows of `at_s` and `value`, for each `panel` (a cell), `line`, and `series` (one line of one run). `median` marks
+    the median run.
     """
     chosen = runs_of(findings, runs)
     panels = arrange.short_names([cell for cell, _ in chosen])

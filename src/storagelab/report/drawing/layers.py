@@ -67,9 +67,9 @@ class Axis(NamedTuple):
 
 
 def axis_of(data: Figure, unit: str = "", *also: float) -> Axis:
-    """The axis of the figures of a chart, and of what is `also` drawn. Where a few large ones would press the rest
-    together, equal steps are equal ratios; panels get axes of their own only if they are too far apart for that. Where
-    all are close, it does not start at zero.
+    """The axis of the figures of a chart, and of what is `also` drawn. If a few large
+    figures would press the rest together, the axis is logarithmic; panels get axes of their own only if their figures
+    are too far apart for that. If all figures are close, the axis does not start at zero.
     """
     of_panels: dict[str, list[float]] = {}
     for row in (*data.rows, *data.points):

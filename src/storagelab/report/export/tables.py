@@ -214,7 +214,7 @@ def _csv(table: Table) -> str:
 
 
 def _field(value: Value) -> str:
-    """A spreadsheet takes a text that begins with one of these signs for a formula: an apostrophe keeps it a text."""
+    """A spreadsheet takes a text that begins with such a sign for a formula; an apostrophe before it prevents this."""
     if value is None:
         return ""
     if not isinstance(value, str):

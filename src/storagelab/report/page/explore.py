@@ -1,6 +1,6 @@
 """What the page's script shows of all cells and of any two: figures, waits, series, counters, set-up; and its charts.
 
-The script sorts and filters by it, and compares two cells. Numbers are as short as a chart can show.
+The script sorts and filters cells by these values, and compares two cells. Numbers are as short as a chart can show.
 
 Of the time series, the median run of each cell and the odd runs are as fine as a chart shows, with the least and the
 most of each period. The other runs are thinned to the means of fewer periods, so that the page stays small however

@@ -53,8 +53,8 @@ _NEEDLESS = re.compile(
     r'|(?<=fill="#\w{6}") stroke-width="2"'
 )
 _FINE = re.compile(r' (?:d|transform|[xy]2)="[^"]*"')
-"""What a drawing has for pages of its own: the figure around it has a role, a name and a font, and is hidden from
-screen readers; and figures of hundredths of a pixel. Vega-Lite has no setting for these, a quarter of a drawing."""
+"""Parts of a drawing that a page doesn't need: the figure around it has a role, a name and a font, and is hidden from
+screen readers. With hundredths of pixels, they are a quarter of a drawing, and Vega-Lite has no setting for them."""
 LARGEST_PAGE = 1_200_000
 """The largest page, in characters, that carries its raw data by default."""
 MAX_TABLE_ROWS = 400

@@ -26,10 +26,10 @@ _LEVELS_SHOWN = 12
 @dataclass(frozen=True)
 class PlanFacts:
     """`server`: the server that would be used, in words. `estimate_s`: time for the runs that are still to be made,
-    None = unknown; `estimate_basis`: what it was learned from. `runs_stored`: runs that will be skipped. `durability`:
+    None if unknown; `estimate_basis`: what it was learned from. `runs_stored`: runs that will be skipped. `durability`:
     what survives a crash, a line for each engine that is compared. `warnings`: what to decide before the runs; the
     second line of one, if any, is its reason and way out. `steps`: what is done to volumes before each run. `objects`:
-    which table or index lies on which volume. `tells`: how small a difference the runs can show, "" = unknown.
+    which table or index lies on which volume. `tells`: how small a difference the runs can show, "" if unknown.
     """
 
     server: str
@@ -113,7 +113,7 @@ def _order_text(experiment: Experiment, plan: Plan) -> str:
 
 
 def of_preparing(experiment: Experiment, plan: Plan) -> Iterator[str]:
-    """That nothing is compared, and the warnings of volumes that are prepared for blocks of runs."""
+    """Says if nothing is compared, and gives the warnings of volumes that are prepared for blocks of runs."""
     if len(plan.cells) == 1:
         yield (
             "nothing is compared: there is one cell\n"

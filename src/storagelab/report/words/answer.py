@@ -96,7 +96,7 @@ def headline(findings: Findings, found: Answer | None = None) -> str:
 
 
 def in_full(findings: Findings, found: Answer) -> dict[About, list[str]]:
-    """What the answer leaves out: groups of loads, and causes."""
+    """The groups of loads and the causes that the short answer leaves out."""
     rest = [_group(findings, choice) for choice in found.choices[CHOICES:]] if len(found.choices) > CHOICES + 1 else []
     short = [*_why(findings, found, STEPS)]
     return {"use": rest, "why": [text for text in _why(findings, found, None) if text not in short]}
@@ -122,7 +122,7 @@ def _basis(findings: Findings, found: Answer) -> str:
 
 
 def _doubt(findings: Findings, found: Answer) -> str:
-    """What keeps the runs from answering, then the cautions, the most serious first; without what `use` says."""
+    """What keeps the runs from answering, then the cautions, the most serious first; nothing that `use` says."""
     used = {choice.pick.cell_id for choice in found.choices if choice.pick is not None}
     said = {found.no_verdict} if found.choices else {"nothing-measured", "untested"}
     said |= {"not-compared"} & {fact for fact in found.unable if "nothing-measured" in found.unable}
@@ -201,7 +201,7 @@ def _group(findings: Findings, choice: Choice) -> str:
 
 
 def _untold(findings: Findings, choice: Choice) -> str:
-    """That too few runs decide nothing about the layouts of a choice; "" if they decide something."""
+    """Says that too few runs decide nothing about the layouts of a choice; "" if they decide something."""
     cells = [findings.cell(cell_id) for cell_id in choice.tied]
     decided = all(verdict_of(findings, cell.cell_id).kind != "not-told-apart" for cell in cells)
     if decided or choice.at_most_slower is not None:
@@ -303,7 +303,7 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
 
 
 def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
-    """What changed with each factor that is explained: the first `most` steps, None = all."""
+    """What changed with each factor that is explained: the first `most` steps, or all if None."""
     names = Names(findings)
     if (slowest := found.slowest_at_limit) is not None:
         layout = findings.cell(slowest.cell_id).text

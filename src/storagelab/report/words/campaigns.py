@@ -124,7 +124,7 @@ def gate_of_campaigns_sentence(result: Gate, margin: float, found: Sequence[Comp
 
 
 def provenance_sentences(found: Compare) -> list[str]:
-    """That the figures of one campaign are measured, and those of the other simulated."""
+    """Says that the figures of one campaign are measured, and those of the other simulated."""
     first, second = (campaign.findings.provenance or "nothing measured" for campaign in (found.first, found.second))
     if first == second:
         return []
@@ -260,7 +260,7 @@ def steady(runs: Iterable[Run]) -> dict[tuple[str, ...], Fact]:
 
 
 def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gated: str = "") -> Document:
-    """One or several campaigns against the first, as a short report; `differences` = how each was made differently."""
+    """One or several campaigns against the first, as a short report; `differences` says how each differs from it."""
     first = found[0].first
     verdicts = [verdict_sentence(one) for one in found]
     if gated:

@@ -140,8 +140,8 @@ def _on_the_best(findings: Findings) -> list[str]:
 
 
 def _on_adjusted_means(findings: Findings) -> list[str]:
-    """That comparisons use adjusted means, with the cell that shows it most; [] where they are the means of the
-    runs.
+    """Says that comparisons use adjusted means, with the cell whose mean is adjusted most; [] if no mean is
+    adjusted.
     """
     samples = [(cell, one) for cell in findings.cells if (one := compared.judged(findings, cell)) is not None]
     apart = [
@@ -184,7 +184,7 @@ def _on_effects(findings: Findings) -> list[str]:
 
 
 def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -> str:
-    """Of very many levels only those that differ most."""
+    """States the effects of a factor. If it has very many levels, only those that differ most are stated."""
     left = len(effects) - _EFFECTS_LARGEST if len(effects) > _EFFECTS_SHOWN else 0
     if left:
         effects = sorted(effects, key=lambda one: -abs(math.log(one.ratio.value)))[:_EFFECTS_LARGEST]
@@ -207,7 +207,7 @@ SENTENCES_MAX = 3
 
 
 def what_if_sentences(findings: Findings) -> list[str]:
-    """At most three: dependences and changes by their size, and the drives' history; [] if the runs show none."""
+    """At most three sentences: dependences and changes by their size, and the drives' history; [] if there are none."""
     past = found_sentences(findings, "gains")
     if findings.verdict == "too-few-runs":
         return past
@@ -234,7 +234,7 @@ def _size(ratio: Estimate) -> float:
 
 
 def _depends(findings: Findings, found: Dependence) -> str:
-    """With the choice that it costs most to take from elsewhere; a table has the best levels."""
+    """Says what the best level depends on, and what a choice from elsewhere costs at most. A table has the levels."""
     cost = _cost(findings, found, found.cost) if found.cost is not None else ""
     return f"The best {factor_noun(found.factor)} depends on the {factor_noun(found.within)}{_averaged(found)}.{cost}"
 
@@ -318,8 +318,8 @@ def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
 
 
 def _gained(findings: Findings, choice: Choice) -> str:
-    """How much more time the nearest layout takes that is surely slower than the fastest, the slowest, and the one that
-    the spec names first; over several loads, the range of the slowest.
+    """How much more time three layouts take than the fastest: the nearest that is surely slower, the slowest, and the
+    one that the spec names first. Over several loads: the range of the slowest.
     """
     judged = [load for load in findings.by_load if not choice.loads or load.load in choice.loads]
     rows = {row.cell_id: row for row in _slower_cells(findings)}
@@ -345,7 +345,7 @@ def _named(what: str, cell: CellSummary) -> str:
 
 
 def _priced(findings: Findings, choice: Choice) -> str:
-    """What the layout costs, and the cheapest, the fastest of several."""
+    """The price of the layout, and of the cheapest one; if several are the cheapest, of the fastest of these."""
     pick = findings.cell(choice.pick.cell_id if choice.pick else choice.meant[0])
     load = findings.load_of(pick.cell_id)
     cells = [cell for cell in findings.cells if cell.price_per_month and (load is None or cell.cell_id in load.cells)]
