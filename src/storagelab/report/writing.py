@@ -30,7 +30,7 @@ from storagelab.report.export.as_json import json_pieces, to_json
 from storagelab.report.export.tables import all_of, csv_runs, csv_waits, sqlite_file
 from storagelab.report.sections.contents import brief, document
 from storagelab.report.text.markdown import markdown
-from storagelab.report.text.terminal import print_document
+from storagelab.report.text.terminal import as_text, print_document
 
 FORMATS = ("html", "md", "csv", "waits-csv", "json")
 REPORT_FILE = "report.html"
@@ -181,7 +181,8 @@ def deliver_paper(
         if write(file, page_of(of)):
             tell(file)
     else:
-        deliver(as_json() if format_ == "json" else markdown(of), output)
+        of_format = {"json": as_json, "md": lambda: markdown(of), "text": lambda: as_text(of)}
+        deliver(of_format[format_](), output)
 
 
 def tell(file: Path) -> None:

@@ -87,9 +87,12 @@ def report(
         screen.say(f"raw data: {place / FILE_NAME}; as JSON: storagelab export {shown}")
         charts = f"storagelab report {shown} --format png (or svg); one of them: --chart cells"
         screen.say(f"charts as files: {charts}")
-    elif format_ == "text" and output is None:
+    elif format_ == "text":
         of = document(experiment, expanded, runs, writing.own_names_only(findings), limit=most)
-        terminal.print_document(screen.out(), of)
+        if output is None:
+            terminal.print_document(screen.out(), of)
+        else:
+            writing.deliver(terminal.as_text(of), output)
     else:
         writing.deliver(writing.render(format_, experiment, expanded, runs, findings, how=how), output)
 

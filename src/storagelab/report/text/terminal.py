@@ -5,6 +5,7 @@ The answer comes last, where the eye is: a screen shows what is printed last.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -43,6 +44,13 @@ _LADDERS = 9
 _BAR_LEAST, _BAR_MOST = 11, 31
 _STYLES = {"fastest": "green", "may-be-fastest": "green", "not-judged": "dim"}
 _HANGING = 2
+
+
+def as_text(of: Document) -> str:
+    """The document for a file: without colours, 100 columns wide."""
+    file = io.StringIO()
+    print_document(Console(file=file, width=100, highlight=False, markup=False), of)
+    return file.getvalue()
 
 
 def print_document(console: Console, of: Document, *, full: bool = True) -> None:

@@ -63,7 +63,7 @@ def verdict_of(findings: Findings, cell_id: str) -> Mark:
         return Mark("fastest", "fastest")
     if cell_id in judged.best[:1]:
         tied = [one.at_most_slower for one in findings.comparisons if one.cell_id in judged.tied]
-        return _front(findings, judged.at_most_slower if not tied or any(tied) else None)
+        return _front(findings, max(filter(None, tied), default=None) if tied else judged.at_most_slower)
     if found is None:
         return Mark("not-judged", "")
     if not found.distinguishable:
