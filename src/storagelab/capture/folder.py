@@ -355,7 +355,9 @@ def _rows(file: Path, kind: type[_Row], *, complete: bool) -> tuple[_Row, ...]:
         except ValidationError as error:
             if not complete and number == len(read):
                 break
-            raise StoreError(f"{file}: line {number}: {first_problem(error, kind._fields)}\n  {_AGAIN}") from None
+            value = error.errors()[0]["input"]  # all of the line if a column is missing
+            told = f", not {value[:60]!r}" if isinstance(value, str) else ""
+            raise StoreError(f"{file}: line {number}: {first_problem(error, kind._fields)}{told}\n  {_AGAIN}") from None
     return tuple(found)
 
 
