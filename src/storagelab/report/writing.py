@@ -181,8 +181,8 @@ def deliver_paper(
         if write(file, page_of(of)):
             tell(file)
     else:
-        of_format = {"json": as_json, "md": lambda: markdown(of), "text": lambda: as_text(of)}
-        deliver(of_format[format_](), output)
+        text = as_json() if format_ == "json" else markdown(of) if format_ == "md" else as_text(of)
+        deliver(text, output)
 
 
 def tell(file: Path) -> None:
