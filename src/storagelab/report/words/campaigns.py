@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -175,7 +176,8 @@ def _ladder(found: Compare) -> Ladder:
     figures = [one.second for one in rows]
     rungs = [
         Rung(
-            (found.first.findings.cell(one.first_id).text,), one.ratio, numbers.seconds_like(one.second, figures),
+            (found.first.findings.cell(one.first_id).text,), one.ratio if 0 < one.ratio.value < math.inf else None,
+            numbers.seconds_like(one.second, figures),
             Mark(kinds.get(mark(one), "not-judged"), mark(one)), one.first_id,
         )
         for one in rows
