@@ -134,7 +134,7 @@ def test_it_can_be_read_without_scripts(opened):
     tab.locator("#waits summary").first.click()
     assert tab.locator("#figure-waits .wide").is_visible()
     tab.locator("#cells > details > summary").click()
-    assert tab.locator("#cells details.cell").count() == 8
+    assert tab.locator("#cells details.cell").count() == 4
     tab.emulate_media(media="print")
     assert tab.locator("#figure-cells .wide").is_visible()
 
@@ -234,7 +234,7 @@ def test_no_page_is_wider_than_a_phone_and_no_text_is_too_small_for_one(opened, 
 def test_every_chart_is_drawn_in_the_form_for_the_window(opened, width, form, other):
     tab = opened(width)
     figures = tab.locator(".part figure:has(.wide)")
-    assert figures.count() == 6
+    assert figures.count() == 7
     for number in range(figures.count()):
         figure = figures.nth(number)
         assert figure.locator(f".{form}").is_visible()
