@@ -126,10 +126,11 @@ class _Command(TyperCommand):
                 if option in names and rule.path(ctx.params):
                     raise SpecError(rule.why, key=option, hint=rule.way_out)
         written = ctx.params.get("output")
-        for name, value in ctx.params.items():
-            named = Path(value) if written is not None and name != "output" and isinstance(value, Path | str) else None
-            if named is not None and named.resolve() == Path(written).resolve():
-                raise SpecError(f"would replace {value}", key="--output", hint="Name another file.")
+        # A word such as a format is no file, though one of that name may exist.
+        files = [ctx.params[one.name] for one in self.params if one.name != "output"]
+        for file in files if isinstance(written, Path) else ():
+            if isinstance(file, Path) and file.resolve() == written.resolve():
+                raise SpecError(f"would replace {file}", key="--output", hint="Name another file.")
         return super().invoke(ctx)
 
 
