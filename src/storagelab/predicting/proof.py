@@ -73,7 +73,7 @@ def spec_text(found: Advice, capture: Path, load: Path | None, volumes: Path, sp
     try:
         expand(parse(text, str(spec)))  # what `plan` refuses is not written
     except SpecError as error:
-        problem = f"{error.key}: {error.problem}, so no spec can be written that measures the layouts"
+        problem = f"{error.key or 'layout'}: {error.problem}, so no spec can be written that measures the layouts"
         raise SpecError(problem, file=load or volumes, key="--spec", hint=error.hint) from None
     return text
 
