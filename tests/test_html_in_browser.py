@@ -117,7 +117,7 @@ def test_no_label_of_a_legend_runs_into_the_next_one_or_out_of_its_chart(opened,
             assert abs(one[2] - other[2]) > 4 or one[1] < other[0] - 8
 
 
-@pytest.mark.parametrize("width", [1280, 768, 360])
+@pytest.mark.parametrize("width", [1280, 1000, 768, 702, 360])
 def test_the_page_opens_without_an_error_or_a_request_and_fits_its_window(opened, width):
     tab = opened(width)
     assert tab.title() == "files-and-log-place · storagelab"
