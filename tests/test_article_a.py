@@ -46,18 +46,9 @@ def runs() -> dict[tuple[int, int], dict]:
         return dict(zip(wanted, side_by_side.map(lambda pair: outcome(*pair), wanted), strict=True))
 
 
-def life_of(run: dict) -> float:
-    """Seconds that the run would take at scale 1."""
-    return run["elapsed_ns"] * run["scale"] / 1e9
-
-
-def waits_ns(run: dict) -> int:
-    return sum(row["resource_ns"] + row["signal_ns"] for row in run["waits"])
-
-
 @pytest.mark.parametrize("files", FILES)
 def test_scales_32_and_64_agree_within_3_percent(runs, files):
-    life_s = {scale: life_of(runs[scale, files]) for scale in SCALES}
+    life_s = {scale: runs[scale, files]["elapsed_ns"] * scale / 1e9 for scale in SCALES}
     assert max(life_s.values()) / min(life_s.values()) < 1.03, life_s
 
 
@@ -85,7 +76,7 @@ def test_an_insert_reads_0_283_pages_and_the_formula_says_why(runs, files):
 def test_elapsed_is_waits_and_cpu_of_a_connection(runs, files):
     """To the nanosecond with the time after a connection's early end: a transaction or two (0.04 % each at scale 1)."""
     for run in (runs[scale, files] for scale in SCALES):
-        lived_ns = waits_ns(run) + run["cpu_ns"]
+        lived_ns = sum(row["resource_ns"] + row["signal_ns"] for row in run["waits"]) + run["cpu_ns"]
         assert lived_ns + run["finished_early_ns"] == CONNECTIONS * run["elapsed_ns"]
         assert lived_ns / CONNECTIONS == pytest.approx(run["elapsed_ns"], rel=0.0008 * run["scale"])
 

@@ -12,7 +12,9 @@ from real_servers import connect, open_folder
 
 from storagelab.errors import SpecError
 from storagelab.experiments import text_of
+from storagelab.machine.disks import Mount
 from storagelab.machine.rights import give_to_server
+from storagelab.servers import drafts
 from storagelab.servers.attached import RunningServer
 from storagelab.servers.drafts import filled, of_server
 from storagelab.spec.matrix import expand
@@ -129,6 +131,16 @@ def test_the_volumes_and_the_size_are_the_servers():
     ceiling = tomllib.loads(filled("ceiling", text_of("ceiling"), "postgres", RUNNING, "MINE"))
     assert ceiling["volumes"]["memory"] == {"path": "/dev/shm"}, "what a recipe compares with is not the server's"
     assert spec["workload"]["scale"] == 205, "3 GiB of 15 MiB each"
+
+
+def test_a_volume_to_try_is_a_mounted_drive_with_room(monkeypatch, tmp_path):
+    on_one = RUNNING._replace(places={"data": Path("/")})
+    drive = Mount(str(tmp_path), "259:0", "ext4", "/dev/nvme0n1", ("rw",), ())
+    monkeypatch.setattr(drafts, "mounts_here", lambda: (drive,))
+    for free, path in ((5 * 2**30, str(tmp_path)), (2**30, ".")):
+        monkeypatch.setattr(drafts, "free_bytes", lambda _, free=free: free)
+        spec = tomllib.loads(filled("wal-volume", text_of("wal-volume"), "postgres", on_one, "MINE"))
+        assert spec["volumes"]["log"]["path"] == path
 
 
 def test_a_spec_of_another_engine_takes_no_server():

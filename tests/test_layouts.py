@@ -195,13 +195,10 @@ def test_many_data_files_need_no_larger_lock_table_to_be_made_and_dropped(scratc
             layout.create(connection)
             assert next((each.name, each.got) for each in layout.read_back(connection)) == ("data files", "200")
             assert layout.drop(connection) == [f"schema {SCHEMA}"]
-        (note,) = check(plan_of(config.model_copy(update={"workload": _wide(config)})), site_at(scratch)).notes
+        wide = config.workload.model_copy(update={"rows_per_transaction": 5_000, "rows_per_connection": 5_000})
+        (note,) = check(plan_of(config.model_copy(update={"workload": wide})), site_at(scratch)).notes
         assert note.startswith("transactions may hold 800 locks at once")
         assert check(plan_of(small(scratch, dsn=server.conninfo, connections=2)), site_at(scratch)).notes == ()
-
-
-def _wide(config):
-    return config.workload.model_copy(update={"rows_per_transaction": 5_000, "rows_per_connection": 5_000})
 
 
 # --- on MariaDB ------------------------------------------------------------------------------------------------------

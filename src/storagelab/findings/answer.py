@@ -55,6 +55,7 @@ def answer(findings: Findings) -> Answer:
     causes = tuple(cause for factor in _explained(findings, gains) for cause in _causes(findings, factor))
     unable = tuple(_unable(findings))
     weighed = _weighed(findings, choices)
+    none_differs = choices and not any(row.distinguishable for row in findings.comparisons)
     return Answer(
         provenance=findings.provenance,
         runs=sum(cell.runs_ok + cell.runs_unverified for cell in findings.cells),
@@ -69,7 +70,7 @@ def answer(findings: Findings) -> Answer:
         cautions=tuple(dict.fromkeys(one.kind for one in weighed if one.kind not in unable)),
         indifferent=findings.indifferent,
         next=next_step(findings, choices, weighed),
-        no_verdict=next((fact for fact in unable if fact in FORBIDS and _nothing_told(findings, choices)), None),
+        no_verdict=next((fact for fact in unable if fact in FORBIDS and none_differs), None),
     )
 
 
@@ -395,11 +396,6 @@ def _unable(findings: Findings) -> Iterator[str]:
     if any(one.elapsed_s is None for one in findings.cells) or findings.not_compared:
         facts.append(((2, "not-compared"), "not-compared"))  # after missing runs, which explain it
     yield from dict.fromkeys(fact for _, fact in sorted(facts))
-
-
-def _nothing_told(findings: Findings, choices: Sequence[Choice]) -> bool:
-    """Whether several layouts were compared, and none of them differs from the fastest."""
-    return bool(choices) and not any(row.distinguishable for row in findings.comparisons)
 
 
 def _weighed(findings: Findings, choices: Sequence[Choice]) -> list[Caution]:

@@ -118,7 +118,7 @@ def told_of(used: Mapping[str, Mapping[int, Run]]) -> dict[str, list[Told]]:
 
 def nothing_seen(told: Mapping[str, Sequence[Told]]) -> bool:
     """Whether no cell saw a checkpoint in most of its runs."""
-    return all(_most(_saw_none, runs) for runs in told.values())
+    return all(_most(lambda run: run["in_warm_up"] + run["while_counted"] == 0, runs) for runs in told.values())
 
 
 def in_parts(told: Mapping[str, Sequence[Told]]) -> tuple[str, ...]:
@@ -140,10 +140,6 @@ def _most(what: Callable[[Told], bool], runs: Sequence[Told]) -> bool:
 
 def _whole(run: Told) -> bool:
     return run["whole"] > 0 or run["while_counted"] >= ENOUGH
-
-
-def _saw_none(run: Told) -> bool:
-    return run["in_warm_up"] + run["while_counted"] == 0
 
 
 def log_rates(runs: Iterable[Run]) -> dict[str, float]:

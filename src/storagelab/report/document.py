@@ -222,7 +222,7 @@ class Ladder:
     @property
     def ticks(self) -> list[float]:
         """The round ratios of the axis."""
-        return numbers.round_figures(*self.ends, most=7)
+        return numbers.round_figures(*self.ends, most=5)
 
 
 def _folded(rungs: Sequence[Rung], most: int) -> Iterator[Rung]:

@@ -183,6 +183,9 @@ _SCALE_BYTES, _ROW_BYTES = 15 * 2**20, 250
 """The bytes of one unit of pgbench's scale, and of one row of sysbench with its index."""
 _FEWEST, _OF_MEMORY, _OF_ROOM = 10, 3, 5
 """pgbench's smallest scale, and the limits of the data's size: a multiple of the memory, a share of the free space."""
+_LEAST_ROOM = 4 * 2**30
+"""Drives with less free space, such as a boot partition, are not proposed: a log with its spare segments needs 1.5 GiB.
+"""
 _COUNTED_S = 60
 _FOR_DATA = ("ext4", "xfs", "btrfs", "f2fs")
 _OF_THE_SYSTEM = ("/boot", "/etc", "/dev", "/proc", "/sys", "/run", "/usr")
@@ -267,13 +270,14 @@ def _places(spec: Mapping[str, Any], found: RunningServer) -> tuple[dict[str, st
 
 
 def _other_mounts(folders: Iterable[Path]) -> Iterator[Mount]:
-    """Mounted drives on which this user may write, and which hold none of these folders."""
+    """Mounted drives with room on which this user may write, and which hold none of these folders."""
     mounts = mounts_here()
     seen = {mount.device_numbers for folder in (*folders, Path("/")) if (mount := mount_of(folder, mounts))}
     for mount in mounts:
         is_drive = mount.source.startswith("/dev/") and mount.filesystem in _FOR_DATA and not mount.read_only
         is_system = mount.mount_point.startswith(_OF_THE_SYSTEM) or not os.path.isdir(mount.mount_point)
-        if is_drive and not is_system and mount.device_numbers not in seen and os.access(mount.mount_point, os.W_OK):
+        is_usable = is_drive and not is_system and os.access(mount.mount_point, os.W_OK)
+        if is_usable and mount.device_numbers not in seen and free_bytes(mount.mount_point) >= _LEAST_ROOM:
             seen.add(mount.device_numbers)
             yield mount
 

@@ -77,9 +77,10 @@ def _waiting_tasks(samples: list[dict[str, Any]], scale: int) -> Iterator[Waitin
     for sample in samples:
         for task in sample["tasks"]:
             resource = _resource(task["resource"])
+            page = resource.page
             yield WaitingTask(
                 at_s=sample["at_ns"] * scale * NS, wait_type=task["wait_type"], resource=resource,
-                sessions=task["workers"], data_file=None if resource.page is None else _data_file(resource.page),
+                sessions=task["workers"], data_file=page and (page.file_id - (page.file_id > _LOG_FILE)),
             )  # fmt: skip
 
 
@@ -101,11 +102,6 @@ def _resource(decoded: str) -> Resource:
     if kind not in _PAGES:
         return resource_of(decoded or _NO_PAGE)
     return Resource(kind=_PAGES[kind], page=Page(*map(int, place.split(":"))))
-
-
-def _data_file(page: Page) -> int:
-    """The number of the page's data file, from 1."""
-    return page.file_id if page.file_id < _LOG_FILE else page.file_id - 1
 
 
 def _counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, dict[str, float]]:
