@@ -17,7 +17,7 @@ from storagelab.words.names import in_brackets, without_stop
 from storagelab.words.numbers import plural, seconds
 
 SHARE_LEAST = 0.02
-"""If less than this part of a run has the other rate, the run's time is still meaningful."""
+"""If less than this fraction of a run has the other of the two rates, the run's time is still meaningful."""
 
 
 class BurstCredits(Caution):
@@ -128,7 +128,7 @@ class SharedDevice(Caution):
 
 
 def _is_place(path: str) -> bool:
-    """Whether a key of a spec says where something lies."""
+    """Whether a key of a spec sets the place of a file or an object."""
     single = path.startswith(f"{KEY}.")
     return single or path in PLACES or (path.startswith("volumes.") and path.endswith(".path"))
 
