@@ -1,4 +1,5 @@
-"""One run on a database, composed of a server, the sessions of a load, and a watcher: set up, load, measure, remove."""
+"""One run on a database: sets up, loads, measures and removes. A run is composed of a server, the sessions of a load,
+and a watcher."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ from storagelab.watching.sampler import Observation, SessionSampler
 
 
 class Watcher(Generic[C]):
-    """Watches one run. Call `ready` first. Enter it while all sessions wait at the gate, leave it when the last one
-    is done. Then call `counted`.
+    """Observes one run. Call `ready` first. Enter the context while all sessions wait at the gate, and leave it when
+    the last session is done. Then call `counted`.
     """
 
     seen: Observation
@@ -77,13 +78,13 @@ class Watcher(Generic[C]):
             self._machine.end()
 
     def look(self) -> int:
-        """Reads the work done so far; to be called now and then."""
+        """Reads the work done so far; to be called from time to time."""
         self._machine.look()
         return self._sessions.so_far(self._sampler.progress())
 
     @property
     def stood_s(self) -> float:
-        """For how long the run stood still."""
+        """The time for which the run stood still."""
         return self._machine.standstill.seconds
 
     def counted(self) -> Counters:

@@ -176,7 +176,7 @@ class PrivateServer(ABC, Generic[P]):
 
     @abstractmethod
     def _reach(self) -> tuple[Path, ...]:
-        """The folders that its programs must reach, in addition to those of every private server."""
+        """The folders that the server's programs must reach, in addition to the folders of every private server."""
 
     def _in_child(self) -> Callable[[], None] | None:
         """The `preexec_fn` of the server's programs."""
