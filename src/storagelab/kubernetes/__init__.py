@@ -1,1 +1,2 @@
-"""A campaign as a Job of Kubernetes: its objects, and what holds it up. Nothing here talks to a cluster."""
+"""A campaign as a Job of Kubernetes: its objects, and the obstacles to its progress. This package sends nothing to a
+cluster."""

@@ -72,7 +72,7 @@ def facts(config: Config, mounts: Sequence[Mount]) -> dict[str, dict[str, object
 
 
 def checks(config: Config, mounts: Sequence[Mount], read_from: str) -> list[Check]:
-    """Compares each remote volume with the server's report of its file system. A volume without a report is unverified."""
+    """Compares each remote volume with the server's report of its file system; without a report, it is unverified."""
     found = []
     for name, path in remote_paths(config).items():
         mount = mount_of(path, mounts)
