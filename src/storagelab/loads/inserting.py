@@ -80,7 +80,7 @@ class InsertingSessions(Sessions[C]):
 
     @abstractmethod
     def _failed(self, error: Exception) -> str:
-        """Why a connection failed; it may have been lost."""
+        """The reason why a connection failed; the connection may have been lost."""
 
     @abstractmethod
     def _stop(self, working: Sequence[C]) -> None:
@@ -157,7 +157,7 @@ def _check_reads(workload: InsertLoad, loops: Sequence[Loop]) -> list[Check]:
         return []
     made, found = sum(loop.reads_done for loop in loops), sum(loop.reads_found for loop in loops)
     wanted = len(loops) * round(workload.reads_per_row * workload.rows_per_connection)
-    # Due reads are added up row by row, so a connection may make one read more or less than its share.
+    # Due reads are added up row by row, so a connection may make one read more or less than expected.
     ok = found == made and abs(made - wanted) <= len(loops)
     return [
         Check(

@@ -1,8 +1,9 @@
-"""The interface to what is measured: a real server or simulated drives. No code above it can tell which.
+"""The interface to the object of measurements, a real server or simulated drives. Code above it does not know which.
 
-preflight(...) only checks, and names obstacles with open_block(...) as block:          brings drives or servers into
-the state that its first run needs with block.open(planned) as target: sets up one run's layout, and removes it at the
-end, whatever happens target.run(...)                 one Measurement
+preflight(...)                             only checks, and names obstacles
+with open_block(...) as block:             brings drives or servers into the state that the first run needs
+    with block.open(planned) as target:    sets up one run's layout, and removes it at the end, even after an error
+        target.run(...)                    returns one Measurement
 """
 
 from __future__ import annotations
