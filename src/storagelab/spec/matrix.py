@@ -32,7 +32,7 @@ from storagelab.spec.rules import config_of
 # --- the order of runs ------------------------------------------------------------------------------------------------
 # Random orders, which depend only on a seed. Pure.
 #
-# Remains of a run, such as dirty pages or a drive's pending garbage collection, make the next runs slower. If one layout
+# Remains of a run, such as dirty pages or a drive's pending garbage collection, make the next runs slower. If a layout
 # follows such a run more often than others, this looks like a property of the layout. So in a balanced order, each
 # layout follows every layout, itself included, about equally often: in the next place, and also two and three places
 # later. Each layout also has even and odd places, and each place of a round, about equally often. Finney and

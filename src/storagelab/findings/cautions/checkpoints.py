@@ -24,9 +24,9 @@ change."""
 
 
 class LogFills(Caution):
-    """Runs are measured before the redo log is full: by cell, the mean share of the measured time before that is
-    between `fewest` and `most`. `longest_s` is the longest time from the begin of the measurement until a log was full;
-    None if no log was full. `all_bytes` is the smallest space in a log."""
+    """Runs are measured before the redo log is full. By cell, the mean share of the measured time before the log is
+    full is between `fewest` and `most`. `longest_s` is the longest time from the start of the measurement until a log
+    was full; None if no log was full. `all_bytes` is the smallest space in a log."""
 
     kind, group = "log-fills", "runs"
     short = "runs count before the redo log is full"

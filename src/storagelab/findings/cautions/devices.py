@@ -21,7 +21,7 @@ SHARE_LEAST = 0.02
 
 
 class BurstCredits(Caution):
-    """The credits of `volume` ran out in `runs` of `of` runs, `after_s` after the begin of the measurement (median)."""
+    """The credits of `volume` ran out in `runs` of `of` runs, `after_s` after the start of the measurement (median)."""
 
     kind, group = "burst-credits", "runs"
     next_step = (
@@ -64,9 +64,9 @@ def check_burst_credits(evidence: Evidence) -> Iterator[BurstCredits]:
 
 
 def _emptied_while_counted(measurement: Measurement, burst: Mapping[str, object]) -> float | None:
-    """The seconds from the begin of the measurement until the bucket first ran empty.
+    """The seconds from the start of the measurement until the bucket first ran empty.
 
-    None if the bucket did not run empty, or only near the begin or end of the measurement. Also None for runs of
+    None if the bucket did not run empty, or only near the start or end of the measurement. Also None for runs of
     earlier versions, which stored no time, or only the first one. All times begin with the load.
     """
     found, counts_s = burst.get("empty_after_s"), measurement.counters.get(LOAD, {}).get("counts_after_s")
