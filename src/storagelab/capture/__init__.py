@@ -1,2 +1,1 @@
-"""Captures the I/O of a running server from its own counters and the kernel's, stores it in a folder, and reads it
-again."""
+"""Captures the I/O of a running server from its counters and the kernel's, stores it in a folder, and reads it."""

@@ -20,8 +20,7 @@ from storagelab.capture.tracing import READ, SYNC, Column, Records
 
 OPERATIONS = ("read", "write", "sync")
 _LOOKS_APART = 50
-"""The time between two listings of folders, as a multiple of the time that listing took: it costs at most 2 % of a
-CPU."""
+"""The time between two listings of folders, as a multiple of a listing's time: at most 2 % of a CPU."""
 _AGAIN_S = 20.0
 """After this, a file's number may belong to another file, so the folders are listed again."""
 _Inode = tuple[int, int]
@@ -297,8 +296,7 @@ def log_files(watched: Watched) -> list[int]:
 
 
 def paired(requests: Records, ends: Records) -> tuple[Records, Records]:
-    """The ends that belong to requests, with the durations of the requests in nanoseconds as `bytes`; and the
-    unfinished requests."""
+    """The ends of requests, with the requests' durations in nanoseconds as `bytes`; and the unfinished requests."""
     begun = requests[requests["operation"] != READ]
     some = np.concatenate([begun, ends])
     is_end = np.arange(len(some)) >= len(begun)

@@ -268,8 +268,7 @@ def append(path: Path, rows: Iterable[IoRow], devices: Iterable[DeviceRow]) -> N
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Writes the whole manifest, and replaces an earlier one. The manifest of a complete capture has the sizes of the
-    tables."""
+    """Writes the whole manifest, and replaces an earlier one. If the capture is complete, it has the tables' sizes."""
     if manifest.complete:
         sizes = {name: (path / name).stat().st_size for name in _TABLES}
         manifest = manifest.model_copy(update={"table_bytes": sizes})

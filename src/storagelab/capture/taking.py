@@ -52,8 +52,7 @@ Progress = Callable[[float, float], None]
 
 
 def tracer_of(watched: Watched, notes: list[str], volumes: Iterable[Volume]) -> Tracer | None:
-    """The kernel's trace of the server's requests; None, with a note on the missing figures, if no trace is
-    possible."""
+    """The kernel's trace of the server's requests; None, with a note on missing figures, if it is not possible."""
     missing = "So writes are not known by table, and requests in order are not known."
     if not watched.local:
         notes.append(f"The server is on another machine: the kernel's trace points can't be used. {missing}")

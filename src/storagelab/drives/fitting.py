@@ -27,8 +27,7 @@ LIMITS = ("reads_per_s", "writes_per_s", "ios_per_s", "read_bytes_per_s", "write
 
 @dataclass(frozen=True)
 class Law:
-    """The figures. Times are those of a lone request; `*_data_bytes_per_s` is the rate of its data transfer, which
-    takes additional time."""
+    """The figures. Times are a lone request's; `*_data_bytes_per_s` is the rate of its data transfer, which follows."""
 
     read_ns: float
     write_ns: float

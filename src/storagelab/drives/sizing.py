@@ -21,8 +21,7 @@ _SEED = 1
 
 
 class MapOfDrive(Frozen):
-    """Host memory for a full drive's map: for a drive full of database pages, and for a drive whose sectors were all
-    written singly."""
+    """Host memory for the map of a drive full of database pages, and of a drive whose sectors were written singly."""
 
     sector_bytes: int
     driver: str

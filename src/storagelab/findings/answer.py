@@ -354,8 +354,7 @@ def _explained(findings: Findings, gains: Sequence[Gain]) -> list[str]:
 
 
 def _causes(findings: Findings, factor: str) -> Iterator[Cause]:
-    """For each step along a factor, the volume's limit or the wait that explains most of the change; none if nothing
-    explains it."""
+    """For each step along a factor, the volume's limit or the wait that explains most of the change, if any does."""
     for leg in legs(findings, factor):
         cells = [(findings.cell(one), findings.cell(other)) for one, other in leg.waterfall.pairs]
         limit = volume_at_limit(cells, leg.waterfall.change.value)

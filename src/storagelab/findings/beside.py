@@ -76,8 +76,7 @@ class Beside:
 
 
 def beside(base: str, measured: Ratio, predicted: Mapping[str, Estimate]) -> Beside:
-    """`predicted`: the speed of each layout divided by the base's speed. Layouts whose measurement can't be tested have
-    no row."""
+    """`predicted`: each layout's speed divided by the base's. Layouts whose measurement can't be tested have no row."""
     rows = []
     for name, times in predicted.items():
         found = Estimate(value=1.0) if name == base else measured(base, name)

@@ -101,8 +101,7 @@ def _rounds(fitted: Fit, pairs: _Pairs) -> int:
 def effect_of(
     found: Difference, factor: Factor, level: JsonValue, at: dict[str, JsonValue], pairs: int, *, across: bool
 ) -> Effect:
-    """The effect of `level` against the factor's first level; untested if the two levels were run in different
-    blocks."""
+    """The effect of `level` against the factor's first level; untested if the two ran in different blocks."""
     return Effect(
         factor=factor.name, level=level, baseline=factor.levels[0].value, at=at,
         ratio=Estimate(value=found.ratio.value) if across else found.ratio, pairs=pairs,

@@ -105,8 +105,8 @@ def fit(hosts: Hosts, log_s: Matrix, blocks: Sequence[int], of_rounds: _FitOfRou
 
 
 def _of_runs(own: Sequence[Fit]) -> tuple[float, float]:
-    """The part of the variance of a cell's figure on one host that the host's runs explain, with its degrees of
-    freedom; 0 for none."""
+    """The variance of a cell's figure on a host that the host's runs explain, and its degrees of freedom; 0 for
+    none."""
     runs, df = np.array([one.runs for one in own]), sum(one.free for one in own)
     squares = sum(float(np.nansum(one.every.residuals**2)) for one in own)
     return (max(squares / df, VARIANCE_FLOOR) * float((1 / runs[runs > 0]).mean()) if df >= 1 else 0.0), df

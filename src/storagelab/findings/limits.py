@@ -143,8 +143,7 @@ def _waiting(cell: CellSummary) -> float:
 
 
 def _least_s(cell: CellSummary) -> tuple[float, ...]:
-    """The least time of each run, scaled to the mean time by which the cell is compared (of a run, or of a
-    transaction)."""
+    """The least time of each run, scaled to the mean time (of a run or a transaction) by which the cell is compared."""
     runs = len(cell.spent[0].by_run_s) if cell.spent else 1
     if not cell.bounds or cell.elapsed_s is None:
         return (0.0,) * runs

@@ -69,8 +69,7 @@ class Effect(Frozen):
 
     @property
     def tested(self) -> bool:
-        """Whether the ratio was tested. An untested ratio says nothing, not even that the levels can't be told
-        apart."""
+        """Whether the ratio was tested. An untested ratio does not even say that levels can't be told apart."""
         return self.ratio.low is not None
 
 
@@ -84,8 +83,7 @@ class BestLevels(Frozen):
 
 
 class LevelCost(Frozen):
-    """The cost of using a level where another is better: with the other factor at `at`, a level that is `best` at
-    `taken_from`."""
+    """The cost of the wrong level: with the other factor at `at`, using the level that is `best` at `taken_from`."""
 
     at: JsonValue
     taken_from: JsonValue

@@ -73,8 +73,7 @@ def history_of(before: Sequence[Side]) -> Side:
 
 
 def noisier(new: Side, before: Sequence[Side]) -> Side:
-    """The new campaign, with only the variance by which its runs scatter more than the runs of the earlier
-    campaigns."""
+    """The new campaign, with only the variance by which its runs scatter more than earlier campaigns' runs."""
 
     def beyond(mean: Mean, *others: Mean) -> Mean:
         more = max(0.0, mean.variance - math.fsum(one.variance for one in others) / len(others))

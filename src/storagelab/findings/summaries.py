@@ -115,8 +115,7 @@ _PerRun = TypeVar("_PerRun", Spent, Bound)
 
 
 class _Waited(NamedTuple):
-    """How the time of a run was spent. `transactions`: the number by which its time is divided, 0 if it is not
-    divided."""
+    """How the time of a run was spent. `transactions`: the number by which its time is divided, or 0."""
 
     repetition: int
     raw: RawWaits

@@ -1,2 +1,1 @@
-"""A campaign as a Job of Kubernetes: its objects, and the obstacles to its progress. This package sends nothing to a
-cluster."""
+"""A campaign as a Job of Kubernetes: its objects, and the obstacles to its progress. Contacts no cluster."""

@@ -88,8 +88,7 @@ class CountedPart(ABC):
     def _wait(self, on_poll: Callable[[], None]) -> None: ...
 
     def span(self) -> Span:
-        """The transactions that count, and the start and end of their time. Raises RunFailed with the program's
-        message."""
+        """The transactions that count, with the start and end of their time. Raises RunFailed."""
         counted = self._counted(self.process.result())
         return counted, *(counted.span_s if counted.number else (self.start_s, self.end_s))
 

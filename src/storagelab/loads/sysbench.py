@@ -251,8 +251,7 @@ end"""
 
 
 class LuaScript(NamedTuple):
-    """A sysbench script. `origins` has the user's file and line for each line of the script, None for the script's own
-    lines."""
+    """A sysbench script. `origins` has each line's origin in the user's files (file and line), or None."""
 
     text: str
     origins: tuple[tuple[str, int] | None, ...]
@@ -342,8 +341,7 @@ def by_sysbench(clients: Clients, load: Sysbench, scripts: Sequence[Source], see
 
 
 def ask_by_sysbench(clients: Clients, statement: str) -> str:
-    """The server's answer in a session of sysbench; "" for NULL. Raises RunFailed with sysbench's message if it can't
-    log in."""
+    """The server's answer in a session of sysbench; "" for NULL. Raises RunFailed if sysbench can't log in."""
     command = [find(), f"./{ASKING}", *clients.options["sysbench"], "ask"]
     output = clients.in_folder(command, {ASKING: _ASKING.replace("STATEMENT", statement).encode()})
     if failed(output):

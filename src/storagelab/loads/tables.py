@@ -25,8 +25,7 @@ L = TypeVar("L", bound=GeneratedLoad)
 
 
 class GeneratedTables(Places, Generic[C, L]):
-    """A base class for an engine's layout. Each kind of load adds the code that fills its tables and the program that
-    works on them."""
+    """A base class for engines' layouts. Each kind of load adds the code that fills tables, and its program."""
 
     unit_bytes: ClassVar[int] = 0
     """The bytes of a unit of the load's data on disk, measured and rounded up."""
@@ -35,8 +34,7 @@ class GeneratedTables(Places, Generic[C, L]):
     filled_in_place: ClassVar[bool] = False
     """Whether tables are made in the layout's places; otherwise, they are moved after they have been filled."""
     temporary_beside: ClassVar[bool] = True
-    """Whether temporary files lie beside the other objects that are placed on their volume; otherwise, the server makes
-    their folder."""
+    """Whether temporary files lie beside other placed objects; otherwise, the server makes their folder."""
 
     @property
     def load(self) -> L:

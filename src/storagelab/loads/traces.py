@@ -120,8 +120,7 @@ def late_figures(late: Mapping[str, Any]) -> dict[str, float]:
 
 
 def read(file: Path, config: Config | None = None) -> Trace:
-    """The trace on the volumes of this layout, or on one volume. Raises PreflightError, which names the fault and its
-    place."""
+    """The trace on the volumes of this layout, or on one volume. Raises PreflightError with the fault and its place."""
     names: dict[str, int] = {}
     try:
         with opened(file) as content:

@@ -29,8 +29,7 @@ class LoadReport(Protocol):
     def number(self) -> int: ...
     @property
     def not_done(self) -> Mapping[str, int]:
-        """The numbers of transactions that were not done, or not at once, by the names of counters (`NOT_AT_ONCE`,
-        "skipped")."""
+        """The numbers of transactions not done, or not at once, by names of counters (`NOT_AT_ONCE`, "skipped")."""
         ...
 
     @property

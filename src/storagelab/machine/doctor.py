@@ -41,8 +41,7 @@ MORE_SHARED_MEMORY = (
 OLDEST_SQLITE = (3, 37, 0)
 """The first version with STRICT tables, which the schema uses."""
 BUSY_SHARE_OF_CPUS = 0.25
-"""Above this load average per CPU, other programs affect a run's times (measured: a load average of 1 on 2 CPUs cost 15
-%)."""
+"""Above this load average per CPU, other programs affect a run's times (measured: 1 on 2 CPUs cost 15 %)."""
 FILES_PER_CONNECTION = 4
 """File descriptors needed to sample one connection: its socket, two files of /proc, and one in reserve."""
 _PROBE_LIMIT_S = 5.0

@@ -247,8 +247,7 @@ def free_bytes(path: str | Path) -> int:
 
 
 def why_not_writable(path: str | Path, kernel: Kernel = HERE) -> str:
-    """The reason why no file can be written in the folder `path`; "" if there is none. Checks only permissions and
-    changes nothing."""
+    """Why no file can be written in the folder `path`; "" if it can. Only checks permissions."""
     folder = Path(path)
     if not folder.exists():
         return "does not exist"
@@ -336,8 +335,7 @@ class Names:
 
 
 def describe_pod(ask: Ask | None = None) -> dict[str, object]:
-    """The pod's node, with its zone and machine type, and the pod's limits; {} outside of a Job that storagelab
-    wrote."""
+    """The pod's node, with its zone and machine type, and the pod's limits; {} outside of storagelab's Jobs."""
     node = os.environ.get(Names.NODE)
     if not node:
         return {}
@@ -439,8 +437,7 @@ def _ask(path: str) -> Answer:
 
 @cache
 def _answer_to(path: str) -> Answer | Exception:
-    """The answer, or the reason why there is none. Each object is read once, because it does not change while a pod
-    runs."""
+    """The answer, or the reason for its absence. Each object is read once: it does not change while a pod runs."""
     try:
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         token = read_text(SERVICE_ACCOUNT / "token")

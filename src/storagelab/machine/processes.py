@@ -61,8 +61,7 @@ def lives(pid: int) -> bool:
 
 
 class Kills:
-    """Counts kills for lack of memory. Make it before a process starts; `since` describes that moment, e.g. "the
-    campaign began"."""
+    """Make one before a process starts; `since` describes that moment, e.g. "the campaign began"."""
 
     def __init__(self, since: str) -> None:
         self._since, self._before = since, _killed_for_memory()
@@ -257,8 +256,7 @@ class SchedStat(NamedTuple):
 
 
 class Switches(NamedTuple):
-    """The number of times that the task gave up its CPU because it had to wait, and the number of times that it lost
-    the CPU."""
+    """The numbers of times that the task gave up its CPU (it had to wait), and that it lost the CPU."""
 
     voluntary: int
     involuntary: int

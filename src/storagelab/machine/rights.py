@@ -270,8 +270,7 @@ def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) 
 
 
 def _whose_programs(folder: Path) -> str:
-    """The reason why others may have written the programs of a folder; "" if only root and the current user can have
-    written them."""
+    """Why others may have written the programs of a folder; "" if only root and the current user can have."""
     if not folder.is_absolute():
         return "starts programs of a folder beside the spec"
     real = folder.resolve()

@@ -297,8 +297,7 @@ class Config(Described):
 
     @property
     def placed(self) -> dict[str, str]:
-        """The objects with separate volumes, besides the data files: keywords, names and patterns of objects -> the
-        volume."""
+        """The objects with separate volumes, except data files: keywords, names or patterns -> the volume."""
         return {what: volume for _, what, volume in self.placed_keys}
 
     @property

@@ -177,8 +177,7 @@ Status = Literal["ok", "failed", "unverified"]
 
 
 class Check(Frozen):
-    """A requested property of the server or file system, and the value that was read back. `ok` is None if it could not
-    be read."""
+    """A requested property of server or file system, and the value read back. `ok` is None if it was unreadable."""
 
     name: str
     asked: str
@@ -253,8 +252,7 @@ class CountedCrowd(Frozen):
     kind: str
     """The kind of the resource, as in `Resource`."""
     sessions_mean: Figure
-    """The mean number of sessions over the whole run. The means of a wait type add up to the type's time / elapsed
-    time."""
+    """The mean number of sessions over the run. A wait type's means add up to its time / elapsed time."""
     sessions_most: Count
     """The most sessions that waited at once."""
     time_share: Figure
@@ -285,8 +283,7 @@ class ObserverCost(Frozen):
 
 
 class Turns(Frozen):
-    """The work of a load in a run with alternating periods: in periods without sampling (unwatched) and with sampling
-    (watched)."""
+    """The work of a load in alternating periods without sampling (unwatched) and with sampling (watched)."""
 
     unwatched_s: Figure
     unwatched_transactions: Count

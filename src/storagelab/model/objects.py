@@ -69,8 +69,7 @@ class Placement:
         return None if one.spread else self.words.get(TABLES)
 
     def problem(self, objects: Collection[Object]) -> Problem | None:
-        """The first pattern that matches none of these objects, or the first two patterns that place one object on
-        different volumes."""
+        """The first pattern without an object, or the first two that place one object on different volumes."""
         for pattern in self.patterns:
             if not any(_matches(pattern, one.schema, name) for one in objects for name in one.names):
                 return Problem(f"{shown(pattern)} matches no table and no index", _there_are(objects))

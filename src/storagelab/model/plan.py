@@ -68,8 +68,7 @@ REPETITIONS_SOUND = 5
 
 
 class Experiment(Described):
-    """A checked spec. `base` holds its tables without defaults; two specs are the same if their `canonical` is the
-    same."""
+    """A checked spec. `base` holds its tables without defaults; specs with equal `canonical` are the same."""
 
     name: Annotated[str, LeftOut("the file's name")]
     """Lower-case letters, digits, `.`, `_` and `-`, the first one a letter or a digit. Results live in

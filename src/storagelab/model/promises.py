@@ -108,8 +108,7 @@ def _over_all(name: str, judge: Judge, outcomes: Sequence[Outcome]) -> Promise:
 
 
 def _named(measurement: Measurement, *beginnings: str) -> str:
-    """The first check with such a name that is not ok. Unread values count as different, because nothing confirms
-    them."""
+    """The first check with such a name that is not ok. Unread values count as different: nothing confirms them."""
     for check in measurement.checks:
         if check.name.startswith(beginnings) and check.ok is not True:
             return f"{check.name}: asked {check.asked}, got {check.got}"

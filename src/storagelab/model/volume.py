@@ -169,8 +169,7 @@ class _KeysBelow(Described):
     arrays: int | None = Field(None, ge=1, le=1024)
     """Simulated: number of arrays in a RAID-100."""
     offset_bytes: int = Field(0, ge=0, lt=2**63)
-    """Simulated: the offset of the file system. The traditional offset of 63 sectors, 32,256 bytes, aligns with no
-    stripe."""
+    """Simulated: the offset of the file system. The traditional 63 sectors, 32,256 bytes, align with no stripe."""
     cache: Annotated[CacheConfig | None, LeftOut("no cache")] = None
     """Simulated: a controller's write-back cache. A write is mirrored before it is acknowledged."""
     link: Annotated[LinkConfig | None, LeftOut("no link")] = None

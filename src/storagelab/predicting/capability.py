@@ -113,8 +113,7 @@ class LimitedVolume:
         )
 
     def _parts(self, asked: VolumeDemand) -> list[tuple[str, bool, Amount, Amount]]:
-        """(name of the station, whether the limits of reads apply to it, a transaction's amount, the background's
-        amount)."""
+        """(name of the station, whether the limits of reads apply, a transaction's amount, the background's)."""
         writes = asked.write.plus(asked.log).plus(asked.evicted)
         if self.shares_limit:
             return [(self.name, True, asked.read.plus(writes), asked.background)]
@@ -225,8 +224,7 @@ Volume = LimitedVolume | MeasuredVolume
 
 
 def tightest(rates: Mapping[str, int], *, shared: bool) -> Mapping[str, int]:
-    """The effective limits. Reads and writes that share a limit have only the limit of reads, which is then the smaller
-    one."""
+    """The effective limits. If reads and writes share a limit, only the limit of reads, the smaller one."""
     if not shared:
         return {key: rates[key] for key in LIMITS if key in rates}
     found: dict[str, int] = {}

@@ -29,8 +29,7 @@ _LEAST_REQUESTS_PER_S = 1.0
 _LEAST_TRANSACTIONS = 20
 _CROWDED, _MOSTLY_FOREIGN = 2.0, 0.5
 MUCH_MORE = 1.5
-"""The devices' counters have somewhat more bytes than the server's processes, because they include the file system's
-own bytes."""
+"""Devices count somewhat more bytes than a server's processes, because file systems write bytes of their own."""
 _LEAST_BYTES = 4096
 
 

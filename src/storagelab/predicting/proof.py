@@ -1,5 +1,4 @@
-"""The proof of a recommendation: the spec that measures it, and the known case that its results give to later
-predictions."""
+"""The proof of a recommendation: the spec that measures it, and the known case that its results become."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A capture's folder and a file of volumes -> Prediction: matches objects and volumes by their names, and states the
-assumptions."""
+"""A capture's folder and a file of volumes -> Prediction: matches their names, and states the assumptions."""
 
 from __future__ import annotations
 

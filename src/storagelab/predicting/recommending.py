@@ -50,8 +50,7 @@ _COPY_BYTES = 2**18
 
 
 class Move(Described):
-    """One unit that moves: a table, an index, `log`, `temp`, or `tables` for all tables if the capture can't tell them
-    apart."""
+    """A unit that moves: a table, an index, `log`, `temp`, or `tables` if the capture can't tell tables apart."""
 
     what: str
     """Its key in `layout.objects`, or `log`."""

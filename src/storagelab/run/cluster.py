@@ -170,8 +170,7 @@ def _done(work: Work[Any, Any], task: object) -> list[Any]:
 
 
 def _checked(answers: dict[str, dict[str, str] | Exception]) -> set[str]:
-    """The workers with the same versions as this process. Raises PreflightError if a worker's versions differ; lost
-    workers are ignored."""
+    """The workers, if all have this process's versions; otherwise raises PreflightError. Lost workers are ignored."""
     for worker, theirs in answers.items():
         if isinstance(theirs, Exception):
             differing = "" if isinstance(theirs, OSError) else f"can't load storagelab ({theirs})"

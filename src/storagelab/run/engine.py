@@ -78,8 +78,7 @@ class Engine(NamedTuple):
     watched: Callable[[TargetConfig], Watched] | None = None
     """Opens a running server, for a capture of its reads and writes."""
     moving: Callable[[Sequence[Move], Mapping[str, str]], Iterable[str]] = lambda *_: ()
-    """The statements with which an administrator moves objects to these folders by volume. They are printed, never
-    run."""
+    """The statements by which an administrator moves objects to these folders by volume; they are never run."""
 
 
 @cache

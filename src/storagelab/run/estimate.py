@@ -94,8 +94,7 @@ def _seconds_of(done: Sequence[tuple[Config, float]]) -> Callable[[Config], floa
 
 
 class _Making(NamedTuple):
-    """The ratio of the actual to the guessed time of making templates, and (cell_id, seconds) of finished runs without
-    this time."""
+    """The actual over the guessed time of making templates, and (cell_id, seconds) of finished runs without it."""
 
     ratio: float
     without: list[tuple[str, float]]

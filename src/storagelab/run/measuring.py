@@ -47,8 +47,7 @@ class Effort(NamedTuple):
     """After this time, no pass begins or continues."""
 
     def about_s(self, measurements: int) -> float:
-        """The approximate time of the long periods and of this many measurements of points, without writing the
-        file."""
+        """About how long the long periods and this many measurements of points take, without writing the file."""
         return min(self.at_most_s, measurements * (self.point_s + _START_S) + len(_STRETCHES) * self.stretch_s)
 
 
@@ -178,8 +177,7 @@ def sustained_of(job: Job, per_s: Sequence[float]) -> LongStretch:
 
 
 def points(place: Place, engine: str, planned: list[LoadPoint], effort: Effort, kept: KeptResults, tell: Tell) -> None:
-    """Makes the missing measurements. Ends early when the time is over, but not before most of the first pass is
-    done."""
+    """Makes the missing measurements. When the time is over, it ends after most of the first pass."""
     program, began, done = fio.find("--volume"), time.monotonic(), len(kept.results)
     wanted = (planned * effort.passes)[done:]
     for number, asked in enumerate(wanted):

@@ -1,5 +1,4 @@
-"""One run on a database: sets up, loads, measures and removes. A run is composed of a server, the sessions of a load,
-and a watcher."""
+"""One run on a database, from set-up to removal: a server, the sessions of a load, and a watcher."""
 
 from __future__ import annotations
 

@@ -230,8 +230,7 @@ _ALLOWED = {
     sqlite3.SQLITE_FUNCTION: (1, {"coalesce", "count", "iif", "json_remove", "json_valid", "max", "sum"}),
     sqlite3.SQLITE_PRAGMA: (0, {"query_only", "quick_check"}),
 }
-"""The actions that a statement may take, each with the allowed names in the first or second argument that SQLite
-reports for it."""
+"""The actions that a statement may take, with the names allowed in SQLite's first or second argument."""
 
 
 def _allowed(action: int, *names: str | None) -> int:

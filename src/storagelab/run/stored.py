@@ -69,8 +69,7 @@ def as_begun(experiment: Experiment, results: Path) -> Experiment:
 
 
 def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:
-    """The stored experiment, with today's keys for judging and presentation from the spec's file, if that file
-    describes the same runs."""
+    """The stored experiment, with the spec file's current keys for judging, if the file describes the same runs."""
     if spec.sha256 != experiment.sha256:
         return experiment
     update = {"prefer": spec.prefer, "indifferent": spec.indifferent, "factors": spec.factors, "base": spec.base}
@@ -78,8 +77,7 @@ def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:
 
 
 def _preferring(experiment: Experiment) -> Experiment:
-    """The stored experiment. If its spec sets no preferences, it gets today's defaults, not those of the version that
-    stored it."""
+    """The stored experiment; if its spec sets no preferences, with today's defaults, not those of its version."""
     with contextlib.suppress(tomllib.TOMLDecodeError):
         if experiment.text and "prefer" not in tomllib.loads(experiment.text):
             return experiment.model_copy(update={"prefer": PREFERENCES})

@@ -196,8 +196,7 @@ def where(line: socket.socket, *, on_this_machine: bool) -> str:
 
 
 def kept_by_load(names: Iterable[str]) -> list[str]:
-    """A note on settings that only a load's sessions have, not storagelab's own; without values, which may be
-    secrets."""
+    """A note on settings that a load's sessions have and storagelab's own lack; without values, which may be secret."""
     listed = ", ".join(dict.fromkeys(names))
     return [f"the server sets for this login, and the load keeps: {listed}"] if listed else []
 

@@ -226,8 +226,7 @@ _HEADER, _KEY, _BARE = re.compile(r"\[+([^\]]+)\]+"), re.compile(r'("[^"]+"|[\w-
 
 
 def _edited(text: str, changes: _Changes, more: Mapping[str, str]) -> str:
-    """The spec with these values, and with `more` lines at the ends of tables. Everything else stays, including
-    comments."""
+    """The spec with these values, and with `more` lines at the ends of tables. Everything else stays unchanged."""
     table, lines, ends = "", list[str](), dict[str, int]()
     for line in text.splitlines():
         if header := _HEADER.match(line):

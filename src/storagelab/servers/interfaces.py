@@ -195,8 +195,7 @@ class System(ABC, Generic[C]):
 
     @abstractmethod
     def drop(self) -> None:
-        """Drop the objects that were made on the attached server, over a separate connection: the run's connection may
-        be lost."""
+        """Drop the objects made on the attached server, over a separate connection: the run's may be lost."""
 
     # --- words -------------------------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ def remote_paths(config: Config) -> dict[str, str]:
 
 
 def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
-    """The mount that holds a folder: the mount with the longest path; among equal paths the last, which covers the
+    """The mount that holds a folder: the one with the longest path; of equal paths the last, which covers the
     others."""
     whole = PurePosixPath(path)
     above = [mount for mount in mounts if mount.point and whole.is_relative_to(mount.point)]
@@ -226,8 +226,7 @@ def lying(config: Config, known: Sequence[Object]) -> list[tuple[Object, str | N
 
 
 def share_on(config: Config, known: Sequence[Object] | None, volume: str) -> float:
-    """The share of a load's data on a volume: the share of the objects that the load is known to make, or otherwise of
-    its data files."""
+    """The share of a load's data on a volume: of the objects that it is known to make, or of its data files."""
     files = config.layout.data_files
     total = sum(one.bytes or 0 for one in known or ())
     if known is None or not total:

@@ -157,8 +157,7 @@ def hashes(files: Mapping[str, Path]) -> dict[str, str]:
 
 
 def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """A line for each file whose content differs. A campaign of an earlier version, which stored no hashes, has no
-    differences."""
+    """A line for each file whose content differs; none for campaigns of versions that stored no hashes."""
     if not old or not new:
         return []
     return [

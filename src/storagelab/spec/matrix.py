@@ -51,8 +51,7 @@ _CLOCK = 3
 second run, or of one run in each round, must affect all layouts equally.
 """
 _MANY = 200
-"""With more layouts than this, a plain shuffle is equally good, because hardly any two layouts follow each other
-twice."""
+"""With more layouts than this, a plain shuffle is equally good: hardly any two follow each other twice."""
 _CANDIDATES = 8
 """The number of layouts that are considered for the next place."""
 _TRIES = 64
@@ -121,8 +120,7 @@ class _Followed:
         return made
 
     def cost(self, names: _Names) -> int:
-        """The weighted sum of the numbers of times that this cell followed the latest cells, and that it had such a
-        place."""
+        """The weighted number of times that this cell followed the latest cells, and that it had such a place."""
         counts = self.counts
         clocks = sum(self.clocks[period, self.placed % period, names[0]] for period in self.periods)
         return _CLOCK * clocks + sum(
@@ -185,8 +183,7 @@ MAX_CELLS = 100_000
 MAX_RUNS = 1_000_000
 
 _OF_A_BLOCK = ("target", "server", "drives", "volumes")
-"""Keys that are fixed for a whole block if drives keep their state: the block's runs share a server and the drives'
-history."""
+"""Keys that are fixed for a block if drives keep their state: its runs share a server and the drives' history."""
 _BEGINS_A_BLOCK = "between_runs.burn_in"
 """Fixed for a block in any experiment: this key sets the beginning of a block, so all its cells share it."""
 
@@ -356,8 +353,7 @@ def _prepared_again(blocks: Sequence[list[Cell]], experiment: Experiment) -> Ite
 
 
 def _burn_in(cells: Sequence[Cell], experiment: Experiment, turn: int = 1) -> Iterator[tuple[int, Cell]]:
-    """(repetition, cell) of a block's burn-in runs, one cell after the other. The block is the `turn`-th of its
-    kind."""
+    """(repetition, cell) of a block's burn-in runs, cell after cell. The block is the `turn`-th of its kind."""
     if experiment.order == "randomised":
         cells = shuffled(cells, experiment.seed, f"burn-in/{cells[0].cell_id}")
     runs = cells[0].config.between_runs.burn_in

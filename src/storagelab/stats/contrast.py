@@ -69,8 +69,7 @@ class Difference:
 
 
 def wider(one: Difference, other: Difference) -> Difference:
-    """The difference with an interval that contains both intervals; untested and without an interval if either
-    difference is untested."""
+    """The difference with an interval that contains both; untested, without an interval, if either is untested."""
     low, high, least, most = one.ratio.low, one.ratio.high, other.ratio.low, other.ratio.high
     if low is None or high is None or least is None or most is None:
         return replace(one, ratio=Estimate(value=one.ratio.value), tested=one.tested and other.tested)
@@ -103,8 +102,8 @@ class Family:
         return t_point(df, alpha / self.count)
 
     def level(self, alpha: float) -> float:
-        """The two-sided level of a difference's own test. A level corrected for each difference would find nothing in
-        five runs."""
+        """The two-sided level of a difference's own test; with one for each difference, five runs would find
+        nothing."""
         things = self.count + 1 if self.kind == "named" else self.count * self.families
         sides = 2 if self.kind == "maximum" else 1  # one-sided: `t_point` takes both
         return alpha * sides / float((things / 2) ** self.cautious)
@@ -332,7 +331,6 @@ def at_most_slower(fitted: Fit, cells: Sequence[int], among: Sequence[int], fami
 
 
 def _one_sided(fitted: Fit, others: Places, cell: int, count: int, families: int) -> tuple[_Sums, Vector]:
-    """The time of `others` without odd runs divided by the time of `cell` with all runs, and the upper error of this
-    ratio."""
+    """The time of `others` without odd runs over the time of `cell` with all runs, and this ratio's upper error."""
     sums = _sums(fitted, *_pairs(others, cell), fitted.calm, fitted.every)
     return sums, sums.half(Family("maximum", count, families, caution_of(fitted)), ALPHA)

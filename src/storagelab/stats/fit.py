@@ -207,8 +207,7 @@ def _own(residuals: Matrix, free: Vector) -> Vector:
 
 
 def _with_odd_runs(log_s: Matrix, quiet: Matrix, explained: Matrix, calm: Means, free: Vector) -> Means:
-    """The means with the odd runs, which are the runs that `quiet` lacks or for which `quiet` has another time than
-    `log_s`."""
+    """The means with the odd runs: the runs that `quiet` lacks, or whose time in `quiet` differs from `log_s`."""
     odd = ((log_s != quiet) & ~(np.isnan(log_s) & np.isnan(quiet))).any(axis=1)
     if not odd.any():
         return calm

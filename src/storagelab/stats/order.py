@@ -24,8 +24,7 @@ TOO_WIDE = math.log(100)
 """If the upper end of an interval is a hundred times the lower end, the size of the change is unknown."""
 PERMUTATIONS = 199
 ALIKE_LEAST = 1.64
-"""In one of 20 experiments with independent runs, the correlation of neighbouring runs exceeds this many standard
-errors."""
+"""In one of 20 experiments with independent runs, neighbours correlate by more standard errors than this."""
 KEPT_MOST = 0.9
 STEP_T_LEAST = 2.5
 """Steps below this many standard errors are not tested by permutations: most experiments have larger ones by chance.
@@ -45,8 +44,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class Step:
-    """A jump of times: all runs after the place `after` in the order differ by `change` from the runs up to that
-    place."""
+    """A jump of times: all runs after the place `after` in the order differ by `change` from the runs before."""
 
     after: float
     change: float

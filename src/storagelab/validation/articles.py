@@ -30,8 +30,7 @@ Quantity = Literal[
 ]  # fmt: skip
 """The quantities that `read_off` reads from the runs."""
 Use = Literal["calibration", "judged", "fact"]
-"""Calibration: a fit may use the figure. Judged: no fit uses it. Fact: it follows from the workload, regardless of any
-fit."""
+"""Calibration: a fit may use the figure. Judged: no fit uses it. Fact: it follows from the workload alone."""
 Levels = dict[str, JsonValue]
 
 
@@ -345,8 +344,7 @@ def _memory_phase_cpu_per_row_s(_: PublishedFigure, run: Measurement) -> float:
 
 
 def _yields_over_memory_phase(_: PublishedFigure, run: Measurement) -> float:
-    """The number of times that sessions used up their quantum, divided by the CPU time spent while the whole table was
-    in memory."""
+    """Quanta that sessions used up, over the CPU time spent while the whole table was in memory."""
     yields = sum(row.wait_count or 0 for row in _waits(run).rows if row.wait_type == "SOS_SCHEDULER_YIELD")
     return yields * _QUANTUM_S / _memory_phase(run)[1]
 

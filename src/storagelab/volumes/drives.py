@@ -32,8 +32,7 @@ HELD = "another program holds it"
 
 
 class Drive(Frozen):
-    """A drive in its current state. `id` is its stable name; `name` is the kernel's, which may name another drive after
-    a reboot."""
+    """A drive as it is now. `id` is its stable name; the kernel's `name` may be another drive's after a reboot."""
 
     id: str
     name: str

@@ -252,8 +252,7 @@ def sector_bytes(device: str) -> int | None:
 
 
 def compared(volume: str, pairs: Mapping[str, tuple[object, object]], read_from: str) -> Iterator[Check]:
-    """Compares the requested and the actual properties of a volume, as texts; a property that is None was not
-    requested."""
+    """Compares a volume's requested and actual properties, as texts; None: not requested."""
     for what, (asked, got) in pairs.items():
         if asked is not None:
             name = f"{what} of volume {volume}"

@@ -51,8 +51,7 @@ def _of(plan: Plan) -> Iterator[tuple[Config, str, VolumeConfig]]:
 
 
 class Making(NamedTuple):
-    """The plan of making volumes: the steps that make them, each once; the drives whose content is destroyed; and
-    warnings."""
+    """The steps that make the plan's volumes, each once; the drives whose content is destroyed; and warnings."""
 
     steps: tuple[str, ...]
     drives: tuple[ClaimedDrive, ...]
@@ -215,8 +214,7 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
 
 
 def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that killed runs of an experiment left claimed; returns the steps. Raises
-    PreflightError."""
+    """Gives back drives that killed runs of an experiment left claimed; returns the steps. Raises PreflightError."""
     try:
         return provisioned.put_back(results, may_wipe)
     except RunFailed as error:
@@ -306,8 +304,7 @@ class PreparationAwaited(StoragelabError):
 
 
 def _waiting(block: PlannedBlock, site: Site, state: State, confirmed: dict[str, object]) -> PreparationAwaited | None:
-    """The preparation that a person must make; None if nothing must be prepared by hand, or if the preparation has been
-    made and still exists."""
+    """The preparation that a person must make; None without one, or if it was made and still exists."""
     cells = {name: cell for cell in block.cells.values() for name, one in _kept(cell).items() if one.by_hand}
     if not cells:
         return None
@@ -384,8 +381,7 @@ def _placed(config: Config, made: Sequence[Volume]) -> Config:
 
 
 class _OnVolumes:
-    """A target whose volumes were made for its run, or for its block; `facts` are the volumes' entries in the
-    environment."""
+    """A target whose volumes were made for its run or block; `facts` are their entries in the environment."""
 
     def __init__(self, target: Target, volumes: Sequence[Volume], facts: Mapping[str, object], took_s: float) -> None:
         self._target, self._made, self._facts, self._took_s = target, volumes, facts, took_s

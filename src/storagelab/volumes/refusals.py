@@ -127,8 +127,7 @@ def refuse_twice(drives: Sequence[Drive], key: str) -> None:
 
 
 def refuse_unequal(drives: Sequence[Drive], key: str) -> None:
-    """Raises PreflightError if drives of a RAID differ in size, because the RAID would use only the smallest size on
-    each drive."""
+    """Raises PreflightError if drives of a RAID differ in size: it would use only the smallest size on each."""
     sizes = [drive.size_bytes for drive in drives]
     if sizes and max(sizes) - min(sizes) > _UNEQUAL * max(sizes):
         each = ", ".join(f"{drive.name} {bytes_(drive.size_bytes)}" for drive in drives)

@@ -51,8 +51,7 @@ class MachineCounters:
         return self._devices.read(), processes.read_cpu_time(self._server_process)
 
     def look(self) -> None:
-        """Reads the processes. Call it every 0.2 s, to notice processes that end before the run ends, or are
-        stopped."""
+        """Reads the processes. Call it every 0.2 s, to notice processes that stop or end before the run."""
         self._throttling.look()
         self.standstill.look()
 

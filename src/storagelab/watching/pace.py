@@ -196,8 +196,7 @@ class Pace:
         self._spend()
 
     def blind_s(self, run_s: float) -> float:
-        """The part of the first `run_s` seconds that was not sampled. The last sample may be long after the end of a
-        run."""
+        """The unsampled part of the first `run_s` seconds. The last sample may be long after a run's end."""
         return sum(max(0.0, min(to_s, run_s) - since_s) for since_s, to_s in self._blind)
 
     def cost(self) -> ObserverCost:
@@ -282,8 +281,7 @@ class Tallies:
         self._of_type: dict[str, Counter[str]] = defaultdict(Counter)
 
     def count(self, wait_type: str, state: str, timeslices: int = 0) -> None:
-        """Counts one session in one sample. `timeslices`: the number of times that it got a CPU since the last
-        sample."""
+        """Counts one session in one sample. `timeslices`: how often it got a CPU since the last sample."""
         tally = self._of_type[wait_type]
         tally[_SEEN_AS.get(state, "blocked")] += 1
         tally["timeslices"] += timeslices

@@ -258,8 +258,7 @@ class WatchedMariaDB:
 
     @cached_property
     def _is_temporary(self) -> dict[Path, bool]:
-        """The server's folders, by the server's name and by the kernel's name, and whether each holds only temporary
-        files."""
+        """The server's folders, by the server's and the kernel's names, and whether each holds only temporary files."""
         found = {}
         for name, folder in sorted(self.folders().items(), key=lambda one: one[0] != "temporary"):
             found[folder] = found[Path(os.path.realpath(folder))] = name == "temporary"

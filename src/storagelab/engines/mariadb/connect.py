@@ -282,8 +282,7 @@ def variables(connection: Connection) -> dict[str, str]:
 def settings_checks(
     connection: Connection, asked: Mapping[str, Scalar], expected: Mapping[str, str] | None = None
 ) -> list[Check]:
-    """Compares each requested setting with the server's setting; `expected` is the value that the server's parser
-    reads."""
+    """Compares each requested setting with the server's; `expected` is the value that the server's parser reads."""
     values, texts = variables(connection), {name: settings_text(value) for name, value in asked.items()}
 
     def shown(name: str, text: str) -> tuple[str, bool] | None:
@@ -430,7 +429,7 @@ class AttachedReach(MariaDBReach):
         return generator.Clients(self._environment(), options=self._options(database, settings), first=first)
 
     def check_login(self) -> None:
-        """Raises RunFailed if a program of the load can't log in (with its error message), or if its login selects a
+        """Raises RunFailed if a program of the load can't log in (with its message), or if its login selects a
         database."""
         self._refuse_elsewhere(self._clients("", {}), "")
 

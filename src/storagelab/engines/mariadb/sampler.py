@@ -40,8 +40,7 @@ class Sighting(NamedTuple):
 
 
 def waiting_tasks(at_s: float, seen: Sequence[Sighting], data_files: Mapping[str, int]) -> tuple[WaitingTask, ...]:
-    """One moment. `data_files` maps the path of a data file to its number. The wait with the most sessions comes
-    first."""
+    """One moment. `data_files` maps the paths of data files to numbers. The wait with the most sessions comes first."""
     groups: Counter[tuple[str, Resource, int | None]] = Counter()
     for wait_type, state, name, asleep in seen:
         number = data_files.get(name or "")

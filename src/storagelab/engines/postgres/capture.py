@@ -136,8 +136,7 @@ _BY = {
     "autovacuum": "background", "archiver": "background", "startup": "background", "logical replication": "background",
     "io worker": "session",
 }  # fmt: skip
-"""The kind of a process, by the beginning of its title; any other process is a session. I/O workers read for
-sessions."""
+"""The kind of a process, by the start of its title; any other process is a session. I/O workers read for sessions."""
 _WORKING = """
     SELECT count(*) FROM pg_stat_activity
     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
@@ -226,8 +225,7 @@ class WatchedPostgres:
         return Path(os.path.realpath(self._data / path))
 
     def _links(self) -> list[tuple[str, str]]:
-        """(folder as the kernel names it, folder as the server names it) for each link that leads out of the data
-        folder."""
+        """(the kernel's name of a folder, the server's name) for each link that leads out of the data folder."""
         inside = ["pg_wal", *(f"pg_tblspc/{oid}" for oid in self._spaces()), ""]
         return [(f"{self._at(path)}/", path) for path in inside]
 
@@ -340,8 +338,7 @@ class WatchedPostgres:
         return Counters(counts, int(commits) - self._own, int(working), times, int(numbered))
 
     def _reads(self) -> Iterator[tuple[CountKey, Count]]:
-        """The reads of each table and index, in blocks. Each block is a request, unless PostgreSQL reads several blocks
-        at once."""
+        """The blocks read of each table and index. A block is a request, unless PostgreSQL reads several at once."""
         rows = self._rows(
             """
             SELECT relid::int8, schemaname, relname, '', coalesce(heap_blks_read, 0) FROM pg_statio_all_tables

@@ -176,8 +176,7 @@ _NEVER_SHOWN = (
 
 
 def server_facts(connection: db.Connection) -> dict[str, object]:
-    """The version, every setting that differs from the server's built-in default, and always the durability
-    settings."""
+    """The version, every setting that differs from the server's built-in default, and the durability settings."""
     rows = connection.execute(
         """
         SELECT name, current_setting(name) FROM pg_settings

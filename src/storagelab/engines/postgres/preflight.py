@@ -279,8 +279,7 @@ def _copied_bytes_on(config: Config, volume: str) -> int:
 
 
 def _making_bytes_on(config: Config, volume: str, made: int) -> int:
-    """The tables' space during the set-up: they are sorted for their indexes, and filled on the first volume if moved
-    later."""
+    """The tables' space during the set-up: index builds sort them, and tables to be moved fill the first volume."""
     tables = tables_of(config)
     in_place = _copied_bytes_on(config, volume)
     if volume not in config.data_volumes[:1]:

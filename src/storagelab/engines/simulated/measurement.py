@@ -216,8 +216,7 @@ _DIGITS = 6
 
 
 def thinned(series: TimeSeries) -> TimeSeries:
-    """The run's series in at most `POINTS_MOST` intervals, each with the time-weighted mean of the intervals that it
-    merges."""
+    """The run's series in at most `POINTS_MOST` intervals, each the time-weighted mean of those that it merges."""
     count = len(series.at_s)
     merged = math.ceil(count / POINTS_MOST)
     if merged <= 1:
@@ -242,8 +241,7 @@ def _mean(values: Sequence[float | None], widths_s: Sequence[float]) -> float | 
 
 
 def kept_looks(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most `LOOKS_MOST` of the core's samples of waiting tasks, evenly spaced over the run, each with its longest
-    queues."""
+    """At most `LOOKS_MOST` of the core's samples of waiting tasks, evenly spaced, each with its longest queues."""
     every = max(1, math.ceil(len(samples) / LOOKS_MOST))
     return [{**sample, "tasks": sample["tasks"][:LINES_MOST]} for sample in samples[every - 1 :: every]]
 

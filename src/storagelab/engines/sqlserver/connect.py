@@ -105,8 +105,7 @@ def address_of(target: TargetConfig) -> Address:
 
 
 def parse_dsn(dsn: str, key: str) -> Address:
-    """The address in a DSN. Raises a PreflightError that names the unreadable part but not its content, because a
-    password may be anywhere."""
+    """The address in a DSN. Raises PreflightError, which shows nothing of the DSN: it may hold a password anywhere."""
     try:
         parts = urlsplit(dsn)
         host, port = parts.hostname, parts.port

@@ -209,8 +209,7 @@ class Decoder:
         self._database_id, self._files, self._pages = database_id, files, pages
 
     def waiting_tasks(self, moment: Moment) -> list[WaitingTask]:
-        """The waiting tasks of one moment. Sessions that wait for the same object are one task; the task with the most
-        sessions comes first."""
+        """The waiting tasks of one moment, one for each object; the task with the most sessions comes first."""
         doing: dict[int | None, str] = {None: "", **{task.session: task.wait_type for task in moment.tasks}}
         groups = Counter(
             (task.wait_type, *self._resource(task), doing.get(task.held_by, "not seen waiting"))
@@ -239,8 +238,7 @@ class Decoder:
 
 
 def pages_to_ask(moments: Iterable[Moment], database_id: int) -> list[Page]:
-    """Pages of rows in storagelab's database, the most frequent first. Pages that are maps are known by their
-    numbers."""
+    """Pages of rows in storagelab's database, the most frequent first. The numbers of map pages show their kind."""
     seen = Counter(
         page
         for moment in moments for task in moment.tasks

@@ -305,8 +305,7 @@ class SqlServerProbe:
         self._execute(target, f"DROP DATABASE {db.identifier(name)}", name, there=True)
 
     def _execute(self, target: TargetConfig, statement: str, name: str, *, there: bool) -> None:
-        """Runs the statement only if the database exists, or does not exist, as required, because making it twice or
-        dropping a missing database is an error."""
+        """Runs the statement if the database exists, or does not exist, as the statement requires."""
         with _asking(target) as session:
             if exists(session, name) == there:
                 session.execute(statement)

@@ -1,5 +1,4 @@
-"""Hosts of a campaign whose runs have different manifests, and layouts whose prepared data was copied in different
-ways."""
+"""Hosts of a campaign with different manifests, and layouts whose prepared data was copied in different ways."""
 
 from __future__ import annotations
 

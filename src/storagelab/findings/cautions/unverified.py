@@ -77,8 +77,7 @@ class Unsettled(Caution):
 
 
 class BehindRate(Caution):
-    """`runs` made fewer transactions than the rate that was `asked` for; `got` says how many one of the runs made, and
-    how late."""
+    """`runs` made fewer transactions than the rate `asked` for; `got` has one run's number and delay."""
 
     kind, group = "behind-rate", "runs"
     asked: str

@@ -72,8 +72,7 @@ def value_of(measurement: Measurement, drive: str, quantity: Quantity) -> float 
 
 CORRELATION_LEAST = 0.7
 CHANGE_LEAST: dict[Quantity, float] = {"write_amplification": 0.03, "utilisation": 0.05}
-"""Smaller changes don't count. They are a share of the first write amplification, and percentage points of
-utilisation."""
+"""Smaller changes don't count: a share of the first write amplification, and points of utilisation."""
 RUNS_LEAST = 8
 ENDS = 8
 """The first and the last eighth of a block are compared."""

@@ -38,8 +38,7 @@ class RaceSummary(Finding):
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
-        """The cost of the race, the runs that it saved, the layouts that left, and the layouts that may still be the
-        fastest."""
+        """The cost of the race, the runs that it saved, the layouts that left, and the layouts still in the race."""
         return [text for race in cls.of(findings) for text in _sentences(race, findings)]
 
 

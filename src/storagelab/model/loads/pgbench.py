@@ -37,8 +37,7 @@ class Script(NamedTuple):
 
 
 def script_of(text: str) -> Script:
-    """The script of a text such as `"select-only@9"` or `"order.sql"`. Raises ValueError, whose text follows the key in
-    a message."""
+    """The script of a text such as `"select-only@9"`. Raises ValueError, whose text follows the key in a message."""
     name, at, weight = text.rpartition("@")
     if not at:
         name, weight = text, "1"

@@ -69,8 +69,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
     # --- made --------------------------------------------------------------------------------------------------------
 
     def finish(self, own: Connection) -> None:
-        """Spread the tables over the data files, and place the other tables. Raises RunFailed for a table that can't be
-        spread or placed."""
+        """Spread the tables over the data files, and place the others. Raises RunFailed if this is impossible."""
         objects = self._objects(own)
         self._refuse_indexes(own, objects)
         refuse_misfits(self.config, objects)

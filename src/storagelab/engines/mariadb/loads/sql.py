@@ -65,8 +65,7 @@ class Tables(MariaDBTables[Sql]):
 
 
 def without_definers(line: bytes) -> bytes:
-    """A line of a dump without the user who made a view or a trigger, and without a mark that older clients don't
-    know."""
+    """A line of a dump without the definer of a view or a trigger, and without a mark that older clients don't know."""
     if line.startswith(_SANDBOX):
         return b"\n"
     return _DEFINER.sub(b"", line) if line.startswith((b"/*!5", b"CREATE")) else line

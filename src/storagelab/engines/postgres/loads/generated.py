@@ -53,8 +53,7 @@ AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL"""
 
 
 class PostgresTables(GeneratedTables[Connection, L], Layout):
-    """The tables of one cell's load. Each kind of load adds the code that fills them and the sessions that work on
-    them."""
+    """The tables of one cell's load. Each kind of load adds the code that fills them, and the sessions."""
 
     holds = True
     """Whether the tables are locked until the first of a set number of transactions may begin."""
