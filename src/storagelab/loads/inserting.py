@@ -87,7 +87,7 @@ class InsertingSessions(Sessions[C]):
         """Ends the connection's statements that still run on the server."""
 
     def open(self) -> None:
-        """Opens all connections. Raises RunFailed with the server's words if that fails."""
+        """Opens all connections. Raises RunFailed with the server's message if that fails."""
         try:
             for _ in range(self.workload.connections):
                 self._workers.append(Worker(self._connect()))
@@ -116,7 +116,7 @@ class InsertingSessions(Sessions[C]):
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
         """Wait until every loop is done; call `on_poll` a few times a second.
 
-        Raises RunFailed with the server's words as soon as one connection fails.
+        Raises RunFailed with the server's message as soon as one connection fails.
         """
         while working := [worker for worker in self._workers if worker.working]:
             working[0].join(POLL_S)

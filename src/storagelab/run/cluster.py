@@ -95,7 +95,7 @@ class Cluster(Generic[Task, Report]):
                 time.sleep(_TICK_S)
 
     def _send_and_receive(self, client: Client, jobs: Jobs[Task, Report]) -> None:
-        """Raises CancelledError, as Dask does, if the scheduler and its state are gone."""
+        """Raises CancelledError, as Dask does, if the scheduler and its state no longer exist."""
         waited = False
         while self._send(client, jobs):
             if not self._threads and not waited:

@@ -197,7 +197,7 @@ class OneRun(Generic[C]):
         }
 
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
-        """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
+        """Load once and measure. Raises RunFailed with the server's message; the layout can't be used again."""
         try:
             return self._run(seed, progress)
         except self._errors as error:

@@ -104,7 +104,7 @@ class RunProgress:
 
     @property
     def waiting(self) -> str:
-        """The run to make next, in words; "" if there is none."""
+        """The run to make next, as text; "" if there is none."""
         planned = min(self._left.values(), key=lambda planned: planned.sequence, default=None)
         return "" if planned is None else _run_text(self._cells[planned.cell_id].levels, planned)
 

@@ -54,7 +54,7 @@ class AttachedFacts(Frozen):
 F = TypeVar("F", bound=AttachedFacts)
 _T = TypeVar("_T")
 Connect = Callable[[TargetConfig], AbstractContextManager[C]]
-"""Connects to a running server. Raises PreflightError with the program's words, also for later failures."""
+"""Connects to a running server. Raises PreflightError with the program's message, also for later failures."""
 
 
 @dataclass(frozen=True)

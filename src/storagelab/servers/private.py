@@ -38,8 +38,8 @@ class StartFailed(RunFailed):
 
 
 class Refusal(NamedTuple):
-    """Why a connection was refused, in the driver's words. `by_server`: the running server itself refused it, so
-    waiting does not help.
+    """Why a connection was refused: the driver's message. `by_server`: the running server itself refused it, so waiting
+    does not help.
     """
 
     words: str

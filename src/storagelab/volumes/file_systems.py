@@ -94,7 +94,7 @@ def make(device: str, filesystem: str, options: str | None, uuid: UUID | None = 
 
 @contextlib.contextmanager
 def mounted(device: str, place: Path, filesystem: str, options: str | None) -> Iterator[None]:
-    """Mounts the device at the folder `place`, which it makes. Raises RunFailed with mount's words."""
+    """Mounts the device at the folder `place`, which it makes. Raises RunFailed with mount's message."""
     place.mkdir(mode=0o755)
     asked = ["-o", options] if options else []
     said("mount", "-t", filesystem, *asked, device, str(place))

@@ -1,9 +1,9 @@
 """Volumes that are made for each run, or shared by the runs of a block: their requirements, the target of a run on
 them, and the removal of a killed run's remains.
 
-After an interruption, the volumes of a block are gone, except those prepared by hand. So the volumes are made again,
-and the other runs of the block belong to another preparation with another id. A volume prepared by hand remains, even
-after a reboot: its block continues with it if it is still the file system that was confirmed.
+After an interruption, a block's volumes no longer exist, except those prepared by hand. So volumes are made again, and
+the other runs of the block belong to another preparation with another id. A volume prepared by hand remains, even after
+a reboot: its block continues with it if it is still the file system that was confirmed.
 """
 
 from __future__ import annotations

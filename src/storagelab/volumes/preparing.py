@@ -107,7 +107,7 @@ def settle() -> None:
 # --- volumes ----------------------------------------------------------------------------------------------------------
 
 _RENAMED_S = 5.0
-"""How long a stable name may be missing after a drive was formatted or partitioned, because udev makes it anew."""
+"""How long a stable name may be missing after a drive was formatted or partitioned, because udev makes it again."""
 _DISCARDS_S = 3600.0
 
 # --- before anything runs ---------------------------------------------------------------------------------------------

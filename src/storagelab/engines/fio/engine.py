@@ -121,7 +121,7 @@ class RawBlock:
 
 @contextmanager
 def opened(block: PlannedBlock, site: Site, state: State) -> Iterator[RawBlock]:
-    """Leaves no file behind, whatever happens."""
+    """Leaves no file behind, even after an error."""
     with for_runs.kept(block, site, state) as volumes:
         raw = RawBlock(block, site, volumes)
         try:

@@ -210,7 +210,7 @@ def _tls(address: Address) -> ssl.SSLContext | None:
 
 @contextlib.contextmanager
 def connect(target: TargetConfig) -> Iterator[Connection]:
-    """A connection, closed at the end. Raises PreflightError with the server's words, never with the DSN, which may
+    """A connection, closed at the end. Raises PreflightError with the server's message, never with the DSN, which may
     hold a password.
     """
     key, address = key_of(target), address_of(target)

@@ -257,7 +257,7 @@ def check_session_settings(connection: db.Connection, facts: ServerFacts, settin
     """Checks, by trying, that settings can be changed for storagelab's own sessions, the only way on an attached
     server.
 
-    Raises PreflightError with the server's words for one that can't be set.
+    Raises PreflightError with the server's message for one that can't be set.
     """
     known = db.variables(connection)
     for name, value in settings.items():

@@ -74,7 +74,7 @@ def conninfo(target: TargetConfig) -> str:
 
 
 def connect(target: TargetConfig) -> Connection:
-    """A connection. Raises PreflightError with the server's words, never with the connection string, which may hold
+    """A connection. Raises PreflightError with the server's message, never with the connection string, which may hold
     a password.
     """
     key, text = key_of(target), conninfo(target)

@@ -180,7 +180,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
             yield check_same("place of temporary files", str(self._folders[volume] / TEMPORARY), got, "tmpdir")
 
     def check_after(self, connection: Connection) -> list[Check]:
-        """Checks whether tables have got new files since the run began, or are gone."""
+        """Checks whether tables have got new files since the run began, or no longer exist."""
         first, last = (
             {name.partition("/")[2]: str(file.space) for name, file in found.items()}
             for found in (self._at_first, self.all_files(connection))

@@ -95,7 +95,7 @@ def find(beside: Path | None) -> Path:
 
 
 def place_of_client(clients: Clients) -> str:
-    """The database in which the client works; "" for none. Raises RunFailed with its words if it can't log in."""
+    """The database in which the client works; "" for none. Raises RunFailed with its message if it can't log in."""
     command = [str(find(clients.beside)), *clients.options["mariadb"], "--skip-column-names", f"--execute={WHERE}"]
     output = clients.run(command)
     if output.returncode != 0:

@@ -266,7 +266,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
             yield check_files({one.name: (above / one.file, folder) for one, folder in placed})
 
     def check_after(self, connection: Connection) -> list[Check]:
-        """Checks whether tables and indexes have got new files since the run began, or are gone."""
+        """Checks whether tables and indexes have got new files since the run began, or no longer exist."""
         before, now = self._at_first, self._relations(connection)
         placed = [one.whole_name for one in map(self._object, before) if self.config.placement.volume_of(one)]
         first, last = ({self._object(one).whole_name: Path(one.file).name for one in found} for found in (before, now))
