@@ -1,8 +1,8 @@
-"""Where the command starts: `storagelab`, or `python -m storagelab`.
+"""The start of the command: `storagelab`, or `python -m storagelab`.
 
-Little is imported here, so that a Ctrl-C, or another signal to stop, ends as quietly while the rest is loaded as it
-does later. It then ends at once: there is nothing to clean up, and an exception during an import may be lost in one of
-the import system's own callbacks.
+Little is imported here, so that Ctrl-C, or another signal to stop, causes no traceback while the other modules are
+loaded. The program then ends at once: there is nothing to clean up, and an exception during an import may be lost in
+one of the import system's own callbacks.
 """
 
 from __future__ import annotations

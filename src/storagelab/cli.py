@@ -25,14 +25,14 @@ from storagelab.errors import StoragelabError
 from storagelab.stopping import INTERRUPTED, Interruptible
 
 OWN_ERROR = 70
-"""EX_SOFTWARE: an error that nobody foresaw, so that no script takes it for a failed run or a gate's answer."""
+"""EX_SOFTWARE: an unexpected error, so that no script takes it for a failed run or a gate's answer."""
 TRACEBACK = "STORAGELAB_TRACEBACK"
-"""The variable of the environment that has such an error end in its traceback."""
+"""The environment variable with which such an error prints its traceback."""
 ISSUES = "the project's issue tracker"
 
 
 class _Verbs(TyperGroup):
-    """The verbs, in groups; each is loaded when it is asked for. A wrong value of an option is told in plain words."""
+    """The verbs, in groups; each is loaded on demand. A wrong value of an option gets a plain message."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the signature is click's
         if cmd_name not in self.commands and cmd_name in _names():
@@ -97,7 +97,7 @@ def _say_version() -> None:
 
 
 def main() -> None:
-    """Run the command line. No other place turns errors into messages and exit codes."""
+    """Run the command line. Only this function turns errors into messages and exit codes."""
     stopping = Interruptible()
     try:
         with stopping:

@@ -1,4 +1,4 @@
-"""The errors that storagelab reports, and the words that messages share.
+"""The errors that storagelab reports, and text that messages share.
 
 StoragelabError            exit code 2 unless it says otherwise
 ├── SpecError              the spec: file, key path, what is allowed
@@ -90,7 +90,7 @@ class PreflightError(_Placed):
 
 
 class StoreError(StoragelabError):
-    """The results folder can't be used as asked."""
+    """The results folder can't be used in the requested way."""
 
 
 class RunFailed(StoragelabError):
@@ -100,9 +100,7 @@ class RunFailed(StoragelabError):
 
 
 class DataRefused(RunFailed):
-    """The user's own data can't be made, or its objects have other names than the spec's: no run of it could
-    succeed.
-    """
+    """The user's own data can't be made, or the spec names objects that it lacks: no run could succeed."""
 
     exit_code = 2
 
@@ -115,7 +113,7 @@ _MOST_LISTED, _CLOSEST = 30, 6
 
 
 def shown(value: object) -> str:
-    """A value as messages quote it, shortened if it is long."""
+    """A value in the form that messages quote, shortened if it is long."""
     if isinstance(value, dict):
         return "a table"
     return cut(json.dumps(value, ensure_ascii=False, default=str))
@@ -131,7 +129,7 @@ _PYDANTIC = {
 
 
 def first_problem(error: ValidationError, columns: Sequence[str] = ()) -> str:
-    """The first problem that pydantic found, with its key or the column of its row, in the words of other messages."""
+    """The first problem that pydantic found, with its key or the column of its row, worded like other messages."""
     first = error.errors()[0]
     said = reduce(lambda text, words: text.replace(*words), _PYDANTIC.items(), first["msg"])
     key = ".".join(columns[part] if isinstance(part, int) and columns else str(part) for part in first["loc"])

@@ -1,4 +1,4 @@
-"""`storagelab.load`: what is stored, as tidy tables for a notebook."""
+"""`storagelab.load`: the stored data as tidy tables for a notebook."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIBRARIES: tuple[Frames, ...] = ("pandas", "polars")
 
 
 class Loaded:
-    """An experiment's tables as data frames, each made when it is first asked for; `findings` is what they show."""
+    """An experiment's tables as data frames, each made on first use; `findings` are the report's findings."""
 
     def __init__(self, findings: Findings, made: dict[str, Callable[[], Table]], frames: Frames | None) -> None:
         self.findings, self._made, self._frames = findings, made, frames

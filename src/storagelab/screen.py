@@ -1,5 +1,5 @@
-"""The only way to the terminal. It escapes all text from servers, stores and specs, and no quirk of the terminal
-(a closed stream, an encoding without a dash, a width of 0) stops a measurement.
+"""All output to the terminal goes through this module. It escapes all text from servers, stores and specs. No defect of
+the terminal (a closed stream, an encoding without a dash, a width of 0) stops a measurement.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The I/O of a running server: captured from its own counters and the kernel's, stored in a folder, and read again."""
+"""Captures the I/O of a running server from its counters and the kernel's, stores it in a folder, and reads it."""

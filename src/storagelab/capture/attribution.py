@@ -1,4 +1,4 @@
-"""Requests as rows: object, kind of process, number, bytes, sequential requests, and time."""
+"""Turns requests into rows: object, kind of process, number, bytes, sequential requests, and time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storagelab.capture.tracing import READ, SYNC, Column, Records
 
 OPERATIONS = ("read", "write", "sync")
 _LOOKS_APART = 50
-"""Folders are listed again after this many times as long as listing took: at most 2 % of a CPU."""
+"""The time between two listings of folders, as a multiple of a listing's time: at most 2 % of a CPU."""
 _AGAIN_S = 20.0
 """After this, a file's number may belong to another file, so the folders are listed again."""
 _Inode = tuple[int, int]
@@ -105,7 +105,7 @@ class Files:
         return None
 
     def _keep(self, inode: _Inode, file: File) -> File:
-        """Remembers whose number this is, unless the file is temporary: the next file may get its number."""
+        """Remembers which file has this number, unless the file is temporary: the next file may get its number."""
         if file.thing is None or file.thing.kind != "temporary":
             self._known[inode] = file
         return file
@@ -197,8 +197,8 @@ class Attribution:
         return FileRequests(list(self._rows(requests, which, in_order, found)), requests, which, found)
 
     def _in_order(self, requests: Records, which: Column, inodes: list[_Inode]) -> Column:
-        """Which requests are sequential: they begin within the last request to the same file or at its end, and end
-        after it. PostgreSQL writes the last page of its log again, which also counts as sequential.
+        """Marks sequential requests: they begin within the last request to the same file or at its end, and end after
+        it. PostgreSQL writes the last page of its log again, which also counts as sequential.
         """
         lane = which * 3 + requests["operation"]
         # numpy sorts numbers of 16 bits in one pass.
@@ -247,8 +247,8 @@ class Attribution:
         """Rows without requests, with the time of requests in the intervals in which they ended.
 
         A thread waits for one request at a time, so an end belongs to its last request with direct I/O, or to its last
-        sync. Ends of requests that a thread doesn't wait for are not traced, nor those of buffered I/O, nor of syncs on
-        XFS.
+        sync. The ends of requests for which no thread waits are not traced, nor are those of buffered I/O and of syncs
+        on XFS.
         """
         if not len(ends):
             return
@@ -296,7 +296,7 @@ def log_files(watched: Watched) -> list[int]:
 
 
 def paired(requests: Records, ends: Records) -> tuple[Records, Records]:
-    """The ends that belong to requests, with the nanoseconds between them as `bytes`; and the unfinished requests."""
+    """The ends of requests, with the requests' durations in nanoseconds as `bytes`; and the unfinished requests."""
     begun = requests[requests["operation"] != READ]
     some = np.concatenate([begun, ends])
     is_end = np.arange(len(some)) >= len(begun)
@@ -387,14 +387,14 @@ class Iolog:
 
 
 _FEWEST = 20
-"""Intervals that a judgement needs."""
+"""The least number of intervals that are judged."""
 _AT_EACH_END = 5
 """Intervals on each side of a change."""
 _CERTAIN = 6.0
-"""Standard errors between the two sides. Of 1,000 drawn rates without a change (20 to 600 intervals, spread 10 or 30
-%), at most 0.1 % come so far if neighbours correlate by up to 0.5, 2.8 % at 0.8, and 5.5 % at 0.9; with bursts of
-checkpoints none. A rate that doubles in the middle is found in 87 to 100 % with a spread of 10 %; with 30 % only in
-long captures.
+"""Standard errors between the two sides. Of 1,000 random series without a change (20 to 600 intervals, spread 10 or 30
+%), at most 0.1 % exceed this if neighbours correlate by up to 0.5, 2.8 % at 0.8, and 5.5 % at 0.9; no series with
+bursts of checkpoints exceeds it. A rate that doubles in the middle is found in 87 to 100 % of series with a spread of
+10 %; with a spread of 30 %, it is found only in long captures.
 """
 _MATTERS = 0.25
 """A change is at least this share of the larger side."""

@@ -1,12 +1,11 @@
 """The values of a capture, the folder that holds them, and the server that they come from.
 
-manifest.json     what was captured, and of what
-io.csv            what each object read and wrote, in requests to the operating system
-devices.csv       what reached the devices of each volume
-requests.iolog    the requests themselves, if they were asked for
+manifest.json     a description of the capture and its server
+io.csv            reads and writes of each object, in requests to the operating system
+devices.csv       requests that reached the devices of each volume
+requests.iolog    the requests themselves, if asked for
 
-While a capture goes on, its manifest says that it is not complete. So a folder is complete, or says that it was
-interrupted.
+While a capture is in progress, its manifest marks it as incomplete. So a folder that was interrupted shows this.
 """
 
 from __future__ import annotations
@@ -69,9 +68,9 @@ class CapturedObject(Described):
     name: str
     """Its name."""
     kind: Kind
-    """What it is. `toast` is PostgreSQL's store of a table's long values."""
+    """The kind of the object. `toast` is PostgreSQL's store of a table's long values."""
     volume: str
-    """The volume that it lies on."""
+    """The volume with its files."""
     bytes_at_start: Amount | None = None
     """The size of its files when the capture began; none if unknown."""
     bytes_at_end: Amount | None = None
@@ -79,12 +78,12 @@ class CapturedObject(Described):
 
 
 class Change(Described):
-    """Something that happened in the window and that its figures depend on."""
+    """An event in the window on which the figures depend."""
 
     second: Seconds
-    """When, in seconds from the start."""
+    """The time of the event, in seconds from the start."""
     what: str
-    """What, in words."""
+    """A description of the event."""
 
 
 class Sources(Described):
@@ -93,16 +92,16 @@ class Sources(Described):
     views: tuple[str, ...] = ()
     """Views of the server."""
     trace: tuple[str, ...] | None = None
-    """Trace points of the kernel; none if it was not asked or could not be."""
+    """Trace points of the kernel; none if no trace was asked for or possible."""
 
 
 class Machine(Described):
-    """How busy the server's machine was, on average over the window."""
+    """The load of the server's machine, on average over the window."""
 
     cpus: int = Field(ge=1)
     """The machine's CPUs."""
     busy_cpus: Seconds
-    """How many of the machine's CPUs were busy."""
+    """The number of the machine's CPUs that were busy."""
     others_cpus: Seconds
     """CPUs busy with programs other than the server and storagelab; clients of the load count if they are on this
     machine."""
@@ -127,13 +126,13 @@ class Machine(Described):
 
 
 IDLE = 0.1
-"""If an idle period is longer than this share of the window, the rate is not that of the load."""
+"""If an idle period is longer than this share of the window, the captured rate is not the load's rate."""
 _FOREIGN = 0.1
-"""Other programs that use less of the CPUs don't matter."""
+"""If other programs use a smaller share of the CPUs, they don't matter."""
 
 
 class Manifest(Described):
-    """What was captured: the file `manifest.json`."""
+    """A description of the capture: the file `manifest.json`."""
 
     schema_: Literal["storagelab.capture/1"] = Field(default=SCHEMA, alias="schema")
     """The form of the folder."""
@@ -142,13 +141,13 @@ class Manifest(Described):
     engine: ServerName
     """The engine."""
     server_version: str
-    """The server's version, as it says."""
+    """The server's version, as the server reports it."""
     started_at: str
-    """When the window began: ISO 8601, UTC."""
+    """The start of the window: ISO 8601, UTC."""
     seconds: Seconds
     """The length of the window."""
     interval_seconds: float = Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)
-    """The length of an interval of `io.csv` and `devices.csv`; their `second` is the begin of one."""
+    """The length of an interval of `io.csv` and `devices.csv`; their `second` is the start of an interval."""
     connections: Seconds | None = None
     """The mean number of sessions that worked at a time."""
     transactions: Amount | None = None
@@ -164,7 +163,7 @@ class Manifest(Described):
     idle_seconds: Seconds = 0.0
     """The longest time in which no session worked."""
     machine: Machine | None = None
-    """How busy the server's machine was; none if unknown."""
+    """The load of the server's machine; none if unknown."""
     sources: Sources = Sources()
     """Where the figures come from."""
     cost_percent: Figure | None = None
@@ -172,13 +171,13 @@ class Manifest(Described):
     volumes: tuple[Volume, ...] = ()
     """The file systems that hold files of the server."""
     objects: tuple[CapturedObject, ...] = ()
-    """Each object that has rows in `io.csv`, and all others of the server whose sizes are known."""
+    """Each object that has rows in `io.csv`, and all other objects of the server whose sizes are known."""
     changes: tuple[Change, ...] = ()
-    """What changed in the window."""
+    """Events in the window."""
     notes: tuple[str, ...] = ()
-    """Missing data with reasons, a sentence each."""
+    """Missing data with reasons, one sentence for each."""
     table_bytes: dict[str, Amount] = Field(default_factory=dict)
-    """The sizes of `io.csv` and `devices.csv` at the end of the window: a file that was cut off differs."""
+    """The sizes of `io.csv` and `devices.csv` at the end of the window; a truncated file has another size."""
     complete: bool = True
     """The capture ended normally or by the user. If not, it was interrupted, and its figures end there."""
 
@@ -255,7 +254,7 @@ def is_free(path: Path) -> bool:
 
 
 def begin(path: Path, manifest: Manifest) -> None:
-    """Makes the folder, with empty tables, and then a manifest that says that the capture is not complete."""
+    """Makes the folder with empty tables, and then a manifest that marks the capture as incomplete."""
     for name, fields in _TABLES.items():
         write_whole(path / name, [_lines([fields])])
     write_manifest(path, manifest.model_copy(update={"complete": False}))
@@ -269,7 +268,7 @@ def append(path: Path, rows: Iterable[IoRow], devices: Iterable[DeviceRow]) -> N
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Writes the manifest whole, in place of an earlier one. That of a complete capture has the sizes of the tables."""
+    """Writes the whole manifest, and replaces an earlier one. If the capture is complete, it has the tables' sizes."""
     if manifest.complete:
         sizes = {name: (path / name).stat().st_size for name in _TABLES}
         manifest = manifest.model_copy(update={"table_bytes": sizes})
@@ -297,7 +296,7 @@ def _lines(rows: Iterable[tuple[object, ...]]) -> bytes:
 
 
 def read(path: Path) -> Capture:
-    """The capture in a folder. Raises StoreError, which names the file, what is wrong with it, and the way out.
+    """The capture in a folder. Raises StoreError, which names the file, the fault, and the way out.
 
     If the capture was interrupted, its rows give its length.
     """
@@ -375,7 +374,7 @@ TOAST = " toast"
 
 
 _PLAIN = re.compile(r'[^"=+@.\s#-][^".\s#]*')
-"""A name that is not quoted: not one that a spreadsheet takes for the beginning of a formula, either."""
+"""A name that needs no quotes; names that a spreadsheet would take for the beginning of a formula are quoted."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -384,7 +383,7 @@ class ServerGone(StoragelabError):
 
 
 class Thing(NamedTuple):
-    """An object with files: a table, an index, the log. `folder` is where they lie, as the server names it."""
+    """An object with files: a table, an index, the log. `folder` is the folder of its files, as the server names it."""
 
     id: str
     schema: str | None
@@ -397,7 +396,7 @@ class Thing(NamedTuple):
 
 
 class Count(NamedTuple):
-    """What the server itself counted so far; None if it does not count this."""
+    """The server's own counts so far; None for figures that it does not count."""
 
     requests: int | None
     bytes: int
@@ -447,21 +446,19 @@ class Watched(Protocol):
         """Its objects now."""
 
     def thing_of(self, path: str) -> Thing | None:
-        """The object of a file, by the last call of `things`; None for other programs' files, and for objects that are
-        new since.
-        """
+        """The object of a file, by the last call of `things`; None for other programs' files, and for newer objects."""
 
     def place_in(self, path: str) -> tuple[str, int]:
-        """A file of an object: the ending of its name, and its offset in the object."""
+        """The place of a file in its object: the ending of the file's name, and its offset in the object."""
 
     def folders(self) -> Mapping[str, Path]:
         """Its folders by names for volumes: data, log, tablespaces."""
 
     def has(self, thread: int) -> bool:
-        """Whether this is a thread of this server. A thread that has ended counts if it was seen before."""
+        """Whether this is a thread of this server. A thread that has ended counts if it was found before."""
 
     def by(self, thread: int) -> str:
-        """What a thread of the server does: session, checkpoint, log or background."""
+        """The kind of a thread of the server: session, checkpoint, log or background."""
 
     def counters(self, *, objects: bool) -> Counters:
         """The server's counters now, with the counters of single objects only if wanted."""

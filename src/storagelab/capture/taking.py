@@ -1,4 +1,4 @@
-"""Takes a capture: watches a server for some time, and writes its I/O into a folder, interval by interval."""
+"""Takes a capture: records a server's I/O for some time, and writes it into a folder, interval by interval."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from storagelab.model.engines import ENGINES
 from storagelab.words import numbers
 
 LOOK_S = 0.5
-"""Between two looks at the rings, which must not fill."""
+"""The time between two readings of the rings, which must not fill."""
 _HARDLY = 0.05
 """A period is idle if at most this share of the mean number of transactions ended in it."""
 _OTHERS = frozenset({folder.OTHER_FILES, folder.UNKNOWN_FILES})
@@ -52,7 +52,7 @@ Progress = Callable[[float, float], None]
 
 
 def tracer_of(watched: Watched, notes: list[str], volumes: Iterable[Volume]) -> Tracer | None:
-    """The kernel's trace of the server's requests; None, with a note of what is missing then, if there can be none."""
+    """The kernel's trace of the server's requests; None, with a note on missing figures, if it is not possible."""
     missing = "So writes are not known by table, and requests in order are not known."
     if not watched.local:
         notes.append(f"The server is on another machine: the kernel's trace points can't be used. {missing}")
@@ -87,7 +87,7 @@ def volumes_of(watched: Watched) -> tuple[Volume, ...]:
 
 
 class Taking:
-    """A capture that goes on."""
+    """A capture in progress."""
 
     def __init__(self, watched: Watched, out: Path, window: Window) -> None:
         self.watched, self.out, self.window = watched, out, window
@@ -309,7 +309,7 @@ class Taking:
         )  # fmt: skip
 
     def _idle_s(self) -> float:
-        """The longest period in which no look found a working session, and hardly any transaction ended."""
+        """The longest period in which no reading found a working session, and hardly any transaction ended."""
         few = _HARDLY * statistics.fmean(self.ended or [0])
         idle = (not working and ended <= few for working, ended in zip(self.working, self.ended, strict=True))
         stretches = [len(list(stretch)) for is_idle, stretch in itertools.groupby(idle) if is_idle]
@@ -356,7 +356,7 @@ class Taking:
 
 
 def take(watched: Watched, out: Path, window: Window, progress: Progress = lambda *_: None) -> Manifest:
-    """Watches a server and writes a capture; Ctrl-C ends the window early. Raises StoragelabError."""
+    """Records a server's I/O and writes a capture; Ctrl-C ends the window early. Raises StoragelabError."""
     taking = Taking(watched, out, window)
     try:
         taking.begin()
@@ -381,7 +381,7 @@ def take(watched: Watched, out: Path, window: Window, progress: Progress = lambd
 
 
 def watch(taking: Taking, progress: Progress = lambda *_: None) -> None:
-    """Watches until the window ends."""
+    """Records until the window ends."""
     number, window = 0, taking.window
     while number * window.interval_s < window.seconds - 1e-9:
         ends = min((number + 1) * window.interval_s, window.seconds)
@@ -428,13 +428,13 @@ def _device_rows(second: float, volumes: Iterable[Volume], counted: dict[str, fl
 
 
 # --- what capturing costs a server ------------------------------------------------------------------------------------
-# The cost of capturing: periods with and without it alternate.
+# The cost of capturing: periods with and without a capture alternate.
 
 STRETCH_S = 2.0
 
 
 class Cost(NamedTuple):
-    """`percent` of the server's transactions; None if there are too few."""
+    """The cost of capturing: `percent` of the server's transactions; None if there are too few transactions."""
 
     percent: float | None
     words: str
@@ -468,8 +468,8 @@ def cost_percent(watched: Watched, window: Window, turns: int, say: Callable[[st
 
 
 def _rates(watched: Watched, taking: Taking | None) -> list[float]:
-    """Transactions per second in one period, with a capture if one is given: those that write, and all; 0 where the
-    server does not tell.
+    """Transactions per second in one period, with a capture if one is given: writing transactions, and all
+    transactions; 0 if the server does not report them.
     """
     if taking is not None:
         taking.run(on=True)

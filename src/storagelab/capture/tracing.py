@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 _MOUNTED = Path("/sys/kernel/tracing")
-# The same numbers on every architecture (asm-generic/unistd.h).
+# These numbers of system calls are the same on every architecture (asm-generic/unistd.h).
 _FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432
 _FSCONFIG_CMD_CREATE = 6
 _CLOSE_ON_EXEC = 1
@@ -38,7 +38,7 @@ _PID_OFFSET = 4
 
 
 class Field(NamedTuple):
-    """A field of an event: where it is in the record, and numpy's type for it."""
+    """A field of an event: its offset in the record, and its type in numpy."""
 
     offset: int
     type: str
@@ -106,9 +106,9 @@ _ENABLE, _DISABLE, _SET_FILTER = 0x2400, 0x2401, 0x40082406
 _SAMPLE, _LOST = 9, 2
 _HEADER = struct.Struct("=IHH")
 _HEAD, _TAIL = 1024, 1032
-"""Where a ring's first page says how far the kernel has written, and how far we have read."""
+"""The offsets in a ring's first page of the kernel's write position and of storagelab's read position."""
 _DATA = 20
-"""Where a record's own fields begin: behind header, time and length."""
+"""The offset of a record's own fields, after header, time and length."""
 RING_BYTES = 8 << 20
 
 
@@ -177,7 +177,7 @@ class Rings:
         return taken
 
     def _records(self, taken: bytes, names: Sequence[str]) -> list[Records]:
-        """The records in the bytes; reports of lost ones between them are added up."""
+        """The records in the bytes; reports of lost records between them are added up."""
         found, at = [], 0
         while at < len(taken):
             kind, _, length = _HEADER.unpack_from(taken, at)
@@ -212,7 +212,7 @@ class Rings:
 
 
 def _cpus() -> list[int]:
-    """The numbers of the CPUs that run."""
+    """The numbers of the CPUs that are online."""
     with open("/sys/devices/system/cpu/online", encoding="ascii") as file:
         parts = [part.partition("-") for part in file.read().strip().split(",")]
     return [cpu for first, _, last in parts for cpu in range(int(first), int(last or first) + 1)]
@@ -238,7 +238,7 @@ TRACED = (_EXT4, _XFS)
 
 
 class _Point(NamedTuple):
-    """A trace point of requests, on one of the file systems. `operation`: None if the request's flags tell it."""
+    """A trace point of requests, on one of the file systems. `operation`: None if the request's flags show it."""
 
     name: str
     on: str
@@ -246,7 +246,7 @@ class _Point(NamedTuple):
     span: tuple[str, ...] = ()
     """The fields of its first byte and its length, or of its first and last page; none for a request without bytes."""
     only: str = ""
-    """Which of its events count, in the language of the kernel's filters; flags by their names."""
+    """The filter of the events that count, in the language of the kernel's filters; flags by their names."""
     inode: str = "ino"
     device: str = "dev"
 
@@ -271,7 +271,7 @@ _POINTS = (
 )
 _ENDS = (
     _Point("ext4/ext4_sync_file_exit", _EXT4, SYNC),
-    # Only direct I/O for which its thread waits, and only for few files, because each event costs time.
+    # Only direct I/O for which its thread waits, and only to few files, because each event costs time.
     _Point("iomap/iomap_dio_complete", _EXT4, WRITE, only="aio == 0 && ({files})"),
 )
 """The ends of requests. XFS has no event for the end of a sync."""
@@ -433,7 +433,7 @@ class FileSystems(Traces):
                     self.rings.append(Rings(point, one, _RING_BYTES))
 
     def drain(self) -> None:
-        """Takes what the rings hold."""
+        """Reads the records in the rings."""
         for (name, known), *pair in zip(self.counts.items(), self.rings[::2], self.rings[1::2], strict=True):
             own, empty = (rings.drain(("nr_sector",))["nr_sector"] for rings in pair)
             self.counts[name] = OwnWrites(

@@ -1,1 +1,1 @@
-"""Drives that were measured: their law with few figures, the fit, and the profile that keeps every measured point."""
+"""Measured drives: their law with few figures, its fit, and the profile that stores every measured point."""

@@ -14,11 +14,11 @@ import numpy as np
 #
 # Requests a second by block size, share of reads, requests in progress and order.
 #
-# A lone request takes a time of its own, and its data take theirs. If others are in progress, both take longer: so
-# many requests are served at once, so many pass data at once, and `knee` says how suddenly the rest begin to wait (1:
-# soon, as with a queue at each part of the drive; 8: not before all parts are busy). Limits on requests and bytes a
-# second cut off what remains. The simulator's drives of kind "measured" (crates/sim/src/devices/measured.rs) obey the
-# same law.
+# A lone request has a latency and a transfer time. If others are in progress, both times are longer: a number of
+# requests are served at once, a number of them transfer data at once, and `knee` says how suddenly the other requests
+# begin to wait (1: soon, as with a queue at each part of the drive; 8: only when all parts are busy). The resulting
+# rate can't exceed the limits on requests and bytes a second. The simulator's drives of kind "measured"
+# (crates/sim/src/devices/measured.rs) obey the same law.
 
 KNEES = (1, 2, 4, 8)
 """Powers of two, since the simulator takes roots only as square roots, which are the same on every machine."""
@@ -27,7 +27,7 @@ LIMITS = ("reads_per_s", "writes_per_s", "ios_per_s", "read_bytes_per_s", "write
 
 @dataclass(frozen=True)
 class Law:
-    """The figures. Times are of a lone request; `*_data_bytes_per_s` is how fast its data pass, beside that time."""
+    """The figures. Times are a lone request's; `*_data_bytes_per_s` is the rate of its data transfer, which follows."""
 
     read_ns: float
     write_ns: float
@@ -43,7 +43,7 @@ class Law:
     """By a name of LIMITS; a limit that was not reached is missing."""
 
     def requests_per_s(self, *, block_bytes: Any, read_share: Any, depth: Any, sequential_share: Any = 0.0) -> Any:
-        """Requests a second; numbers or arrays of them. A depth below 1 is a drive that is idle for a part of the
+        """Requests a second, for numbers or arrays. A depth below 1 means that the drive is idle for a part of the
         time.
         """
         progressing = np.maximum(depth, 1.0)
@@ -67,12 +67,12 @@ class Law:
         return alone_s * self._stretch(progressing, parallel) + of_data_s
 
     def _stretch(self, progressing: Any, parallel: float) -> Any:
-        """How many times as long a request takes as one that is alone."""
+        """The time of a request divided by the time of a lone request."""
         return (1 + (progressing**self.knee - 1) / parallel**self.knee) ** (1 / self.knee)
 
 
 def _use(limit: str, block_bytes: Any, read_share: Any) -> Any:
-    """How much of a limit one request takes, on average."""
+    """The mean part of a limit that one request uses."""
     share = read_share if limit.startswith("read") else 1 - read_share if limit.startswith("write") else 1.0
     return share * (block_bytes if "bytes" in limit else 1.0)
 
@@ -129,7 +129,7 @@ def _grid(
 def _held_out(
     kib: tuple[int, ...], depths: tuple[int, ...], shares: tuple[float, ...], *, sequential: bool
 ) -> list[LoadPoint]:
-    """Each size with each depth; the shares take turns, so that each meets each size."""
+    """Each size with each depth; the shares of reads rotate, so that each share occurs with each size."""
     return [
         LoadPoint(size * _KIB, share, depth, sequential, held_out=True)
         for row, size in enumerate(kib)
@@ -143,7 +143,7 @@ def _held_out(
 LEAST_POINTS = 16
 """A fit of fewer points would follow their noise."""
 _REACHED = 1.02
-"""A limit holds at a point if the drive would do this much more without it."""
+"""A limit was reached at a point if the drive's rate would be this many times as high without the limit."""
 _LEAST_DATA_PER_S, _MOST_DATA_PER_S = 1e3, 1e14
 _MOST_PARALLEL = 1e4
 _FAR = 1e3
@@ -195,7 +195,8 @@ class _Points:
 
 def _starts(points: _Points) -> Iterator[Any]:
     """Starting figures as logarithms. Times of lone requests come from the points with one request. Limits on each
-    direction, on both together, or on all of these start at the rates that were reached; the others far above them.
+    direction, on both together, or on all of these start at the highest measured rates; the other limits start far
+    above.
     """
     alone = points.load["depth"] == 1
     lone_ns = float(np.median(1e9 / points.per_s[alone])) if alone.any() else 1e5

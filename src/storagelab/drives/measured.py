@@ -1,4 +1,4 @@
-"""A measured drive: what a fit found, in which ranges, and every point that was measured with its residual.
+"""A measured drive: the figures of a fit, the ranges in which they hold, and every measured point with its residual.
 
 It is kept as a profile like those of the articles' drives (`profiles`), of kind "measured": the simulator uses its
 figures, and `storagelab drives list` lists it. Beside the figures the file has one table, `measurement`.
@@ -24,7 +24,7 @@ _ENOUGH_HELD_OUT = 5
 
 
 class OutsideMeasured(StoragelabError):
-    """The request lies outside of the measured range; the message names both."""
+    """The request lies outside of the measured range; the message names the request and the range."""
 
 
 class ExpectedSpeed(NamedTuple):
@@ -56,7 +56,7 @@ class Point(Frozen):
 
 
 class LongStretch(Frozen):
-    """A long period of one load: the drive's rate at first, and its sustained rate."""
+    """A long period of one load: the drive's initial and sustained rate."""
 
     operation: str
     """"read" or "write"."""
@@ -66,7 +66,7 @@ class LongStretch(Frozen):
     burst_per_s: float
     sustained_per_s: float
     fell_after_s: float | None = None
-    """When the burst was over; None if there was none."""
+    """The time after which the burst was over; None without a burst."""
 
 
 class Identity(Frozen):

@@ -1,7 +1,7 @@
 """Properties of a drive that help to decide which drive to buy: space by format, the host's memory for its map,
 requests per second, and their price if the profile has one.
 
-Requests per second are simulated: 8 KB at random, 32 in progress, on a drive that was written full once.
+Requests per second are simulated: random requests of 8 KB, 32 in progress, on a drive that was fully written once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEED = 1
 
 
 class MapOfDrive(Frozen):
-    """Host memory for a full drive's map: when it holds database pages, and when every sector was written by itself."""
+    """Host memory for the map of a drive full of database pages, and of a drive whose sectors were written singly."""
 
     sector_bytes: int
     driver: str

@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent
 SCHEMA = FOLDER / "spec.schema.json"
 """The JSON schema of a spec, for editors; `make docs` writes it."""
 SCHEMA_LINE = "#:schema "
-"""How a spec's first line begins: it names the schema to editors."""
+"""The beginning of a spec's first line, which names the schema for editors."""
 
 
 MEASURED = {
@@ -25,7 +25,7 @@ MEASURED = {
         "raw-io-on-your-drives", "replay", "file-systems", "cloud-disks", "raid-levels", "three-drives",
         "drive-formats", "encryption", "zfs-by-your-own-commands"],
 }  # fmt: skip
-"""The names of the ready-made specs by group, those first that most readers need."""
+"""The names of the ready-made specs by group; the specs that most readers need come first."""
 SIMULATED = {
     "Hardware that you don't have: simulated (drive-history-reversed: reverse order)": [
         "drive-to-buy", "todays-drives", "flash-as-it-fills", "cores-and-data-files", "many-cores", "reads-join-in",
@@ -56,7 +56,7 @@ def with_schema(text: str) -> str:
 
 
 def files_of(name: str) -> dict[str, str]:
-    """The files that a ready-made spec needs beside it: their paths, relative to it, and their texts."""
+    """The other files that a ready-made spec needs: their paths relative to the spec, and their texts."""
     return {
         str(file.relative_to(FOLDER)): file.read_text("utf-8")
         for file in sorted((FOLDER / name).glob("*"))

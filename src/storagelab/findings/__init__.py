@@ -8,8 +8,7 @@ from types import ModuleType
 from typing import Literal
 
 FitKind = Literal["robust", "least-squares"]
-"""The ways to fit the means of cells. These names are here because the command line needs them before it loads
-statistics.
+"""The ways to fit the means of cells, defined here because the command line needs them before it loads statistics.
 """
 
 

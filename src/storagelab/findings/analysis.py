@@ -103,8 +103,8 @@ def wait_changes(cells: Sequence[CellSummary], fastest: str | None, slowest: str
 
 
 def wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Iterator[WaitTrend]:
-    """How the shares of waits change along the ordered factor: at all combinations of other factors, the same waits in
-    the same order.
+    """How the shares of waits change along the ordered factor, with the same waits in the same order at all
+    combinations of the other factors.
     """
     factor = axis_factor([factor for factor in factors if is_numeric(factor)])
     if factor is None:
@@ -136,7 +136,8 @@ def _share_in(cell: CellSummary | None, wait_type: str) -> Estimate | None:
 def _largest_waits(cells: Sequence[CellSummary]) -> list[WaitStat]:
     """The wait types, and CPU, with the largest shares in any cell, by category and then by share.
 
-    Waits for allocation come first: they are small compared with the log's, but they are the reason to use more files.
+    Waits for allocation come first: they are small compared with waits for the log, but they are the reason to use more
+    files.
     """
     peak: dict[str, tuple[float, WaitStat]] = {}
     for cell in cells:

@@ -1,4 +1,4 @@
-"""The answer to an experiment's question, from its findings: the layouts to use, with what certainty, the gains, the
+"""The answer to an experiment's question, from its findings: the layouts to use, how certain that is, the gains, the
 reasons, and cautions.
 
 Pure; `report` writes its text.
@@ -36,8 +36,8 @@ from storagelab.model.values import Estimate, JsonValue
 
 JUDGED = ("winner", "best-set", "indistinguishable")
 DEPENDS_LEAST = 0.02
-"""A factor's effect depends on another factor if it differs, between levels of that factor, by this share of the
-time.
+"""A factor's effect depends on another factor if it differs by this share of the time between the other factor's
+levels.
 """
 FACTORS_EXPLAINED = 2
 CHEAPER_WITHIN = 0.01
@@ -100,7 +100,7 @@ def layout_of(findings: Findings, cell: CellSummary) -> dict[str, JsonValue]:
 
 @dataclass(frozen=True)
 class _Load:
-    """One load's layouts: the key of their levels -> the cell. `tied` has only the tied ones."""
+    """One load's layouts: the key of their levels -> the cell. `tied` has only the tied layouts."""
 
     judged: LoadVerdict
     cells: Mapping[str, CellSummary]
@@ -190,7 +190,8 @@ def _next(findings: Findings, load: LoadVerdict) -> Comparison | None:
 
 
 def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pick:
-    """The first of the layouts by the preferences, and then by the order of levels, for the first load's cells.
+    """The layout that comes first by the preferences, and then by the order of levels; with several loads, for the
+    cells of the first load.
 
     Levels that an effect shows as slower are excluded. Candidates are the remaining layouts that are within the margin
     of the fastest. Prices count if each layout has a price.
@@ -354,7 +355,7 @@ def _explained(findings: Findings, gains: Sequence[Gain]) -> list[str]:
 
 
 def _causes(findings: Findings, factor: str) -> Iterator[Cause]:
-    """For each step along a factor, the volume's limit or the wait that explains most; none if nothing does."""
+    """For each step along a factor, the volume's limit or the wait that explains most of the change, if any does."""
     for leg in legs(findings, factor):
         cells = [(findings.cell(one), findings.cell(other)) for one, other in leg.waterfall.pairs]
         limit = volume_at_limit(cells, leg.waterfall.change.value)
@@ -399,7 +400,7 @@ def _unable(findings: Findings) -> Iterator[str]:
 
 
 def _weighed(findings: Findings, choices: Sequence[Choice]) -> list[Caution]:
-    """Cautions before notes, and by group. Risks of only the layouts to use come first."""
+    """Cautions before notes, and by group. Risks that concern only the layouts to use come first."""
     used = {cell for choice in choices for cell in choice.meant}
     return sorted(
         findings.cautions,
@@ -432,8 +433,8 @@ def next_step(findings: Findings, choices: Sequence[Choice], weighed: Sequence[C
 
 
 def _more_repetitions(findings: Findings, choices: Sequence[Choice]) -> Next | None:
-    """The repetitions that would tell tied layouts apart, if they differ by what matters to the reader, or by the
-    largest usual difference that the runs may hide.
+    """The repetitions that would tell tied layouts apart, if these differ by the margin that matters to the reader, or
+    by the largest usual difference that the runs may hide.
     """
     hidden = [choice.at_most_slower for choice in choices if choice.verdict != "winner" and not choice.same]
     scatter = next(iter(Scatter.of(findings)), None)

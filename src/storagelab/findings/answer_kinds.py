@@ -79,8 +79,8 @@ class Choice(Frozen):
 
 
 class Gain(Frozen):
-    """The gain from the good levels of a factor, with all else equal. A factor without good levels is compared with its
-    first level.
+    """The gain from the good levels of a factor, with all else equal. Without good levels, it is relative to the
+    factor's first level.
     """
 
     factor: str = Field(description="The factor.")
@@ -107,8 +107,8 @@ class Limit(Frozen):
 
 
 class Cause(Frozen):
-    """The wait that changed most from one level of a factor to others, or a volume's limit. Seconds are those of a
-    connection, averaged over all other factors.
+    """The wait that changed most from one level of a factor to others, or a volume's limit. Seconds are per connection,
+    averaged over all other factors.
     """
 
     factor: str = Field(description="The factor.")
@@ -157,9 +157,9 @@ class Answer(Frozen):
     provenance: Provenances | None
     """The provenance that the findings state."""
     runs: int
-    """Usable runs, without those of a burn-in."""
+    """Usable runs, without burn-in runs."""
     runs_planned: int
-    """Runs that the spec asks for, without those of a burn-in."""
+    """Runs that the spec asks for, without burn-in runs."""
     layouts: int
     """How many layouts were compared (each counted once, whatever its loads)."""
     compared: Compared
@@ -241,7 +241,7 @@ def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Seque
 
 
 def _place(known: Sequence[JsonValue], value: JsonValue) -> int:
-    """The place of a level, found by its text: 1 equals true, but is another level."""
+    """The place of a level, found by its text, because 1 equals true but is another level."""
     return next(place for place, one in enumerate(known) if repr(one) == repr(value))
 
 

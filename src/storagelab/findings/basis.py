@@ -29,8 +29,8 @@ from storagelab.stats.fit import Fit, Matrix, Places, prepared
 def cells_before(
     plan: Plan, used: Mapping[str, Mapping[int, Run]], runs: Iterable[Run], rounds: Sequence[int]
 ) -> Places:
-    """The place in the plan's cells of the run made before each one, as cells x rounds; -1 for the first run of a
-    block, and where none is used. Failed and burn-in runs count as predecessors, too."""
+    """For each run, the place in the plan's cells of the run made before it, as cells x rounds; -1 for the first run of
+    a block, and for runs that are not used. Failed and burn-in runs count as predecessors, too."""
     row = {cell.cell_id: place for place, cell in enumerate(plan.cells)}
     column = {repetition: place for place, repetition in enumerate(rounds)}
     before = np.full((len(row), len(column)), -1)
@@ -53,11 +53,11 @@ def cells_before(
 class Basis:
     """The runs that are judged, and the fit by which cells are compared.
 
-    `used` has each cell's runs that have figures, by repetition; `blocks` the period of time of each cell of the plan.
-    `kept` are the times that are fitted. `left_out` has the `odd` runs that the fit leaves out, by cell and
-    repetition, with the cause. `fleet` has the fits of hosts, if there are several: then `fitted` has a column for
-    each host instead of each round. `carried` is the effect of the previous run on times. `made_in` is the number of
-    the preparation in which each run was made, as cells x rounds; -1 without a run.
+    `used` has each cell's runs that have figures, by repetition; `blocks` has the period of time of each cell of the
+    plan. `kept` has the times that are fitted. `left_out` has the `odd` runs that the fit leaves out, by cell and
+    repetition, with the cause. `fleet` has the fits of hosts, if there are several: then `fitted` has a column for each
+    host instead of each round. `carried` is the effect of the previous run on times. `made_in` is the number of the
+    preparation in which each run was made, as cells x rounds; -1 without a run.
     """
 
     experiment: Experiment
@@ -173,8 +173,8 @@ def _causes(
 
 def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
     """The time of `other` over that of `one`. If one of the two cells is the best, the ratio is the report's own
-    comparison. Other intervals hold together for all pairs, so the pair may be selected after seeing the data. None if
-    the two cells can't be tested.
+    comparison. Other intervals are joint for all pairs, so the pair may be selected after seeing the data. None if the
+    two cells can't be tested.
     """
     for row in basis.stated.judged.comparisons:
         if {row.cell_id, row.best_cell_id} == {one, other}:
@@ -200,8 +200,8 @@ _STEPS = 4
 
 
 def resolved(fitted: Fit, tick: float, margin: float | None = None) -> Fit:
-    """The fit with differences that have at least the error `tick`, and that matter above `margin`; both are shares of
-    the time."""
+    """The fit in which the error of each difference is at least `tick`, and differences up to `margin` don't matter;
+    both are shares of the time."""
     return replace(
         fitted, tick=_ROUNDED_UP * math.log1p(tick), margin=math.log1p(MATTERS if margin is None else margin)
     )

@@ -1,4 +1,4 @@
-"""Predictions compared with measurements: order, ratios and misses of the layouts that both have. Pure.
+"""Predictions compared with measurements: order, ratios and misses for the layouts that both contain. Pure.
 
 A prediction is a file of `storagelab predict`, or a simulated campaign. Both are compared by ratios only: the speed of
 each layout divided by the speed of one layout, the base.
@@ -19,12 +19,12 @@ from storagelab.model.values import Estimate
 from storagelab.words.names import cell_entry, cell_text
 
 Ratio = Callable[[str, str], Estimate | None]
-"""The speed of the second of two layouts over the first's; None if it can't be tested."""
+"""The speed of the second of two layouts divided by the speed of the first; None if it can't be tested."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One layout. Speeds are times the base's."""
+    """One layout. Its speeds are divided by the base's speed."""
 
     name: str
     measured: Estimate
@@ -47,8 +47,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Beside:
-    """`base`: the layout whose speed is 1. `apart`: pairs of layouts that measurement tells apart, the slower first,
-    and whether the prediction has the same order.
+    """`base`: the layout whose speed is 1. `apart`: pairs of layouts that the measurement tells apart, the slower
+    layout first, and whether the prediction has the same order.
     """
 
     base: str
@@ -76,7 +76,7 @@ class Beside:
 
 
 def beside(base: str, measured: Ratio, predicted: Mapping[str, Estimate]) -> Beside:
-    """`predicted`: the speed of each layout over the base's. Layouts whose measurement can't be tested have no row."""
+    """`predicted`: each layout's speed divided by the base's. Layouts whose measurement can't be tested have no row."""
     rows = []
     for name, times in predicted.items():
         found = Estimate(value=1.0) if name == base else measured(base, name)
@@ -93,7 +93,7 @@ def beside(base: str, measured: Ratio, predicted: Mapping[str, Estimate]) -> Bes
 
 
 def speeds(basis: Basis, plan: Plan) -> Ratio:
-    """The speed of one cell over another's, from the ratio of their times."""
+    """The speed of one cell divided by the speed of another, from the ratio of their times."""
 
     def of(one: str, other: str) -> Estimate | None:
         found = ratio_of(basis, plan, one, other)
@@ -103,8 +103,8 @@ def speeds(basis: Basis, plan: Plan) -> Ratio:
 
 
 def of_campaigns(found: Compare, first: Plan, second: Plan) -> tuple[Beside, dict[str, str]] | None:
-    """A measured campaign and a simulated one: the comparison, and the layouts' texts. None if the two campaigns are
-    not such a pair.
+    """The comparison of a measured with a simulated campaign, and the layouts' texts. None if the two campaigns are not
+    such a pair.
     """
     kinds = (found.first.findings.provenance, found.second.findings.provenance)
     if set(kinds) != {"measured", "simulated"}:

@@ -1,5 +1,5 @@
-"""Campaigns: the layouts that two have in common, the ratios of their times, and the differences of their specs and
-machines; and a new campaign against a history. Pure.
+"""Compares two campaigns (the layouts that both contain, the ratios of their times, the differences between their specs
+and machines), and a new campaign with a history. Pure.
 
 The runs of two campaigns are independent samples: they have no rounds in common. So intervals include the effects of
 each campaign's own rounds, which all of its layouts share. If neighbouring runs are surely correlated, a campaign has
@@ -123,7 +123,7 @@ class Compare:
 
 
 class Gate(IntEnum):
-    """Whether one is slower than another by more than a margin; the values are exit codes."""
+    """Whether one campaign is slower than another by more than a margin; the values are exit codes."""
 
     NOT_SLOWER = 0
     SLOWER = 1
@@ -137,8 +137,8 @@ class Gate(IntEnum):
 def compare(
     first: Campaign, second: Campaign, others: int = 1, *, earlier: Sequence[Campaign] | None = None
 ) -> Compare:
-    """The second campaign against the first. `others` counts the campaigns that are compared with the first; with
-    `earlier` ones of its spec, these and the first are the sample.
+    """The second campaign against the first. `others` counts the campaigns that are compared with the first. If there
+    are `earlier` campaigns of the first's spec, these and the first are the sample.
 
     Raises LookupError if no layout was run in both campaigns.
     """
@@ -188,15 +188,15 @@ def against_first(given: Sequence[Campaign]) -> list[Compare]:
 
 
 def against_history(given: Sequence[Campaign], runs: Mapping[str, Sequence[Run]]) -> list[Compare]:
-    """The last campaign against all before it. `runs`: the runs of each campaign, by its name. Raises SpecError if they
-    are no history.
+    """The last campaign against all campaigns before it. `runs`: the runs of each campaign, by its name. Raises
+    SpecError if the campaigns are not a history.
     """
     _check_history(given, runs)
     return [_found(given[-2], given[-1], 1, given[:-2])]
 
 
 def _check_history(given: Sequence[Campaign], runs: Mapping[str, Sequence[Run]]) -> None:
-    """Raises SpecError unless all before the last are of one spec, and no one is a copy of another."""
+    """Raises SpecError unless all campaigns before the last have one spec, and none is a copy of another."""
     times = [[(one.cell_id, one.measurement.elapsed_s) for one in runs[of.name] if one.measurement] for of in given]
     for place, of in enumerate(times):
         if of and of in times[:place]:
@@ -228,7 +228,7 @@ def _found(first: Campaign, second: Campaign, others: int, earlier: Sequence[Cam
 
 def gate(found: Sequence[Compare], margin: float) -> Gate:
     """Slower if the overall ratio or any layout's ratio is surely above the margin. Not slower if every overall ratio
-    is surely below it, and no layout lacks runs. `margin` is 0.05 for 5 %.
+    is surely below the margin, and no layout lacks runs. `margin` is 0.05 for 5 %.
     """
     overall = [compared.overall for compared in found]
     result = _gate(overall, [one.ratio for compared in found for one in compared.matched], margin)
@@ -245,8 +245,8 @@ def gate_of_cells(ratio: Estimate | None, margin: float, counted: float = 1.0) -
 
 @dataclass(frozen=True)
 class Pair:
-    """Two cells of one campaign: the second's time over the first's, None if they can't be tested; the ratio of their
-    arithmetic means, of the runs that count; and the gate's answer, if one is asked.
+    """Two cells of one campaign: the second's time divided by the first's, None if they can't be tested; the ratio of
+    the arithmetic means of the runs that count; and the gate's answer, if a gate was asked for.
     """
 
     before: str
@@ -291,7 +291,7 @@ def _match(
     first: Campaign, second: Campaign
 ) -> tuple[list[_Pair], tuple[tuple[str, str], ...], tuple[str, ...], tuple[str, ...]]:
     """The pairs of cells with equal levels of all factors of both campaigns; the pairs without runs in one campaign,
-    with its name; and the ids of all other cells.
+    with that campaign's name; and the ids of all other cells.
 
     If only the other campaign varies a factor, this campaign has the level to which its configuration corresponds, if
     there is one.
@@ -310,7 +310,7 @@ def _match(
 
 
 def varied_by_one(first: Campaign, second: Campaign) -> tuple[str, ...]:
-    """The factors that one campaign varies, and whose level in the other is unknown."""
+    """The factors that one campaign varies, and whose level in the other campaign is unknown."""
     return tuple(
         name
         for one, other in ((first, second), (second, first))
@@ -374,8 +374,8 @@ def _compared(first: Campaign, second: Campaign, pairs: Sequence[_Pair]) -> Comp
 
 
 def of_one_kind(first: Campaign, second: Campaign) -> bool:
-    """Whether their work has the same unit and the same quantity is judged: rows can't be compared with requests,
-    nor times with latencies.
+    """Whether the work of both has the same unit and both are judged by the same quantity: rows can't be compared with
+    requests, nor times with latencies.
     """
     one, other = ((campaign.findings.unit, latency_of(campaign.findings.compared)) for campaign in (first, second))
     return one == other

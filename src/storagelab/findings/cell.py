@@ -53,7 +53,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Spent:
-    """What the mean connection of each run of a cell spent on one thing, in seconds: `by_run_s`, in the order of
+    """The seconds that the mean connection of each run of a cell spent on one thing: `by_run_s`, in the order of
     repetitions.
 
     In each run they add up to the elapsed time. Runs that verdicts leave out are left out here, too. `name` is the wait
@@ -72,8 +72,9 @@ class Spent:
 
 
 def spent(runs: Sequence[tuple[float, Conservation, Iterable[WaitStat]]]) -> tuple[Spent, ...]:
-    """What a cell's connections spent, the largest first. `runs`: what a run's seconds are divided by (its
-    connections for the mean connection, its transactions for the mean transaction), its audit and its waits.
+    """The time that a cell's connections spent on each thing, the largest first. `runs`: for each run, the number that
+    divides its seconds (connections for the mean connection, transactions for the mean transaction), its audit and its
+    waits.
     """
     row_of: dict[str, WaitStat] = {}
     seconds: dict[_Key, list[float]] = {}
@@ -179,8 +180,8 @@ class Point(Frozen):
 class Sample(Frozen):
     """One quantity over the runs of a cell. `mean` has a 95 % interval that stays above 0, from three runs on; `sd` is
     None for a single run. For times and rates, `mean` is the geometric mean of the runs that count, so it lies among
-    them. Comparisons use `adjusted`: the same mean, adjusted for rounds that the cell missed. Both have the same
-    interval, as a share. For everything else, `mean` is the arithmetic mean of the points."""
+    them. Comparisons use `adjusted`: the same mean, adjusted for rounds that the cell missed. The intervals of both are
+    equal relative to their means. For everything else, `mean` is the arithmetic mean of the points."""
 
     mean: Estimate
     median: float
@@ -239,7 +240,7 @@ Found = Annotated[dict[str, tuple[SerializeAsAny[Finding], ...]], BeforeValidato
 
 
 class DriveState(Frozen):
-    """A drive's state in the runs of a cell, if it reports that: `quantity` over a run, mean of the runs."""
+    """A drive's state in the runs of a cell, if the drive reports it: the mean of `quantity` over the runs."""
 
     drive: str
     quantity: Literal["write_amplification", "utilisation"]
@@ -300,7 +301,7 @@ class CellSummary(Frozen):
 
     @property
     def text(self) -> str:
-        """Its levels in short."""
+        """The cell's levels in short form."""
         return cell_text(self.levels, self.labels)
 
     @property

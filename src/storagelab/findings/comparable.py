@@ -25,16 +25,15 @@ TIMES_USUAL = 2.0
 
 
 def others_share(run: Measurement) -> float | None:
-    """The fraction of the machine's CPU time that other processes or the hypervisor took; None if unknown.
-
-    A load average can't be used, because it includes the server under test. The share is relative to the time in the
-    same counters, because they are read over a little more than the run.
+    """The fraction of the machine's CPU time that other processes or the hypervisor took; None if unknown. A load
+    average can't be used, because it includes the server under test. The fraction is relative to the time in the same
+    counters, because these cover slightly more than the run.
     """
     return _cpu_share(run, "others_s", "steal_s")
 
 
 def steal_share(run: Measurement) -> float:
-    """The hypervisor's part of it; 0 where that is not known."""
+    """The hypervisor's part of this fraction; 0 if unknown."""
     return _cpu_share(run, "steal_s") or 0.0
 
 
@@ -47,7 +46,7 @@ def _cpu_share(run: Measurement, *names: str) -> float | None:
 
 
 def held_share(run: Measurement) -> float | None:
-    """The share of the run in which a CPU quota throttled the server or its load; None if that is not known."""
+    """The share of the run in which a CPU quota throttled the server or its load; None if unknown."""
     shares = [share for _, share in held_back(run.counters.get("cpu", {}), run.elapsed_s).values()]
     return max(shares, default=0.0) if "cpu" in run.counters else None
 
@@ -104,7 +103,7 @@ _MOST_RUNS = 0.75
 """A cell has a property if this share of its runs has the property."""
 
 Told = Mapping[str, float]
-"""What one run stores about checkpoints."""
+"""The facts that one run stores about checkpoints."""
 
 
 def told_of(used: Mapping[str, Mapping[int, Run]]) -> dict[str, list[Told]]:
@@ -178,7 +177,7 @@ class Steadiness(NamedTuple):
 
 
 def steadiness(rates: Sequence[float]) -> Steadiness | None:
-    """The steadiness of the last five rounds; None if there are fewer, or nothing was done in them."""
+    """The steadiness of the last five rounds; None if there are fewer rounds, or no work was done in them."""
     window = np.asarray(rates[-ROUNDS:], dtype=float)
     if len(window) < ROUNDS or window.mean() <= 0:
         return None

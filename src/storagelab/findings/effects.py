@@ -1,4 +1,4 @@
-"""Effects of each level against the factor's first level: overall, and at each combination of the other factors.
+"""The effect of each level relative to the factor's first level, overall and at each combination of the other factors.
 Pure.
 """
 
@@ -35,7 +35,7 @@ class _Row:
 def main_effects(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
-    """Each level against its factor's first, over all matched cells.
+    """Each level against its factor's first level, over all matched cells.
 
     All factors form one family of comparisons. A larger family needs stronger evidence for each statement, so levels in
     different blocks, which are not tested, don't count in it.
@@ -101,7 +101,7 @@ def _rounds(fitted: Fit, pairs: _Pairs) -> int:
 def effect_of(
     found: Difference, factor: Factor, level: JsonValue, at: dict[str, JsonValue], pairs: int, *, across: bool
 ) -> Effect:
-    """The effect of `level` against the factor's first one; untested if the two were run in different blocks."""
+    """The effect of `level` against the factor's first level; untested if the two ran in different blocks."""
     return Effect(
         factor=factor.name, level=level, baseline=factor.levels[0].value, at=at,
         ratio=Estimate(value=found.ratio.value) if across else found.ratio, pairs=pairs,

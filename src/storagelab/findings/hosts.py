@@ -77,7 +77,7 @@ def hosts_of(plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence
 
 @dataclass(frozen=True)
 class Fitted:
-    """The fit of each counted host by itself, and that of all together, with a column for each."""
+    """The fit of each counted host by itself, and the fit of all hosts together, with a column for each host."""
 
     hosts: Hosts
     own: tuple[Fit, ...]
@@ -85,10 +85,11 @@ class Fitted:
 
 
 def fit(hosts: Hosts, log_s: Matrix, blocks: Sequence[int], of_rounds: _FitOfRounds = stalls.fit) -> Fitted:
-    """If only one host counts, the fit of all together is that of this host, by its rounds; `of_rounds` fits these.
+    """If only one host counts, the fit of all hosts together is the fit of this host, by its rounds; `of_rounds` fits
+    these.
 
     Certain carry-over affects the same layouts on all hosts, because no order is perfectly balanced. The scatter over
-    hosts doesn't show this, so it is then at least the scatter that carry-over explains.
+    hosts doesn't show this effect, so the variance is raised to at least the scatter that carry-over explains.
     """
     own = tuple(of_rounds(hosts.only(log_s, host), blocks) for host in hosts.counted)
     calm, every = (np.array(each).T for each in zip(*((one.calm.log_s, one.cells) for one in own), strict=True))
@@ -104,14 +105,15 @@ def fit(hosts: Hosts, log_s: Matrix, blocks: Sequence[int], of_rounds: _FitOfRou
 
 
 def _of_runs(own: Sequence[Fit]) -> tuple[float, float]:
-    """The variance of a cell's figure of one host that its runs explain, with its degrees of freedom; 0 for none."""
+    """The variance of a cell's figure on a host that the host's runs explain, and its degrees of freedom; 0 for
+    none."""
     runs, df = np.array([one.runs for one in own]), sum(one.free for one in own)
     squares = sum(float(np.nansum(one.every.residuals**2)) for one in own)
     return (max(squares / df, VARIANCE_FLOOR) * float((1 / runs[runs > 0]).mean()) if df >= 1 else 0.0), df
 
 
 def outliers(hosts: Hosts, log_s: Matrix) -> list[stalls.Outlier]:
-    """Odd runs, each against its own host's."""
+    """Odd runs, each compared with the runs of its own host."""
     return [one for host in range(len(hosts.names)) for one in stalls.outliers(hosts.only(log_s, host))]
 
 
@@ -161,8 +163,8 @@ def _cells_of_all(fitted: Fitted) -> Places:
 
 
 def _levels(fitted: Fitted, cells: Places) -> tuple[dict[int, Estimate], set[int]]:
-    """Each counted host's time over that of the others, geometric means over the cells, and which hosts are odd by
-    that.
+    """Each counted host's time divided by the other hosts' time (geometric means over the cells), and the hosts that
+    are odd by this ratio.
 
     The scatter of the rounds of a host shows how well its level is known. Intervals hold together (Bonferroni).
     """
@@ -203,8 +205,8 @@ def _rounds(own: Fit, cells: Places) -> Matrix:
 
 
 def _one_after_the_other(hosts: int, odd: Callable[[int, Sequence[int]], float | None], most: int) -> list[int]:
-    """The odd hosts, the oddest first, each compared with the remaining ones; at most so many, because most hosts can't
-    be odd."""
+    """The odd hosts, the oddest first, each compared with the remaining hosts; at most `most` of them, because most
+    hosts can't be odd."""
     found: list[int] = []
     while len(found) < most:
         left = [host for host in range(hosts) if host not in found]
@@ -220,8 +222,9 @@ def _one_after_the_other(hosts: int, odd: Callable[[int, Sequence[int]], float |
 
 
 def _scatter(fitted: Fitted) -> tuple[Estimate | None, float | None]:
-    """By how much the ratio of two cells' times differs from host to host (one sd, of its logarithm), and the p-value
-    of no difference: that of the mean square of host x cell over that of runs. None without a host of several rounds.
+    """How much the ratio of two cells' times varies from host to host (one sd of its logarithm), and the p-value of no
+    variation, from the mean square of host x cell divided by the mean square of runs. None without a host of several
+    rounds.
 
     The interval is that of Williams (1962, Biometrika 49) for a variance component.
     """
@@ -232,7 +235,7 @@ def _scatter(fitted: Fitted) -> tuple[Estimate | None, float | None]:
     above, half = square / per_figure, ALPHA / 2
 
     def component(tail: float) -> float:
-        """A bound of the variance component host x cell of a cell's figure."""
+        """A bound of a cell's variance component host x cell."""
         shrunk = square - per_figure * float(special.fdtri(together.free, df, tail))
         return max(0.0, together.free * shrunk / float(special.chdtri(together.free, 1 - tail)))
 

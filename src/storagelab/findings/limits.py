@@ -1,4 +1,4 @@
-"""Volumes at their limit. Pure.
+"""Finds volumes that were at their limit. Pure.
 
 If control groups throttle a volume, its limit is known, and so is the least time that a run's requests take there. If a
 run takes hardly longer than that, the volume sets the pace. Every wait is then a wait in the volume's queue, whatever
@@ -44,8 +44,8 @@ _COUNTERS: dict[LimitedRate, str] = {
 
 
 def bounds(runs: Sequence[tuple[Measurement, float]]) -> tuple[Bound, ...]:
-    """The limits that all runs have, if each run counted the requests. Each run comes with the number by which its
-    seconds and its waits' seconds are divided.
+    """The limits that all runs have, if each run counted the requests. Each run is given with the number that divides
+    its seconds and its waits' seconds.
     """
     of_runs = [{(volume, rate): (limit, s / by) for volume, rate, limit, s in _of_run(one)} for one, by in runs]
     if not of_runs:
@@ -143,7 +143,7 @@ def _waiting(cell: CellSummary) -> float:
 
 
 def _least_s(cell: CellSummary) -> tuple[float, ...]:
-    """The least time of each run, scaled to the cell's mean time (of a run, or of a transaction) in comparisons."""
+    """The least time of each run, scaled to the mean time (of a run or a transaction) by which the cell is compared."""
     runs = len(cell.spent[0].by_run_s) if cell.spent else 1
     if not cell.bounds or cell.elapsed_s is None:
         return (0.0,) * runs

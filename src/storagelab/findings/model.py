@@ -1,4 +1,4 @@
-"""What analysis finds, as values, without sentences: `report` words them.
+"""The results of the analysis as values, without sentences: `report` writes these.
 
 Every estimate carries its interval. Ratios are of elapsed time: 1.25 means a quarter slower, 0.8 means 20 % less time.
 If cells insert different numbers of rows, ratios are of elapsed time per row (`Findings.compared`)."""
@@ -28,9 +28,9 @@ from storagelab.words.names import group_text, noun
 
 
 class Comparison(Frozen):
-    """A cell against the best cell: its time divided by the best cell's. Above 1 the cell is worse, also where rates
-    are shown. The 95 % interval is joint: it holds for all comparisons at once. Every output formats this record, and
-    no other.
+    """A cell against the best cell: its time divided by the best cell's time. Above 1, the cell is slower, even if
+    rates are shown. The 95 % interval is joint: it holds for all comparisons at once. Every output formats this record,
+    and no other.
 
     With several loads, the best cell is the best under the same load; in an experiment run in blocks, the best of the
     same block. The best cell of a block is compared with the best of all `across_blocks`: untested, as a drift between
@@ -69,7 +69,7 @@ class Effect(Frozen):
 
     @property
     def tested(self) -> bool:
-        """If not tested, the ratio says nothing: not even that the levels can't be told apart."""
+        """Whether the ratio was tested. An untested ratio does not even say that levels can't be told apart."""
         return self.ratio.low is not None
 
 
@@ -83,7 +83,7 @@ class BestLevels(Frozen):
 
 
 class LevelCost(Frozen):
-    """The cost, with the other factor at `at`, of using the level that is `best` elsewhere (at `taken_from`)."""
+    """The cost of the wrong level: with the other factor at `at`, using the level that is `best` at `taken_from`."""
 
     at: JsonValue
     taken_from: JsonValue
@@ -124,7 +124,7 @@ class Dependence(Frozen):
 
     @property
     def differs(self) -> bool:
-        """Whether some two levels of `within` share no best level."""
+        """Whether any two levels of `within` share no best level."""
         sets = [{repr(level) for level in row.levels} for row in self.best]
         return any(not one & other for index, one in enumerate(sets) for other in sets[:index])
 
@@ -172,10 +172,9 @@ Verdict = Literal[
 
 
 class Judged(Frozen):
-    """The verdict on layouts.
-
-    "winner" = all others are slower; "best-set" = some may be the fastest; "indistinguishable" = each may be;
-    "too-few-runs" = no test is possible yet; "untested" = each cell ran in a separate period.
+    """The verdict on layouts. "winner" = all other layouts are slower; "best-set" = some may be the fastest;
+    "indistinguishable" = each may be the fastest; "too-few-runs" = no test is possible yet; "untested" = each cell ran
+    in a separate period.
     """
 
     verdict: Verdict
@@ -206,10 +205,10 @@ class LoadVerdict(Judged):
 class JudgedByLoad(Judged):
     """The verdict over all loads.
 
-    If the load, or another condition, is varied, too, layouts are compared under each by itself, and `loads` has a
-    verdict for each: "by-load" = see there. `best` and `tied` then hold the cells of all loads; `fastest` and `worst`
-    belong to the load under which layouts differ most. "one-layout" = nothing but that is varied, so there is nothing
-    to choose. Cells of different blocks are never told apart: the best set then holds the best of each block.
+    If the load, or another condition, is varied, too, layouts are compared under each load separately. Then the verdict
+    is "by-load", and `loads` has a verdict for each load. `best` and `tied` then hold the cells of all loads; `fastest`
+    and `worst` belong to the load under which layouts differ most. "one-layout" = only loads are varied, so there is
+    nothing to choose. Cells of different blocks are never told apart: the best set then holds the best of each block.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -270,18 +269,18 @@ class Caution(Frozen, ABC):
 
     @classmethod
     def rank(cls) -> tuple[int, str]:
-        """Its place among cautions: by group, then by kind."""
+        """The caution's place among all cautions: by group, then by kind."""
         return get_args(CautionGroup).index(cls.group), cls.kind
 
     @property
     def figures(self) -> dict[str, object]:
-        """The fields that only this kind has, with units last in names."""
+        """The fields that only this kind has; their names end with their units."""
         own = type(self).model_fields.keys() - Caution.model_fields.keys()
         return {name: value for name, value in self.model_dump().items() if name in own}
 
     @abstractmethod
     def sentence(self, findings: Findings) -> str:
-        """What, how much, and what to do about it."""
+        """The caution as a sentence: the problem, its size, and the remedy."""
 
     def brief(self, findings: Findings) -> str:  # noqa: ARG002
         """All cautions of this kind in a few words, for the answer."""
@@ -305,7 +304,7 @@ class Caution(Frozen, ABC):
         return f" ({group_text(known, findings.factors)})" if 0 < len(known) < len(findings.cells) else ""
 
     def in_some(self, findings: Findings) -> str:
-        """Such as " in 3 of 20 layouts", for all cautions of this kind; "" if in all layouts."""
+        """A text such as " in 3 of 20 layouts" for all cautions of this kind; "" if they concern all layouts."""
         cells = {cell for one in self.alike(findings) for cell in one.cells}
         return f" in {len(cells)} of {len(findings.cells)} {noun(findings.layout_factors, 2)}" if cells else ""
 

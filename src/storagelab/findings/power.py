@@ -1,5 +1,5 @@
-"""How large a difference must be to be found, and how many repetitions it takes to find a given one. Pure; computed,
-not simulated.
+"""The smallest difference that an experiment can find, and the repetitions that it takes to find a given difference.
+Pure; computed, not simulated.
 
 The power is that of the verdict's test (`contrast.compare_with_best`) of a layout against the fastest: both of its
 steps must succeed. Both steps use the same difference of means. Their estimates of scatter (of all layouts, and of
@@ -36,7 +36,7 @@ ASSUMED = Scatter(sd=0.03, runs=0, alike=True)
 
 
 def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
-    """The scatter of an experiment's runs, without odd ones; None if no cell was run twice beside others."""
+    """The scatter of an experiment's runs, without odd runs; None if no cell was run in two rounds with other cells."""
     timed_runs = [timed(run) for run in runs if not run.burn_in]
     simulated = all(cell.config.simulated for cell in plan.cells)
     _, log_s = log_times(plan, timed_runs, compared_of(plan))
@@ -101,9 +101,9 @@ def repetitions_for(effect: float, scatter: Scatter, cells: int, families: int =
 
 @dataclass(frozen=True)
 class Tells:
-    """What the repetitions of a plan can show, and what more would. `smallest`: the effect that is found in 80 % of
-    experiments, None if there is none. `takes`: effects with the repetitions that they need, None if over a
-    thousand.
+    """The effects that a plan's repetitions can show, and the repetitions for smaller effects. `smallest`: the effect
+    that is found in 80 % of experiments, None if there is none. `takes`: effects with the repetitions that they need,
+    None for more than a thousand.
     """
 
     scatter: Scatter

@@ -1,4 +1,4 @@
-"""The race of an experiment: who runs next, given the runs made so far. Pure.
+"""The race of an experiment: the layouts that run next, given the runs made so far. Pure.
 
 The layouts under one load are a group, raced against each other. Groups whose runs alternate belong to one period
 (`stretch`). On a real server each block is a period, so that costly factors still change as rarely as possible. All
@@ -62,7 +62,7 @@ def race_state(
     """The race of `experiment` after these runs.
 
     `whole` is the plan if no layout leaves, with as many rounds as there may be; at most `rounds` are evaluated. The
-    result follows from the arguments alone, so an interrupted race continues as if it had not been.
+    result follows from the arguments alone, so an interrupted race continues as if it had not been interrupted.
     """
     race = _race(experiment, whole, runs, budget_s)
     ahead = {stretch: _groups(race, stretch) for stretch in race.rounds}
@@ -113,7 +113,7 @@ def _race(experiment: Experiment, whole: Plan, runs: Iterable[TimedRun], budget_
     attempts = sorted(runs, key=lambda run: run.attempt)
     simulated = all(cell.config.simulated for cell in whole.cells)
     rounds: dict[int, dict[int, list[PlannedRun]]] = {}
-    # Of few measured layouts, two rounds are made in turns, so that the race looks after each second one.
+    # Two rounds of few measured layouts are interleaved, so the race is evaluated after each second round.
     inside = Counter(run.block for run in whole.runs if run.repetition == 1)
     last = max((run.repetition for run in whole.runs), default=0)
     for planned in whole.runs:
@@ -216,7 +216,7 @@ def _looked(race: _Race, groups: Sequence[Group], number: int, families: int) ->
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What a race says
+# The results of a race
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -252,8 +252,8 @@ class ByRace:
 @dataclass(frozen=True)
 class Raced:
     """The race behind a report. `complete` is the fit of the rounds in which every cell ran. Statements about factors
-    use only these rounds. The race chose these layouts, so such statements may only be wrong `share` times as often as
-    usual.
+    use only these rounds. The race chose these layouts, so the error of such statements is only `share` times the usual
+    error.
     """
 
     judging: ByRace
@@ -265,8 +265,8 @@ class Raced:
 def raced(
     experiment: Experiment, plan: Plan, runs: Sequence[TimedRun], rounds: Sequence[int], log_s: Matrix, fitted: Fit
 ) -> Raced:
-    """What the race of `experiment`, stored with its `plan`, found; `rounds`, `log_s` and `fitted` are those of the
-    report.
+    """The results of the race of `experiment`, which is stored with its `plan`; `rounds`, `log_s` and `fitted` are
+    those of the report.
     """
     so_far = race_state(experiment, plan, runs)
     planned = Counter(run.repetition for run in plan.runs)

@@ -1,8 +1,9 @@
-"""Rules that turn a waterfall, the devices' counters and the looks at waiting sessions into reasons. Pure.
+"""Rules that turn a waterfall, the devices' counters and the samples of waiting sessions into reasons. Pure.
 
 A rule is a small function of a case. It returns a `Reason`, or None if the evidence is weak: if the times can't be told
 apart, if a step lies within its interval, or if it explains too little of the change. A reason names the quantity that
-changed together with the time, and the size of its change. The mechanism only suggests that one causes the other.
+changed together with the time, and the size of its change. The mechanism only suggests that this quantity causes the
+change.
 
 case_between(findings, used, one, other)      the evidence on two cells; case_between_levels: on two levels of a factor
 reasons(case)                                 the reasons for the change, the one that explains most first
@@ -176,8 +177,8 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True)
 class Crowd:
-    """A kind of thing that sessions waited for: its share of all waiting, and the most sessions on one or, where every
-    wait is counted, on all of them at once.
+    """A kind of object that sessions waited for: its share of all waiting, and the most sessions that waited at once
+    for one such object (for all of them, if every wait is counted).
     """
 
     wait_type: str
@@ -213,7 +214,7 @@ class Case:
         return None
 
     def moved_along(self, quantity: Quantity, least: float) -> DeviceChange | None:
-        """The device whose quantity surely changed most in the direction of the time, by this share at least."""
+        """The device whose quantity surely changed most in the direction of the time, and by at least `least`."""
         along = [
             one for one in self.devices
             if one.figure.quantity == quantity and one.sure and one.change.value * self.change_s > 0
@@ -339,7 +340,7 @@ RULES = (
     _rule(Rule.LOG, _LOG),
     _rule(Rule.LOCKS, _names("lock")),
     cpu_limit,
-    # Queueing for a CPU changes, though most time goes to something else than the CPU.
+    # Queueing for a CPU changes, although most of the time is spent on something other than the CPU.
     _rule(Rule.SCHEDULER, [why.QUEUE.name]),
     cpu_work,
 )
@@ -380,7 +381,7 @@ def _case(findings: Findings, waterfall: why.Waterfall | None, parts: why.Waterf
 
 
 def crowds(runs: Iterable[Run]) -> tuple[Crowd, ...]:
-    """The things that sessions waited for in these runs, the largest first: from every wait, or from the samples of a
+    """The objects that sessions waited for in these runs, the largest first, from every wait or from the samples of a
     measured run. The samples of a simulated run keep only its longest queues.
     """
     waited: dict[tuple[str, str], float] = defaultdict(float)

@@ -22,7 +22,7 @@ RUNS_LEAST = 2
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean of log times, the parts of its variance with their degrees of freedom, and the same from its own runs
+    """A mean of log times, the parts of its variance with their degrees of freedom, and these parts from its own runs
     alone.
     """
 
@@ -66,14 +66,14 @@ def _of_fit(fitted: Fit, rows: Sequence[int], blocks: Sequence[int], works: Sequ
 
 
 def history_of(before: Sequence[Side]) -> Side:
-    """Campaigns as one side, whose variance includes the scatter of one more campaign around them."""
+    """Earlier campaigns as one side, whose variance includes the scatter of a further campaign around their mean."""
     means = np.array([[one.log_s for one in side[:-1]] for side in before]).T
     side = _of_fit(fit(means), range(len(means)), [0] * len(means), [1.0] * len(means))
     return [one.times(len(before) + 1) for one in side]
 
 
 def noisier(new: Side, before: Sequence[Side]) -> Side:
-    """The new campaign with only the variance by which its runs scatter more than those of the earlier campaigns."""
+    """The new campaign, with only the variance by which its runs scatter more than earlier campaigns' runs."""
 
     def beyond(mean: Mean, *others: Mean) -> Mean:
         more = max(0.0, mean.variance - math.fsum(one.variance for one in others) / len(others))
@@ -84,10 +84,9 @@ def noisier(new: Side, before: Sequence[Side]) -> Side:
 
 
 def _of_alike_runs(basis: Basis, rows: Sequence[int], known: float) -> tuple[float, float] | None:
-    """The variance of the mean over the cells of `rows`, beyond what is `known`, and its degrees of freedom, where runs
-    are surely like those just before them; None elsewhere.
-
-    The scatter of rounds tells less than that if rounds are few and each is as long as runs stay alike.
+    """If neighbouring runs are surely correlated, the variance of the mean over the cells of `rows` beyond the `known`
+    variance, and its degrees of freedom; otherwise None. The scatter of rounds shows less than this variance if rounds
+    are few and each lasts as long as the correlation.
     """
     if basis.fleet is not None:
         return None  # hosts are independent, and few hosts show nothing of the order of their runs

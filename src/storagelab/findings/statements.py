@@ -1,10 +1,10 @@
-"""Everything that a report states about layouts, and one promise for all of it. Pure.
+"""All statements of a report about layouts, and one promise for all of them. Pure.
 
 Of the reports on 20 experiments in which nothing differs, at most about one states any difference. The promise covers
 the whole report, not each sentence. It is kept in two steps:
 
 1. All statements are tested at levels that add up to 5 %. The verdict gets most of this, because it needs the most.
-2. If any holds, something does differ. Then each kind of statement is made at 5 %.
+2. If any statement holds, something does differ. Then each kind of statement is made at 5 %.
 
 So if something differs, each kind of statement by itself errs in at most 5 % of experiments: the verdicts, the main
 effects, the effects at each combination, the speed-ups, the dependences. Intervals are those of the second step; if
@@ -47,7 +47,7 @@ from storagelab.stats.intervals import ALPHA
 # --- how factors depend on each other ---------------------------------------------------------------------------------
 # How the best level and the effect of one factor depend on another, from the runs. Pure.
 #
-# Does the best number of data files depend on the number of cores? Does 128 files against 8 cost less on a drive that
+# Does the best number of data files depend on the number of cores? Do 128 files instead of 8 cost less on a drive that
 # is formatted before every layout?
 #
 # Two factors are analysed together, with cells averaged over all others: each pair of levels has a row, and all rows
@@ -136,8 +136,8 @@ def _key(value: JsonValue | Mapping[str, JsonValue]) -> str:
 def dependences(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Dependence]:
-    """One dependence for each pair of factors that can be tested: of the axis within the other factor, or of the
-    factor with more levels.
+    """One dependence for each pair of factors that can be tested: the dependence of the axis on the other factor or,
+    without an axis, of the factor with more levels on the other.
 
     The pairs share the error `alpha`.
 
@@ -227,7 +227,7 @@ def _change(grid: _Grid, alpha: float) -> EffectChange | None:
 
 
 def _turns(change: EffectChange) -> bool:
-    """Whether a step surely costs time at one level and not at the other, which is the more useful kind of
+    """Whether a step surely costs time at one level, but not surely at the other, which is the more useful kind of
     dependence."""
     return (change.high.low or 0) > 1 >= (change.low.low or 0)
 

@@ -117,7 +117,7 @@ _PerRun = TypeVar("_PerRun", Spent, Bound)
 
 
 class _Waited(NamedTuple):
-    """Where the time of a run went. `transactions`: the number by which its time is divided, 0 if it is not."""
+    """How the time of a run was spent. `transactions`: the number by which its time is divided, or 0."""
 
     repetition: int
     raw: RawWaits
@@ -136,7 +136,7 @@ class _Waited(NamedTuple):
 
 
 def _waited(runs: _Runs, config: Config, compared: Compared, by_class: bool) -> list[_Waited]:
-    """Where a run's time went. Runs of a set time differ in their work, so waits explain the time of the mean
+    """How a run's time was spent. Runs of a set time differ in their work, so waits explain the time of the mean
     transaction. A mean latency is the time of the mean transaction, too, unless it includes time before the transaction
     begins.
     """
@@ -175,8 +175,8 @@ def summarise(points: Sequence[Point]) -> Sample | None:
 
 
 def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
-    """The figures of all operations of a cell's runs, with intervals over its runs, or over its hosts if there are
-    several.
+    """The latency figures over all operations of a cell's runs, with intervals over its runs, or over its hosts if
+    there are several.
     """
     of_host: dict[str, list[Latency]] = {}
     for name, latency in of_runs:

@@ -134,7 +134,7 @@ def latency_of(compared: Compared) -> str | None:
 
 
 def judged_by(cell: CellSummary, compared: Compared) -> Sample | None:
-    """What a cell is compared by: its time, its rate if cells do different amounts of work, or a latency."""
+    """The figure by which a cell is compared: its time, its rate if cells do different work, or a latency."""
     if latency_of(compared):
         return cell.judged
     return cell.elapsed_s if compared == "elapsed" else cell.work_per_s

@@ -5,11 +5,11 @@ condition, not a choice: "a run with fewer reads ends sooner" is no advice. So c
 under the same load. The cells of a load are one family of comparisons, and the loads share the error, so that all
 intervals of comparisons hold together.
 
-The best cells are those that may be the fastest: at 95 %, a fastest one is among them (Hsu's set). "Slower" is said of
-a cell only if Tukey's test shows it; a cell may be neither.
+The best cells are those that may be the fastest: at 95 %, a fastest cell is among them (Hsu's set). A cell is called
+slower only if Tukey's test shows it; a cell may be neither slower nor among the best.
 
-Untested does not mean as fast. A cell that has too few runs for a test against the fastest is `not_compared`: it is
-neither among the best nor slower, and while there is such a cell, no cell is the winner.
+Untested does not mean equally fast. A cell that has too few runs for a test against the fastest is `not_compared`: it
+is neither among the best nor slower, and while there is such a cell, no cell is the winner.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Judging(Protocol):
     def fastest(self, cells: Sequence[int]) -> int | None: ...
 
     def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, contrast.Difference]:
-        """The difference of each cell to the `best` of its load and block, without the best cells and those not
-        comparable.
+        """The difference between each cell and the `best` of its load and block, without the best cells and cells that
+        can't be compared.
         """
         ...
 
@@ -207,8 +207,8 @@ def _at_most_slower(samples: _Samples, picks: Sequence[str], among: Sequence[int
 
 
 def _comparisons(samples: _Samples, best: int | None, cells: Sequence[int]) -> tuple[Comparison, ...]:
-    """Every other cell against the best, or against the best of its own block, fastest first; none if nothing is
-    measured.
+    """Each other cell against the best cell, or against the best cell of its own block, the fastest first; none if
+    nothing is measured.
     """
     if best is None:
         return ()

@@ -1,4 +1,4 @@
-"""How the time was spent before and after: in two cells, or at two levels of a factor. Pure.
+"""Compares how time was spent in two cells, or at two levels of a factor. Pure.
 
 between(findings, one, other)                       two cells
 between_levels(findings, factor, level, baseline)   two levels, over the cells that agree in all other factors
@@ -10,7 +10,7 @@ those of the mean connection, scaled to the mean time by which cells are compare
 
 The intervals of a waterfall's steps hold together at 95 % (Bonferroni over the steps that are not negligible). They are
 based on the scatter of runs as independent samples (Welch 1947): an effect that two cells of a round share only widens
-them.
+the intervals.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from storagelab.stats.intervals import ALPHA, NONE, Change, change, estimate, le
 NEGLIGIBLE = 0.005
 """A fraction of the longer time: smaller steps don't widen the intervals of the other steps."""
 EXPLAINS = 0.25
-"""A wait that explains a smaller fraction of a change is not named as its cause: three other waits may each explain as
-much.
+"""A wait that explains a smaller fraction of a change is not named as its cause, because three other waits may explain
+equal parts.
 """
 MOST_OF_A_KIND = 0.9
 """A wait type that makes up this much of its kind's change is named itself."""
@@ -143,8 +143,8 @@ class Leg:
 
 
 def adds_up(findings: Findings) -> bool:
-    """Whether waits add up to what cells are compared by: to the time of a run or of its mean transaction, and to a
-    mean latency if the cells have such a transaction, but never to a percentile.
+    """Whether waits add up to the figure by which cells are compared. They add up to the time of a run or of its mean
+    transaction, and to a mean latency if the cells have a mean transaction, but never to a percentile.
     """
     by_mean = findings.compared == "latency-mean" and all(cell.each_s is not None for cell in findings.cells)
     return by_mean or findings.compared in ("elapsed", "time-per-row", "time-per-transaction")
@@ -153,7 +153,7 @@ def adds_up(findings: Findings) -> bool:
 def between(
     findings: Findings, one: str, other: str, *, by: By = by_part, ratio: Estimate | None = None
 ) -> Waterfall | None:
-    """The case between the cells `one` and `other`; None without waits of both.
+    """The waterfall from cell `one` to cell `other`; None without waits of both.
 
     `ratio` is the tested ratio of the two times. Without a given ratio, the findings' ratio is used if one of the two
     cells is the best; otherwise they count as equal.
@@ -167,8 +167,8 @@ def between(
 def between_levels(
     findings: Findings, factor: str, level: JsonValue, baseline: JsonValue, *, by: By = by_part
 ) -> Waterfall | None:
-    """The case between two levels of a factor: the mean over all pairs of cells that agree in the rest; None without
-    any.
+    """The waterfall between two levels of a factor: the mean over all pairs of cells that agree in the other factors;
+    None without such a pair.
 
     Whether they differ is tested over all pairs of levels of all factors, so one may pick a pair after seeing the data.
     """
@@ -192,7 +192,7 @@ def legs(findings: Findings, factor: str) -> tuple[Leg, ...]:
 
 
 def leg_of(findings: Findings, factor: str, baseline: JsonValue, level: JsonValue) -> Leg:
-    """The case between two levels. Raises LookupError if no two cells with waits agree in the other factors."""
+    """The waterfall between two levels. Raises LookupError if no two cells with waits agree in the other factors."""
     waterfall, of_types = (between_levels(findings, factor, level, baseline, by=by) for by in (by_kind, by_type))
     if waterfall is None or of_types is None:
         raise LookupError(factor)
@@ -244,7 +244,7 @@ _Cells = tuple[CellSummary, CellSummary]
 
 
 def _matched(findings: Findings, factor: str, level: JsonValue, baseline: JsonValue) -> list[_Cells]:
-    """(cell at the baseline, cell at the level), for all combinations of the other factors that have both with
+    """(cell at the baseline, cell at the level), for all combinations of the other factors in which both cells have
     waits.
     """
     at = {key(cell.levels): cell for cell in findings.cells if cell.spent and cell.elapsed_s}
@@ -286,8 +286,8 @@ def _waterfall(pairs: Sequence[_Cells], by: By, *, differs: bool) -> Waterfall |
 
 
 def _changes(pairs: Sequence[_Cells], by: By, more: Sequence[float]) -> dict[Thing, list[Change]]:
-    """Each thing's changes, one for each pair; and the change of the work itself. The first cell's seconds are
-    multiplied by `more`, the second cell's work divided by the first cell's.
+    """The changes of each thing, one for each pair, and the change of the work itself. The first cell's seconds are
+    multiplied by `more`: the second cell's work divided by the first cell's work.
     """
     things: dict[Thing, list[Change]] = {}
     if any(times != 1.0 for times in more):

@@ -1,1 +1,1 @@
-"""A campaign as a Job of Kubernetes: its objects, and what holds it up. Nothing here talks to a cluster."""
+"""A campaign as a Job of Kubernetes: its objects, and the obstacles to its progress. Contacts no cluster."""

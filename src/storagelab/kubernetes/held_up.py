@@ -1,4 +1,4 @@
-"""Why a campaign's Job does not progress, from kubectl's output. Pure.
+"""The reasons why a campaign's Job does not progress, from kubectl's output. Pure.
 
 kubectl get storageclass,node,pvc,pod,job,event -o json
 """

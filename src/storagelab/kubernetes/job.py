@@ -1,5 +1,5 @@
 """The objects that run a campaign in a cluster: the spec, a claim of each StorageClass, the rights to read classes, and
-a Job without privileges; and the pod that hands out the results.
+a Job without privileges; and the pod from which the results are copied.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ _LEAST_SHARED_MEMORY = "1Gi"
 
 
 class JobOptions(NamedTuple):
-    """What the user asked for. `results_class` is "" for the cluster's default; `ask` says whether the pod may read
+    """The user's options. `results_class` is "" for the cluster's default class; `ask` says whether the pod may read
     classes, volumes and its node from the cluster's server."""
 
     image: str
@@ -204,7 +204,7 @@ def objects_of(name: str, node: str, spec: OnClaims, wanted: JobOptions) -> list
 
 
 def rights(name: str, wanted: JobOptions) -> list[Object]:
-    """A service account that may read what a manifest says of claims, classes and nodes, and nothing else."""
+    """A service account that may read only the facts about claims, classes and nodes that a manifest has."""
     own, whole = object_name(name), object_name("storagelab", wanted.namespace, name)
     subject: Value = [{"kind": "ServiceAccount", "name": own, "namespace": wanted.namespace}]
     read: Value = ["get"]
@@ -227,7 +227,7 @@ def rights(name: str, wanted: JobOptions) -> list[Object]:
 
 
 def reader(name: str, node: str, wanted: JobOptions) -> Object:
-    """A pod that does nothing but hold the claim of the results, for `kubectl cp`."""
+    """A pod that only holds the claim of the results, for `kubectl cp`."""
     own = object_name(name, *(node,) * bool(node))
     container: Value = {
         "name": "results", "image": wanted.image, "command": ["sleep", "86400"], "securityContext": _unprivileged(),
@@ -257,7 +257,7 @@ def _spec(own: str, name: str, spec: OnClaims) -> Object:
 
 
 def _key_of(spec: OnClaims, file: str) -> str:
-    """A key of a ConfigMap has no folders; the mount puts the file into its own. Its number makes it unique."""
+    """A key of a ConfigMap has no folders; the mount puts the file into its folder. A number makes the key unique."""
     return f"{list(spec.files).index(file) + 1}-{re.sub(r'[^A-Za-z0-9._-]', '_', file.rpartition('/')[2])[:200]}"
 
 

@@ -1,1 +1,1 @@
-"""Well-known load generators: how each runs, and its own log of every transaction."""
+"""Well-known load generators: their runs, and their logs of every transaction."""

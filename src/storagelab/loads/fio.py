@@ -1,7 +1,7 @@
 """The program fio: a job as its command-line options, and its report as numbers.
 
 A run takes two processes. The first is the warm-up, which doesn't count. So the kernel's counters of the drive, from
-the start of the second process to its end, cover the same requests as fio's counters, to the last one.
+the start of the second process to its end, cover exactly the requests that fio's counters cover.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from storagelab.volumes.folders import Site
 from storagelab.watching.counters import Counters
 
 # --- where requests go, and what was sent ----------------------------------------------------------------------------
-#
-# Where a run of raw I/O sends requests, and what it sent: the same for fio and for traces.
+# The target of a run's requests, and the sent requests, in the same form for fio and for traces.
 
 
 Direction = Literal["read", "write"]
@@ -90,7 +89,7 @@ class Outcome(NamedTuple):
 
     @property
     def standstill_s(self) -> int:
-        """The most whole seconds in a row in which no request ended, though some were due before."""
+        """The most consecutive whole seconds in which no request ended, although some were due before."""
         longest = now = done = 0
         for second, ended in enumerate(zip(*self.per_s.values(), strict=True)):
             waiting = self.due is None or (second > 0 and self.due[second - 1] > done)
@@ -154,7 +153,7 @@ _OPERATIONS = {
     ("write", "sequential"): "write", ("mixed", "random"): "randrw", ("mixed", "sequential"): "rw",
 }  # fmt: skip
 _IO_ENGINES = ("io_uring", "libaio")
-"""Both keep several requests in progress. Containers often forbid the first one."""
+"""Both keep several requests in progress. Containers often forbid the first."""
 _STARTING_S = 60.0
 _RATES, _TIMES = "rates", "times"
 """The beginnings of the names of fio's logs."""
@@ -170,7 +169,7 @@ class Fio(NamedTuple):
 
 
 class Job(NamedTuple):
-    """One test."""
+    """One job of fio."""
 
     operation: Literal["read", "write", "mixed"]
     pattern: Literal["random", "sequential"]
@@ -237,7 +236,7 @@ def make(
     fio: Fio, place: Place, job: Job, io_engine: str, progress: Callable[[], None] = lambda: None, *,
     logged: bool = True,
 ) -> Outcome:  # fmt: skip
-    """Runs a job. Raises RunFailed with fio's own words."""
+    """Runs a job. Raises RunFailed with fio's message."""
     with temporary.folder("fio") as logs:
         logging = [f"--write_iops_log={logs}/{_RATES}", f"--write_lat_log={logs}/{_TIMES}", "--log_avg_msec=1000",
                    "--per_job_logs=1"] if logged else []  # fmt: skip
@@ -342,8 +341,8 @@ def _by_second(folder: Path, seconds: float) -> tuple[_Rates, _Means]:
 
 
 def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
-    """(second at whose end it was written, direction, value) for each line, such as "1001, 3114, 0, 0, 0"; nothing if
-    there is no log.
+    """(second at whose end it was written, direction, value) for each line, such as "1001, 3114, 0, 0, 0"; empty
+    without a log.
     """
     if not log.exists():
         return
@@ -367,7 +366,7 @@ def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means) -> Outcom
     return Outcome(
         elapsed_s=elapsed_s,
         done=done,
-        # Shares of the time that all threads ran, added up.
+        # Fractions of the time that all threads ran, added up.
         cpu_s=(report["usr_cpu"] + report["sys_cpu"]) / 100 * report["job_runtime"] / 1000,
         per_s=per_s,
         mean_s=mean_s,
@@ -389,8 +388,9 @@ def _latency(whole: Mapping[str, Any]) -> Latency | None:
 #
 # A short measurement of the I/O that a database's volumes can do, by fio, just before or after the load.
 #
-# fio reads and writes at random in the server's page size, and in order in blocks of 128 KB, the size in which servers
-# and kernels combine neighbouring pages. Sixteen requests are in progress, so that the drive is fully used.
+# fio makes random reads and writes of the server's page size, and sequential ones in blocks of 128 KB, the size in
+# which servers and kernels combine neighbouring pages. Sixteen requests are in progress, so that the drive is fully
+# used.
 
 
 IN_ORDER_BYTES = 128 * 1024

@@ -1,4 +1,4 @@
-"""A load generator: how it connects to the server, the facts about its program, and its process, which works in its own
+"""A load generator: its connection to the server, the facts about its program, and its process, which works in its own
 folder.
 """
 
@@ -29,10 +29,11 @@ InChild = Callable[..., Callable[[], None] | None]
 
 @dataclass(frozen=True)
 class Clients:
-    """How client programs reach one server: by the variables of their `environment`, and by `options` for programs
-    that don't read variables. `beside` is the folder of the server's own programs, if storagelab started it.
-    `in_child` prepares a program's process, for the folders that it must reach. `owner` (uid, gid) is the user that
-    it runs as, if not this one. `first` is the statement that its sessions begin with, if no variable does that.
+    """How client programs reach one server: by the variables of their `environment`, and by `options` for programs that
+    don't read variables. `beside` is the folder of the server's own programs, if storagelab started it. `in_child`
+    prepares a program's process, for the folders that it must reach. `owner` (uid, gid) is the user that the program
+    runs as, if it is not the current user. `first` is the statement with which its sessions begin, if variables can't
+    set this.
     """
 
     environment: Mapping[str, str]
@@ -111,7 +112,7 @@ class Process:
         self._mark, self._kills = temporary.new_mark(), Kills("it was started")
 
     def launch(self, longest_s: float) -> None:
-        """Start the program, which ends by itself after that time at the latest."""
+        """Start the program, which ends by itself after its longest time at the latest."""
         program = self.program
         self._folder = temporary.short_path("generator")
         temporary.prepare(self._folder)
@@ -152,7 +153,7 @@ class Process:
         return self._running.poll()
 
     def refuse_if_ended(self) -> None:
-        """Raises RunFailed with the program's words if it ended too early."""
+        """Raises RunFailed with the program's message if the program ended too early."""
         if self.exit_code is not None:
             raise RunFailed(f"{self.program.title} ended early: {self.words()}")
 
@@ -176,7 +177,7 @@ class Process:
             self._running.send_signal(self.program.stop)
 
     def result(self) -> LoadReport:
-        """The log of the ended program. Raises RunFailed with the program's words if it failed or does not end."""
+        """The log of the ended program. Raises RunFailed with the program's message if it failed or does not end."""
         self.wait_for(STOP_TIMEOUT_S)
         if self.exit_code is None:
             raise RunFailed(f"{self.program.title} did not stop within {STOP_TIMEOUT_S:.0f} s")

@@ -80,14 +80,14 @@ class InsertingSessions(Sessions[C]):
 
     @abstractmethod
     def _failed(self, error: Exception) -> str:
-        """Why a connection failed; it may have been lost."""
+        """The reason why a connection failed; the connection may have been lost."""
 
     @abstractmethod
     def _stop(self, working: Sequence[C]) -> None:
         """Ends the connection's statements that still run on the server."""
 
     def open(self) -> None:
-        """Opens all connections. Raises RunFailed with the server's words if that fails."""
+        """Opens all connections. Raises RunFailed with the server's message if that fails."""
         try:
             for _ in range(self.workload.connections):
                 self._workers.append(Worker(self._connect()))
@@ -116,7 +116,7 @@ class InsertingSessions(Sessions[C]):
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
         """Wait until every loop is done; call `on_poll` a few times a second.
 
-        Raises RunFailed with the server's words as soon as one connection fails.
+        Raises RunFailed with the server's message as soon as one connection fails.
         """
         while working := [worker for worker in self._workers if worker.working]:
             working[0].join(POLL_S)
@@ -157,7 +157,7 @@ def _check_reads(workload: InsertLoad, loops: Sequence[Loop]) -> list[Check]:
         return []
     made, found = sum(loop.reads_done for loop in loops), sum(loop.reads_found for loop in loops)
     wanted = len(loops) * round(workload.reads_per_row * workload.rows_per_connection)
-    # Due reads are added up row by row, so a connection may make one read more or less than its share.
+    # Due reads are added up row by row, so a connection may make one read more or less than expected.
     ok = found == made and abs(made - wanted) <= len(loops)
     return [
         Check(

@@ -37,7 +37,7 @@ class Source(NamedTuple):
 
 def commands(script: str, token: re.Pattern[str]) -> Iterator[tuple[int, str]]:
     """Each command of a script for pgbench, with the line on which it begins, from 1: a line with a backslash at its
-    beginning, or a statement without its comments. `token` finds what a statement is made of: its group `note` is a
+    beginning, or a statement without its comments. `token` matches the parts of a statement: its group `note` is a
     comment, `end` a semicolon.
     """
     statements, first = "", 1
@@ -154,10 +154,9 @@ def own_transactions(load: Sql, site: Site) -> tuple[Source, ...]:
 
 # --- dumps -----------------------------------------------------------------------------------------------------------
 #
-# The user's own data: what a dump is, how its statements change on their way to a client program, and how a failure
-# reads.
+# The user's own data: the form of a dump, changes of its statements for a client program, and messages about failures.
 #
-# Nothing of the data may get into a message: values are left out of the words of servers and programs.
+# No data may get into a message, so values are removed from the messages of servers and programs.
 
 
 Form = Literal["archive", "sql"]
@@ -179,7 +178,7 @@ _PASSING = re.compile(
     r"out of memory|No space left|could not extend|deadlock|shutting down|recovery mode|is full",
     re.IGNORECASE,
 )
-"""Failures that are no fault of the file."""
+"""Failures that the file does not cause."""
 _ENTRY = re.compile(r"from TOC entry \d+; \d+ \d+ (.+) \S+$", re.MULTILINE)
 _ROW = re.compile(r"CONTEXT:\s+COPY [^,]+, line (\d+)")
 
@@ -204,7 +203,7 @@ def form_of(path: Path, key: str, dumped_by: str) -> Form:
 
 
 def version_in(text: bytes) -> tuple[int, ...] | None:
-    """The version of a dump's server, from the begin of the dump."""
+    """The version of a dump's server, from the beginning of the dump."""
     found = _VERSION.search(text)
     return None if found is None else tuple(int(part) for part in found.groups() if part is not None)
 
@@ -222,7 +221,7 @@ def newer_words(dump: tuple[int, ...] | None, server: tuple[int, ...], title: st
 
 @contextlib.contextmanager
 def changed(path: Path, change: Change) -> Iterator[Path]:
-    """A path from which a program can read a file once, line by line as `change` makes it. Nothing is written to a
+    """A path from which a program can read a file once, with each line changed by `change`. No data is written to a
     drive."""
     read, write = os.pipe()
 
@@ -250,7 +249,7 @@ def failure(
     what: str, output: CompletedProcess[str], read_as: str = "", more: Callable[[str], str] = lambda _: ""
 ) -> RunFailed:
     """The error for a client program that failed on a file of the user. `read_as` is the name of a file that the
-    program read from its input. `more` follows the program's words.
+    program read from its input. `more` follows the program's message.
     """
     said = output.stderr.strip()
     line = next((line for line in said.splitlines() if "error" in line.lower()), said)

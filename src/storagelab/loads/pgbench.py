@@ -17,7 +17,7 @@ from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.loads.sql import Sql
 
 COUNTED = "pgbench_branches"
-"""From this table pgbench reads the scale, before it connects its sessions."""
+"""The table from which pgbench reads the scale, before it connects its sessions."""
 _ABORTED = re.compile(
     r"client \d+ (?:script (?P<script>\d+) )?aborted in command (?P<command>\d+) (?:query \d+|\([^)]*\))?"
 )
@@ -128,7 +128,7 @@ def line_of(script: str, command: int) -> int:
 
 
 def log_in_by_pgbench(clients: Clients, program: Path) -> None:
-    """Raises RunFailed with pgbench's words if it can't log in."""
+    """Raises RunFailed with pgbench's message if it can't log in."""
     command = [str(program), "--no-vacuum", "--transactions=1", "--file=asking.sql"]
     output = clients.in_folder(command, {"asking.sql": b"SELECT 1;\n"})
     if output.returncode != 0:

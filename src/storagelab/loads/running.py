@@ -38,25 +38,24 @@ from storagelab.watching.pace import SHORTEST_S
 from storagelab.watching.sampler import Observation
 
 # --- which transactions count ----------------------------------------------------------------------------------------
-#
-# Which of a generator's transactions count: those of a set time, a set number, or a time that the generator itself
-# measures.
+# Selects the transactions of a generator that count: those of a set time, a set number, or those in a time that the
+# generator itself measures.
 
 
 Hold = Callable[[], Callable[[], None]]
 """Locks the tables of a load, and returns a function that unlocks them."""
 POLL_SESSIONS_S = 0.02
 BEFORE_ITS_END_S = 0.2
-"""The time between the last look at the sessions and the end of a self-timed generator."""
+"""The time between the last sample of the sessions and the end of a generator that measures the time itself."""
 
 
 Span = tuple[LoadReport, float, float]
-"""The transactions that count, and the begin and end of the counted time."""
+"""The transactions that count, and the start and end of the counted time."""
 
 
 class CountedPart(ABC):
-    """Call in order: `prepare` before the program starts, `warm_up` once its sessions are connected, `begin` when
-    the part that counts begins, `wait` for its end, `span`, and `close`.
+    """Call in order: `prepare` before the program starts, `warm_up` once its sessions are connected, `begin` at the
+    start of the counted part, `wait` for its end, `span`, and `close`.
     """
 
     warm_up_s: float | None = None
@@ -64,8 +63,8 @@ class CountedPart(ABC):
 
     @property
     def in_turns(self) -> bool:
-        """Whether watched and unwatched periods alternate: the run is long enough, and the log has each transaction's
-        end and latency."""
+        """Whether periods with and without sampling alternate: the run is long enough, and the log has each
+        transaction's end and latency."""
         return False
 
     def __init__(self, load: GeneratedLoad, process: Process, cycles: Cycles) -> None:
@@ -89,7 +88,7 @@ class CountedPart(ABC):
     def _wait(self, on_poll: Callable[[], None]) -> None: ...
 
     def span(self) -> Span:
-        """The transactions that count, and their begin and end. Raises RunFailed with the program's words."""
+        """The transactions that count, with the start and end of their time. Raises RunFailed."""
         counted = self._counted(self.process.result())
         return counted, *(counted.span_s if counted.number else (self.start_s, self.end_s))
 
@@ -97,11 +96,11 @@ class CountedPart(ABC):
         return logged
 
     def by_clock(self, start_s: float, end_s: float) -> tuple[float, float]:
-        """A span as the process's clock shows it: sysbench tells times since its own beginning, which is 0."""
+        """A span by the process's clock, because sysbench reports times since its own start, which is 0."""
         return (start_s, end_s) if start_s else (self.start_s, self.start_s + end_s)
 
     def so_far(self) -> int:
-        """Milliseconds so far of a set time."""
+        """The milliseconds of a set time that have passed."""
         passed_s = self.process.now_s() - self.start_s if self.start_s else 0.0
         return min(self.load.work.amount, round(passed_s * 1000))
 
@@ -129,7 +128,7 @@ class CountedPart(ABC):
 
 
 class SetTime(CountedPart):
-    """A time that storagelab keeps: the program works on after it, and is then told to stop."""
+    """A time that storagelab measures: the program continues after it, and is then told to stop."""
 
     _trend: Trend | None = None
     _seconds = 0
@@ -142,8 +141,8 @@ class SetTime(CountedPart):
         return self.load.duration_s >= SHORTEST_S
 
     def warm_up(self) -> None:
-        """Wait for a set time, or until throughput has settled and, if the server makes checkpoints meanwhile, the next
-        one begins.
+        """Wait for a set time, or until throughput is stable and, if the server makes checkpoints meanwhile, the next
+        checkpoint begins.
         """
         began_s, to_find = self.process.now_s(), self.load.warm_up_s == "auto"
         self._ends_s = began_s + self.load.longest_warm_up_s + self.load.duration_s
@@ -200,7 +199,7 @@ class SetTime(CountedPart):
 
 
 class OwnTime(CountedPart):
-    """A time that the program itself measures: the program reports the begin of the measurement."""
+    """A time that the program itself measures: the program reports the start of the measurement."""
 
     @property
     def in_turns(self) -> bool:
@@ -220,7 +219,7 @@ class OwnTime(CountedPart):
 
 class SetNumber(CountedPart):
     """A set number of transactions, all of which count. `hold` locks the tables and returns a function that unlocks
-    them, so that the first transaction waits until the run is watched.
+    them, so that the first transaction waits until sampling has begun.
     """
 
     def __init__(self, load: GeneratedLoad, process: Process, cycles: Cycles, hold: Hold | None = None) -> None:
@@ -249,7 +248,7 @@ class SetNumber(CountedPart):
         return logged if self._hold is None else logged.begun_at_earliest(self.start_s)
 
     def so_far(self) -> int:
-        """Unknown until all are done."""
+        """Unknown until all transactions are done."""
         return 0
 
     def close(self) -> None:
@@ -265,13 +264,14 @@ time, because the server lists that first session until its process is gone."""
 _WHOLE = 100
 """From this many transactions a second on, fractions are left out."""
 RATE_TOLERANCE = 0.05
-"""A run that does fewer transactions than its rate, by more than this share, has fallen behind."""
+"""A run whose number of transactions is below its rate by more than this share has fallen behind."""
 
 
 class Generator(Sessions[C]):
-    """The run of one generator. `connect` opens a session that has the load's settings, `sessions` asks the server for
-    the ids of the generator's sessions, `hold` locks its tables and returns a function that unlocks them, `checkpoints`
-    counts the server's checkpoints that have begun, `log_room` reports the used bytes and the capacity of its redo log.
+    """The run of one generator. `connect` opens a session with the load's settings. `sessions` asks the server for the
+    ids of the generator's sessions. `hold` locks the load's tables and returns a function that unlocks them.
+    `checkpoints` counts the server's checkpoints that have begun. `log_room` reports the used bytes and the capacity of
+    the server's redo log.
     """
 
     def __init__(
@@ -345,9 +345,7 @@ class Generator(Sessions[C]):
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
         """Wait until the time is over, or all transactions are done; call `on_poll` a few times a second. Raises
-        RunFailed with the program's words.
-
-        Returns no loops, since the generator's sessions keep no times of their own.
+        RunFailed with the program's message. Returns no loops, because the generator's sessions measure no times.
         """
         self._counting.wait(on_poll)
         return []
@@ -357,8 +355,8 @@ class Generator(Sessions[C]):
         return done._replace(checks=(*clocks.checks(loops), *done.checks))
 
     def counted(self, series: TimeSeries, unwatched: Sequence[tuple[float, float]] = ()) -> Work:
-        """Stop the program and read its log. `series` is what was watched meanwhile, except in the periods
-        `unwatched`. Raises RunFailed with the program's words.
+        """Stop the program and read its log. `series` has the samples of the run, except in the periods `unwatched`.
+        Raises RunFailed with the program's message.
         """
         counted, start_s, end_s = self._counting.span()
         if not counted.number:
@@ -391,7 +389,7 @@ class Generator(Sessions[C]):
         if rate is None:
             return
         reached = counted.number / elapsed_s
-        # Transactions begin at random moments, so their number varies as that of a Poisson process.
+        # Transactions begin at random moments, so their number varies like the count of a Poisson process.
         tolerance = rate * RATE_TOLERANCE + 3 * (rate / elapsed_s) ** 0.5
         if reached >= rate - tolerance:
             return

@@ -20,14 +20,14 @@ from storagelab.model.loads.base import Load
 from storagelab.model.measurement import CYCLES, LOG_ROOM
 
 LOOK_S = 0.25
-"""The time between two looks at the server's count of checkpoints."""
+"""The time between two readings of the server's count of checkpoints."""
 BAND = 0.02
 """The share by which throughput may still change over the measured part, or from one cycle to the next."""
 _ALIGNED_S = 4 * LOOK_S
-"""A measured part begins with a checkpoint if it begins within this time after it."""
+"""A measured part counts as beginning with a checkpoint if it begins within this time after the checkpoint."""
 SHORTER = 0.1
-"""A measured part of whole cycles may be shorter than `duration` by this share; otherwise two cycles of 59 s would be
-needed for 60 s."""
+"""A measured part of whole cycles may be shorter than `duration` by this share. Otherwise, with cycles of 59 s, a
+`duration` of 60 s would need two cycles."""
 
 
 def concerns(load: Load) -> bool:
@@ -36,8 +36,8 @@ def concerns(load: Load) -> bool:
 
 
 class WarmUp:
-    """Decides when an automatic warm-up is over: when throughput is stable or, if there are checkpoints, when one
-    begins. The warm-up began at `began_s`, and the measurement must end before `ends_s`.
+    """Decides when an automatic warm-up is over: when throughput is stable or, if there are checkpoints, when a
+    checkpoint begins. The warm-up began at `began_s`, and the measurement must end before `ends_s`.
     """
 
     def __init__(self, counted_s: float, began_s: float, ends_s: float) -> None:
@@ -45,12 +45,12 @@ class WarmUp:
         self._second_of: list[int] = []
         self.settled = False
         self.changed: float | None = None
-        """By how much the mean throughput of the last whole cycle differed from that of the one before it, as a
+        """The difference between the mean throughputs of the last whole cycle and of the cycle before it, as a
         share."""
 
     def is_over(self, starts_s: Sequence[float], rates: Sequence[float], *, settled: bool) -> bool:
-        """`starts_s` are the begins of checkpoints; a new one began just now. `rates` is the throughput of each second
-        so far, and `settled` says that it has no trend any more.
+        """`starts_s` are the starts of checkpoints; a new checkpoint began just now. `rates` is the throughput of each
+        second so far, and `settled` says whether it is without a trend.
         """
         self.settled |= settled
         if len(starts_s) == len(self._second_of):
@@ -79,7 +79,7 @@ class WarmUp:
 
 def end_of_whole(starts_s: Sequence[float], began_s: float, counted_s: float) -> float | None:
     """The end of a measured part that began at `began_s`, so that it contains whole cycles and lasts about `counted_s`
-    or longer; None while unknown. `starts_s` are the begins of checkpoints so far, before and after `began_s`.
+    or longer; None while unknown. `starts_s` are the starts of checkpoints so far, before and after `began_s`.
 
     A part that begins with a checkpoint ends with one. Any other part ends after a multiple of the cycle's length.
     """
@@ -96,7 +96,7 @@ def end_of_whole(starts_s: Sequence[float], began_s: float, counted_s: float) ->
 
 
 def whole_between(starts_s: Sequence[float], began_s: float, end_s: float) -> int:
-    """The number of whole cycles in a measured part that should contain whole cycles; 0 if it contains none."""
+    """The number of whole cycles in a measured part that should contain only whole cycles; 0 if it does not."""
     inside = [at_s for at_s in starts_s if began_s - _ALIGNED_S <= at_s <= end_s + _ALIGNED_S]
     if len(inside) < 2:
         return 0
@@ -107,7 +107,7 @@ def whole_between(starts_s: Sequence[float], began_s: float, end_s: float) -> in
 
 def told(starts_s: Sequence[float], began_s: float, end_s: float) -> dict[str, float]:
     """The stored figures of a run: the number of checkpoints in its warm-up and in the measurement, the number of whole
-    cycles, and the begin of each checkpoint, in seconds since the begin of the measurement.
+    cycles, and the start of each checkpoint, in seconds since the start of the measurement.
     """
     counted = [at_s for at_s in starts_s if began_s - _ALIGNED_S <= at_s < end_s - _ALIGNED_S]
     return {
@@ -119,8 +119,8 @@ def told(starts_s: Sequence[float], began_s: float, end_s: float) -> dict[str, f
 
 
 class Cycles:
-    """Watches a server's checkpoints. `begun` returns how many have begun; it is None if the server has none, or
-    doesn't report the number. Times are those of `now_s`; `beside` is called with each look.
+    """Observes a server's checkpoints. `begun` returns the number of checkpoints that have begun; it is None if the
+    server has none, or doesn't report the number. Times are those of `now_s`; `beside` is called with each reading.
     """
 
     def __init__(
@@ -148,10 +148,9 @@ class Cycles:
 
 # --- the room in the redo log ----------------------------------------------------------------------------------------
 #
-# How much of its redo log's room a server has used, where pages must be written once it is full: when that began.
+# The used part of a server's redo log, and the moment when the log became full.
 #
-# Until the log is full the server need not write changed pages, so the first part of a load costs less than all that
-# follows.
+# Until then, the server need not write changed pages, so the first part of a load costs less than the rest.
 
 
 FULL = 7 / 8
@@ -160,8 +159,8 @@ the limit."""
 
 
 class LogRoom:
-    """Watches the room. `ask` returns the used bytes and all bytes, None if the server doesn't tell; times are those of
-    `now_s`."""
+    """Observes the used part of the log. `ask` returns the used bytes and the capacity, None if the server doesn't
+    report them; times are those of `now_s`."""
 
     def __init__(self, ask: Callable[[], tuple[int, int] | None] | None, now_s: Callable[[], float]) -> None:
         self._ask, self._now_s = ask, now_s
@@ -183,7 +182,7 @@ class LogRoom:
         self._all = found[1]
 
     def counters(self, began_s: float, end_s: float) -> dict[str, dict[str, float]]:
-        """What a run stores about its measured part, from `began_s` to `end_s`."""
+        """The counters that a run stores about its measured part, from `began_s` to `end_s`."""
         counted = [share for at_s, share in self._seen if began_s <= at_s <= end_s]
         if not counted:
             return {}
@@ -194,11 +193,11 @@ class LogRoom:
 
 # --- settling --------------------------------------------------------------------------------------------------------
 #
-# Decides whether a load's throughput has settled: it has no trend left that would change it during the part of a run
-# that counts. Pure. Lines are fitted through the last seconds, over windows of several lengths: a short window sees
-# that a steep climb is over; only a long one averages out noise. Throughput is stable if, in one window, the line would
-# almost surely change by less than 2 % over the measured part. docs/records/monte-carlo.md has the reasons, and the
-# results on simulated loads.
+# Decides whether a load's throughput has settled, which means that it has no trend that would change it during the
+# measured part. Pure. Lines are fitted through the last seconds, over windows of several lengths: a short window shows
+# that a steep climb is over; only a long window averages out noise. Throughput is stable if, in one window, the line
+# would almost surely change by less than 2 % over the measured part. docs/records/monte-carlo.md has the reasons, and
+# the results on simulated loads.
 
 
 Numbers = NDArray[np.float64]
@@ -206,7 +205,7 @@ Numbers = NDArray[np.float64]
 LEAST_S = 10
 """The shortest window, and so the shortest warm-up."""
 _LONGER = 1.3
-"""Each window is longer than the one before it by this factor."""
+"""Each window is longer than the previous window by this factor."""
 _CONFIDENCE = 0.9
 _NOTHING = 1e-9
 _MOST_AUTOCORRELATION = 0.95
@@ -214,7 +213,7 @@ _MOST_AUTOCORRELATION = 0.95
 
 class Trend(NamedTuple):
     """How much throughput would change over the counted part, as a share of its mean, and the half-width of its
-    interval, from the window that bounds the change best.
+    interval, from the window with the narrowest bounds.
     """
 
     change: Numbers

@@ -1,8 +1,8 @@
 """sysbench: its command, its report, and its messages.
 
-sysbench's final report counts from a checkpoint at the end of the warm-up. Its histogram has bins 1.8 % wide, each
-named by its geometric middle, so a percentile differs from that of the latencies by at most 0.9 %. It has no log, so a
-script that wraps the user's script writes one (`transactions`).
+sysbench's final report counts from a checkpoint at the end of the warm-up. Its histogram has bins that are 1.8 % wide,
+each named by its geometric middle, so a percentile differs from the exact percentile by at most 0.9 %. sysbench has no
+log, so a script that wraps the user's script writes a log (`transactions`).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from storagelab.servers.programs import version_output
 
 OWN_SCRIPT = "storagelab-script.lua"
 LOGGED = "storagelab-logged.lua"
-"""A script that runs another one and logs its transactions."""
+"""A script that runs another script and logs its transactions."""
 ASKING = "storagelab-asking.lua"
-"""The script that asks the server something in a session like those of a run, and prints the answer."""
+"""The script that asks the server a query in a session like those of a run, and prints the answer."""
 TABLE = re.compile(r"sbtest\d+")
 """The names of sysbench's tables."""
 _COUNTS, _WARM = b"Threads started!", b"Checkpoint report:"
@@ -65,8 +65,8 @@ end}}
 
 class SysbenchReport(NamedTuple):
     """The figures of sysbench's report since its last checkpoint. `seconds` maps each second of the run, counted from
-    its start, to its transactions and its p99 in ms. The first `warm_up_s` of them did not count. `log` has all of its
-    transactions, those of the warm-up too.
+    its start, to its transactions and its p99 in ms. The first `warm_up_s` seconds did not count. `log` has all
+    transactions, including those of the warm-up.
     """
 
     number: int
@@ -126,7 +126,7 @@ def version() -> str:
 
 
 def counts(load: GeneratedLoad) -> bytes:
-    """What sysbench prints when the warm-up is over."""
+    """The text that sysbench prints when the warm-up is over."""
     return _WARM if load.longest_warm_up_s and load.transactions_per_connection is None else _COUNTS
 
 
@@ -179,7 +179,7 @@ def failed(output: CompletedProcess[str]) -> bool:
 
 
 def read_report(output: str, warm_up_s: float, log: Transactions) -> SysbenchReport:
-    """The figures of the last part of sysbench's report, and its log."""
+    """The figures of the last part of sysbench's report, and the transactions of its log."""
     last = output[output.rfind("SQL statistics:") :]
     before = output[: output.rfind("SQL statistics:")]
     began = re.findall(r"total time:\s*([\d.]+)s", before)
@@ -215,7 +215,7 @@ def words(output: str, script: str) -> str:
 #
 # The user's own transactions, written in Lua so that sysbench runs them.
 #
-# The files are those that pgbench runs: statements, and lines that draw a value (`\\set who random(1, 100)`), which
+# The files are those that pgbench runs: statements, and lines that generate a value (`\\set who random(1, 100)`), which
 # statements name as `:who`. Other commands of pgbench are refused, since sysbench has no counterpart.
 
 
@@ -251,7 +251,7 @@ end"""
 
 
 class LuaScript(NamedTuple):
-    """A sysbench script. `origins` has the file and the line that each of its lines comes from, None for its own."""
+    """A sysbench script. `origins` has each line's origin in the user's files (file and line), or None."""
 
     text: str
     origins: tuple[tuple[str, int] | None, ...]
@@ -266,8 +266,8 @@ class LuaScript(NamedTuple):
 
 
 def written(sources: Sequence[Source]) -> LuaScript:
-    """The script that runs these transactions by their weights. Raises PreflightError for what can't be written in
-    Lua.
+    """The script that runs these transactions by their weights. Raises PreflightError for commands that can't be
+    written in Lua.
     """
     lines: list[tuple[str, tuple[str, int] | None]] = [(line, None) for line in _BEGIN.splitlines()]
     for number, source in enumerate(sources, 1):
@@ -341,7 +341,7 @@ def by_sysbench(clients: Clients, load: Sysbench, scripts: Sequence[Source], see
 
 
 def ask_by_sysbench(clients: Clients, statement: str) -> str:
-    """The server's answer to a session of sysbench; "" for NULL. Raises RunFailed with its words if it can't log in."""
+    """The server's answer in a session of sysbench; "" for NULL. Raises RunFailed if sysbench can't log in."""
     command = [find(), f"./{ASKING}", *clients.options["sysbench"], "ask"]
     output = clients.in_folder(command, {ASKING: _ASKING.replace("STATEMENT", statement).encode()})
     if failed(output):

@@ -1,5 +1,5 @@
-"""The tables of a generator's load, in the same way for every engine: the programs that make and fill them, and the
-load.
+"""The part of a generator's load that is the same for every engine: the programs that make and fill its tables and send
+its transactions.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ L = TypeVar("L", bound=GeneratedLoad)
 
 
 class GeneratedTables(Places, Generic[C, L]):
-    """Added to an engine's layout. Each kind of load says how its tables are filled, and what works on them."""
+    """A base class for engines' layouts. Each kind of load adds the code that fills tables, and its program."""
 
     unit_bytes: ClassVar[int] = 0
     """The bytes of a unit of the load's data on disk, measured and rounded up."""
     index_share: ClassVar[float] = 0.2
-    """How much of that is indexes, measured and rounded up."""
+    """The fraction of these bytes that belongs to indexes, measured and rounded up."""
     filled_in_place: ClassVar[bool] = False
-    """Whether tables are made in the layout's places; if not, they are moved after they have been filled."""
+    """Whether tables are made in the layout's places; otherwise, they are moved after they have been filled."""
     temporary_beside: ClassVar[bool] = True
-    """Whether temporary files lie with what else is placed on their volume; if not, the server makes their folder."""
+    """Whether temporary files lie beside other placed objects; otherwise, the server makes their folder."""
 
     @property
     def load(self) -> L:
@@ -67,7 +67,7 @@ class GeneratedTables(Places, Generic[C, L]):
         return (self.load.data.units or 0) * self.unit_bytes
 
     def _folder_on(self, volume: str) -> Path:
-        """The folder of what is placed on a volume besides data files."""
+        """The folder of the objects that are placed on a volume in addition to data files."""
         assert self._folders is not None
         return self._folders[volume] / f"on-{volume}"
 
@@ -87,7 +87,7 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @abstractmethod
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
-        """The generator that works on them."""
+        """The generator that works on the tables."""
 
     @abstractmethod
     def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
@@ -107,8 +107,8 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @abstractmethod
     def check(self, site: Site, beside: Path | None) -> str:
-        """Checks that everything needed is there (the server's own programs are in the folder `beside`), and
-        describes the generator. Raises PreflightError.
+        """Checks that all required programs exist (the server's own programs are in the folder `beside`), and describes
+        the generator. Raises PreflightError.
         """
 
     @abstractmethod

@@ -37,8 +37,9 @@ _HINT = "record it again, or name another trace"
 
 
 class Request(NamedTuple):
-    """A request: when it was sent since the first one, what it is (read, write or sync), where, and how long. A sync
-    has the place and length of the file that it syncs. `volume`: the number of its volume among those of the layout.
+    """A request: the time since the first request, the operation (read, write or sync), the offset and the length. A
+    sync has the offset and length of the file that it syncs. `volume`: the number of its volume among those of the
+    layout.
     """
 
     at_us: int
@@ -49,8 +50,8 @@ class Request(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """The content of a file. `left_out` counts omitted events by kind. `objects`: what its files belong to. `widened`:
-    the requests that were no whole sectors, and are sent as whole pages, as the page cache sends them.
+    """The content of a file. `left_out` counts omitted events by kind. `objects`: the objects of its files. `widened`:
+    the requests for parts of sectors, which are sent as whole pages, as the page cache sends them.
     """
 
     requests: tuple[Request, ...]
@@ -60,12 +61,12 @@ class Trace(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """From the first request to the last."""
+        """The seconds from the first request to the last."""
         return self.requests[-1].at_us / 1e6
 
     def asked(self, bytes_each: int) -> list[tuple[int, What, int, int]]:
-        """The requests in the core's form, with times in nanoseconds. Their offsets count through the volumes' files,
-        which have so many bytes each.
+        """The requests in the core's form, with times in nanoseconds. Their offsets count through the files of all
+        volumes, each of which has `bytes_each` bytes.
         """
         return [(one.at_us * 1000, one.what, one.volume * bytes_each + one.offset, one.bytes) for one in self.requests]
 
@@ -78,7 +79,7 @@ class Trace(NamedTuple):
 
     @property
     def reaches(self) -> int:
-        """The least size of a volume's file that all requests fit, in bytes."""
+        """The smallest size of a volume's file that contains all requests, in bytes."""
         return max(one.offset + one.bytes for one in self.requests)
 
     def check_fits(self, file: Path, size_bytes: int, sector_bytes: int) -> None:
@@ -102,15 +103,15 @@ class Trace(NamedTuple):
 
 
 def replay_figures(recorded_s: float, elapsed_s: float, io_time_s: float) -> dict[str, float]:
-    """Results of a replay, measured or simulated: the times of all requests together, the time from the trace's first
-    request to its last, and how many times as long the replay took.
+    """Results of a replay, measured or simulated: the sum of the times of all requests, the recorded time from the
+    first request to the last, and the replay's time divided by it.
     """
     change = {"time_over_recorded": elapsed_s / recorded_s} if recorded_s else {}
     return {"io_time_s": io_time_s, "recorded_s": recorded_s, **change}
 
 
 def late_figures(late: Mapping[str, Any]) -> dict[str, float]:
-    """How long after their times requests were sent, from a table of the core; nothing if they had none."""
+    """The delays of requests after their recorded times, from a table of the core; empty if requests had no times."""
     if not late["count"]:
         return {}
     shares = dict(late["per_mille_ns"])
@@ -119,7 +120,7 @@ def late_figures(late: Mapping[str, Any]) -> dict[str, float]:
 
 
 def read(file: Path, config: Config | None = None) -> Trace:
-    """The trace on the volumes of this layout, or on one. Raises PreflightError with what is wrong and where."""
+    """The trace on the volumes of this layout, or on one volume. Raises PreflightError with the fault and its place."""
     names: dict[str, int] = {}
     try:
         with opened(file) as content:
@@ -157,11 +158,11 @@ def _volumes(config: Config, objects: Sequence[Object]) -> list[int]:
 
 
 _ENDING = re.compile(r"(_toast)?(_fsm|_vm|_init)?([#.]\d+)?$")
-"""How the name of a captured file ends after that of its table, its index or the log."""
+"""The ending of a captured file's name, after the name of its table, its index or the log."""
 
 
 def _object(name: str) -> Object:
-    """What a file of the trace belongs to, by its name as captures give it: `public.orders_fsm`, `log.3`."""
+    """The object of a file of the trace, from the file's name as captures give it: `public.orders_fsm`, `log.3`."""
     schema, _, own = _ENDING.sub("", name).rpartition(".")
     return Object((name.removeprefix(f"{schema}."), own), "table", schema)
 
@@ -215,7 +216,7 @@ def _request(fields: list[str], at_us: int, names: dict[str, int]) -> Request | 
 
 
 _RANGE = 2**50
-"""Until all files of a trace are known, each has a range of so many offsets; no file is longer."""
+"""Until all files of a trace are known, each file has a range of this many offsets; no file is longer."""
 _MOST_US = 2**63 // 1000
 """The core counts nanoseconds in 64 bits."""
 
@@ -266,7 +267,7 @@ def _of_blktrace(file: Path, content: BinaryIO, names: dict[str, int]) -> Iterat
 
 
 def _queued(at_us: int, offset: int, length: int, action: int) -> Iterator[Request | str]:
-    """What an event asks for. A flush comes before its write, and a durable write is on the device before it ends."""
+    """The requests of an event. A flush comes before its write, and a durable write is on the device before it ends."""
     if action & _FLUSHES:
         yield Request(at_us, "s", 0, 0)
     if action & _DISCARDS:

@@ -22,14 +22,14 @@ P99_LEAST = 100
 
 
 class LoadReport(Protocol):
-    """What a generator reports of a run: the transactions that it committed over `span_s`, and those that it did
-    not."""
+    """A generator's report of a run: the transactions that it committed over `span_s`, and those that it did not
+    commit."""
 
     @property
     def number(self) -> int: ...
     @property
     def not_done(self) -> Mapping[str, int]:
-        """How many were not done, or not at once: by the names of counters (`NOT_AT_ONCE`, "skipped")."""
+        """The numbers of transactions not done, or not at once, by names of counters (`NOT_AT_ONCE`, "skipped")."""
         ...
 
     @property
@@ -38,7 +38,7 @@ class LoadReport(Protocol):
     def span_s(self) -> tuple[float, float]: ...
     @property
     def log(self) -> Transactions:
-        """All of its transactions, one by one."""
+        """All transactions of the run, one by one."""
         ...
 
     def within(self, start_s: float, end_s: float) -> Self: ...
@@ -48,9 +48,10 @@ class LoadReport(Protocol):
 
 
 class Transactions(NamedTuple):
-    """One entry for each committed transaction: its end, and its latency, which begins at the scheduled moment if
-    there is a rate. `lag_us` is how much later it began (0 without a rate). `skipped` and `failed` have the moments
-    of transactions that were skipped, since they would have begun too late, and of those that the server refused.
+    """One entry for each committed transaction: its end, and its latency, which begins at the scheduled moment if there
+    is a rate. `lag_us` is the delay of its start after that moment (0 without a rate). `skipped` and `failed` have the
+    moments of transactions that were skipped, since they would have begun too late, and of those that the server
+    refused.
     """
 
     ended_s: Numbers
@@ -69,7 +70,7 @@ class Transactions(NamedTuple):
         )  # fmt: skip
 
     def begun_at_earliest(self, start_s: float) -> Self:
-        """The transactions as if none could begin before `start_s`, however long it had waited."""
+        """The transactions as if none could begin before `start_s`, however long each had waited."""
         most_us = (self.ended_s - start_s) / _US
         return self._replace(
             latency_us=np.minimum(self.latency_us, most_us), lag_us=np.clip(self.lag_us, 0.0, np.maximum(0.0, most_us))
@@ -129,8 +130,7 @@ def _between(moments_s: Numbers, start_s: float, end_s: float) -> NDArray[np.boo
 
 
 # --- watched and unwatched periods -----------------------------------------------------------------------------------
-#
-# A run's transactions in unwatched and in watched periods. Pure.
+# A run's transactions in periods without and with sampling. Pure.
 
 
 def in_turns(
@@ -166,8 +166,8 @@ def in_turns(
 
 
 LOG_PREFIX = "transactions"
-"""The begin of the names of pgbench's log files. pgbench opens them after its first session, which asks for the scale,
-is closed, and before the load's sessions connect."""
+"""The beginning of the names of pgbench's log files. pgbench opens them after its first session, which asks for the
+scale, is closed, and before the load's sessions connect."""
 _EPOCH, _EPOCH_US, _LATENCY, _LAG = 4, 5, 2, 6
 _SKIPPED, _FAILED = -1.0, -2.0
 
@@ -195,9 +195,8 @@ def _read(text: bytes) -> Transactions:
 
 
 def in_lua(module: str) -> str:
-    """A sysbench script that does what the one of this name does, and writes the log.
-
-    A transaction that is tried again counts as one, which begins with the first try.
+    """A sysbench script that does the same as the script of this name, and writes the log. A transaction that is tried
+    again counts as one transaction, which begins with the first try.
     """
     return _IN_LUA.replace("MODULE", module).replace("PREFIX", LOG_PREFIX)
 

@@ -1,1 +1,1 @@
-"""This machine: what it is, what its kernel counts, and what it can measure."""
+"""This machine: its properties, its kernel's counters, and its abilities to measure."""

@@ -1,5 +1,5 @@
-"""The kernel's counts: of the disks under each volume, and of the control groups of a process (either version): their
-limits on reads and writes, and the time for which they throttled it.
+"""The kernel's counters of the disks under each volume, and the control groups of a process (either version): their
+limits on reads and writes, and the time for which they throttled the process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _V2_COUNTS = {"rios": "reads", "wios": "writes", "rbytes": "read_bytes", "wbytes
 
 
 class Throttle(NamedTuple):
-    """What the control group `group` allows on the disk `number` in a second: `read_iops`, `write_iops`,
+    """The limits per second of the control group `group` on the disk `number`: `read_iops`, `write_iops`,
     `read_bytes_per_s` and `write_bytes_per_s`.
     """
 
@@ -89,7 +89,7 @@ def throttle(names: Iterable[str], kernel: Kernel = HERE, process: int | str = "
 
 
 def limits_of(number: str, group: Path) -> dict[str, int]:
-    """What a control group allows on the disk with this number ("major:minor") in a second."""
+    """The limits per second of a control group on the disk with this number ("major:minor")."""
     found = {key: words[1:] for key, file in V1_LIMITS.items() for words in _lines(group / file) if words[0] == number}
     limits = {key: int(words[0]) for key, words in found.items() if len(words) == 1 and words[0].isdigit()}
     for words in _lines(group / "io.max"):
@@ -116,7 +116,7 @@ _POSSIBLE_GROUPS = 20_000
 
 
 class GroupTime(NamedTuple):
-    """What one group has counted so far: `throttled_s`, and the CPU time that it got (None if that is counted
+    """The counters of one group so far: `throttled_s`, and the CPU time that it got (None if that is counted
     elsewhere).
     """
 
@@ -125,7 +125,7 @@ class GroupTime(NamedTuple):
 
 
 def read_group(group: Path) -> GroupTime | None:
-    """None for a group that doesn't count: the root, or a group of another controller."""
+    """The counters of a group; None if it has none: the root, or a group of another controller."""
     words = (line.split() for line in read_text(group / "cpu.stat").splitlines())
     counts = {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isdigit()}
     if "throttled_usec" in counts:
@@ -175,7 +175,7 @@ class Throttling:
         return {*_children(self._kernel, "self"), *filter(None, (self._server_process,))}
 
     def _look_at_all(self) -> None:
-        """Looks, and includes the server's sessions if they are processes."""
+        """Notes the groups like `look`, and includes the server's sessions if they are processes."""
         self.look()
         if self._server_process is not None:
             for session in _children(self._kernel, self._server_process):
@@ -261,8 +261,8 @@ class DeviceCounters:
 
     If the file system lies on a part or a combination of disks (a partition, md, device-mapper, loop), there are also
     file_system_ + reads, read_bytes, writes, write_bytes: its own share. Volumes on one disk get the same figures; a
-    volume without a disk gets none. If control groups throttle `process` on a volume, there are also throttled_ + the
-    same four, as the groups count them.
+    volume without a disk gets none. If control groups throttle `process` on a volume, there are also throttled_ +
+    reads, read_bytes, writes, write_bytes, as the groups count them.
     """
 
     def __init__(self, volumes: Mapping[str, Path], kernel: Kernel = HERE, process: int | str = "self") -> None:
@@ -311,7 +311,7 @@ class DeviceCounters:
 
 
 def _sum(parts: list[dict[str, float]]) -> dict[str, float]:
-    """Sums of the counters that every part has; a sum without one disk would be wrong, not just smaller."""
+    """Sums of the counters that all parts have, because a sum that lacks a disk would be wrong."""
     if not parts:
         return {}
     return {name: sum(part[name] for part in parts) for name in parts[0] if all(name in part for part in parts)}

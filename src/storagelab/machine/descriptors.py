@@ -1,4 +1,4 @@
-"""Opens, writes, reads and removes files where another user may have put something.
+"""Opens, writes, reads and removes files in folders where another user may have put links or files.
 
 A server's folders belong to a user without root's rights, and a spec's SQL can make the server put links, pipes and
 forged files there. The target of a path may change after a check; that of a descriptor can't. So each folder of a path
@@ -110,7 +110,7 @@ def content_of(top: int) -> Iterator[os.stat_result]:
 
 def remove(name: str, within: int) -> None:
     """Remove the file or folder of this name, with everything inside; the targets of links stay. Raises OSError at the
-    end if some of it could not be removed.
+    end if any part could not be removed.
     """
     with contextlib.suppress(FileNotFoundError), _full_name(name, within):
         try:
@@ -201,7 +201,7 @@ def write_whole(file: Path, parts: Sequence[bytes], *, within: Path | None = Non
     directly: a device, a pipe, or the terminal. Raises OSError, also for a block device.
     """
     if (number := descriptor_of(file)) is not None:
-        # Write to an open file. What was printed before comes first
+        # Write to an open file, after the output that was printed before
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         _write_all(number, parts)

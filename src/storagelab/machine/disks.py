@@ -177,7 +177,7 @@ def disk_of(name: str, kernel: Kernel = HERE) -> str:
 
 
 def size_bytes(name: str, kernel: Kernel = HERE) -> int:
-    """0 if it is unknown. The kernel counts in 512 bytes, whatever the drive's sectors are."""
+    """The size in bytes; 0 if unknown. The kernel counts units of 512 bytes, whatever the drive's sector size is."""
     return (integer_in(node_of(name, kernel) / "size") or 0) * 512
 
 
@@ -206,7 +206,7 @@ def describe_disk(name: str, kernel: Kernel = HERE) -> dict[str, object]:
 
 
 def serial_of(name: str, kernel: Kernel = HERE) -> str:
-    """The disk's serial number, or its name in the whole world; "" if the kernel shows neither."""
+    """The disk's serial number, or its globally unique name; "" if the kernel shows neither."""
     node = node_of(name, kernel)
     files = ("serial", "device/serial", "wwid", "device/wwid")
     return next((text for file in files if (text := read_text(node / file))), "")
@@ -290,8 +290,8 @@ _MODELS = {
 def virtual_disk(
     mount: Mount | None, stack: tuple[str, ...], on_virtual_machine: bool | None, kernel: Kernel = HERE
 ) -> tuple[bool | None, str]:
-    """Whether the disk is something else than a drive of this machine, and the evidence. None without evidence
-    for either."""
+    """Whether the disk is virtual, and not a drive of this machine, and the evidence. None without evidence for
+    either."""
     if mount is None:
         return None, "this system does not show what lies under it"
     for pattern, reason in _FILE_SYSTEMS.items():

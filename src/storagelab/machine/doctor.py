@@ -1,7 +1,7 @@
-"""Checks what this machine can measure, and how to fix the rest.
+"""Checks what this machine can measure, and says how to fix the problems.
 
-One small probe checks each ability. It tries the ability if that leaves no remains. A failed probe reports this in its
-own row and does not affect the others.
+A small probe checks each ability. A probe uses the ability if that leaves no remains. A failed probe reports its
+failure in its own row, and does not affect other probes.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ MORE_SHARED_MEMORY = (
 OLDEST_SQLITE = (3, 37, 0)
 """The first version with STRICT tables, which the schema uses."""
 BUSY_SHARE_OF_CPUS = 0.25
-"""Above this load per CPU, other programs affect a run's times (measured: a load of 1 on 2 CPUs cost 15 %)."""
+"""Above this load average per CPU, other programs affect a run's times (measured: 1 on 2 CPUs cost 15 %)."""
 FILES_PER_CONNECTION = 4
-"""File descriptors needed to watch one connection: its socket, two files of /proc, and one in reserve."""
+"""File descriptors needed to sample one connection: its socket, two files of /proc, and one in reserve."""
 _PROBE_LIMIT_S = 5.0
 
 
@@ -199,7 +199,7 @@ def place(name: str, path: Path, kernel: Kernel = HERE) -> Ability:
 
 
 def lacks_inodes(path: Path, files: int = 1) -> bool:
-    """Whether the file system can't take so many more files, whatever its free space."""
+    """Whether the file system lacks inodes for this many more files, whatever its free space."""
     facts = os.statvfs(path)
     return facts.f_files > 0 and facts.f_favail < files
 
@@ -228,7 +228,7 @@ def _drive(key: str, places: list[str], volume: Mapping[str, object]) -> Ability
 
 
 def claims(places: Mapping[str, Path]) -> list[Ability]:
-    """One row for each claim of Kubernetes below the folders, with the facts that may not be read."""
+    """One row for each Kubernetes claim below the folders, with the facts that this pod may not read."""
     found = {str(claim["claim"]): claim for path in places.values() if (claim := host.describe_claim(path))}
     return [_claim(name, claim) for name, claim in found.items()]
 
@@ -287,7 +287,7 @@ def cpu_frequency(kernel: Kernel = HERE) -> Ability:
 
 
 def cpu_quota(kernel: Kernel = HERE) -> Ability:
-    """Checks whether control groups limit the CPU time of this process, and whether they have held it back so far."""
+    """Checks whether control groups limit the CPU time of this process, and whether they have throttled it so far."""
     quota = host.cpu_quota(kernel)
     if quota is None:
         return _yes("CPU quota", "none is in force for storagelab and what it starts")
@@ -302,7 +302,7 @@ def cpu_quota(kernel: Kernel = HERE) -> Ability:
 
 
 def open_files() -> Ability:
-    """Checks how many connections the limit on open files allows storagelab to watch."""
+    """Checks how many connections storagelab can sample with the limit on open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _yes("open files", "no limit")
@@ -319,7 +319,7 @@ _IO_URING_SETUP = 425
 
 
 def io_uring_refused() -> int:
-    """The kernel's reason not to make a queue of io_uring, as errno; 0 if it makes one."""
+    """The kernel's reason not to make a queue of io_uring, as errno; 0 if it makes a queue."""
     descriptor = ctypes.CDLL(None, use_errno=True).syscall(_IO_URING_SETUP, 1, ctypes.create_string_buffer(120))
     if descriptor < 0:
         return ctypes.get_errno()

@@ -1,5 +1,4 @@
-"""This machine and its volumes: their facts for a run's manifest, and actions on them; and what
-Kubernetes says about this pod.
+"""This machine, its volumes and, on Kubernetes, this pod: facts for a run's manifest, and actions on volumes.
 
 Functions that describe never fail: unknown facts are None or absent (a container without /sys). Only functions that act
 (`drop_page_cache`, `try_writing`) raise errors, with a solution.
@@ -248,7 +247,7 @@ def free_bytes(path: str | Path) -> int:
 
 
 def why_not_writable(path: str | Path, kernel: Kernel = HERE) -> str:
-    """Why nothing can be written in the folder `path`; "" if it can. Checks only permissions and changes nothing."""
+    """Why no file can be written in the folder `path`; "" if it can. Only checks permissions."""
     folder = Path(path)
     if not folder.exists():
         return "does not exist"
@@ -336,7 +335,7 @@ class Names:
 
 
 def describe_pod(ask: Ask | None = None) -> dict[str, object]:
-    """The pod's node, with its zone and kind of machine, and the pod's limits; {} outside of a Job of ours."""
+    """The pod's node, with its zone and machine type, and the pod's limits; {} outside of storagelab's Jobs."""
     node = os.environ.get(Names.NODE)
     if not node:
         return {}
@@ -438,7 +437,7 @@ def _ask(path: str) -> Answer:
 
 @cache
 def _answer_to(path: str) -> Answer | Exception:
-    """The answer, or why there is none. Each object is read once, because it does not change while a pod runs."""
+    """The answer, or the reason for its absence. Each object is read once: it does not change while a pod runs."""
     try:
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         token = read_text(SERVICE_ACCOUNT / "token")

@@ -1,5 +1,5 @@
-"""Processes of this machine, as the kernel shows them: whether one runs, how one was killed, which ones hold a lock
-on a file, how long a task ran and queued; and how to wait for them.
+"""Processes of this machine, as the kernel shows them: whether a process runs, how it was killed, which processes hold
+a lock on a file, how long a task ran and queued. Also waits for processes.
 
 A task is a process or one of its threads. Everything here works only on the same machine and in the same PID namespace.
 For the meaning of the files see proc_pid_stat(5), and scheduler/sched-stats.rst in the kernel for `schedstat`.
@@ -61,7 +61,7 @@ def lives(pid: int) -> bool:
 
 
 class Kills:
-    """Make one before a process starts; `since` is that moment in words, e.g. "the campaign began"."""
+    """Make one before a process starts; `since` describes that moment, e.g. "the campaign began"."""
 
     def __init__(self, since: str) -> None:
         self._since, self._before = since, _killed_for_memory()
@@ -98,11 +98,11 @@ def _killed_for_memory() -> int | None:
 
 # --- holders ---------------------------------------------------------------------------------------------------------
 #
-# Which processes hold a lock on a file, so that a message can say what to wait for.
+# Finds the processes that hold a lock on a file, so that a message can say what to wait for.
 
 
 def holders_text(file: Path, kernel: Kernel = HERE) -> str:
-    """The other processes that hold a lock on `file`, in words: "process 4711 (sqlite3)"; "" if none can be found.
+    """A text on the other processes that hold a lock on `file`: "process 4711 (sqlite3)"; "" if none can be found.
 
     Command lines are not shown, because they may contain passwords.
     """
@@ -169,7 +169,8 @@ def _opened(process: Path, facts: os.stat_result, *, strict: bool = False) -> It
 # --- CPU time ---------------------------------------------------------------------------------------------------------
 # Where the machine's CPU time goes during a run: to the server, to storagelab, to others, or stolen by the hypervisor.
 #
-# A load average can't distinguish others from ourselves; these counters can. Linux only: elsewhere readings are empty.
+# A load average can't distinguish other programs from storagelab; these counters can. Linux only: elsewhere readings
+# are empty.
 
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -205,7 +206,7 @@ def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str
 
 
 def _whose(pid: int, tasks: dict[int, list[str]], server_parent_pid: int | None) -> str | None:
-    """To whom a process belongs by its ancestors, as the name of a counter; None for others."""
+    """The owner of a process by its ancestors, as the name of a counter; None for other processes."""
     while pid in tasks:
         if pid in (server_parent_pid, os.getpid()):
             return "server_s" if pid == server_parent_pid else "load_s"
@@ -247,7 +248,7 @@ FILES_LEFT_TO_OTHERS = 128
 
 
 class SchedStat(NamedTuple):
-    """Totals since the task began, without the current turn of a task that is on a CPU now."""
+    """Totals since the task began, without the current time slice of a task that is on a CPU now."""
 
     cpu_ns: int
     runqueue_ns: int
@@ -255,17 +256,16 @@ class SchedStat(NamedTuple):
 
 
 class Switches(NamedTuple):
-    """How often the task gave up its CPU (it had to wait), and how often it lost the CPU."""
+    """The numbers of times that the task gave up its CPU (it had to wait), and that it lost the CPU."""
 
     voluntary: int
     involuntary: int
 
 
 class TaskView:
-    """The kernel's files of one task, kept open so that a look costs only a few microseconds.
-
-    Near the limit on open files, they are opened at each look instead: this is slower, but never an error. A task that
-    has ended reads as None, or as `GONE`.
+    """The kernel's files of one task, kept open so that a sample costs only a few microseconds. Near the limit on open
+    files, they are opened for each sample instead, which is slower but never an error. A task that has ended reads as
+    None, or as `GONE`.
     """
 
     __slots__ = ("_folder", "_schedstat", "_stat", "pid", "tid")
@@ -294,7 +294,7 @@ class TaskView:
         return content[content.rfind(b")") + 2 :]
 
     def sched(self) -> SchedStat | None:
-        """Totals of CPU time, queue time and turns; None once the task has ended, or if the kernel doesn't keep
+        """Totals of CPU time, queue time and time slices; None once the task has ended, or if the kernel doesn't keep
         them.
         """
         fields = self._read("schedstat", self._schedstat, 128).split()

@@ -1,8 +1,8 @@
 """The rights of a server: its programs run without root's rights, in their own folders, and end with storagelab. Also
 the additional rights that a spec's settings would give them.
 
-Under root they run as another user, `nobody`. The accounts `postgres` and `mysql` would work as well, but may own the
-databases of other servers on this machine, which a spec's settings must not reach.
+Under root they run as another user, `nobody`. The accounts `postgres` and `mysql` are not used, because they may own
+the databases of other servers on this machine, which a spec's settings must not reach.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from storagelab.model.values import Frozen, Scalar
 # folder on the server's path is covered by an empty, open folder that contains only the next folder of the path. So all
 # paths stay the same, and the rest of the closed folder stays hidden.
 #
-# Tried without it: `storagelab demo` in root's home (mode 0700, as distributions make it) ends with "/root is closed to
-# the server", so the first command of README fails for everybody who works as root.
+# Without this, `storagelab demo` in root's home (mode 0700, as distributions make it) ended with "/root is closed to
+# the server". So README's first command would fail for everybody who works as root.
 
 
 _CLONE_NEWNS = 0x00020000
@@ -120,7 +120,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Unprivileged(Frozen):
-    """Who runs a server program. `owner` is the (uid, gid) that receives its folders; None if the current user runs
+    """The user of a server program. `owner` is the (uid, gid) that receives its folders; None if the current user runs
     it.
     """
 
@@ -162,8 +162,8 @@ def as_server(*reach: Path) -> Callable[[], None]:
 
 
 def check_may_enter(folder: Path, key: str | None = None) -> None:
-    """Tries whether a server can reach files in this folder: root can, but the server runs without root's rights.
-    Raises PreflightError that names the obstructing folder, and the spec's `key`.
+    """Tests whether a server can reach files in this folder: root can reach them, but the server runs without root's
+    rights. Raises PreflightError that names the obstructing folder, and the spec's `key`.
     """
     try:
         tried = subprocess.run(["test", "-x", str(folder)], check=False, preexec_fn=as_server(folder / "to be made"))
@@ -188,7 +188,7 @@ def _closed(folder: Path) -> PreflightError:
 
 
 def give_to_server(*paths: Path) -> None:
-    """Give files and folders to the server; a folder last, since its owner may replace its files by links."""
+    """Give files and folders to the server. A folder comes last, because its owner may replace its files by links."""
     give(unprivileged().owner, *paths)
 
 
@@ -270,7 +270,7 @@ def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) 
 
 
 def _whose_programs(folder: Path) -> str:
-    """Why others may have written the programs of a folder; "" if only root and the current user can have done so."""
+    """Why others may have written the programs of a folder; "" if only root and the current user can have."""
     if not folder.is_absolute():
         return "starts programs of a folder beside the spec"
     real = folder.resolve()

@@ -113,7 +113,7 @@ def _own(place: Path) -> Iterator[int]:
 
 
 def is_nobodys(name: str) -> bool:
-    """Whether the process that this name stands for has ended, as far as it can be known from here."""
+    """Whether the process of this name has ended, as far as this process can know."""
     owner = _OWNED.fullmatch(name)
     if owner is None:
         return False
@@ -125,7 +125,7 @@ def is_nobodys(name: str) -> bool:
 
 
 def own_name() -> str:
-    """The name of this process, which no other process has or gets."""
+    """The name of this process, which no other process ever has."""
     return _name(os.getpid())
 
 
@@ -170,8 +170,8 @@ def end_left_running() -> list[str]:
 
 
 def _kill_marked(is_meant: Callable[[str], bool]) -> dict[int, str]:
-    """Kills until none is left, since a program may start another meanwhile. Gives up after a while. The names of what
-    was killed.
+    """Kills processes with the mark until none is left, because a program may start another meanwhile. Gives up after a
+    while. Returns the names of the killed processes.
     """
     ended: dict[int, str] = {}
 

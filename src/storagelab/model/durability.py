@@ -31,7 +31,7 @@ class Deciding(Frozen):
 
 
 class Durability(Frozen):
-    """What one server promises. `whole_pages`: the server can repair a page whose write was interrupted."""
+    """The promise of one server. `whole_pages`: the server can repair a page whose write was interrupted."""
 
     engine: str
     settings: tuple[Deciding, ...]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 Provenance = Literal["measured", "simulated"]
 Provenances = Literal["measured", "simulated", "measured and simulated"]
-"""The name for a whole experiment of both: raw I/O may run on simulated and on real drives."""
+"""The provenance of a whole experiment, which may be mixed: raw I/O may run on simulated and on real drives."""
 LARGEST_SCALE = 1000
 """The largest scale of a simulation. The core has the same limit (a test): beyond it, a PFS page would cover less than
 an extent."""
 
 
 class Engine(NamedTuple):
-    """What a cell runs on. `folder` is the engine's folder below `engines`."""
+    """The engine of a cell. `folder` is the engine's folder below `engines`."""
 
     title: str
     folder: str
@@ -28,28 +28,28 @@ class Engine(NamedTuple):
     drives_remember: bool = False
     """A run's effect on the drives carries over to the next run of its block."""
     portable: bool = False
-    """Any process can continue a block where another stopped: the results folder has everything that is needed."""
+    """Any process can continue a block where another process stopped: the results folder has all data that it needs."""
     raw_io: bool = False
     """The engine sends requests to a volume, without a database."""
     generators: tuple[str, ...] = ()
-    """The programs that can send it transactions, the default first."""
+    """The programs that can send transactions to the engine, the default program first."""
     memory_setting: str = ""
-    """The setting that gives it most of its memory, with a value."""
+    """The setting that gives the server most of its memory, with a value."""
     page_bytes: int = 8192
     schemes: tuple[str, ...] = ()
-    """What the DSN of a running server begins with, before `://`."""
+    """The schemes of a running server's DSN, before `://`."""
     dsn_of_words: bool = False
-    """A DSN may have no scheme, but words such as `host=... dbname=...` (libpq)."""
+    """A DSN may consist of parameters such as `host=... dbname=...` instead of a URL (libpq)."""
     own_schemas: tuple[str, ...] = ()
     """The schemas of the server's own tables."""
     copies_databases: bool = False
     """A command of the server copies a database, so a running server can keep a template."""
     indexes_apart: bool = False
-    """An index may lie elsewhere than its table."""
+    """An index may be on another volume than its table."""
     temporary_fixed: bool = False
     """The folder of temporary files can't be changed while the server runs."""
     default_scale: int = 1
-    """How many times smaller the world is."""
+    """How many times smaller than life-size a simulation is by default."""
     setup_s: float = 2.0
     work_per_s: float = 50_000.0
     """With `setup_s`, a first guess at the length of a run: the work per second at this scale, in the unit of the work.
@@ -95,7 +95,7 @@ ON_PATHS = {
     "raw-io": Engine("raw I/O by fio", "fio", starts_server=False, raw_io=True, setup_s=1.0, work_per_s=1_000.0)
 }
 """The engine that replaces this one if its volumes have paths: it uses this machine's drives instead of simulated
-ones.
+drives.
 """
 
 

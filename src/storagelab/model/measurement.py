@@ -29,7 +29,7 @@ from storagelab.model.waits import RawWaits
 
 _BITS = 8
 BIN_ERROR = 2.0**-_BITS / 2
-"""The width of a bin is at most 2^-8 of its latency, so its middle is within 0.2 % of every latency in it."""
+"""The width of a bin is at most 2^-8 of its latency, so the middle of a bin is within 0.2 % of every latency in it."""
 
 
 class Latency(Frozen):
@@ -71,7 +71,7 @@ class Latency(Frozen):
 
 
 def middle_of_bin(ns: int) -> int:
-    """The middle of the bin that holds a latency: the same bins for all, so that histograms merge without loss."""
+    """The middle of the bin that holds a latency. All histograms have the same bins, so they merge without loss."""
     shift = max(0, ns.bit_length() - _BITS - 1)
     return (ns >> shift << shift) + (1 << shift >> 1)
 
@@ -79,7 +79,8 @@ def middle_of_bin(ns: int) -> int:
 def latency_of(counted: Iterable[tuple[int, int]], exact: tuple[int, int, int] | None = None) -> Latency | None:
     """The histogram of pairs (latency in ns, operations); None if there are none.
 
-    `exact` has the sum, the least and the longest in ns, if the source knows them better than the pairs do.
+    `exact` has the sum, the shortest and the longest latency in ns, if the source knows these more exactly than the
+    pairs.
     """
     bins: Counter[int] = Counter()
     total, least, longest = 0, None, 0
@@ -139,27 +140,27 @@ NOT_AT_ONCE: Mapping[str, str] = {
     "retried": "made again after an error",
     "reconnects": "made again after a lost connection",
 }
-"""Transactions that were not done, or not at once: the counter's name -> what became of them."""
+"""Transactions that were not done, or not at once: the counter's name -> a text on these transactions."""
 REFUSED_MOST = 0.05
 """A run in which a larger share of transactions was refused or made again is `unverified`. Deadlocks of sysbench in
 small tables reach 3 %."""
 LOAD = "load"
-"""The group of counters with `counts_after_s`: the begin of the measurement, in seconds since the load began."""
+"""The group of counters with `counts_after_s`: the start of the measurement, in seconds since the load began."""
 CYCLES = "checkpoint cycles"
 """The group of counters with the checkpoints of a generator's run: the numbers `in_warm_up` and `while_counted`, and
 the number of `whole` cycles in the measured part (0 if it contains parts of cycles).
 """
 LOG_ROOM = "log room"
 """The group of counters with the use of the redo log during a generator's run: the used shares of `all_bytes` at the
-begin and the end of the measurement (`begin_share`, `end_share`), and `full_after_s`, the time from the begin until it
-was full, if it was.
+start and the end of the measurement (`begin_share`, `end_share`), and `full_after_s`, the time from the start until the
+log was full, if it became full.
 """
 SETTLED = "throughput"
 """The name of the check that fails if throughput was not stable before the end of an automatic warm-up."""
 BEHIND_RATE = "rate"
 """The name of the check that fails if a run fell behind its rate of transactions."""
 WATCHED = "watching"
-"""The name of the check that fails if part of a run was not watched."""
+"""The name of the check that fails if a part of a run was not sampled."""
 THROTTLED = "CPU quota"
 """The name of the check that fails if control groups throttled the server or its load for a large part of the run."""
 REFUSED = "refused transactions"
@@ -176,7 +177,7 @@ Status = Literal["ok", "failed", "unverified"]
 
 
 class Check(Frozen):
-    """One thing asked of the server or file system, and the value read back. `ok` is None if it could not be read."""
+    """A requested property of server or file system, and the value read back. `ok` is None if it was unreadable."""
 
     name: str
     asked: str
@@ -226,7 +227,7 @@ def resource_of(text: str) -> Resource:
 
 
 class WaitingTask(Frozen):
-    """A wait seen at one moment: this many `sessions` wait for one resource."""
+    """A wait in a sample: `sessions` sessions wait for one resource."""
 
     at_s: Figure
     """Seconds since the start of the run."""
@@ -245,17 +246,17 @@ class WaitingTask(Frozen):
 
 
 class CountedCrowd(Frozen):
-    """The sessions that waited for things of one kind, counted at every wait of a run and not only at some moments."""
+    """The sessions that waited for resources of one kind, counted at every wait of a run and not only in samples."""
 
     wait_type: str
     kind: str
     """The kind of the resource, as in `Resource`."""
     sessions_mean: Figure
-    """Over the whole run: over a wait type it adds up to its time / elapsed time."""
+    """The mean number of sessions over the run. A wait type's means add up to its time / elapsed time."""
     sessions_most: Count
-    """At once."""
+    """The most sessions that waited at once."""
     time_share: Figure
-    """The share of the run's time in which at least one waited."""
+    """The share of the run's time in which at least one session waited."""
 
 
 class TimeSeries(Frozen):
@@ -269,9 +270,9 @@ class TimeSeries(Frozen):
 
 
 class ObserverCost(Frozen):
-    """The cost of observing: CPU seconds of the sampler and of its own server session (None if unknown), the samples
-    (`ticks`) and the late ones. `blind_s` is the sum of times in which samples were so late that something must have
-    stood still.
+    """The cost of observing: CPU seconds of the sampler and of its own server session (None if unknown), the number of
+    samples (`ticks`) and of late samples. `blind_s` is the sum of times in which samples were so late that something
+    must have stood still.
     """
 
     sampler_cpu_s: Figure
@@ -282,14 +283,14 @@ class ObserverCost(Frozen):
 
 
 class Turns(Frozen):
-    """The work of a load in a run with alternating periods: in unwatched periods, and in watched ones."""
+    """The work of a load in alternating periods without sampling (unwatched) and with sampling (watched)."""
 
     unwatched_s: Figure
     unwatched_transactions: Count
     watched_s: Figure
     watched_transactions: Count
     watched_latency: Latency | None = None
-    """The latency of the watched periods; the latency of the unwatched ones is the run's."""
+    """The latency of the periods with sampling; the run's latency is that of the periods without sampling."""
 
 
 class Measurement(Frozen):
@@ -306,12 +307,12 @@ class Measurement(Frozen):
     transactions: Count | None = None
     """Transactions that a load generator committed."""
     checkpoint_s: Figure | None = None
-    """The checkpoint after it, which is not part of `elapsed_s`."""
+    """The time of the checkpoint after the run, which is not part of `elapsed_s`."""
     connection_s: tuple[Figure, ...] = ()
-    """Start to finish of each connection."""
+    """The time from start to finish of each connection."""
     latency: Latency | None = None
-    """The latencies of its requests or transactions; if watched and unwatched periods alternate, those of unwatched
-    ones."""
+    """The latencies of the run's requests or transactions; if periods with and without sampling alternate, only those
+    of periods without sampling."""
     waits: RawWaits | None = None
     """Waits as the engine counted them, or as its sessions were sampled."""
     waiting_tasks: tuple[WaitingTask, ...] = ()
@@ -331,11 +332,11 @@ class Measurement(Frozen):
     observer: ObserverCost | None = None
     """The cost of observing."""
     turns: Turns | None = None
-    """None if the run was watched all the time, or not at all."""
+    """The work in periods with and without sampling; None if the run was sampled all the time, or not at all."""
     setup_s: Figure | None = None
-    """How long it took to prepare the run."""
+    """The time to prepare the run."""
     teardown_s: Figure | None = None
-    """How long it took to clean up after the run."""
+    """The time to clean up after the run."""
 
     @model_validator(mode="after")
     def _has_one_unit(self) -> Self:
@@ -354,18 +355,18 @@ class Measurement(Frozen):
 
     @property
     def work_per_s(self) -> float | None:
-        """Work a second, in unwatched periods if there are any; None if no time passed."""
+        """Work a second, in periods without sampling if there are any; None if no time passed."""
         return self.unwatched_work / self.elapsed_s if self.elapsed_s > 0 else None
 
     @property
     def unwatched_work(self) -> float:
-        """The work of the run if it had not been watched, if that is known."""
+        """The work that the run would have done without sampling, if known."""
         turns = self.turns
         return self.work.amount if turns is None else turns.unwatched_transactions / turns.unwatched_s * self.elapsed_s
 
     @property
     def unverified(self) -> tuple[Check, ...]:
-        """The checks whose value differs from the one asked for, or could not be read back."""
+        """The checks whose value differs from the requested value, or could not be read back."""
         return tuple(check for check in self.checks if check.ok is not True)
 
 
@@ -410,7 +411,7 @@ class Run(Frozen):
     repetition: int = Field(ge=-_MOST_RUNS, le=_MOST_RUNS)
     """From 1; repetitions of a burn-in count down from 0."""
     attempt: int = Field(1, ge=1, le=_MOST_RUNS)
-    """From 1; if a failed run is repeated, the repetition has the next number."""
+    """From 1; if a failed run is repeated, the new attempt has the next number."""
     sequence: int = Field(ge=0, le=_MOST_RUNS)
     """The run's place in the order, from 0."""
     block: int = Field(0, ge=0, le=_MOST_RUNS)
@@ -420,13 +421,13 @@ class Run(Frozen):
     status: Status
     """`unverified`: measured, but some value differs from the spec, or could not be read."""
     reason: str = ""
-    """Why it is not `ok`."""
+    """The reason why the run is not `ok`."""
     started_at: str
     """ISO 8601, UTC."""
     finished_at: str
     """ISO 8601, UTC."""
     wall_s: Figure
-    """How long the run took, including set-up and clean-up."""
+    """The time of the run, including set-up and clean-up."""
     levels: dict[str, JsonValue]
     config: Config
     measurement: Measurement | None = None
@@ -449,7 +450,7 @@ def host_of(run: Run) -> str:
 
 
 PREPARATION = "preparation"
-"""Where a run's environment says which preparation of its volumes it belongs to, if they are kept for several runs."""
+"""The entry of a run's environment with the preparation of its volumes, if volumes are kept for several runs."""
 
 
 def preparation_of(run: Run) -> str:

@@ -15,15 +15,15 @@ WORDS = {
     INDEXES: "all indexes that are not named",
     TEMPORARY: "temporary tables and files",
 }
-"""The words for common cases, and what each means."""
+"""The keywords for common cases, and the meaning of each."""
 _MOST_LISTED = 40
 Kind = Literal["table", "index"]
 
 
 class Object(NamedTuple):
-    """A table, an index, or a partition of one. `names` are its own name and the names of the tables of which it is a
-    partition, the nearest first. `spread`: it is one of the partitions that are placed in turn on the data files.
-    `bytes` is its size, if known.
+    """A table, an index, or a partition of one. `names` are its own name and the names of the tables to which it
+    belongs as a partition, the nearest first. `spread`: it is one of the partitions that are placed in turn on the data
+    files. `bytes` is its size, if known.
     """
 
     names: tuple[str, ...]
@@ -51,8 +51,8 @@ class Problem(NamedTuple):
 class Placement:
     """The objects that a cell places on other volumes. `asked` maps names, patterns and words to volumes.
 
-    A pattern with a dot is compared with schema and name, any other with the name alone. Names and patterns have
-    priority over words, and those of a partition over those of its table.
+    A pattern with a dot is compared with schema and name, any other pattern only with the name. Names and patterns have
+    priority over keywords, and those of a partition have priority over those of its table.
     """
 
     def __init__(self, asked: Mapping[str, str]) -> None:
@@ -60,7 +60,7 @@ class Placement:
         self.patterns = {name: volume for name, volume in asked.items() if name not in WORDS}
 
     def volume_of(self, one: Object) -> str | None:
-        """The volume that the object is to lie on; None if it lies in the data files."""
+        """The volume on which the object is placed; None if it lies in the data files."""
         found = self._nearest(one)
         if found:
             return self.patterns[found[0]]
@@ -69,7 +69,7 @@ class Placement:
         return None if one.spread else self.words.get(TABLES)
 
     def problem(self, objects: Collection[Object]) -> Problem | None:
-        """The first pattern that matches none of these objects, or two that place one object on different volumes."""
+        """The first pattern without an object, or the first two that place one object on different volumes."""
         for pattern in self.patterns:
             if not any(_matches(pattern, one.schema, name) for one in objects for name in one.names):
                 return Problem(f"{shown(pattern)} matches no table and no index", _there_are(objects))

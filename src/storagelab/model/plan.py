@@ -56,7 +56,7 @@ do). With more layouts, some leave, and the rest of two interleaved rounds would
 
 class Race(Frozen, extra="ignore"):  # earlier versions stored when such a race looks first
     """A race for the best layout: layouts that are surely slower leave, and the others continue. `within` is the margin
-    within which a layout is as good as the fastest, as a share of the time: 0.03 for 3 %; 0 for no margin.
+    within which a layout counts as equal to the fastest, as a share of the time: 0.03 for 3 %; 0 for no margin.
     """
 
     within: float = Field(0.0, ge=0.0, lt=1.0)
@@ -68,7 +68,7 @@ REPETITIONS_SOUND = 5
 
 
 class Experiment(Described):
-    """A checked spec. `base` holds its tables without defaults; two specs are the same if their `canonical` is."""
+    """A checked spec. `base` holds its tables without defaults; specs with equal `canonical` are the same."""
 
     name: Annotated[str, LeftOut("the file's name")]
     """Lower-case letters, digits, `.`, `_` and `-`, the first one a letter or a digit. Results live in
@@ -76,18 +76,18 @@ class Experiment(Described):
     question: str = ""
     """The question that the experiment answers. Every report begins with it."""
     repetitions: int = Field(REPETITIONS_SOUND, ge=1, le=MOST_REPETITIONS)
-    """How many times each cell is run, on all hosts together. 5 or more give useful intervals."""
+    """The number of runs of each cell, on all hosts together. 5 or more give useful intervals."""
     order: Order = "randomised"
     """A repetition is a complete round of all cells. `randomised`: a random order; for measured runs, each cell follows
     each cell, including itself, about equally often, and with up to five cells two rounds are interleaved. `as-listed`:
     the same order in each round. `cell-by-cell` makes all repetitions of a cell before the next cell, as the published
-    harness did. In the last two orders, carry-over looks like an effect of the cells, and in the last one so does
-    drift: measured runs in these orders are shown but not judged."""
+    harness did. In the last two orders, carry-over looks like an effect of the cells; in the last order, drift looks
+    like such an effect, too: measured runs in these orders are shown but not judged."""
     seed: int = Field(1, ge=0, lt=2**63)
     """The same seed gives the same order on every machine and with every version of Python."""
     costly: tuple[str, ...] = ()
-    """Names of the factors to change as rarely as possible. Each combination of their levels runs in one period, a
-    block, which contains rounds of all other factors. Measured runs of different blocks are compared only if `blocks`
+    """Names of the factors to change as rarely as possible. Each combination of their levels runs in one period (a
+    block), which contains rounds of all other factors. Measured runs of different blocks are compared only if `blocks`
     is at least 2. Factors that change a volume with `made_for = "block"` are always costly.
     """
     blocks: int = Field(1, ge=1, le=1000)
@@ -96,9 +96,9 @@ class Experiment(Described):
     preparations are compared, and their intervals include the effect of another preparation. 3 or more give useful
     intervals."""
     prefer: tuple[Preference, ...] = PREFERENCES
-    """Which layout to pick by default if several have no proven difference. The first word decides; if several
-    layouts remain, the next word; finally the order of the levels. `baseline` means the levels that are listed
-    first; `lowest-price` counts if each of the layouts has a price.
+    """The preferences by which a default layout is picked if several layouts have no proven difference. The first
+    preference decides; if several layouts remain, the next preference decides; finally, the order of the levels.
+    `baseline` means the levels that are listed first; `lowest-price` counts if each of the layouts has a price.
     """
     indifferent: Annotated[str | None, LeftOut("no margin")] = None
     """The difference in time that does not matter to you, such as `"3%"`. Reports then say which layouts are the same
@@ -108,13 +108,13 @@ class Experiment(Described):
     source: str = ""
     """The spec's file, as the user named it."""
     text: str = ""
-    """The spec's text, comments and all."""
+    """The spec's text, with comments."""
     sha256: str = ""
     """Hash of the canonical content, without comments and blanks."""
     canonical: dict[str, object] = Field(default_factory=dict)
     base: dict[str, object] = Field(default_factory=dict)
     factors: tuple[Factor, ...] = ()
-    """What varies, in the spec's order."""
+    """The factors that vary, in the spec's order."""
     excludes: tuple[dict[str, JsonValue], ...] = ()
     """Combinations of levels that are left out."""
     balanced: bool = True

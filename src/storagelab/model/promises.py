@@ -38,7 +38,7 @@ ALL = (
 
 
 class Promise(Frozen):
-    """One promise on one server. "open": it could not be tried, or this server can't show it."""
+    """One promise on one server. "open": the promise could not be tested, or this server can't show it."""
 
     name: str
     state: State
@@ -62,7 +62,7 @@ class Outcome(Frozen):
 
 
 Judge = Callable[[Outcome, Measurement], str | None]
-"""Says why a measured run breaks a promise: "" if it keeps it, None if unknown."""
+"""The reason why a measured run breaks a promise: "" if the run keeps it, None if unknown."""
 
 
 def judged(outcomes: Sequence[Outcome], password: str) -> list[Promise]:
@@ -108,7 +108,7 @@ def _over_all(name: str, judge: Judge, outcomes: Sequence[Outcome]) -> Promise:
 
 
 def _named(measurement: Measurement, *beginnings: str) -> str:
-    """The first check with such a name that is not ok. Unread ones count as different, since nothing confirms them."""
+    """The first check with such a name that is not ok. Unread values count as different: nothing confirms them."""
     for check in measurement.checks:
         if check.name.startswith(beginnings) and check.ok is not True:
             return f"{check.name}: asked {check.asked}, got {check.got}"

@@ -1,8 +1,9 @@
-"""The interface to what is measured: a real server or simulated drives. No code above it can tell which.
+"""The interface to the object of measurements, a real server or simulated drives. Code above it does not know which.
 
-preflight(...) only checks, and names obstacles with open_block(...) as block:          brings drives or servers into
-the state that its first run needs with block.open(planned) as target: sets up one run's layout, and removes it at the
-end, whatever happens target.run(...)                 one Measurement
+preflight(...)                             only checks, and names obstacles
+with open_block(...) as block:             brings drives or servers into the state that the first run needs
+    with block.open(planned) as target:    sets up one run's layout, and removes it at the end, even after an error
+        target.run(...)                    returns one Measurement
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from storagelab.model.plan import Cell, PlannedRun
 from storagelab.model.values import Frozen
 
 Tell = Callable[[str, int, int], None]
-"""Is called before each step, as in ("checking settings", 34, 200): 34 of 200 are done."""
+"""Is called before each step, for example with ("checking settings", 34, 200): 34 of 200 steps are done."""
 
 _T = TypeVar("_T")
 _TELL: ContextVar[Tell | None] = ContextVar("tell", default=None)
@@ -28,7 +29,7 @@ _TELL: ContextVar[Tell | None] = ContextVar("tell", default=None)
 
 @contextlib.contextmanager
 def reporting_to(tell: Tell | None) -> Iterator[None]:
-    """Tells the steps to `tell` while the context lasts; None tells nobody."""
+    """Reports the steps to `tell` while the context lasts; with None, to nobody."""
     before = _TELL.set(tell)
     try:
         yield
@@ -43,7 +44,7 @@ def step(what: str, done: int, of: int) -> None:
 
 
 def each(items: Collection[_T], what: str) -> Iterator[_T]:
-    """Yields the items, and tells before each one how many are done."""
+    """Yields the items, and reports before each item how many are done."""
     for done, item in enumerate(items):
         step(what, done, len(items))
         yield item
@@ -55,7 +56,7 @@ so far, in the unit of the run's workload."""
 
 
 class VolumeNeed(Frozen):
-    """The disk space needed on one volume at once, by the cell that needs most, and the free space; None if unknown."""
+    """The largest disk space that a cell needs on one volume at once, and the free space; None if unknown."""
 
     name: str
     path: str
@@ -63,12 +64,12 @@ class VolumeNeed(Frozen):
     needed_bytes: int | None
     free_bytes: int | None
     lacks: str = ""
-    """A note that there is too little space, if the runs are made in spite of it."""
+    """A note that the space is too small, if the runs are made nevertheless."""
 
 
 class CheckpointCycle(NamedTuple):
-    """The distance between a server's checkpoints: at most this time, or less after this many bytes of log. With the
-    names of the settings.
+    """The time between a server's checkpoints: at most this time, or less if this many bytes of log are written
+    earlier. With the names of the settings.
     """
 
     longest_s: float
@@ -78,16 +79,16 @@ class CheckpointCycle(NamedTuple):
 
 
 class ClaimedDrive(Frozen):
-    """A drive that the plan destroys everything on, in words."""
+    """A drive whose whole content the plan destroys, as texts."""
 
     serial: str
     text: str
 
 
 class Preflight(Frozen):
-    """The results of the checks. `notes` are information and stop nothing. If engines are compared, `durability` says
-    which data survive a crash of each. `blocks_at_once`: how many simulated blocks fit into this machine's memory.
-    `cycles`: the checkpoints of each cell's server whose runs have a set time, by cell, if known.
+    """The results of the checks. `notes` are only information. If engines are compared, `durability` says which data
+    survive a crash of each engine. `blocks_at_once`: the number of simulated blocks that fit into this machine's
+    memory. `cycles`: by cell, the checkpoint cycle of the server, for cells whose runs have a set time, if known.
     """
 
     server: str
@@ -97,13 +98,13 @@ class Preflight(Frozen):
     steps: tuple[str, ...] = ()
     """The steps on volumes before each run."""
     objects: tuple[str, ...] = ()
-    """Which table or index lies on which volume, where layouts place them singly."""
+    """The volume of each table or index, if layouts place single objects."""
     drives: tuple[ClaimedDrive, ...] = ()
     """The drives on which everything is destroyed."""
     blocks_at_once: int | None = None
     cycles: dict[str, CheckpointCycle] = Field(default_factory=dict)
     log_rooms: dict[str, float] = Field(default_factory=dict)
-    """The bytes of redo log after which each cell's server must write pages, likewise."""
+    """The bytes of redo log after which each cell's server must write pages, for the same cells, if known."""
     least_s: dict[str, float] = Field(default_factory=dict)
     """The shortest time of each cell's runs, if known: a trace's requests have their own times."""
 
@@ -121,10 +122,10 @@ class Target(Protocol):
 
 
 class Block(Protocol):
-    """The runs of one block. They are numbered by their position in it."""
+    """The runs of one block, numbered by their positions in the block."""
 
     def needed(self, wanted: Collection[int]) -> Sequence[int]:
-        """The runs to make, in order, to get the `wanted` ones. They include runs whose effect on the drives is
+        """The runs to make, in order, to get the `wanted` runs. They include earlier runs whose effect on the drives is
         lost.
         """
         ...

@@ -16,16 +16,16 @@ Figure = Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=-int(MOST), le=int(MOST))]
 MOST_SECONDS = 1e9
 Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)]
-"""A time that somebody's file tells: 32 years at most."""
+"""A time from a file that others may have written: at most 32 years."""
 Amount = Annotated[int, Field(ge=0, lt=2**63)]
-"""Requests, bytes or transactions that somebody's file tells."""
+"""Requests, bytes or transactions from a file that others may have written."""
 
 
 _PER_CENT = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%\s*")
 
 
 def share_of(text: str) -> float | None:
-    """The share that a percentage such as "3%" or "2.5 %" means: 0.03; None if the text is not a percentage."""
+    """The share for a percentage such as "3%" or "2.5 %": 0.03; None if the text is not a percentage."""
     found = _PER_CENT.fullmatch(text)
     return float(found[1]) / 100 if found else None
 
@@ -37,7 +37,7 @@ class Frozen(BaseModel):
 
 
 class Described(Frozen):
-    """A value of a spec. The string below a field is its description, which the reference pages show."""
+    """A value of a spec. The string below a field is the field's description, which the reference pages show."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -53,7 +53,7 @@ class Estimate(Frozen):
 
     @property
     def half_width(self) -> float | None:
-        """Half of the interval; None without one."""
+        """Half of the interval's width; None without an interval."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
     @property

@@ -26,26 +26,26 @@ class DriveConfig(Described):
     profile: str
     """The name of a ready-made profile (`storagelab drives list` lists them), or a file of your own."""
     count: int = Field(1, ge=1, le=1024)
-    """Number of identical drives. NAME stands for all of them, NAME-1 for the first."""
+    """Number of identical drives. NAME stands for all of these drives, NAME-1 for the first drive."""
     format: Annotated[str | None, LeftOut("the only one")] = None
     """A flash drive's format: one from its profile, or `"operating-system"`. The latter is the factory format, of a
     drive that its maker's utility never formatted; such a drive keeps its history.
     """
     history: Annotated[Literal["new", "filled", "aged"] | None, LeftOut("aged")] = None
-    """What was written to a drive that only the operating system formatted: nothing; every address once, in order;
-    random writes for years. For raw I/O, `target.prepared` sets this for all drives."""
+    """The earlier writes to a drive that only the operating system formatted: `new`: none; `filled`: every address
+    once, in order; `aged`: random writes for years. For raw I/O, `target.prepared` sets this for all drives."""
     driver: Annotated[str | None, LeftOut("the only one")] = None
     """One of the driver versions in the profile."""
     sector_bytes: Annotated[int | None, LeftOut("the only one")] = Field(None, ge=1, le=2**20)
     """Sector size that the drive offers, from its profile."""
     trim: Annotated[bool | None, LeftOut("as in the profile")] = None
-    """Whether the operating system tells the drive which addresses are free again."""
+    """Whether the operating system tells the drive which addresses have become free."""
     host_ram_bytes: Annotated[int | None, LeftOut("no limit")] = Field(None, ge=1, lt=2**63)
     """Host memory for the drive's map. `plan` refuses a spec whose rows need more. If earlier runs use it up, the drive
     goes off-line and the run fails."""
     log_delay_ns: Annotated[int | None, LeftOut("0")] = Field(None, ge=0, le=10**9)
     """Mean extra delay of a write to the log on a flash drive, exponentially distributed. Each drive of a mirror has
-    its own, and the write waits for the slower one."""
+    its own delay, and a write waits for the slower drive."""
     order: Annotated[Literal["fifo", "elevator", "shortest"] | None, LeftOut("as in the profile")] = None
     """The order in which a disk serves its queue."""
 
@@ -81,12 +81,12 @@ class LinkConfig(Described):
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 LIMITS = ("read_iops", "write_iops", "read_bytes_per_s", "write_bytes_per_s")
-"""What control groups can limit on a device, by the names of the keys."""
+"""The limits that control groups can set on a device, by the names of the keys."""
 SLICE_S = 0.1
 """Linux, `throtl_slice`: the kernel's control groups admit requests in slices of this length."""
 COARSE_BELOW = 10 / SLICE_S
-"""Below this many requests a second, a slice admits fewer than 10, and the effective limit may be 10 % or more below
-the set one.
+"""Below this many requests a second, a slice admits fewer than 10 requests, and the effective limit may be 10 % or more
+below the set limit.
 """
 Rate = Annotated[int | None, LeftOut("that of `like`, or no limit")]
 
@@ -101,11 +101,11 @@ class BurstConfig(Described):
     """A bucket of credits: while it is not empty, the volume may exceed its limit. One credit is one request."""
 
     iops: int = Field(ge=1, lt=2**32)
-    """Reads, and as many writes, a second while there are credits."""
+    """The limit on reads, and also on writes, per second while there are credits."""
     credits: int = Field(ge=1, lt=2**63)
     """The size of the bucket in credits. Each second, it gets as many credits as the limit allows requests."""
     start: Literal["full", "empty"] = "full"
-    """The bucket when a run begins."""
+    """The state of the bucket when a run begins."""
 
 
 class LimitConfig(Described):
@@ -135,14 +135,14 @@ LAYERS = layer_files()
 DRIVE_KEYS = frozenset({"capacity", "wipe"}) | {
     key for file in LAYERS if file.Keys.of_drives for key in file.Keys.model_fields
 }
-"""The keys of volumes that are made of whole drives, and of nothing else."""
+"""The keys that only volumes made of whole drives have."""
 MADE_KEYS = DRIVE_KEYS | {key for file in LAYERS for key in file.Keys.model_fields} | {
     "file_bytes", "devices", "sector_bytes", "filesystem", "mkfs_options", "mount_options", "trim", "read_ahead_bytes",
     "scheduler", "limit", "prepare", "prepare_text", "check", "variables", "made_for", "size_bytes",
 }  # fmt: skip
 """The keys of volumes that are made or prepared before runs."""
 BY_HAND = "by-hand"
-"""The value of a volume's `prepare` with which a person prepares it."""
+"""The value of a volume's `prepare` if a person prepares the volume."""
 
 
 class _KeysBelow(Described):
@@ -169,7 +169,7 @@ class _KeysBelow(Described):
     arrays: int | None = Field(None, ge=1, le=1024)
     """Simulated: number of arrays in a RAID-100."""
     offset_bytes: int = Field(0, ge=0, lt=2**63)
-    """Simulated: the offset of the file system. The traditional 63 sectors, 32,256 bytes, align with nothing."""
+    """Simulated: the offset of the file system. The traditional 63 sectors, 32,256 bytes, align with no stripe."""
     cache: Annotated[CacheConfig | None, LeftOut("no cache")] = None
     """Simulated: a controller's write-back cache. A write is mirrored before it is acknowledged."""
     link: Annotated[LinkConfig | None, LeftOut("no link")] = None
@@ -188,7 +188,7 @@ class _KeysBelow(Described):
     system or a part of a RAID is refused unless its serial number is listed here."""
     capacity: Annotated[str | None, LeftOut("100%")] = None
     """Volumes made of drives: the share of each drive that is used, `"5%"` to `"100%"`. The whole drive is discarded
-    first, so it can use the rest for itself."""
+    first, so the drive can use the rest for itself."""
     sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("512 on a file; as the drive has it")] = None
     """Volumes that storagelab makes: the sector size of the drive. An NVMe drive is formatted to it; the drive must
     support this LBA format."""
@@ -206,8 +206,8 @@ class _KeysAbove(Described):
     mount_options: Annotated[str | None, LeftOut("those of mount")] = None
     """Volumes that storagelab makes: options of `mount -o`, such as `"noatime"`."""
     trim: Annotated[bool | None, LeftOut("as in mount_options")] = None
-    """Volumes that storagelab makes: whether the file system tells the drive which addresses are free again (the mount
-    option `discard`, also through encryption)."""
+    """Volumes that storagelab makes: whether the file system tells the drive which addresses have become free (the
+    mount option `discard`, also through encryption)."""
     read_ahead_bytes: Annotated[int | None, LeftOut("the kernel's")] = Field(None, ge=0, lt=2**31)
     """Volumes that storagelab makes: the kernel's read-ahead on the drive."""
     scheduler: Annotated[str | None, LeftOut("the kernel's")] = None
@@ -216,9 +216,10 @@ class _KeysAbove(Described):
     """Volumes that storagelab makes: limits on requests and bytes a second, like those of cloud disks."""
     prepare: Annotated[str | None, LeftOut("nothing")] = None
     """A command that prepares the volume before each run, run by `sh -c` in the spec's folder. `path` must exist
-    before. It finds the volume's keys and `variables` and the cell's levels in its environment: STORAGELAB_VOLUME,
-    STORAGELAB_PATH, STORAGELAB_<KEY>, STORAGELAB_LEVEL_<FACTOR>. Needs `--allow-commands`. Or `"by-hand"`: before each
-    block of runs, `run` waits until you have prepared the volume; you may reboot in between."""
+    before. The command finds the volume's keys and `variables` and the cell's levels in its environment:
+    STORAGELAB_VOLUME, STORAGELAB_PATH, STORAGELAB_<KEY>, STORAGELAB_LEVEL_<FACTOR>. Needs `--allow-commands`. Or
+    `"by-hand"`: before each block of runs, `run` waits until you have prepared the volume; you may reboot in
+    between."""
     prepare_text: Annotated[str | None, LeftOut("nothing")] = None
     """With `prepare = "by-hand"`: a description of the preparation, which `run` shows when it asks for it."""
     made_for: Annotated[Literal["run", "block"] | None, LeftOut("run, or block if prepared by hand")] = None
@@ -230,7 +231,7 @@ class _KeysAbove(Described):
     which is `unverified` if the command fails. Needs `--allow-commands`."""
     price_per_month: Annotated[float | None, LeftOut("not known")] = Field(None, ge=0, le=10**9)
     """The price of the volume per month, in the same currency for all volumes. If the layouts' prices differ, a chart
-    shows times over prices. It affects no run, so it may change while results exist.
+    shows times over prices. The price affects no run, so it may change while results exist.
     """
     variables: dict[str, Scalar] = Field(default_factory=dict)
     """Values for `prepare` and `check`, each in a variable of the environment: `recordsize = "16K"` is
@@ -247,8 +248,8 @@ else:
 
 
 class VolumeConfig(_AllKeys):
-    """A place on a file system, where storagelab makes its own folder and removes it later; or simulated drives; or
-    a whole device."""
+    """A volume: a place on a file system, where storagelab makes its own folder and removes it later; or simulated
+    drives; or a whole device."""
 
     @property
     def made(self) -> bool:
@@ -272,7 +273,7 @@ class VolumeConfig(_AllKeys):
 
     @property
     def by_hand(self) -> bool:
-        """Whether a person prepares it."""
+        """Whether a person prepares the volume."""
         return self.prepare == BY_HAND
 
     @property
@@ -282,5 +283,5 @@ class VolumeConfig(_AllKeys):
 
     @property
     def real(self) -> bool:
-        """Whether it is a folder on this machine or on a server's machine, and not made of simulated drives."""
+        """Whether the volume is a folder on this machine or on a server's machine, and not made of simulated drives."""
         return self.path is not None or self.device is not None

@@ -4,7 +4,7 @@ A target returns raw counts: `SampledWaits` if the engine only shows what each s
 `CountedWaits` if it keeps exact counters. `normalise` turns either into `WaitStat` rows; `wait_table` turns those
 into the nine columns that DBAs know. Everywhere
 
-    wait = resource + signal        resource: waiting for the thing; signal: thing ready, waiting for a CPU
+    wait = resource + signal        resource: waiting for the resource; signal: resource ready, waiting for a CPU
 
 An unknown split is None, never 0.
 """
@@ -33,15 +33,15 @@ Category = Literal[
     "data-read", "data-write", "commit", "log-buffer", "allocation", "file-growth", "page-latch", "latch", "lock",
     "cpu-queue", "cpu", "network", "other",
 ]  # fmt: skip
-"""The classes that join wait types across engines."""
+"""The classes by which wait types of several engines are matched."""
 Method = Literal["counter", "sampled", "derived"]
-"""Where a figure comes from: the engine's exact counter, samples, or other figures (a remainder, a kernel counter)."""
+"""The source of a figure: the engine's exact counter, samples, or other figures (a remainder, a kernel counter)."""
 
 
 class EventTicks(Frozen):
-    """How often sessions were seen in one wait. `blocked` and `runnable` count samples by the kernel's state of the
-    session at that moment; `unknown` counts those whose state could not be read. `timeslices` counts how often a
-    session was put on a CPU while the event was read: a rough measure of how many waits ended.
+    """The samples that found sessions in one wait. `blocked` and `runnable` count samples by the session's state in the
+    kernel at that moment; `unknown` counts samples whose state could not be read. `timeslices` counts the times that a
+    session got a CPU while the event was read: a rough measure of the number of waits that ended.
     """
 
     wait_type: str
@@ -72,7 +72,7 @@ class SampledWaits(Frozen):
     elapsed_s: Figure = Field(ge=0)
     busy_s: Figure = Field(ge=0)
     passes: Count = Field(ge=0)
-    """How many times all sessions were sampled."""
+    """The number of times that all sessions were sampled."""
     events: tuple[EventTicks, ...]
     cpu_s: Figure | None = None
     runqueue_s: Figure | None = None
@@ -127,15 +127,15 @@ class WaitStat(Frozen):
     analogue: str = ""
     """The SQL Server wait type that a DBA would look for, or empty."""
     category: Category = "other"
-    """The class by which waits are joined across engines ([list](../explanation/waits.md#joining-engines))."""
+    """The class by which waits of several engines are matched ([list](../explanation/waits.md#joining-engines))."""
     method: Method
-    """How it is known. `counter`: the engine itself counts it exactly."""
+    """The source of the figures. `counter`: the engine itself counts them exactly."""
     wait_s: float
-    """Summed over all connections: `resource_s` + `signal_s` if the two are known."""
+    """The wait time, summed over all connections: `resource_s` + `signal_s` if the two are known."""
     resource_s: float | None = None
-    """Waiting for the resource; None if it can't be separated from the rest."""
+    """The time of waiting for the resource; None if it can't be separated from the rest."""
     signal_s: float | None = None
-    """The resource is available, but no CPU is free; None if unknown."""
+    """The time in which the resource was available, but no CPU was free; None if unknown."""
     wait_count: float | None = None
     """The number of waits: a rough share of a total if waits are sampled, None if unknown."""
     is_wait: bool = True
@@ -143,12 +143,12 @@ class WaitStat(Frozen):
 
 
 class Conservation(Frozen):
-    """The audit of one run: do waiting and CPU time add up to connections x elapsed?
+    """The audit of one run: whether waits and CPU time add up to connections x elapsed.
 
     `seen_s` was observed independently of the total, so its share of `available_s` need not be 1. It is CPU time plus
     the engine's counters, or the kernel's CPU and queue time plus the time that samples found asleep in a named wait.
-    The totals don't determine that last part. `finished_early_s` is the time between a connection's end and the end of
-    the last one.
+    The kernel's totals don't determine this last part. `finished_early_s` is the time between a connection's end and
+    the end of the last one.
     """
 
     available_s: float
@@ -157,7 +157,7 @@ class Conservation(Frozen):
 
     @property
     def explained(self) -> float | None:
-        """The explained share of connections x elapsed; about 1. None if CPU time is unknown."""
+        """The explained share of connections x elapsed, which should be about 1. None if CPU time is unknown."""
         if self.seen_s is None or self.available_s <= 0:
             return None
         return (self.seen_s + self.finished_early_s) / self.available_s
@@ -196,7 +196,8 @@ def _from_counters(raw: CountedWaits) -> list[WaitStat]:
 
 
 def _counted_row(row: CountedWait) -> WaitStat:
-    # Engines don't read the two counters at one instant, so signal may seem longer than the wait that contains it.
+    # Engines don't read the two counters at the same instant, so signal time may seem longer than the wait that
+    # contains it.
     signal_ns = None if row.signal_ns is None else min(row.signal_ns, row.wait_ns)
     return WaitStat(
         wait_type=row.wait_type,
@@ -213,7 +214,7 @@ def _counted_row(row: CountedWait) -> WaitStat:
 def _filled_rows(raw: CountedWaits) -> list[WaitStat]:
     """Timers, with their gaps filled by samples; the remainder is a row of its own and never hidden.
 
-    Timers are exact, so they override samples. For a timed wait, samples only tell how much of it was time in a CPU's
+    Timers are exact, so they override samples. For a timed wait, samples only show the part that was time in a CPU's
     queue.
     """
     rows = [_counted_row(row) for row in raw.rows]
@@ -275,13 +276,13 @@ def _from_samples_alone(raw: SampledWaits) -> list[WaitStat]:
 
 
 def _raked_rows(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> list[WaitStat]:
-    # A session seen asleep without an event is on its way to or from one. No such state lasts, so it counts as
-    # runnable.
+    # A session that is asleep without an event is about to enter a wait, or has just left one. Such a state does not
+    # last, so it counts as runnable.
     states = [_states(event) if event.wait_type != NO_EVENT else (0.0, float(event.ticks)) for event in raw.events]
     raked = zip(raw.events, _raked(raw, cpu_s, runqueue_s, states), strict=True)
     named = [(event, seconds) for event, seconds in raked if event.wait_type != NO_EVENT]
     slices = sum(event.timeslices for event, _ in named)
-    # An event that was never seen with a turn on a CPU has still ended some times; how often is unknown.
+    # An event whose samples never saw a session get a CPU has still ended some times; the number is unknown.
     counts = [
         raw.voluntary_switches * event.timeslices / slices
         if raw.voluntary_switches is not None and event.timeslices
@@ -304,9 +305,9 @@ def _raked(
     """Blocked and queued seconds of each event, from its blocked and runnable ticks: samples give the shares, the
     kernel gives the totals.
 
-    Sampled states alone are biased: the sampler needs a CPU itself, so it sees too many sleepers. So each column of the
-    table event x (blocked | queued) is scaled to its exact total: blocked = busy - CPU - run queue, and the run queue.
-    A session seen runnable may be on a CPU rather than in the queue: see `_queued`.
+    Sampled states alone are biased: the sampler needs a CPU itself, so it finds too many sleeping sessions. So each
+    column of the table event x (blocked | queued) is scaled to its exact total: blocked = busy - CPU - run queue, and
+    the run queue. A runnable session may be on a CPU instead of in the queue: see `_queued`.
     """
     blocked_s = _scaled([blocked for blocked, _ in states], max(0.0, raw.busy_s - cpu_s - runqueue_s))
     return list(zip(blocked_s, _scaled(_queued(raw, cpu_s, [ticks for _, ticks in states]), runqueue_s), strict=True))
@@ -335,8 +336,8 @@ def _scaled(ticks: Sequence[float], total_s: float) -> list[float]:
 def _states(event: EventTicks) -> tuple[float, float]:
     """Blocked and runnable ticks of a named event.
 
-    Ticks of unknown state are split in the proportion of the known ones. If none is known, they count as blocked, the
-    usual state of a session that names a wait.
+    Ticks of unknown state are split in the proportion of the known states. If no state is known, they count as blocked,
+    the usual state of a session that names a wait.
     """
     known = event.blocked + event.runnable
     if not known:
@@ -383,9 +384,10 @@ def conservation(raw: SampledWaits | CountedWaits) -> Conservation:
 def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float | None:
     """Waiting time from samples, not scaled to any total.
 
-    At any moment a session runs, queues for a CPU or sleeps. The kernel counts the first two; samples give the last.
-    Whole events would count too much: a session inside an I/O call may be on a CPU (already counted as CPU time), and a
-    session that the sampler displaced from its CPU looks queued. Neither affects sleep.
+    At any moment a session runs, queues for a CPU or sleeps. The kernel counts the time of running and queueing;
+    samples give the time of sleep. Whole events would count too much: a session inside an I/O call may be on a CPU
+    (already counted as CPU time), and a session that the sampler displaced from its CPU looks queued. Neither error
+    affects sleep.
     """
     if isinstance(raw, CountedWaits):
         return sum(row.wait_ns for row in raw.rows) * NS + _seen_beside_timers_s(raw)
@@ -407,8 +409,8 @@ def _seen_beside_timers_s(raw: CountedWaits) -> float:
 
 
 def mean_of_runs(runs: Sequence[Sequence[WaitStat]]) -> tuple[WaitStat, ...]:
-    """The mean run of a cell: each wait type averaged over all runs, absent = 0. The split is None if one run lacks
-    it.
+    """The mean run of a cell: each wait type averaged over all runs, as 0 in runs without it. The split is None if one
+    run lacks it.
     """
     by_type: dict[str, list[WaitStat]] = {}
     for run in runs:
@@ -438,7 +440,7 @@ def _mean_row(rows: list[WaitStat], runs: int) -> WaitStat:
 
 
 class BenignList(NamedTuple):
-    """Waits of idle threads, which mean nothing. `name` and `date` identify the list's version."""
+    """Waits of idle threads, which are no sign of a problem. `name` and `date` identify the list's version."""
 
     name: str
     date: str

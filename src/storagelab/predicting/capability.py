@@ -1,4 +1,4 @@
-"""The speed of a volume under the part of a layout that lies on it: by limits, or by a measured drive.
+"""The speed of a volume under the load that a layout puts on it, from the volume's limits or from a measured drive.
 
 At the start of each tenth of a second, a limit admits as many requests at once as it allows in that tenth
 (`allowance`). So it delays no load that stays below it, and sessions that arrive together don't queue as at a drive.
@@ -17,8 +17,8 @@ from storagelab.predicting.demands import Amount, LogUse
 from storagelab.predicting.network import Station
 
 _LEFT_LEAST = 0.05
-"""The least fraction of a volume's capacity that sessions keep. If background writes need more than the rest, they
-fall behind.
+"""The least fraction of a volume's capacity that sessions keep. If background writes need more than the remaining
+capacity, they fall behind.
 """
 
 
@@ -29,12 +29,12 @@ class VolumeDemand(NamedTuple):
     write: Amount = Amount()
     log: Amount = Amount()
     evicted: Amount = Amount()
-    """Writes of changed pages that make room for others: each transaction causes them, and nobody waits for them until
-    the volume can do no more."""
+    """Writes of changed pages to free buffers: each transaction causes some, and no session waits for them until the
+    volume is saturated."""
     background_reads: Amount = Amount()
     background_writes: Amount = Amount()
     used: LogUse = LogUse()
-    """How the captured commits used the log."""
+    """The use of the log by the captured commits."""
 
     @property
     def background(self) -> Amount:
@@ -46,8 +46,8 @@ class VolumeDemand(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """The stations of a volume. `allowances`: the requests that each station which is a limit lets through at once.
-    `delay_s`: the time of a transaction at it that no queue makes longer.
+    """The stations of a volume. `allowances`: the requests that each station with a limit admits at once. `delay_s`: a
+    transaction's time at the volume that does not depend on queues.
     """
 
     stations: tuple[Station, ...]
@@ -57,7 +57,7 @@ class Offer(NamedTuple):
 
 @dataclass(frozen=True)
 class LimitedVolume:
-    """A volume of known limits, by the names of `LIMITS`."""
+    """A volume with known limits, which have the names of `LIMITS`."""
 
     name: str
     rates: Mapping[str, int]
@@ -113,7 +113,7 @@ class LimitedVolume:
         )
 
     def _parts(self, asked: VolumeDemand) -> list[tuple[str, bool, Amount, Amount]]:
-        """(name of the station, whether its limits are those of reads, a transaction's amount, the background's)."""
+        """(name of the station, whether the limits of reads apply, a transaction's amount, the background's)."""
         writes = asked.write.plus(asked.log).plus(asked.evicted)
         if self.shares_limit:
             return [(self.name, True, asked.read.plus(writes), asked.background)]
@@ -124,13 +124,13 @@ class LimitedVolume:
 
 
 def _least(asked: VolumeDemand, sessions: float, per_s: float) -> Amount:
-    """The log's requests of a transaction on a limit that is used up.
+    """A transaction's requests for the log, if a limit is used up.
 
-    While a limit lets through what is asked, a log write serves some commits, `one`. When a slice is used up, its last
-    log write waits with so many. All other sessions gather behind it, except those that wait for other writes there,
-    and the next write serves them together: it saves the writes of `gathered` / `one` - 2. So commits a second are
-    `one` times the writes, and `gathered` - 2 `one` more for each slice that was used up. The capture gives `one` by
-    the same sum: its log was busy in the slices that were used up.
+    While the requests stay below the limit, a log write serves `one` commits. When a slice is used up, its last log
+    write, for `one` commits, waits. All other sessions, except sessions that wait for other writes to this volume,
+    queue behind this log write, and the next log write serves all of them: this saves `gathered` / `one` - 2 writes. So
+    the commits per second are `one` times the writes, plus `gathered` - 2 `one` for each slice that was used up. The
+    same equation gives `one` from the capture, whose log was busy in the slices that were used up.
     """
     used = asked.used
     if used.commits is None or used.writes <= 0:
@@ -169,8 +169,8 @@ class MeasuredVolume:
         return self.drive.relative_error
 
     def offers(self, asked: VolumeDemand, sessions: float, per_s: float) -> Offer:
-        """What it offers beside the log writes and background writes of `per_s` transactions a second. Raises
-        OutsideMeasured if not even one request of this kind was measured.
+        """The volume's stations at `per_s` transactions a second, whose log writes and background writes take a part of
+        its capacity. Raises OutsideMeasured if not even one request of this kind was measured.
         """
         stations = []
         path = asked.read.plus(asked.write)
@@ -182,8 +182,8 @@ class MeasuredVolume:
             )
         if asked.log.requests > 0:
             alone = self._speeds(Amount(), asked.log, 1)[0]
-            # A commit waits for its own write and, if one is in progress, for the rest of that: of n sessions at the
-            # log, half share the write that is going on, and half the next one.
+            # A commit waits for the rest of a log write that is in progress, and then for its own log write: of n
+            # sessions at the log, half share the current write, and half share the next one.
             together = 1.0 if asked.used.commits is None else max(1.0, asked.used.commits / asked.used.writes)
             sharing = range(1, max(1, math.ceil(sessions)) + 1) if together > 1 else (1,)
             visits = asked.log.requests * together
@@ -224,7 +224,7 @@ Volume = LimitedVolume | MeasuredVolume
 
 
 def tightest(rates: Mapping[str, int], *, shared: bool) -> Mapping[str, int]:
-    """The limits that count. Reads and writes that share a limit have only the limit of reads, the smaller of both."""
+    """The effective limits. If reads and writes share a limit, only the limit of reads, the smaller one."""
     if not shared:
         return {key: rates[key] for key in LIMITS if key in rates}
     found: dict[str, int] = {}

@@ -1,6 +1,7 @@
-"""What a transaction of the captured load needs from volumes: requests and bytes, by object and by who waits for them.
+"""The requests and bytes that a transaction of the captured load needs from volumes, by object and by the kind of
+process that waits for them.
 
-Requests of a capture leave the server for the operating system. Only a fraction of them reaches the device: the page
+A capture counts requests from the server to the operating system. Only a fraction of them reaches the device: the page
 cache answers reads and merges writes. The kernel's counters of the devices show this fraction. It is assumed to stay
 the same in other layouts.
 """
@@ -18,8 +19,8 @@ from storagelab.errors import StoreError
 from storagelab.model.engines import ENGINES
 
 Way = Literal["read", "write", "log", "evicted", "background_reads", "background_writes"]
-"""Reads and writes that a session waits for, log writes that commits share, writes in the background that make room for
-pages that are read, and what else no session waits for."""
+"""Reads and writes that a session waits for, log writes that commits share, background writes that free buffers for
+pages that are read, and all other requests for which no session waits."""
 SHARE_OF: dict[str, str] = {"evicted": "write", "background_reads": "read", "background_writes": "write"}
 """For these kinds of requests, the fraction that reaches the device is taken from another kind."""
 BY_SECOND: tuple[Way, ...] = ("background_reads", "background_writes")
@@ -28,7 +29,7 @@ _LEAST_REQUESTS_PER_S = 1.0
 _LEAST_TRANSACTIONS = 20
 _CROWDED, _MOSTLY_FOREIGN = 2.0, 0.5
 MUCH_MORE = 1.5
-"""Devices count somewhat more bytes than a server's processes: the file system's own."""
+"""Devices count somewhat more bytes than a server's processes, because file systems write bytes of their own."""
 _LEAST_BYTES = 4096
 
 
@@ -67,9 +68,9 @@ class Share(NamedTuple):
 
 
 class LogUse(NamedTuple):
-    """How the log was used in the capture: commits and writes of a transaction, transactions a second, the share of the
-    time that a log write was in progress, and a transaction's other writes on its volume that sessions waited for.
-    `commits`: None if it was not counted how many transactions changed something.
+    """How the log was used in the capture: commits and log writes per transaction, transactions a second, the fraction
+    of time in which a log write was in progress, and the other writes per transaction to the log's volume for which
+    sessions waited. `commits`: None if the transactions that write were not counted.
     """
 
     commits: float | None = None
@@ -81,8 +82,8 @@ class LogUse(NamedTuple):
 
 @dataclass(frozen=True)
 class Demands:
-    """`per_s`: transactions a second when captured, or 1 if they were not counted. `elsewhere_s`: the time of a
-    transaction that was spent neither on I/O nor on a CPU; None if the capture has no times of requests.
+    """`per_s`: transactions a second when captured, or 1 if they were not counted. `elsewhere_s`: the part of a
+    transaction's time that was spent neither on I/O nor on a CPU; None if the capture has no times of requests.
     """
 
     needs: tuple[Need, ...]
@@ -95,7 +96,7 @@ class Demands:
     shares: Mapping[tuple[str, str], Share]
     """By volume, then by `read`, `write` or `log`."""
     without_device: tuple[str, ...]
-    """The volumes whose devices were not counted, so that all requests are taken to reach them."""
+    """The volumes whose devices were not counted. All requests are assumed to reach these devices."""
     crowding: float = 1.0
     """The factor by which other processes may have prolonged work on CPUs."""
 
@@ -168,9 +169,9 @@ def _needs(
 
 
 def _with_evictions(sums: Mapping[tuple[str, Way], Amount]) -> Iterable[tuple[tuple[str, Way], Amount]]:
-    """Splits background writes. One write makes room for each page that is read of the object; the number of these
-    writes for a transaction does not depend on its speed. The other writes become fewer if pages change again before
-    they are written.
+    """Splits background writes. One write frees a buffer for each page of the object that is read; the number of these
+    writes per transaction does not depend on the rate of transactions. The other writes become fewer if pages change
+    again before they are written.
     """
     for (name, way), amount in sums.items():
         if way != "background_writes" or amount.requests <= 0:
@@ -185,9 +186,10 @@ def _with_evictions(sums: Mapping[tuple[str, Way], Amount]) -> Iterable[tuple[tu
 def _shares(
     capture: Capture, objects: Mapping[str, CapturedObject]
 ) -> tuple[dict[tuple[str, str], Share], tuple[str, ...]]:
-    """The fractions of requests that reached each volume's devices. A log write reaches it as it is, because its
-    session waits until it has, with the flush of its sync and what the file system writes of its own then: the log has
-    as much of these as of the volume's syncs. The other writes have the rest.
+    """The fractions of requests that reached each volume's devices. All log writes reach the device, because a session
+    waits until its log write is there. With a log write come the flush of its sync and the file system's own writes:
+    the log's fraction of these is its fraction of the volume's syncs. All remaining device writes belong to the other
+    writes.
     """
     asked: dict[tuple[str, str], Amount] = defaultdict(Amount)
     for row in capture.io:
@@ -223,8 +225,9 @@ def _shares(
 
 
 def bytes_of_server(capture: Capture) -> dict[str, float | None]:
-    """The most bytes at devices that the server can have read and written; None if unknown. The kernel tells what
-    processes read. Of what they write it counts whole folios: so what was asked for counts, with a page for each write.
+    """The most bytes that the server can have read from devices and written to them; None if unknown. The kernel counts
+    the bytes that processes read. For bytes that processes write, it counts whole folios, so the requested bytes are
+    used instead, plus a page for each write.
     """
     own = sum(one.own_write_bytes or 0 for one in capture.manifest.volumes)
     asked = sum(row.bytes + row.requests * _LEAST_BYTES for row in capture.io if row.operation == "write")
@@ -234,8 +237,9 @@ def bytes_of_server(capture: Capture) -> dict[str, float | None]:
 def _leave_out_others(
     capture: Capture, reached: dict[tuple[str, str], Amount], asked: Mapping[tuple[str, str], Amount]
 ) -> None:
-    """Leaves out of what reached the devices what other programs read or wrote, if it is much beside the server's
-    bytes. Each volume has as much of these as of what was asked. A request has at least a page, and was asked for.
+    """Subtracts other programs' reads and writes from the requests at the devices, if they are many in comparison with
+    the server's bytes. Each volume gets the fraction of the server's bytes that it has of the requested bytes. A
+    request has at least one page, and must have been requested.
     """
     for operation, mine in bytes_of_server(capture).items():
         ways = ("read",) if operation == "read" else ("write", "log")
@@ -260,10 +264,8 @@ def _share(reached: Amount, asked: Amount) -> Share:
 
 
 def _waited_s(capture: Capture, objects: Mapping[str, CapturedObject], ended: float) -> float | None:
-    """The seconds of a transaction that its session spent on I/O; None if the capture doesn't know those of tables.
-
-    A commit waits for the log write that holds it and, if several commits share writes, on average for half of one
-    before.
+    """The seconds that a transaction's session spent on I/O; None if the capture lacks the times of tables. A commit
+    waits for its log write and, if commits share log writes, on average for half of the log write before it.
     """
     log = _log_rows(capture, objects)
     own = [row for row in capture.io if row.by == "session" and not _of_log(row, objects)]
@@ -290,7 +292,7 @@ def _log_use(capture: Capture, objects: Mapping[str, CapturedObject], needs: Ite
 
 
 def _log_rows(capture: Capture, objects: Mapping[str, CapturedObject]) -> list[IoRow]:
-    """The writes and syncs of the log."""
+    """The lines of the capture with the log's writes and syncs."""
     return [row for row in capture.io if row.operation != "read" and _of_log(row, objects)]
 
 
@@ -299,10 +301,9 @@ def _of_log(row: IoRow, objects: Mapping[str, CapturedObject]) -> bool:
 
 
 def grown(covered: float | None, times: float) -> float:
-    """How many times as many pages are written in the background when transactions are `times` as many a second.
-
-    Pages that are changed again before they are written are written once. If changes fall on all pages alike, a share
-    `covered` of the pages is written where 1 - exp(-changes per page) = `covered`. Without that share: as many as
+    """The factor by which background writes grow if there are `times` as many transactions a second. A page that
+    changes several times before it is written is written once. If all pages change equally often, a fraction `covered`
+    of the pages is written, where 1 - exp(-changes per page) = `covered`. If this fraction is unknown, writes grow with
     changes.
     """
     if covered is None or covered <= 0:

@@ -1,9 +1,10 @@
 """Capture + volumes + layouts -> Prediction: operational analysis of a closed network.
 
 A transaction has demands: its requests by volume and kind, CPU time, and time elsewhere (locks, the network, the
-client's own). The capture's sessions go round this network. Log writes are shared by commits. Background writes use a
-volume's capacity, but no session waits for them. Their rate depends on how many pages change again before they are
-written. The model predicts ratios: rates are scaled so that the captured layout has the captured rate.
+client's own). The captured number of sessions circulates in this network. Commits share log writes. Background writes
+use a volume's capacity, but no session waits for them. The rate of background writes depends on the number of pages
+that change again before they are written. The model predicts ratios: rates are scaled so that the captured layout has
+the captured rate.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from storagelab.predicting.prediction import Errors, LayoutPrediction, VolumeLoa
 
 CPU, SESSIONS = "the CPUs", "the sessions"
 _BUSY = 0.9
-"""A station with a lower utilisation limits nothing."""
+"""A station with a lower utilisation is not named as the limit."""
 _ALLOWANCE_MOST = 200.0
 OVER = 1.05
-"""A rate that exceeds the most that volumes can take by more than this factor shows that their figures are wrong."""
+"""If a captured rate exceeds the volumes' capacity by more than this factor, the figures of the volumes are wrong."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class ModelledRate(NamedTuple):
 
 @dataclass(frozen=True)
 class Server:
-    """The captured load on volumes: `cpus` is None if their number is unknown."""
+    """The captured load on volumes. `cpus` is None if the number of CPUs is unknown."""
 
     demands: Demands
     volumes: Mapping[str, Volume]
@@ -66,7 +67,8 @@ class Server:
 
     def expected(self, layout: Layout) -> ModelledRate:
         """Raises OutsideMeasured if a volume gets a load outside of the measured range."""
-        # More transactions a second leave less of a volume to each, so there is one rate that agrees with itself.
+        # At a higher rate, each transaction gets less of a volume's capacity, so exactly one assumed rate equals the
+        # resulting rate.
         most = self._at(layout, 0.0)[0].per_s
         per_s = zero_of(lambda rate: self._at(layout, rate)[0].per_s - rate, most)
         found, solution = self._at(layout, per_s)
@@ -100,7 +102,7 @@ class Server:
                 )
 
     def moved(self, layout: Layout, before: Layout) -> float:
-        """The share of the captured requests that lie on another volume than `before`."""
+        """The fraction of the captured requests that go to another volume than `before`."""
         whole = elsewhere = 0.0
         for need in self.demands.needs:
             requests = need.amount.requests * (1.0 if need.way in BY_SECOND else self.demands.per_s)
@@ -123,8 +125,8 @@ class Server:
 
 
 def _solved(stations: list[Station], offers: list[Offer], delay_s: float, sessions: float) -> tuple[Solution, float]:
-    """The network's rate and its bound. What a limit lets through at once counts like further sessions, since it is
-    used up without anyone's waiting; no session does more than it would without limits.
+    """The network's rate and its upper bound. Requests that a limit admits at once count like additional sessions,
+    because no session waits for them; no session makes more transactions than without limits.
     """
     allowances = {name: most for one in offers for name, most in one.allowances.items()}
     unlimited = [one for one in stations if one.name not in allowances]
@@ -173,8 +175,9 @@ def captured_over_modelled(server: Server, present: Layout) -> float | None:
 
 
 def calibrated(server: Server, present: Layout) -> Server:
-    """The server with as much time elsewhere as explains the captured rate, at most the time that requests leave. If
-    the times of requests are not known, and a busy volume explains the rate already, there is no time elsewhere.
+    """The server with the time elsewhere that explains the captured rate, but at most the time that requests leave
+    over. If the times of requests are not known, and a busy volume explains the rate already, there is no time
+    elsewhere.
     """
     demands = server.demands
     try:

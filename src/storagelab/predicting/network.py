@@ -1,9 +1,9 @@
-"""A closed network: a set number of sessions, each always in one transaction, which visits stations one after the
-other.
+"""A closed network: a fixed number of sessions, each of which is always in a transaction that visits stations one after
+the other.
 
-The exact solution of such networks: its figures are those of mean value analysis. They are reckoned by convolution
-(Buzen, Communications of the ACM 16, 1973), which stays exact where the recursion of mean value analysis with
-load-dependent stations loses its digits. Pure arithmetic: only the callers know what a station stands for.
+The solution is exact and equals that of mean value analysis. It is calculated by convolution (Buzen, Communications of
+the ACM 16, 1973), because the recursion of mean value analysis with load-dependent stations is numerically unstable.
+This module is pure arithmetic: only its callers know what a station represents.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _Weights = NDArray[np.longdouble]
-"""Long, because the products of thousands of sessions exceed the range of a double."""
+"""An array of long doubles, because the products of thousands of sessions exceed the range of a double."""
 
 
 _ONE = np.ones(1, dtype=np.longdouble)
@@ -34,7 +34,7 @@ class Station:
 
     @property
     def capacity(self) -> float:
-        """The most transactions a second that it can serve."""
+        """The most transactions a second that the station can serve."""
         return max(self.per_s) / self.visits if self.visits > 0 else math.inf
 
     @property
@@ -45,8 +45,8 @@ class Station:
 
 @dataclass(frozen=True)
 class Solution:
-    """`per_s`: transactions a second. `at()`: the mean number of sessions at each station, by name; it is calculated
-    only when it is asked for, as it takes longer than the rate.
+    """`per_s`: transactions a second. `at()`: the mean number of sessions at each station, by name, calculated only on
+    request because this takes longer than the rate.
     """
 
     per_s: float
@@ -57,7 +57,8 @@ _CLOSE, _ROUNDS = 1e-9, 100
 
 
 def zero_of(falling: Callable[[float], float], most: float) -> float:
-    """Where a falling function is zero, between 0 and `most`; `most` if it is above zero there, and 0 if it is nowhere.
+    """The zero of a falling function between 0 and `most`; `most` if the function is above zero there, and 0 if it is
+    above zero nowhere.
 
     By the Illinois method (Dowell and Jarratt, BIT 11, 1971), which needs fewer values than a bisection.
     """
@@ -92,8 +93,9 @@ def bound(stations: Sequence[Station], think_s: float, sessions: float) -> float
 
 
 def solve(stations: Sequence[Station], think_s: float, sessions: float) -> Solution:
-    """The solution for `sessions` sessions, each of which spends `think_s` of a transaction elsewhere. A number of
-    sessions between two whole ones lies between their figures. Raises ValueError if a transaction takes no time at all.
+    """The solution for `sessions` sessions, each of which spends `think_s` of a transaction elsewhere. For a fractional
+    number of sessions, the result lies between the results of the two nearest whole numbers. Raises ValueError if a
+    transaction takes no time at all.
     """
     used = [one for one in stations if one.visits > 0]
     if think_s <= 0 and not used:

@@ -49,9 +49,9 @@ class LayoutPrediction(Described):
     times_present: Estimate | None
     """Its rate divided by the captured layout's rate."""
     at_most_per_s: float | None
-    """No queue can make it faster than this."""
+    """The upper bound of the rate, without any queueing."""
     moved: float | None = None
-    """The share of the captured requests that lie on another volume than before."""
+    """The fraction of the captured requests that go to another volume than before."""
     limited_by: str
     """The bottleneck: a volume's reads or writes, the CPUs, or the sessions."""
     volumes: tuple[VolumeLoad, ...]
@@ -94,15 +94,14 @@ def read(path: Path) -> Prediction:
 
 
 # --- how far predictions were from what was measured ------------------------------------------------------------------
+# The errors of known cases, and intervals that follow from these errors.
 #
-# The errors of known cases, and intervals made of them.
-#
-# `known_answers.toml` holds drawn cases, and says how they were made: `make bench ARGS="--only predictions"` draws,
-# measures and writes them. A user's own cases are in a file of the same form. An interval holds the next error as often
-# as it says if the next case is like those (a conformal prediction interval: the errors in order, without any
-# assumption about their form). An error is divided by what it usually grows with, the root of the share of the load
-# that moves (errors of parts that move add up as squares), so that a prediction that moves little has a narrow interval
-# (a normalised one).
+# `known_answers.toml` holds random cases, and says how they were made: `make bench ARGS="--only predictions"`
+# generates, measures and writes them. A user's own cases are in a file of the same form. If the next case is like the
+# known cases, an interval contains its error with the stated probability (a conformal prediction interval, from the
+# ordered errors, without any assumption about their distribution). Each error is divided by the quantity with which
+# errors usually grow: the root of the share of the load that moves (errors of parts that move add up as squares). So a
+# prediction that moves little has a narrow interval (a normalised interval).
 
 FILE, OWN_FILE = "known_answers.toml", "known-predictions.toml"
 _CONFIDENCES = (0.95, 0.9, 0.8)
@@ -111,7 +110,7 @@ _STILL = 0.1
 
 
 class KnownLayout(Frozen):
-    """Ratios to the captured layout. `moved`: None in cases that were measured before it was kept."""
+    """Ratios to the captured layout. `moved`: None in cases from versions that did not store it."""
 
     name: str
     predicted: float = Field(gt=0, allow_inf_nan=False)
@@ -125,7 +124,7 @@ class KnownLayout(Frozen):
 
 
 class KnownCase(Frozen):
-    """A case that was predicted and then measured; `case` says which it was."""
+    """A case that was predicted and then measured; `case` is its name."""
 
     engine: str
     case: str
@@ -161,8 +160,9 @@ class Errors:
     def around(
         self, value: float, moved: float | None = None, of_drives: float = 0.0, crowding: float = 1.0
     ) -> Estimate:  # fmt: skip
-        """The value with its interval. `of_drives`: a drive's own error, which the known cases' volumes did not have;
-        `crowding`: how much slower other work made the captured machine, which theirs did not have either.
+        """The value with its interval. `of_drives`: a drive's own error, which the volumes of the known cases did not
+        have. `crowding`: the factor by which other work slowed down the captured machine; the machines of the known
+        cases had no other work.
         """
         if self.confidence is None:
             return Estimate(value=value)
@@ -175,8 +175,8 @@ class Errors:
 
 
 def errors_like(cases: Sequence[KnownCase], engine: str) -> Errors:
-    """The errors of this engine's cases if there are enough of them for the highest confidence, else of all engines'
-    cases. Cases whose moved fraction is known are preferred, if there are enough of them.
+    """The errors of this engine's cases if there are enough of them for the highest confidence, otherwise the errors of
+    all engines' cases. Cases whose moved fraction is known are preferred, if there are enough of them.
     """
     of_engine = [one for one in cases if one.engine == engine]
     for some, words in ((of_engine, f"known cases of {engine}"), (list(cases), "known cases")):
@@ -256,6 +256,6 @@ def _over(one: Estimate, base: Estimate, *, same: bool) -> Estimate:
 
 
 def _names(cell_id: str, levels: Mapping[str, JsonValue]) -> list[str]:
-    """The names by which a prediction may mean a cell: its id, its levels, or the label of its only factor."""
+    """The names by which a prediction may refer to a cell: its id, its levels, or the label of its only factor."""
     alone = [value_text(value) for value in levels.values()] if len(levels) == 1 else []
     return [cell_id, cell_text(levels), *alone]

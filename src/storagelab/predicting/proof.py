@@ -1,4 +1,4 @@
-"""A recommendation's proof: the spec that measures it, and what is learnt from it for the next prediction."""
+"""The proof of a recommendation: the spec that measures it, and the known case that its results become."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def spec_text(found: Advice, capture: Path, load: Path | None, volumes: Path, sp
 
 
 def prediction_file(spec: Path) -> Path:
-    """Where the prediction of a spec's layouts is, for `compare`."""
+    """The path of the file with the prediction of a spec's layouts, for `compare`."""
     return spec.with_name(f"{spec.stem}-prediction.json")
 
 
 class _Load(NamedTuple):
-    """The load of a proof: in words, its tables of a spec, and the size of the file on each volume if it needs one.
-    `key_of`: the name of a thing in `layout.objects`; None if the load never touches it.
+    """The load of a proof: its description, its tables of a spec, and the size of the file on each volume if the load
+    needs a file. `key_of`: the name of an object in `layout.objects`; None if the load never touches the object.
     """
 
     text: str
@@ -117,7 +117,7 @@ def _load(load: Path, found: Advice) -> _Load:
 
 
 def _replay(found: Advice, capture: Path, spec: Path) -> _Load:
-    """The requests of the capture, as fast as possible, by as many threads as there were sessions."""
+    """A replay of the capture's requests, as fast as possible, with as many threads as there were sessions."""
     file = capture / REQUESTS
     if not file.exists():
         hint = "Name a spec with the load to measure: --load my.toml. Or capture with --requests, to replay these."
@@ -139,7 +139,7 @@ def _replay(found: Advice, capture: Path, spec: Path) -> _Load:
 
 
 def _data(found: Advice) -> str:
-    """The volume that most objects lie on."""
+    """The volume with the most objects."""
     names = [volume for key, volume in found.today.items() if key not in (LOG, TEMPORARY)]
     return max(names, key=names.count) if names else next(iter(found.folders))
 
@@ -150,7 +150,7 @@ def _level(places: Mapping[str, str], keys: Mapping[str, str]) -> dict[str, str]
 
 
 def _volumes(found: Advice, file: Path, least: int) -> dict[str, dict[str, object]]:
-    """The volumes as the spec has them: a folder that was named, or a volume made of a file with the same limit."""
+    """The spec's tables of volumes: a given folder, or a volume that is made from a file and has the same limit."""
     asked, written = reckoning.load(file), tomllib.loads(text_of(file))["volumes"]
     volumes: dict[str, dict[str, object]] = {}
     moved = sum(move.bytes or 0 for one in found.measurable for move in one.moves)

@@ -1,4 +1,4 @@
-"""A capture's folder and a file of volumes -> Prediction: what belongs to which, and what is assumed."""
+"""A capture's folder and a file of volumes -> Prediction: matches their names, and states the assumptions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MODEL_FAR = 1.25
 
 @dataclass(frozen=True)
 class Question:
-    """A capture with what its file of volumes says: the captured load on these volumes."""
+    """A capture together with its file of volumes: the captured load on these volumes."""
 
     name: str
     file: Path
@@ -50,7 +50,7 @@ class Question:
         )  # fmt: skip
 
     def notes(self, errors: prediction.Errors, at_most_per_s: float | None) -> tuple[str, ...]:
-        """What was found out about the capture, and what is assumed. `at_most_per_s` is of the captured layout."""
+        """Notes on facts about the capture, and on assumptions. `at_most_per_s` is the captured layout's bound."""
         return tuple(_notes(self.capture, self.server, errors, at_most_per_s))
 
 
@@ -110,7 +110,7 @@ def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
 
 
 def _renamed(capture: Capture, asked: VolumesFile) -> Capture:
-    """The capture with the names of its volumes that the file gives them."""
+    """The capture, whose volumes have the names of the file."""
     names = {old: name for name, one in asked.volumes.items() for old in one.captured}
     manifest = capture.manifest
     objects = tuple(one.model_copy(update={"volume": names.get(one.volume, one.volume)}) for one in manifest.objects)
@@ -221,7 +221,7 @@ class VolumeFigures(Described):
     """The speed of a volume: by its limits, or by a profile that `storagelab drives fit` measured."""
 
     limit: Annotated[LimitConfig | None, LeftOut("as the profile has it")] = None
-    """The most that it does in a second: the keys of a spec's limit, or a cloud disk's name in `like`."""
+    """Its limits per second: the keys of a spec's limit, or a cloud disk's name in `like`."""
     profile: Annotated[str | None, LeftOut("none")] = None
     """The file of a measured drive's profile; relative paths begin at the folder of this file."""
     captured: tuple[str, ...] = ()
@@ -229,11 +229,11 @@ class VolumeFigures(Described):
     size_bytes: Annotated[int | None, LeftOut("100 GB")] = Field(None, ge=2**24, lt=2**63)
     """Its size, for cloud disks whose limits grow with it."""
     latency_s: float = Field(0.0, ge=0, le=60)
-    """With a limit: the time of a request that the limit doesn't hold back."""
+    """With a limit: the time of a request that the limit does not delay."""
     shared: Annotated[bool | None, LeftOut("true for a cloud disk, false for other limits")] = None
     """With a limit: whether reads and writes share it."""
     price: Annotated[float | None, LeftOut("unknown")] = Field(None, ge=0, le=1e12, allow_inf_nan=False)
-    """What it costs a month, in a currency of your own."""
+    """Its price for a month, in any currency."""
     path: Annotated[str | None, LeftOut("made from a file, with the limit")] = None
     """A folder on it, where `recommend --spec` may measure."""
 
@@ -252,7 +252,7 @@ class ServerFigures(Described):
     """Properties of the server other than its volumes."""
 
     cpus: Annotated[int | None, LeftOut("as the capture has it")] = Field(None, ge=1, le=65536)
-    """The CPUs that the server has; never a limit if the capture doesn't tell them either."""
+    """The number of the server's CPUs. If the capture lacks this number, too, CPUs are never the limit."""
 
 
 class VolumesFile(Described):
@@ -311,7 +311,7 @@ def skeleton(manifest: Manifest) -> str:
 
 
 def placed(capture: Capture, asked: LayoutRequest, volumes: Collection[str], file: str, key: str) -> model.Layout:
-    """The layout that is asked for. Raises SpecError for an object or a volume that doesn't exist."""
+    """The requested layout. Raises SpecError for an object or a volume that doesn't exist."""
     wanted = {f"{key}.objects.{name}": volume for name, volume in asked.objects.items()} | {f"{key}.log": asked.log}
     for place, volume in wanted.items():
         if volume is not None and volume not in volumes:

@@ -1,8 +1,9 @@
 """Capture + volumes -> at most three layouts that are worth a move, or none: a search with the model of `predict`.
 
-What may move is a unit: a table with its long values, an index, the log, temporary files. A unit that makes little of
-its volume's load stays where it is. Few placements are all predicted. Of many, a local search from several starts
-moves one unit at a time, as long as that gains. Then moves are taken back that gain little by themselves.
+A unit is what moves as a whole: a table with its long values, an index, the log, or temporary files. A unit that causes
+little of its volume's load stays where it is. If there are few placements, all are predicted. Otherwise, a local search
+from several starts moves one unit at a time while the predicted rate grows. Then moves that gain little by themselves
+are taken back.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ _ROOM = 1.1
 _LOG_BYTES = 2**30
 """The least room of a log, which grows between checkpoints: PostgreSQL's default of `max_wal_size`."""
 _FAR = 2.0
-"""A captured rate that is so many times what the volumes explain shows that their figures are wrong."""
+"""If a captured rate is this many times the rate that the volumes explain, the figures of the volumes are wrong."""
 _COPY_BYTES = 2**18
 """The largest request of a copy, on a volume whose limit counts requests alone."""
 
 
 class Move(Described):
-    """One thing that moves: a table, an index, `log`, `temp`, or `tables` for all that can't be told apart."""
+    """A unit that moves: a table, an index, `log`, `temp`, or `tables` if the capture can't tell tables apart."""
 
     what: str
     """Its key in `layout.objects`, or `log`."""
@@ -77,8 +78,8 @@ class Proposal(Described):
 
 
 class Advice(Described):
-    """At most three proposals, the fastest first. None: leave it as it is, and `because` says why. `unsure`: then the
-    best placement, if its gain would be worth it and its interval includes none.
+    """At most three proposals, the fastest first. Without a proposal, the layout should stay, and `because` says why.
+    `unsure` is then the best placement, if its gain would be worth a move but its interval includes no gain.
     """
 
     capture: str
@@ -86,10 +87,10 @@ class Advice(Described):
     proposals: tuple[Proposal, ...]
     unsure: Proposal | None
     prediction: Prediction
-    """The predictions of today's layout and of what may be measured."""
+    """The predictions of today's layout and of the layouts that a proof may measure."""
     because: str
     today: dict[str, str]
-    """The volume of each thing, by its key."""
+    """The volume of each unit, by its key."""
     data: str | None
     """The volume of the server's own files; none if unknown."""
     folders: dict[str, str]
@@ -103,18 +104,18 @@ class Advice(Described):
     """Placements that were predicted, of `placements` that there are."""
     placements: int
     doubts: tuple[str, ...]
-    """What makes the capture itself doubtful, a sentence each."""
+    """Sentences on facts that make the capture itself doubtful."""
     notes: tuple[str, ...]
 
     @property
     def measurable(self) -> tuple[Proposal, ...]:
-        """What a proof measures beside today's layout."""
+        """The layouts that a proof measures in addition to today's layout."""
         return self.proposals or ((self.unsure,) if self.unsure is not None else ())
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What moves as a whole. `key` is its name in `layout.objects`, or `log`."""
+    """The objects that move as a whole. `key` is the unit's name in `layout.objects`, or `log`."""
 
     key: str
     kind: Kind
@@ -143,7 +144,7 @@ class Search:
     units: Sequence[Unit]
     budget: float | None = None
     found: dict[Places, float] = field(default_factory=dict)
-    """The predicted rate; 0 for a placement that can't be predicted, made or paid."""
+    """The predicted rate of each placement; 0 for a placement that can't be predicted, made or paid for."""
 
     def __post_init__(self) -> None:
         self.today = model.present(self.question.capture)
@@ -171,7 +172,7 @@ class Search:
             return 0.0
 
     def _may_be(self, places: Places) -> bool:
-        """Whether its volumes have enough space and cost no more than the budget."""
+        """Whether the placement's volumes have enough space and cost no more than the budget."""
         layout, needed = self.layout(places), defaultdict[str, float](float)
         for one in self.question.capture.manifest.objects:
             needed[layout.places[one.id]] += _ROOM * max(size_of(one) or 0, _LOG_BYTES if one.kind == "log" else 0)
@@ -280,7 +281,7 @@ def _refuse_one_device_twice(question: Question) -> None:
     found: dict[str | int, str] = {}
     for name, path, device in places:
         number = _device_number(path)
-        # A captured folder may be another machine's, so what is on its device here does not count against it.
+        # A captured folder may be on another machine, so its device here is not checked.
         keys = [device] if device is not None else [] if number is None else [number]
         first = next((found[key] for key in keys if found.get(key, name) != name), None)
         if first is not None:
@@ -313,8 +314,8 @@ def _doubts(question: Question) -> Iterator[str]:
 
 
 def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places], str]:
-    """The placements that are worth their moves, the fastest first; or the reason why there is none, with the best one
-    if its gain is only unsure.
+    """The placements that are worth their moves, the fastest first; or the reason why there is none, with the best
+    placement if its gain is only unsure.
     """
     today = search.per_s(search.stays)
     if not today:
@@ -345,7 +346,7 @@ def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places],
 
 
 def _has_merit(search: Search, places: Places, faster: Places) -> bool:
-    """Whether a slower layout has fewer moves, or costs less."""
+    """Whether a slower layout has an advantage: fewer moves, or a lower price."""
     price, of_faster = search.price(places), search.price(faster)
     cheaper = price is not None and of_faster is not None and price < of_faster
     return cheaper or search.moves(places) < search.moves(faster)

@@ -1,7 +1,7 @@
 """Profiles of drives and of the simulated server: every figure with its label and its source.
 
-Ready-made ones are in this folder, the server's in `servers`. A drive's profile may be any file; those that
-`storagelab drives fit` measured are in a folder of the user's (`own_folder`), and have names, too.
+Ready-made profiles are in this folder, the server's in `servers`. A drive's profile may be any file; profiles that
+`storagelab drives fit` measured are in a folder of the user (`own_folder`), and have names, too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DeclaredFigure(Frozen):
     optional: bool = False
 
     def wanted(self, value: Scalar) -> str:
-        """What the figure must be, if `value` is not that; otherwise empty."""
+        """The requirement that `value` does not meet; empty if it meets all."""
         match self.kind:
             case "boolean":
                 return "" if isinstance(value, bool) else "true or false"
@@ -117,9 +117,9 @@ class Figure(Frozen):
     label: Label
     source: str = Field(min_length=1)
     bounds: tuple[int | float, int | float] | None = None
-    """The least and the most that a fit may choose."""
+    """The smallest and the largest value that a fit may choose."""
     fitted_on: tuple[str, ...] = ()
-    """The numbers of the published figures on which it was fitted."""
+    """The numbers of the published figures on which the figure was fitted."""
 
 
 class Group(BaseModel):
@@ -203,7 +203,7 @@ class FlashProfile(_Drive):
 
 
 class DeviceProfile(_Drive):
-    """A drive that can be used in only one way: its groups of figures are those that the core declares for its kind."""
+    """A drive without formats and drivers. Its groups of figures are those that the core declares for its kind."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
     __pydantic_extra__: dict[str, Group] = Field(init=False)
@@ -241,7 +241,7 @@ class ServerProfile(_Profile):
 
     kind: Literal["server"]
     costs: dict[str, Figure]
-    """What operations cost, in time, bytes or counts."""
+    """The costs of operations, in time, bytes or counts."""
     switches: dict[str, Figure]
     """How operations are done. Keys that a spec leaves out default to these."""
 
@@ -335,7 +335,7 @@ def _unusable(name: str, reason: str, key: str | None) -> PreflightError:
 
 
 def _checked(content: dict[str, object], kind: type[P]) -> P:
-    """A checked profile of this kind. Raises ValueError, in plain words, for the first thing that is wrong."""
+    """A checked profile of this kind. Raises ValueError, in a plain message, for the first thing that is wrong."""
     try:
         profile = kind.model_validate(content)
     except ValidationError as error:
@@ -368,8 +368,8 @@ def _check_names(profile: _Profile) -> None:
 
 @functools.lru_cache(64)
 def _drive_of(text: str) -> Profile:
-    """Kept, since each batch of a block asks for its drives again."""
-    # A checked profile of a drive. Raises ValueError, in plain words, for the first thing that is wrong
+    """Cached, because each batch of a block asks for its drives again."""
+    # A checked profile of a drive. Raises ValueError, in a plain message, for the first thing that is wrong
     content = given_files.toml_of(text)
     kind = content.get("kind")
     if kind not in kinds():
@@ -400,9 +400,7 @@ _NOT_OF_THE_CORE = ("switches", "price_usd", _MEASUREMENT)
 
 
 def _wanted(profile: _Profile, parts: tuple[str, ...], value: Scalar) -> str:
-    """What a figure must be, if it is of the wrong type; empty if the type is right. The core checks everything
-    else.
-    """
+    """The required type of a figure, if its type is wrong; otherwise empty. The core checks everything else."""
     if parts[0] == "switches":
         return ""
     if parts[0] == "price_usd":
@@ -415,7 +413,7 @@ def _wanted(profile: _Profile, parts: tuple[str, ...], value: Scalar) -> str:
 
 
 def _wrong_bounds(figure: Figure) -> str:
-    """What is wrong with the bounds of a figure; empty if nothing is."""
+    """The fault of a figure's bounds; empty if they are valid."""
     if figure.bounds is None:
         return ""
     low, high = figure.bounds

@@ -1,4 +1,4 @@
-"""Works on a Dask cluster. Only this module knows Dask.
+"""Makes runs on a Dask cluster. Only this module uses Dask.
 
 Client, scheduler and workers trust each other, as always with Dask: anybody who reaches a scheduler can run any program
 on its workers and clients. So a scheduler on another machine is joined only by TLS, unless the user overrides this.
@@ -54,7 +54,7 @@ class Reach(NamedTuple):
 
 
 class Cluster(Generic[Task, Report]):
-    """An executor on the workers that the scheduler has at the time: each of their threads has one task at a time."""
+    """An executor on the scheduler's current workers: each of their threads has one task at a time."""
 
     def __init__(self, work: Work[Task, Report], reach: Reach, say: Callable[[str], None], *, limit_s: float) -> None:
         """`work` must be a function that workers can find by name. A task that takes longer than `limit_s` hangs."""
@@ -65,7 +65,7 @@ class Cluster(Generic[Task, Report]):
         self._hanging: list[Future] = []
         """Abandoned tasks that still run: Dask can't stop them, so their workers get no other task."""
         self._welcome: set[str] = set()
-        """The workers with the same versions as ours."""
+        """The workers with the same versions as this process."""
 
     @property
     def at_once(self) -> int:
@@ -95,7 +95,7 @@ class Cluster(Generic[Task, Report]):
                 time.sleep(_TICK_S)
 
     def _send_and_receive(self, client: Client, jobs: Jobs[Task, Report]) -> None:
-        """Raises CancelledError, as Dask does, if the scheduler and its state are gone."""
+        """Raises CancelledError, as Dask does, if the scheduler and its state no longer exist."""
         waited = False
         while self._send(client, jobs):
             if not self._threads and not waited:
@@ -150,7 +150,7 @@ class Cluster(Generic[Task, Report]):
 
 
 def _outcome(future: Future) -> list[Any] | str:
-    """A worker's report, or why there is none. Raises errors of storagelab itself."""
+    """A worker's report, or the reason why there is none. Raises errors of storagelab itself."""
     try:
         return future.result(timeout=_ANSWER_S)  # type: ignore[no-any-return]
     except (OSError, MemoryError, KilledWorker) as error:  # the worker ended, or its machine is full
@@ -170,7 +170,7 @@ def _done(work: Work[Any, Any], task: object) -> list[Any]:
 
 
 def _checked(answers: dict[str, dict[str, str] | Exception]) -> set[str]:
-    """The workers with the same versions as ours. Raises PreflightError if one differs; lost workers are ignored."""
+    """The workers, if all have this process's versions; otherwise raises PreflightError. Lost workers are ignored."""
     for worker, theirs in answers.items():
         if isinstance(theirs, Exception):
             differing = "" if isinstance(theirs, OSError) else f"can't load storagelab ({theirs})"
@@ -184,7 +184,7 @@ def _checked(answers: dict[str, dict[str, str] | Exception]) -> set[str]:
 
 
 def identity() -> dict[str, str]:
-    """Versions that must be equal everywhere so that results are equal."""
+    """The versions that must be equal on all machines, so that results are equal."""
     return {
         "storagelab": f"{__version__} ({_sources()})", "core": _sim.version(),
         "Python": ".".join(platform.python_version_tuple()[:2]), "Dask": distributed.__version__,

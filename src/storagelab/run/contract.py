@@ -1,4 +1,4 @@
-"""Tries the promises on a server: obstructs a run, makes 2 x 2 small runs, interrupts a run, and cleans up."""
+"""Tests the promises on a server: obstructs a run, makes 2 x 2 small runs, interrupts a run, and cleans up."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def verify(
     rows_per_connection: int = ROWS_PER_CONNECTION,
     spec_folder: Path | None = None,
 ) -> tuple[Promise, ...]:
-    """Every promise in the order of `promises.ALL`; those that could not be tried are open. Whatever happens,
-    everything made on the server is removed. `say` receives each step as it begins. Relative paths in `volumes`
-    start at `spec_folder`.
+    """Every promise in the order of `promises.ALL`; promises that could not be tested are open. Whatever happens,
+    everything made on the server is removed. `say` receives each step as it begins. Relative paths in `volumes` start
+    at `spec_folder`.
     """
     suite = _Suite(target, dict(volumes or {}), say, rows_per_connection, spec_folder or Path.cwd())
     with contextlib.closing(suite.kept()) as kept:
@@ -143,7 +143,7 @@ class _Suite:
     # --- in the order of trying --------------------------------------------------------------------------------------
 
     def kept(self) -> Generator[Promise, None, None]:
-        """Yields promises as they are judged. Makes nothing on the server before the first one is kept."""
+        """Yields promises as they are judged. Makes nothing on the server before the first promise is kept."""
         self.say("looking at the server")
         try:
             found = preflight(self.plan, self.site)
@@ -174,7 +174,7 @@ class _Suite:
                 self.probe.clear(self.target, self.site.prefix)
 
     def _not_refused(self) -> str:
-        """Names the step that did not refuse in spite of an obstacle, or the lost object; "" if all is well."""
+        """The step that did not refuse to run in spite of an obstacle, or the lost object; "" if nothing is wrong."""
         there = self.probe.inventory(self.target)
         tries: dict[str, Callable[[], object]] = {
             "the checks before a run": lambda: preflight(self.plan, self.site),

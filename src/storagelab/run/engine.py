@@ -53,8 +53,8 @@ def independent(block: PlannedBlock, site: Site, state: State) -> Iterator[Block
 
 
 class Engine(NamedTuple):
-    """`check` looks at the engine's own cells of a plan. An engine with independent runs has `open` for the target
-    of one run; any other engine opens whole blocks. The rest is for engines with servers.
+    """`check` checks the engine's own cells of a plan. An engine with independent runs has `open` for the target of one
+    run; any other engine opens whole blocks. The rest is for engines with servers.
     """
 
     check: Callable[[Plan, Site], Preflight]
@@ -70,15 +70,15 @@ class Engine(NamedTuple):
     durability: Callable[[Config], Durability] | None = None
     """Which data survive a crash of the server or of its machine."""
     probe: Callable[[], Any] = lambda: None
-    """Lists what is on a server, for the contract suite."""
+    """Lists the objects on a server, for the contract suite."""
     privilege: Callable[[str, Scalar], str | None] = lambda *_: None
-    """The effect of a setting with this name and value beyond a database; None if it has none."""
+    """The effect outside the database of a setting with this name and value; None if it has no such effect."""
     found: Callable[[TargetConfig], RunningServer] | None = None
-    """The facts that a running server shows about its layout."""
+    """Reads from a running server the facts about its layout."""
     watched: Callable[[TargetConfig], Watched] | None = None
-    """A running server, for a capture of what it reads and writes."""
+    """Opens a running server, for a capture of its reads and writes."""
     moving: Callable[[Sequence[Move], Mapping[str, str]], Iterable[str]] = lambda *_: ()
-    """The lines with which an administrator moves things to these folders by volume. They are printed, never run."""
+    """The statements by which an administrator moves objects to these folders by volume; they are never run."""
 
 
 @cache
@@ -141,7 +141,7 @@ def remove_templates(plan: Plan, site: Site) -> None:
 
 
 def lacks(plan: Plan, site: Site) -> tuple[Ability, ...]:
-    """Whether this machine has what a plan needs, for the doctor: a row for each thing that is missing."""
+    """The requirements of a plan that this machine lacks, for the doctor: a row for each."""
     found = list(for_runs.lacking(plan, site))
     try:
         preflight(plan, site, allow_commands=True)
@@ -169,8 +169,8 @@ def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
 def _checked(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     """The results of all engines' checks of their own cells. Raises PreflightError for the first that fails."""
     kinds_there = {cell.config.kind for cell in plan.cells}
-    # Raw I/O is the same test everywhere, so its tables may stand side by side; blocks keep real and simulated runs
-    # apart.
+    # Raw I/O is the same test on real and simulated drives, so one report may show both; blocks keep real and simulated
+    # runs apart.
     if len({kind.provenance for kind in kinds_there}) > 1 and not all(kind.raw_io for kind in kinds_there):
         hint = "Write two specs: one series never mixes measured and simulated runs."
         raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
@@ -263,7 +263,7 @@ def sweep(plan: Plan, site: Site) -> list[str]:
 
 
 def _placement_notes(configs: Sequence[Config], site: Site) -> Iterator[str]:
-    """Limits of a comparison of placements on this machine, before hours are spent on it."""
+    """Notes on the limits of a comparison of placements on this machine, before hours are spent on it."""
     used, placements = list[tuple[Config, str, Path]](), set()
     for config in configs:
         paths = [(name, path) for name, path in site.volume_paths(config).items() if name in config.volumes_used]

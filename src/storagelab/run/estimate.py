@@ -16,14 +16,14 @@ from storagelab.model.volume import effective
 _COPIED_PER_S = 1_500_000
 """How many rows of a template are copied in a second, measured on two slow cores: 1.5 million of pgbench's, 460 MB."""
 _REQUESTS_A_COMMIT = 2
-"""A commit's write and the flush after it: a limit counts both, measured on ext4."""
+"""The requests of a commit that a limit counts: the write and the flush after it, as measured on ext4."""
 _PLAIN = 0.5
 """If making a template takes more than this share of a run, it can be distinguished from the scatter of runs."""
 
 
 class TimeEstimate(Frozen):
-    """Seconds that the runs will take; learned from `learned_from` finished runs (0 = a guess). `set_up` is the share
-    outside the measurement: servers, tables, copies, warm-ups, clean-up; None if unknown."""
+    """Seconds that the runs will take; learned from `learned_from` finished runs (0 = a guess). `set_up` is the
+    fraction of this time outside the measurement: servers, tables, copies, warm-ups, clean-up; None if unknown."""
 
     seconds: float
     learned_from: int
@@ -38,8 +38,8 @@ def estimate(
     least_s: Mapping[str, float] = MappingProxyType({}),
 ) -> TimeEstimate:
     """Time for `runs`, one after the other: the `learned` time of each, and the making of each template that they copy.
-    `set_up` is its share in finished runs, for runs without a set time. `least_s` is the shortest measured time of a
-    cell's runs, if known."""
+    `set_up` is the fraction of set-up in finished runs, for runs without a set time. `least_s` is the shortest measured
+    time of a cell's runs, if known."""
     durations = list(finished)
     seconds_of = learned(plan, durations)
     known = {cell.cell_id: cell.config for cell in plan.cells}
@@ -58,9 +58,9 @@ def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[Plan
     """Seconds of a run: the average of its cell's finished runs, else an estimate from its work.
 
     The estimate is set-up + work x seconds per unit; both are learned once cells with different amounts of work are
-    done. Before that, it is the first guess for its engine, multiplied by the ratio of finished runs' times to their
-    guesses. Work in different units is estimated separately. For runs of a set time, only the additional time is
-    learned. `finished` holds (cell_id, wall seconds).
+    done. Before that, the estimate is the first guess for the engine, multiplied by the ratio of finished runs' times
+    to their guesses. Work in different units is estimated separately. For runs of a set time, only the additional time
+    is learned. `finished` holds (cell_id, wall seconds).
     """
     configs = {cell.cell_id: cell.config for cell in plan.cells}
     durations = list(finished)
@@ -79,7 +79,7 @@ def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[Plan
 
 
 def _seconds_of(done: Sequence[tuple[Config, float]]) -> Callable[[Config], float]:
-    """Wall seconds of a run, from those of finished runs."""
+    """Wall seconds of a run, from the wall seconds of finished runs."""
     if not done:
         return _guess
     if all(config.workload.longest_s is not None for config, _ in done):
@@ -94,7 +94,7 @@ def _seconds_of(done: Sequence[tuple[Config, float]]) -> Callable[[Config], floa
 
 
 class _Making(NamedTuple):
-    """How much longer templates take to make than guessed, and (cell_id, seconds) of finished runs without that."""
+    """The actual over the guessed time of making templates, and (cell_id, seconds) of finished runs without it."""
 
     ratio: float
     without: list[tuple[str, float]]
@@ -102,7 +102,7 @@ class _Making(NamedTuple):
 
 def _making(configs: Mapping[str, Config], finished: Iterable[tuple[str, float]]) -> _Making:
     """The first run of a template made it. This took the difference between the first run and the next runs of its
-    cell. Before there are any, the ratio to the guess is that of the other additional time of runs."""
+    cell. Before there are next runs, the ratio is that of the other additional times of runs to their guesses."""
     made, first, others = set[str](), list[tuple[str, float]](), list[tuple[str, float]]()
     for cell_id, wall_s in finished:
         config = configs.get(cell_id)
@@ -127,8 +127,8 @@ def _making(configs: Mapping[str, Config], finished: Iterable[tuple[str, float]]
 def _made_once(
     configs: Mapping[str, Config], first: list[tuple[str, float]], others: list[tuple[str, float]]
 ) -> list[tuple[str, float]]:
-    """The other runs, without those that made a template again, such as the first run after an interruption. These took
-    longer than the others of their cell by about the earlier time of making the template.
+    """The other runs, without runs that made a template again, such as the first run after an interruption. Such runs
+    took longer than the other runs of their cell by about the earlier time of making the template.
     """
     usual = {cell_id: median_low(walls) for cell_id, walls in _by_cell(others).items()}
     making_s = {

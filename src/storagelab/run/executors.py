@@ -1,8 +1,8 @@
 """Runs work in this process or in other processes of this machine. Only this module deals with processes.
 
-An executor asks `Jobs` for tasks, does `work` on each, and passes on what `work` reports, in the calling process. A
-worker has one pipe, to its parent, and shares nothing with other workers: a worker that dies at any moment harms no
-other.
+An executor asks `Jobs` for tasks, calls `work` for each task, and passes on the reports of `work` in the calling
+process. A worker has one pipe, to its parent, and shares nothing with other workers: a worker that dies at any moment
+harms no other.
 
 The standard library's pools were tried, with one process each, and need as much code. They don't pass on a task's
 reports before it ends, or the exit code of a dead process. Before Python 3.14, they can't kill a working process, which
@@ -38,13 +38,13 @@ Task = TypeVar("Task")
 Report = TypeVar("Report")
 Reported = TypeVar("Reported", contravariant=True)
 Told = TypeVar("Told", covariant=True)
-"""Reports of a task: how a listener receives them and how a worker sends them."""
+"""Takes reports of a task: a listener receives them, and a worker sends them, in this form."""
 Work = Callable[[Task, Callable[[Report], None]], None]
-"""Does a task, and reports on it meanwhile."""
+"""Performs a task, and reports its progress."""
 
 
 class Jobs(Protocol[Task, Reported]):
-    """The work to be done, as an executor asks for it."""
+    """The tasks, as an executor asks for them."""
 
     def assign(self) -> Task | None:
         """A task to begin now; None if there is none at present."""
@@ -62,7 +62,7 @@ class Jobs(Protocol[Task, Reported]):
 class Executor(Protocol[Task, Told]):
     @property
     def at_once(self) -> int:
-        """How many tasks the executor can do side by side at present."""
+        """The number of tasks that the executor can perform in parallel at present."""
 
     def execute(self, jobs: Jobs[Task, Told]) -> None:
         """Do all tasks, and return when none is left. If `work` raises, everything stops and the error is raised
@@ -99,7 +99,7 @@ class Processes(Generic[Task, Report]):
         return self._count
 
     def execute(self, jobs: Jobs[Task, Report]) -> None:
-        """Any error here, or Ctrl-C, ends all processes at once: they hold nothing that could be lost."""
+        """Any error here, or Ctrl-C, ends all processes at once: they hold no data that could be lost."""
         self._kills = Kills("the campaign began")
         try:
             self._assign(jobs)
@@ -152,8 +152,8 @@ class Processes(Generic[Task, Report]):
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, self._work), daemon=True)
         with uninterrupted(), theirs:
-            # Ctrl-C in a terminal reaches all processes, even one that is still starting; only the parent may act on
-            # it.
+            # Ctrl-C in a terminal reaches all processes, even a process that is still starting; only the parent may
+            # react to it.
             resource_tracker.ensure_running()  # of multiprocessing: its start unblocks the signals blocked here
             before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
             try:

@@ -43,8 +43,8 @@ to send it (20 ms).
 """
 _TIMES_ESTIMATED, _LEAST_LIMIT_S = 20, 120.0
 _WORTH_A_PROCESS_S = 10.0
-"""Work that takes at least this long gets its own process, even a single run: the process starts in a second, and a
-run that uses up the memory ends that process and not storagelab.
+"""Work that takes at least this long gets its own process, even if it is a single run. The process starts in a second,
+and a run that uses up the memory ends only this process, not storagelab.
 """
 
 
@@ -80,7 +80,7 @@ def processes(plan: Plan, todo: Sequence[PlannedRun], found: Preflight | None, j
 
 def time_limit_s(plan: Plan, finished: Iterable[tuple[str, float]], run_s: float | None = None) -> float:
     """How long a batch may take elsewhere before it counts as hung. Its last run may take `run_s`, or many times the
-    estimate of the longest run: machines differ, and a run that hangs costs hardly more than this time.
+    estimate of the longest run: machines differ, and a hung run costs hardly more than this time.
     """
     if run_s is None:
         of_cell = {planned.cell_id: planned for planned in plan.runs}
@@ -179,7 +179,7 @@ class _Campaign:
         return scheduled if scheduled is None or not self._carried else self._packed(scheduled)
 
     def _packed(self, scheduled: Batch) -> Batch:
-        """The batch with everything that a machine without our files needs."""
+        """The batch with everything that a machine without the files of this machine needs."""
         site = scheduled.site.model_copy(update={"spec_folder": Path(), "texts": self._texts})
         return scheduled._replace(site=site, state=InMemory(scheduled.state.kept()), budget_s=_BUDGET_S)
 
@@ -246,7 +246,7 @@ def make_batch(work: Batch, tell: Tell) -> None:
 
 
 def make_elsewhere(work: Batch, tell: Tell) -> None:
-    """Does the same as `make_batch`, on another machine, and reports only at the end."""
+    """Makes a batch like `make_batch`, but on another machine, and reports only at the end."""
     reports: list[Report] = []
     make_batch(work, reports.append)
     runs = tuple(report for report in reports if isinstance(report, Run))
@@ -255,8 +255,8 @@ def make_elsewhere(work: Batch, tell: Tell) -> None:
 
 
 class Elsewhere(NamedTuple):
-    """What the user asked for. `scheduler` is None if Dask's own settings decide, or for a cluster of local processes.
-    `trusted`: whoever reaches the network of the scheduler may run programs on it.
+    """The cluster that the user asked for. `scheduler` is None if Dask's own settings decide, or for a cluster of local
+    processes. `trusted`: everybody who reaches the scheduler's network may run programs on the cluster.
     """
 
     scheduler: str | None
@@ -266,7 +266,7 @@ class Elsewhere(NamedTuple):
     def executor(
         self, plan: Plan, jobs: int, durations: list[tuple[str, float]], say: Callable[[str], None]
     ) -> Cluster[Batch, Report]:
-        """The cluster, not yet joined. Raises PreflightError if its address is not safe, or if Dask is not
+        """The cluster, not yet joined. Raises PreflightError if the cluster's address is not safe, or if Dask is not
         installed.
         """
         try:
@@ -294,9 +294,8 @@ def _state_file(results: Path, number: int) -> Path:
 
 
 def _remove_states(results: Path, but: Collection[Path] = ()) -> None:
-    """Remove the states of all blocks except `but`, and the unfinished files of killed processes.
-
-    This process holds the lock on the results, so no other writes there.
+    """Remove the states of all blocks except `but`, and the unfinished files of killed processes. This process holds
+    the lock on the results, so no other process writes there.
     """
     if (results / STATE_FOLDER).is_symlink():
         return  # somebody else's, as storagelab makes none

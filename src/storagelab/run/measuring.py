@@ -32,12 +32,12 @@ from storagelab.volumes.folders import Folders, Site, locked
 _FILE = "drives-fit"
 _ROOM = 1.05
 _FELL = 0.85
-"""A burst is over when the rate stays below this share of the first seconds'."""
+"""A burst is over when the rate stays below this share of the rate in the first seconds."""
 _FIRST_S = 3
 
 
 class Effort(NamedTuple):
-    """How long and how often each point is measured."""
+    """The duration and the number of measurements of each point."""
 
     point_s: float
     passes: int
@@ -47,7 +47,7 @@ class Effort(NamedTuple):
     """After this time, no pass begins or continues."""
 
     def about_s(self, measurements: int) -> float:
-        """About how long this many measurements of points and the long periods take, without writing the file."""
+        """About how long the long periods and this many measurements of points take, without writing the file."""
         return min(self.at_most_s, measurements * (self.point_s + _START_S) + len(_STRETCHES) * self.stretch_s)
 
 
@@ -177,7 +177,7 @@ def sustained_of(job: Job, per_s: Sequence[float]) -> LongStretch:
 
 
 def points(place: Place, engine: str, planned: list[LoadPoint], effort: Effort, kept: KeptResults, tell: Tell) -> None:
-    """Measures what is not yet measured. Ends early when the time is over, but not before most of the first pass."""
+    """Makes the missing measurements. When the time is over, it ends after most of the first pass."""
     program, began, done = fio.find("--volume"), time.monotonic(), len(kept.results)
     wanted = (planned * effort.passes)[done:]
     for number, asked in enumerate(wanted):

@@ -1,4 +1,4 @@
-"""One run on a database, composed of a server, the sessions of a load, and a watcher: set up, load, measure, remove."""
+"""One run on a database, from set-up to removal: a server, the sessions of a load, and a watcher."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from storagelab.watching.sampler import Observation, SessionSampler
 
 
 class Watcher(Generic[C]):
-    """Watches one run. Call `ready` first. Enter it while all sessions wait at the gate, leave it when the last one
-    is done. Then call `counted`.
+    """Observes one run. Call `ready` first. Enter the context while all sessions wait at the gate, and leave it when
+    the last session is done. Then call `counted`.
     """
 
     seen: Observation
@@ -77,13 +77,13 @@ class Watcher(Generic[C]):
             self._machine.end()
 
     def look(self) -> int:
-        """Reads the work done so far; to be called now and then."""
+        """Reads the work done so far; to be called from time to time."""
         self._machine.look()
         return self._sessions.so_far(self._sampler.progress())
 
     @property
     def stood_s(self) -> float:
-        """For how long the run stood still."""
+        """The time for which the run stood still."""
         return self._machine.standstill.seconds
 
     def counted(self) -> Counters:
@@ -197,7 +197,7 @@ class OneRun(Generic[C]):
         }
 
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
-        """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
+        """Load once and measure. Raises RunFailed with the server's message; the layout can't be used again."""
         try:
             return self._run(seed, progress)
         except self._errors as error:

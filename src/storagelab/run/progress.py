@@ -28,7 +28,7 @@ from storagelab.words.numbers import duration, rate, seconds, significant
 
 LOG_FILE = "run.log"
 _RATE_OF = 500
-"""The rate is computed from this many runs, those stored last."""
+"""The rate is computed from this many runs, which are those stored last."""
 _QUICKLY_S, _RARELY = 0.005, 20
 
 
@@ -104,7 +104,7 @@ class RunProgress:
 
     @property
     def waiting(self) -> str:
-        """The run to make next, in words; "" if there is none."""
+        """The run to make next, as text; "" if there is none."""
         planned = min(self._left.values(), key=lambda planned: planned.sequence, default=None)
         return "" if planned is None else _run_text(self._cells[planned.cell_id].levels, planned)
 
@@ -142,7 +142,7 @@ class RunProgress:
             self.renew_page()
 
     def left_to_make(self, runs: Sequence[PlannedRun]) -> None:
-        """Some of the remaining runs are not needed: at most `runs` are missing."""
+        """Takes note that some of the remaining runs are not needed: at most `runs` are missing."""
         done = self.done
         self._left, self._eta_until_s = {(run.cell_id, run.repetition): run for run in runs}, 0.0
         self.total = done + len(runs)

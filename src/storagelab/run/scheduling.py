@@ -1,4 +1,5 @@
-"""Which process makes which runs: blocks in batches, for any number of processes, with the state of their drives.
+"""Assigns runs to processes: the runs of blocks in batches, for any number of processes, with the state of the blocks'
+drives.
 
 States are sent packed: the state of drives with little data shrinks to a hundredth. Code that only passes on a state
 keeps it packed, so a file may contain either form.
@@ -75,7 +76,7 @@ class InMemory:
         self._parts = tuple(parts)
 
     def __getstate__(self) -> dict[str, Sequence[bytes]]:
-        """Packs the state for its way to another process."""
+        """Packs the state, because it is sent to another process."""
         kept = self.kept()
         return {"_parts": (kept if not kept or is_packed(kept) else zlib.compress(kept, level=1),)}
 
@@ -108,9 +109,9 @@ def drives_lost(defect: str) -> str:
 
 
 _BATCHES = 8
-"""A process gets this part of its share of the remaining runs. It is small, so that all processes end at about the same
-time, but large compared with loading the drives (13 ms; a run takes half a second at scale 64). 4 is as good for few
-processes, but with 9 blocks on 8 processes the last block would begin too late.
+"""A batch is this part of a process's share of the remaining runs. A batch is small, so that all processes end at about
+the same time, but takes long compared with loading the drives (13 ms; a run takes half a second at scale 64). The value
+4 is equally good for few processes, but with 9 blocks on 8 processes the last block would begin too late.
 """
 ATTEMPTS = 3
 """A run is given up after this many processes ended during it."""

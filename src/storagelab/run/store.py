@@ -202,7 +202,7 @@ class Store:
         )
 
     def set_up_share(self) -> float | None:
-        """The share of finished runs' time in which nothing counted; None before there are any."""
+        """The fraction of finished runs' time outside the measurement; None before there are finished runs."""
         ((counted_s, wall_s),) = self._rows(
             "SELECT sum(elapsed_s), sum(wall_s) FROM run WHERE status <> 'failed' "
             f"AND elapsed_s BETWEEN 0 AND wall_s AND wall_s BETWEEN 0 AND {_MOST_S}"
@@ -308,7 +308,7 @@ def _checked(experiment: Experiment) -> Experiment:
 
 
 def differences(one: Experiment, other: Experiment) -> list[str]:
-    """What differs between two specs and the files that they name, in words."""
+    """A description of the differences between two specs and between the files that they name."""
     changes = reading.differences(one.canonical, other.canonical)
     return [*changes, *given_files.differences(one.files, other.files)]
 

@@ -1,8 +1,8 @@
 """A store's file, which may come from anybody: opens it, refuses what storagelab didn't write, and reads its rows.
 
-A database can contain code: views, triggers, generated columns, checks. So its schema must equal ours word for word
-before any table is read. After that, SQLite allows only storagelab's own statements. A statement may take only as many
-steps as a store of that size needs. SQLite's defensive mode is on if Python can set it (3.12 and later).
+A database can contain code: views, triggers, generated columns, checks. So its schema must equal storagelab's schema
+word for word before any table is read. After that, SQLite allows only storagelab's own statements. A statement may take
+only as many steps as a store of that size needs. SQLite's defensive mode is on if Python can set it (3.12 and later).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _TABLES = ("experiment", "run")
 
 _STEPS_A_CALL = 10_000
 _FEWEST_STEPS = 1_000_000
-"""The steps that SQLite may take for a statement, in addition to one for each byte of the file. A row needs about a
-hundred steps, and has a thousand bytes.
+"""The steps that SQLite may take for a statement, in addition to one step for each byte of the file. A row needs about
+a hundred steps, and has a thousand bytes.
 """
 _LONGEST_VALUE_BYTES = 2**28
 _LONGEST_STATEMENT_BYTES = 100_000
@@ -57,7 +57,7 @@ class Connection(sqlite3.Connection):
     """A connection on which every statement ends."""
 
     file: Path | None = None
-    """The store, once its schema is known to be ours; then its size limits how long a statement may take."""
+    """The store, once its schema is known to be storagelab's; then its size limits how long a statement may take."""
     _steps_left = 0
 
     def execute(self, *statement: Any) -> sqlite3.Cursor:
@@ -204,7 +204,7 @@ def _is_ours(kind: object, name: object, table: object, sql: object) -> bool:
 
 @cache
 def _our_statements() -> frozenset[str]:
-    """What each version of the schema may contain, without comments and blanks."""
+    """The statements that each version of the schema may contain, without comments and blanks."""
     ours = {_bare(statement.rstrip().removesuffix(";")) for statement in schema_statements()}
     today, first = "repetition INTEGER NOT NULL,", "repetition INTEGER NOT NULL CHECK (repetition >= 1),"
     return frozenset(ours | {one.replace(today, first) for one in ours})
@@ -230,7 +230,7 @@ _ALLOWED = {
     sqlite3.SQLITE_FUNCTION: (1, {"coalesce", "count", "iif", "json_remove", "json_valid", "max", "sum"}),
     sqlite3.SQLITE_PRAGMA: (0, {"query_only", "quick_check"}),
 }
-"""What a statement may do, with which names: those in the first or second place of what SQLite says of it."""
+"""The actions that a statement may take, with the names allowed in SQLite's first or second argument."""
 
 
 def _allowed(action: int, *names: str | None) -> int:
@@ -269,7 +269,8 @@ RUN_COLUMNS = tuple(Run.model_fields)
 
 
 def read_run(row: Sequence[Any], shared: Shared) -> Run | str:
-    """A stored row (texts as text or bytes) as a value; or which run can't be read, and why.
+    """A stored row (texts as text or bytes) as a value; or a message that names the run that can't be read, with the
+    reason.
 
     A run without elapsed time counts as failed, because rates can't be computed. All rows of one store use the same
     `shared`.
@@ -328,7 +329,7 @@ def _text(value: object) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """What is wrong with a stored value: its place and its content."""
+    """The description of an invalid stored value: its place and its content."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"]))[:_SHOWN]
@@ -338,8 +339,8 @@ def reason_of(error: Exception) -> str:
 
 
 def damaged(file: Path, lost: Sequence[str], readable: int | None) -> StoreError:
-    """The error for a damaged store: what can't be read, how many runs can be read (None: not tried), and the way
-    out.
+    """The error for a damaged store. It names what can't be read, the number of readable runs (None: not tried), and
+    the way out.
     """
     listed = "".join(f"\n    {one}" for one in lost[:_LISTED])
     more = f"\n    and {len(lost) - _LISTED} more" if len(lost) > _LISTED else ""
@@ -378,10 +379,10 @@ def measurement_of_today(text: str, kind: str) -> str:
 
 
 def experiment_of_today(experiment: Any) -> Any:
-    """A stored experiment. A race of a kind that is gone, one for a good layout or one that began with small-scale
-    runs, is read as an experiment of all repetitions, most of them not made: its runs are shown, and only the layouts
-    that ran are compared. The hosts that were to share its rounds are left out: each run names its host. A store
-    without a word on balanced orders continues with rounds that were shuffled separately.
+    """A stored experiment. Two kinds of races no longer exist: races for a good layout, and races that began with
+    small-scale runs. They are read as experiments of all repetitions, most of which are missing: all runs are shown,
+    and only the layouts that ran are compared. The list of hosts that shared the rounds is left out, because each run
+    names its host. A store without a statement on balanced orders continues with rounds that are shuffled separately.
     """
     if not isinstance(experiment, dict):
         return experiment

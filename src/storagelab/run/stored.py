@@ -58,8 +58,8 @@ def salvage(name: str, results: Path) -> tuple[Results, list[str]]:
 
 
 def as_begun(experiment: Experiment, results: Path) -> Experiment:
-    """The experiment of a spec, with the order with which its stored campaign began: one of an
-    earlier version keeps its own. The callers report an unreadable store."""
+    """The experiment of a spec, with the order with which its stored campaign began: a campaign of an earlier version
+    keeps its order. The callers report an unreadable store."""
     folder = results / experiment.name
     with contextlib.suppress(StoreError), Store.salvaging(folder) as store:
         begun = store.experiment()
@@ -69,7 +69,7 @@ def as_begun(experiment: Experiment, results: Path) -> Experiment:
 
 
 def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:
-    """The stored experiment, judged and worded as the spec's file says today, if that file describes the same runs."""
+    """The stored experiment, with the spec file's current keys for judging, if the file describes the same runs."""
     if spec.sha256 != experiment.sha256:
         return experiment
     update = {"prefer": spec.prefer, "indifferent": spec.indifferent, "factors": spec.factors, "base": spec.base}
@@ -77,7 +77,7 @@ def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:
 
 
 def _preferring(experiment: Experiment) -> Experiment:
-    """The stored experiment; a spec that sets no preferences has today's, not those of the version that stored it."""
+    """The stored experiment; if its spec sets no preferences, with today's defaults, not those of its version."""
     with contextlib.suppress(tomllib.TOMLDecodeError):
         if experiment.text and "prefer" not in tomllib.loads(experiment.text):
             return experiment.model_copy(update={"prefer": PREFERENCES})
@@ -158,8 +158,8 @@ class JointCampaign(NamedTuple):
 
 
 def gathered(parts: Sequence[Results]) -> JointCampaign:
-    """Joins parts into one campaign: the rounds of each part follow those of the part before. Raises StoreError if
-    they can't be one campaign.
+    """Joins parts into one campaign: the rounds of each part follow the rounds of the previous part. Raises StoreError
+    if they can't be one campaign.
     """
     first, *others = parts
     for other in others:

@@ -1,5 +1,5 @@
-"""Servers that already run, on any engine: the source of their DSN, the rights of a login, their processes, the
-visible facts about their layout; and how passwords are kept out of messages.
+"""Servers that already run, on any engine: the source of their DSN, the rights of a login, their processes, and the
+visible facts about their layout. Also keeps passwords out of messages.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from storagelab.spec.given_files import opened, text_of
 #     postgresql://me:pass@word@host/     libpq takes "word@host" for the host, and names it if it can't find it
 #     postgresql://me:password/           "password" is the port
 #
-# In me:pass@word/ the host may be a part of the password, too: beside a password, a host is secret unless it is an
-# address.
+# In me:pass@word/ the host may be a part of the password, too: if a DSN has a password, its host is secret unless it is
+# an address.
 
 HIDDEN = "(hidden: these words may show a part of the password)"
 _SHORTEST_PIECE = 4
@@ -98,7 +98,7 @@ def _of_settings(dsn: str) -> list[str] | None:
 
 
 def _of_options(settings: Iterable[tuple[str, str]]) -> list[str] | None:
-    """The secrets among settings; None if one is of no form that a driver knows."""
+    """The secrets among settings; None if a setting has a form that no driver knows."""
     secrets = []
     for name, value in settings:
         if name in _SECRET_OPTIONS:
@@ -146,8 +146,8 @@ OWNERSHIP = "made by storagelab, which removes it again"
 """Marks what storagelab makes on a server. An object without the mark belongs to others, whatever its name."""
 
 Decoys = tuple[TargetConfig, dict[str, JsonValue], Callable[[], object]]
-"""A database that storagelab made on a server, with tables of the load program's names in its default schema; the load;
-and a function that reads those tables."""
+"""A database that storagelab made on a server, in whose default schema are tables with the names that the load's
+program uses; the load; and a function that reads these tables."""
 Need = tuple[bool, str, str]
 """(whether the requirement is met, the problem if not, the solution)"""
 
@@ -189,14 +189,14 @@ def enough_connections(connections: int, free: int, setting: str) -> Need:
 
 
 def where(line: socket.socket, *, on_this_machine: bool) -> str:
-    """Where the server runs, for a plan. `line` is a connection to it."""
+    """The machine of the server, as a text for a plan. `line` is a connection to the server."""
     if on_this_machine:
         return "on this machine"
     return f"{'perhaps on another machine (nothing tells)' if is_near(line) else 'remote'}: no resource/signal split"
 
 
 def kept_by_load(names: Iterable[str]) -> list[str]:
-    """A note of settings that only a load's sessions have, not our own; without values, which may be secrets."""
+    """A note on settings that a load's sessions have and storagelab's own lack; without values, which may be secret."""
     listed = ", ".join(dict.fromkeys(names))
     return [f"the server sets for this login, and the load keeps: {listed}"] if listed else []
 
@@ -316,7 +316,7 @@ class RunningServer(NamedTuple):
 
 
 def volume_name(name: str) -> str:
-    """A name that a spec's volume can have, made of a tablespace's."""
+    """A valid name for a spec's volume, derived from a tablespace's name."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", name)[:31].lstrip("_-") or "tablespace"
 
 

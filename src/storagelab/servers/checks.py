@@ -54,15 +54,15 @@ class AttachedFacts(Frozen):
 F = TypeVar("F", bound=AttachedFacts)
 _T = TypeVar("_T")
 Connect = Callable[[TargetConfig], AbstractContextManager[C]]
-"""Connects to a running server. Raises PreflightError with the program's words, also for later failures."""
+"""Connects to a running server. Raises PreflightError with the program's message, also for later failures."""
 
 
 @dataclass(frozen=True)
 class Checks(Generic[C, F]):
-    """An engine's own part of a preflight: the disk space of a run, with or without a copy of its data; the paths that
-    data files can't have, with reasons; the setting of the memory for data, with its bytes on a private server and
-    whether data files bypass the page cache there; how to connect; the checks on a running server for its cells (with
-    notes); and how to log in as a load's program, with likely causes of a failure.
+    """An engine's own part of a preflight, in the order of the fields: the disk space of a run, with or without a copy
+    of its data; the paths that data files can't have, with reasons; the setting of the memory for data, with its bytes
+    on a private server and whether data files bypass the page cache there; how to connect; the checks on a running
+    server for its cells (with notes); and how to log in as a load's program, with likely causes of a failure.
     """
 
     starter: Starter[Any]
@@ -153,8 +153,8 @@ def needs_of_every_engine(facts: AttachedFacts, oldest: tuple[int, ...], connect
 def read_back(
     asked: Mapping[str, str], shown: Callable[[str, str], tuple[str, bool] | None], read_from: str
 ) -> list[Check]:
-    """Compares each setting asked for with what the server shows of it: its value, and whether that is what was asked;
-    None if it does not show it.
+    """Compares each requested setting with the server's report: the reported value, and whether it equals the request;
+    None if the server does not report the setting.
     """
     checks = []
     for name, text in sorted(asked.items()):

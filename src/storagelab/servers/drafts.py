@@ -1,4 +1,4 @@
-"""Drafts of specs: for a server that runs, of its own or as a ready-made spec filled in; or from the answers to three
+"""Drafts of specs: for a running server, as a new spec or as a completed ready-made spec; or from the answers to three
 questions. `plan` accepts a draft unchanged; its comments say what to change and what it leaves out.
 """
 
@@ -37,13 +37,13 @@ _SHORT_CYCLES = """[target.settings]
 checkpoint_timeout = "30s"  # so that runs of a minute count whole checkpoint cycles; a server's own is "5min"
 """
 _CYCLES = 5
-"""From this many checkpoint cycles on, the begin of a run of fixed length hardly matters."""
+"""From this many checkpoint cycles on, the start of a run of fixed length hardly matters."""
 PRIVATE = tuple(name for name, engine in ENGINES.items() if engine.generators)
-"""The load of an engine unless another is asked for."""
+"""The default load of each engine."""
 
 
 class Volume(NamedTuple):
-    """A volume of a draft; `holds` says what a running server keeps there."""
+    """A volume of a draft; `holds` names the files that a running server keeps there."""
 
     name: str
     path: str
@@ -51,7 +51,7 @@ class Volume(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A spec in the making. `now`: the volumes that hold data and log today; None if nothing is known of that."""
+    """An incomplete spec. `now`: the volumes that hold data and log today; None if unknown."""
 
     head: Sequence[str]
     question: str
@@ -101,8 +101,8 @@ def _volume(one: Volume) -> str:
 
 
 def _settings(found: RunningServer, own: Mapping[str, object]) -> str:
-    """The table of settings: the server's, and a spec's `own` settings that the server does not have; and the omitted
-    ones.
+    """The table of settings, with the server's settings and the spec's `own` settings that the server lacks; and the
+    omitted settings.
     """
     settings = {**{name: value for name, value in own.items() if name not in found.asked}, **found.settings}
     lines = [
@@ -118,8 +118,8 @@ def _settings(found: RunningServer, own: Mapping[str, object]) -> str:
 
 
 def of_server(engine: str, found: RunningServer, variable: str) -> str:
-    """The draft for a running server: a private one like it, if it runs on this machine; else the server itself, whose
-    DSN is in this variable of the environment.
+    """The draft for a running server: a similar private server, if the server runs on this machine; otherwise the
+    server itself, whose DSN is in this environment variable.
     """
     holds = f"Its databases hold {bytes_(found.data_bytes)}."
     if not found.here:
@@ -229,7 +229,7 @@ _HEADER, _KEY, _BARE = re.compile(r"\[+([^\]]+)\]+"), re.compile(r'("[^"]+"|[\w-
 
 
 def _edited(text: str, changes: _Changes, more: Mapping[str, str]) -> str:
-    """The spec with these values, and with `more` lines at the ends of tables. All else stays, comments too."""
+    """The spec with these values, and with `more` lines at the ends of tables. Everything else stays unchanged."""
     table, lines, ends = "", list[str](), dict[str, int]()
     for line in text.splitlines():
         if header := _HEADER.match(line):

@@ -57,7 +57,7 @@ def of_cell(
 def compared(
     plan: Plan, of_engine: Callable[[Config], Callable[[Config], Durability] | None]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What each compared engine promises, one line each, and a warning if the promises differ."""
+    """The promise of each compared engine, in one line each, and a warning if the promises differ."""
     if len({cell.config.target.engine for cell in plan.cells}) < 2:
         return (), ()
     # A server that already runs has to be asked, so each target is asked only once.

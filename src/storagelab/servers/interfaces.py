@@ -1,7 +1,7 @@
-"""The parts of a run, the part of each database system, and the steps that all real servers share.
+"""The interfaces of a run's parts and of each database system, and the steps that all real servers share.
 
 A run has a server, the sessions of a load, and a watcher; `one_run` puts them together. `System` is what each engine
-adds. `Reach` is how sessions and client programs get to one server, private or attached.
+adds. `Reach` connects sessions and client programs to one server, private or attached.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Columns = Callable[[], Mapping[str, float]]
 
 
 class Reach(ABC, Generic[C]):
-    """How sessions connect to one server, and its facts. It is a private `server`, whose own parser reads its settings
-    as `expected`; or an attached one, with its `facts`.
+    """How sessions connect to one server, and its facts. The server is a private `server`, whose own parser reads its
+    settings as `expected`, or an attached server, with its `facts`.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class Sessions(ABC, Generic[C]):
 
     @property
     def in_turns(self) -> bool:
-        """Whether the load logs the end of each transaction and is long enough, so that watched and unwatched periods
-        alternate.
+        """Whether periods with and without sampling alternate: the load logs the end of each transaction, and is long
+        enough.
         """
         return False
 
@@ -189,13 +189,13 @@ class System(ABC, Generic[C]):
 
     @abstractmethod
     def meet(self) -> None:
-        """Ask the attached server for its facts, drop what an earlier run left there, and make what the run needs
-        first.
+        """Ask the attached server for its facts, drop the remains of earlier runs, and make the objects that the run
+        needs first.
         """
 
     @abstractmethod
     def drop(self) -> None:
-        """Drop what was made on the attached server, over a connection of its own: the run's connection may be lost."""
+        """Drop the objects made on the attached server, over a separate connection: the run's may be lost."""
 
     # --- words -------------------------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class System(ABC, Generic[C]):
 
     @abstractmethod
     def facts_of(self, connection: C) -> dict[str, object]:
-        """The server in a run's environment."""
+        """The facts about the server for a run's environment."""
 
     def data_folder(self, connection: C) -> Path | None:
         """The folder of the files of a server on this machine, if the server tells it and this user may read it."""
@@ -296,14 +296,13 @@ def by_server(configs: Iterable[Config]) -> list[list[Config]]:
 
 
 # --- loops -----------------------------------------------------------------------------------------------------------
-#
-# One connection's loop on any engine: the start gate, its start and end times, and how often it reports.
+# The loop of one connection on any engine: the start gate, the start and end times, and the interval of its reports.
 
 
 POLL_S = 0.2
 """How often the run checks whether its connections are done."""
 GATE_TIMEOUT_S = 60.0
-"""How long to wait until all connections stand at the start gate."""
+"""The longest time to wait until all connections are at the start gate."""
 REPORT_ROWS = 200
 """A connection reports its progress about this often, so that reports cost little next to small transactions."""
 

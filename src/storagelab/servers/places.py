@@ -52,7 +52,8 @@ def remote_paths(config: Config) -> dict[str, str]:
 
 
 def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
-    """The mount that holds a folder: the one with the longest path; among equals the last, which covers the others."""
+    """The mount that holds a folder: the one with the longest path; of equal paths the last, which covers the
+    others."""
     whole = PurePosixPath(path)
     above = [mount for mount in mounts if mount.point and whole.is_relative_to(mount.point)]
     return max(reversed(above), key=lambda mount: len(mount.point), default=None)
@@ -71,9 +72,7 @@ def facts(config: Config, mounts: Sequence[Mount]) -> dict[str, dict[str, object
 
 
 def checks(config: Config, mounts: Sequence[Mount], read_from: str) -> list[Check]:
-    """Compares each remote volume with the server's report of its file system. Without a report the volume is
-    unverified.
-    """
+    """Compares each remote volume with the server's report of its file system; without a report, it is unverified."""
     found = []
     for name, path in remote_paths(config).items():
         mount = mount_of(path, mounts)
@@ -165,15 +164,15 @@ _WORTH_TELLING_BYTES = 2**20
 
 
 def refuse_misfits(config: Config, objects: Iterable[Object]) -> None:
-    """Raises DataRefused if the layout names objects that are not there, or wants one on two volumes."""
+    """Raises DataRefused if the layout names objects that don't exist, or places one object on two volumes."""
     problem = config.placement.problem(list(objects))
     if problem is not None:
         raise DataRefused(f"{KEY}: {problem.problem}\n  {problem.hint}")
 
 
 def check_files(files: Mapping[str, tuple[Path, Path]]) -> Check:
-    """One check over all placed objects: does each object's file really lie below the folder that is to hold it, as the
-    file system shows? Unknown if this user may not look there.
+    """One check over all placed objects: whether the file system shows each object's file below the requested folder.
+    Unknown if this user may not look there.
     """
     asked = ", ".join(sorted({str(folder) for _, folder in files.values()}))
     wrong, unseen = list[str](), list[str]()
@@ -196,8 +195,8 @@ def check_files(files: Mapping[str, tuple[Path, Path]]) -> Check:
 def changed_files(
     before: Mapping[str, str], after: Mapping[str, str], placed: Collection[str], read_from: str
 ) -> Iterator[Check]:
-    """A check whether objects have other files after a run, or are gone. A rewritten object is no fault of the run,
-    because its new place is checked, too. The place of a dropped `placed` object can't be read any more.
+    """A check whether objects have other files after a run, or no longer exist. A rewritten object is no fault of the
+    run, because its new place is checked, too. The place of a dropped `placed` object can't be read any more.
     """
     gone = [name for name in before if name not in after]
     texts = [f"{name} was dropped" for name in gone]
@@ -227,7 +226,7 @@ def lying(config: Config, known: Sequence[Object]) -> list[tuple[Object, str | N
 
 
 def share_on(config: Config, known: Sequence[Object] | None, volume: str) -> float:
-    """The share of a load's data on a volume: of the objects that it is known to make, or else of its data files."""
+    """The share of a load's data on a volume: of the objects that it is known to make, or of its data files."""
     files = config.layout.data_files
     total = sum(one.bytes or 0 for one in known or ())
     if known is None or not total:

@@ -38,8 +38,8 @@ class StartFailed(RunFailed):
 
 
 class Refusal(NamedTuple):
-    """Why a connection was refused, in the driver's words. `by_server`: the running server itself refused it, so
-    waiting does not help.
+    """Why a connection was refused: the driver's message. `by_server`: the running server itself refused it, so waiting
+    does not help.
     """
 
     words: str
@@ -176,7 +176,7 @@ class PrivateServer(ABC, Generic[P]):
 
     @abstractmethod
     def _reach(self) -> tuple[Path, ...]:
-        """The folders that its programs must reach, in addition to those of every private server."""
+        """The folders that the server's programs must reach, in addition to the folders of every private server."""
 
     def _in_child(self) -> Callable[[], None] | None:
         """The `preexec_fn` of the server's programs."""

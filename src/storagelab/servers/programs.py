@@ -1,4 +1,4 @@
-"""Server programs on this machine: where a cell wants them from, and which version they report."""
+"""Server programs on this machine: the folder that a cell asks for, and the version that the programs report."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ _BESIDE_PROGRAMS = ("bin", "sbin", "lib", "lib64", "libexec", "share", "scripts"
 
 
 class Programs(Frozen):
-    """The programs of one server. `version` is as the server reports it, e.g. "18.4"; `origin` says where they come
-    from.
-    """
+    """The programs of one server. `version` is as the server reports it, e.g. "18.4"; `origin` is their source."""
 
     version: str
     origin: str

@@ -1,4 +1,4 @@
-"""The server of one run: a private one, a private one with a template's data, or an attached one.
+"""The server of one run: a private server, a private server with a template's data, or an attached server.
 
 `open` makes it reachable, `prepare` makes the run's data, `close` removes everything that was made.
 """
@@ -67,7 +67,7 @@ class Server(ABC, Generic[C]):
                 connection.close()
 
     def volumes(self) -> Mapping[str, Path]:
-        """The volumes whose drives are watched."""
+        """The volumes whose drives are observed."""
         return self.system.volumes
 
     def refuse_if_dead(self) -> None:

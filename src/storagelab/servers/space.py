@@ -1,4 +1,5 @@
-"""Space on volumes and in memory: whether a plan's cells have enough, and which volume was full when a set-up failed.
+"""Space on volumes and in memory: whether a plan's cells have enough space, and which volume was full when a set-up
+failed.
 
 Servers report a full disk in many ways, and seldom say which disk. By then, they have often removed their files, so the
 space is free again. So storagelab watches the free space during a set-up.
@@ -36,8 +37,8 @@ DESPITE_SPACE = "--despite-space"
 def volume_needs(
     configs: Sequence[Config], site: Site, bytes_on: BytesOn, *, size_key: str = "workload.rows_per_connection"
 ) -> tuple[VolumeNeed, ...]:
-    """Each volume once, with the most that any cell needs on it, which `size_key` decides. Raises PreflightError for a
-    volume that can't be used."""
+    """Each volume once, with the largest need of any cell for space on it, which `size_key` decides. Raises
+    PreflightError for a volume that can't be used."""
 
     def on_path(config: Config, name: str) -> int:
         volume = config.volumes[name]
@@ -342,7 +343,7 @@ class SpaceWatch:
             for name, path in self._volumes.items():
                 try:
                     self._least[name] = min(self._least[name], host.free_bytes(path))
-                    # A new server makes some 1,000 files, and a program that fails may remove them between two looks.
+                    # A new server makes some 1,000 files, and a program that fails may remove them between two samples.
                     if doctor.lacks_inodes(path, 1_000 if self._least[name] > 2**30 else 1):
                         self._no_inodes.add(name)
                 except (PreflightError, OSError):  # the volume is gone, which the set-up will notice too
@@ -360,7 +361,7 @@ class SpaceWatch:
         return RunFailed(f"the set-up {what}: {way_out}; it said: {quoted}")
 
     def _what(self, line: str, data_folder: Path | None, config: Config) -> tuple[str, str]:
-        """The full place in words, and the way out."""
+        """A description of the full place, and the way out."""
         if "shared memory" in line:
             return f"filled shared memory ({_free_text(doctor.SHARED_MEMORY)})", doctor.MORE_SHARED_MEMORY
         full = min(self._least, key=self._least.__getitem__, default=None)

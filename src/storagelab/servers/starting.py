@@ -26,12 +26,12 @@ from storagelab.volumes.folders import Site
 
 # --- extremes --------------------------------------------------------------------------------------------------------
 #
-# Selects a few servers that represent all servers whose settings differ only in numbers.
+# Selects a few servers that represent all servers whose settings differ only in their numbers.
 #
 # A server refuses values that are too small or too large: a lock table that does not fit into memory, more connections
 # than files that it may open, fewer connections than it reserves for superusers. So if it accepts the smallest and the
-# largest value of each number, it accepts those between them. Words, such as "on" or "fsync", and numbers in different
-# units have no order: each combination of them is tried by itself.
+# largest value of each number, it accepts the values between them. Words, such as "on" or "fsync", and numbers in
+# different units have no order: each combination of them is tried by itself.
 
 
 _NUMBER = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
@@ -82,8 +82,8 @@ def _parted(texts: Texts) -> tuple[tuple[tuple[str, str], ...], dict[str, float]
 
 
 MOST_TRIALS = 8
-"""A start takes about half a second. If there are more kinds of server than this, not counting those that differ in
-numbers alone, only the first ones are tried.
+"""A start takes about half a second. If there are more kinds of server than this, not counting kinds that differ only
+in numbers, only the first kinds are tried.
 """
 
 
@@ -158,8 +158,9 @@ _AT_ONCE = 100
 class Starter(Generic[P]):
     """An engine's facts about its private servers: `find` locates its programs in a folder or on this machine,
     `settings` are those of a cell's server, `text` is the text of a setting's value, and `server` makes one. `ask`
-    makes the programs read settings together, without a database, and returns how they read them, to compare with
-    later; it raises PreflightError with their words. `is_own` says which settings keep a private server private.
+    makes the programs read settings together, without a database, and returns the values that they read, for later
+    comparison; it raises PreflightError with the programs' message. `is_own` names the settings that keep a private
+    server private.
     """
 
     title: str

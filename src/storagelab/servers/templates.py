@@ -1,8 +1,8 @@
 """Templates: a private server's prepared data, kept for a campaign and copied for each run.
 
 A server fills its folders once and is shut down. Its folders are then moved aside on their volumes, and every run gets
-a copy at the original paths, since the server's files contain paths. The first run gets a copy, too, so that all begin
-alike. A template lives as long as its campaign: `sweep` removes the templates of an earlier campaign.
+a copy at the original paths, since the server's files contain paths. The first run gets a copy, too, so that all runs
+begin in the same state. A template lives as long as its campaign: `sweep` removes the templates of an earlier campaign.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from storagelab.volumes.folders import Folders, Site
 # --- copying ---------------------------------------------------------------------------------------------------------
 #
 # Copies folders of a stopped server. Where the file system can do it, the copy shares the files' blocks, as with `cp
-# --reflink=auto`. Such a copy takes no time, and no space until one of the two changes.
+# --reflink=auto`. Such a copy takes no time, and no space until one of the two files changes.
 
 
 _FICLONE = 0x40049409
@@ -140,8 +140,8 @@ BytesOn = Callable[[Config, str], int]
 
 
 def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_bytes_on: BytesOn) -> BytesOn:
-    """The disk space that a run takes on a volume, and all templates beside it. The files of the run that makes a
-    template are the template, until they are moved aside; every other run begins with a copy."""
+    """The disk space that a run takes on a volume, and all templates beside it. Until they are moved aside, the files
+    of the run that makes a template are the template itself; every other run begins with a copy."""
     kept = [(one, site.volume_paths(one)) for one in one_of_each_template(configs)]
 
     def both(config: Config, volume: str) -> int:

@@ -1,4 +1,4 @@
-"""The [factors] and [[exclude]] of a spec: what varies, and which combinations are left out."""
+"""The [factors] and [[exclude]] of a spec: the keys that vary, and the combinations that are left out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CANNOT_VARY = dict.fromkeys((*keys.HEADER, "labels"), _WHOLE_EXPERIMENT) | {
 _OF_THE_LOAD = ("workload",)
 """Tables of the spec that describe the load."""
 _OF_THE_CONDITIONS = (*_OF_THE_LOAD, "between_runs", "measure", "layout.data_size_bytes")
-"""Tables, and a key, that set the conditions under which layouts are tried. All others set what the user chooses:
+"""Tables, and a key, that set the conditions under which layouts are compared. All other keys are the user's choice:
 layout, drives, server. This is the only place that distinguishes the two."""
 _LONGEST_LABEL = 24
 _HIGHEST_PRICE = 10**9
@@ -52,8 +52,8 @@ def read_factors(raw: keys.Tables, base: keys.Tables) -> tuple[Factor, ...]:
 
 
 def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]:
-    """The factors with their short names and the prices of their levels. Raises SpecError for the name of something
-    that does not vary.
+    """The factors with their short names and the prices of their levels. Raises SpecError for the name of a key that
+    does not vary.
     """
     if not isinstance(labels, dict):
         hint = "Write [labels] on a line of its own, and the factors' short names below it."
@@ -137,10 +137,8 @@ def _refuse_what_cannot_vary(name: str, place: keys.Parts) -> None:
 
 
 def is_condition(factor: Factor) -> bool:
-    """Whether the factor's levels are conditions, not choices: they set only the workload, what happens between
-    runs, or how to measure.
-
-    A factor that also sets anything else counts as a choice.
+    """Whether the factor's levels are conditions, not choices: they set only the workload, the steps between runs, or
+    the measurement. A factor that also sets another key counts as a choice.
     """
     return _sets_only(factor, _OF_THE_CONDITIONS)
 
@@ -170,7 +168,7 @@ def _table(path: str) -> str:
 
 
 def is_price(path: str) -> bool:
-    """Whether a path names what a volume costs, which affects no run."""
+    """Whether a path names a volume's price, which affects no run."""
     return _table(path) == "volumes" and path.endswith(f".{PRICE}")
 
 
@@ -197,7 +195,7 @@ def _plain(name: str, levels: Sequence[Any], base: keys.Tables) -> list[Level]:
 
 
 def _labelled(name: str, levels: Sequence[Any], base: keys.Tables) -> Iterator[Level]:
-    """Levels that set any number of keys at once. A level that sets none stands for the spec as written."""
+    """Levels that set any number of keys at once. A level that sets no key stands for the spec as written."""
     labels: list[str] = []
     for position, level in enumerate(levels):
         place = ("factors", name, position)
@@ -283,7 +281,7 @@ def _checked_sets(path: str, value: object, place: keys.Parts, base: keys.Tables
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two levels are the same: 1 and 1.0 are, 1 and true are not."""
+    """Whether two levels are the same: 1 and 1.0 are the same, 1 and true are not."""
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 

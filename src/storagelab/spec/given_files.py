@@ -1,5 +1,5 @@
-"""Opens files that others wrote: specs, profiles, captures, predictions, traces, scripts and dumps; and finds those
-that a spec names.
+"""Opens files that others wrote: specs, profiles, captures, predictions, traces, scripts and dumps. Also finds the
+files that a spec names.
 
 A device may never end, and a FIFO may have no writer, so only regular files are read. A lint (`tests/test_tidy.py`)
 refuses any other way to open such a file.
@@ -25,7 +25,7 @@ from storagelab.model.config import Config
 from storagelab.model.volume import BY_HAND
 
 MOST_BYTES = 2**20
-"""The most bytes of a file that people write."""
+"""The largest size of a file that people write."""
 
 
 @contextlib.contextmanager
@@ -92,8 +92,8 @@ _INCLUDED = re.compile(
 
 
 def named(configs: Iterable[Config], folder: Path) -> dict[str, Path]:
-    """`{"workload.trace: requests.iolog": path}` of every file or folder that exists and is named by a key that takes
-    files. Relative paths start at `folder`, that of the spec.
+    """`{"workload.trace: requests.iolog": path}` for every existing file or folder that a key for files names. Relative
+    paths start at `folder`, the spec's folder.
     """
     found = dict[str, Path]()
     for config in configs:
@@ -114,8 +114,8 @@ def named(configs: Iterable[Config], folder: Path) -> dict[str, Path]:
 
 
 def _included(path: Path, folder: Path, known: set[Path]) -> set[Path]:
-    """The files that a file of SQL includes or loads, and those that these include. Names start beside it, or at
-    `folder`.
+    """The files that a file of SQL includes or loads, directly or through other files. Relative names start at the
+    file's folder, or at `folder`.
     """
     text = begin_of(path, MOST_BYTES, "workload.setup") if path.is_file() else b""
     names = [os.fsdecode(b"".join(found)) for found in _INCLUDED.findall(text)]
@@ -157,7 +157,7 @@ def hashes(files: Mapping[str, Path]) -> dict[str, str]:
 
 
 def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """A line for each file whose content differs. An earlier version, which kept no hashes, differs in nothing."""
+    """A line for each file whose content differs; none for campaigns of versions that stored no hashes."""
     if not old or not new:
         return []
     return [

@@ -37,7 +37,7 @@ def _any_workload() -> type[BaseModel]:
     for member in KINDS.values():
         for name, field in member.model_fields.items():
             # A key that several kinds have takes the values of the first of these kinds; raw I/O, which comes last,
-            # takes the fewest. The key may be missing.
+            # takes the fewest values. The key may be missing.
             optional = copy(field)
             optional.default, optional.default_factory = None, None
             fields.setdefault(name, (field.annotation, optional))
@@ -53,7 +53,7 @@ HEADER = ("name", "question", "repetitions", "order", "seed", "costly", "blocks"
 TABLES = tuple(Written.model_fields)
 TOP_LEVEL = (*HEADER, *TABLES, "labels", "factors", "exclude")
 JUDGEMENT = ("prefer", "indifferent", "labels")
-"""Keys that say how results are judged and worded. These keys affect no run, so they may change while results are
+"""Keys that decide how results are judged and presented. These keys affect no run, so they may change while results are
 kept."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -134,7 +134,7 @@ def schema_of(model: type[BaseModel]) -> Schema:
 
 
 def _plain(schema: Schema) -> Schema:
-    """Follows references and drops "or null", since TOML has no null."""
+    """Follows references and drops "or null", because TOML has no null."""
     if "$ref" in schema:
         return _plain(_DEFINED[schema["$ref"].rpartition("/")[2]])
     options = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
@@ -234,7 +234,7 @@ _KINDS: tuple[Kind, ...] = ("unknown", "wrong", "missing")
 
 
 class Problem(NamedTuple):
-    """Something that a model refuses: an unknown key, a value that it can't take, or a missing key."""
+    """A problem for which a model refuses tables: an unknown key, an impossible value, or a missing key."""
 
     kind: Kind
     parts: Parts
@@ -361,7 +361,7 @@ def _way_out(problem: Problem, schema: Schema) -> str:
 
 
 def leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every key below a table with its value; a table without keys is its own value."""
+    """Every key below a table with its value; a table without keys counts as a value."""
     for name, value in table.items():
         if isinstance(value, dict) and value:
             yield from leaves(value, (*above, name))

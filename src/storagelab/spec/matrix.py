@@ -1,14 +1,14 @@
 """Experiment -> cells -> runs, in their order. Pure: the same experiment always gives the same plan.
 
 Runs come in blocks. A block is one combination of the levels of the costly factors, such as formats of a drive. All
-repetitions of a block come before the next block, so that costly factors change least often. Within a block each
-repetition is a complete round of its cells, so that a drift of the machine hits all cells alike on average, and the
-n-th repetitions of two cells make a pair; of a few measured layouts, two rounds are made in turns (see `orders`). Only
-in the order "cell-by-cell" does a cell have all its repetitions before the next cell. The published harness worked that
-way, and a drive's history can then look like an effect of the layout. With `blocks`, each combination comes in several
-blocks, which share the repetitions. The order of the blocks is a balanced one, too: complete rounds of all
-combinations. A block may begin with a burn-in: runs that are not judged because they find the drives newly prepared.
-Their repetitions count from 0 down.
+repetitions of a block come before the next block, so that costly factors change least often. Within a block, each
+repetition is a complete round of its cells, so that on average a drift of the machine affects all cells equally, and
+the n-th repetitions of two cells make a pair. With few measured layouts, two rounds are interleaved (see below). Only
+in the order "cell-by-cell", all repetitions of a cell come before the next cell. The published harness used this order,
+in which a drive's history can look like an effect of the layout. With `blocks`, each combination comes in several
+blocks, which share the repetitions. The order of the blocks is balanced, too: complete rounds of all combinations. A
+block may begin with a burn-in: runs that are not judged because their drives are newly prepared. Their repetitions
+count from 0 down.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from storagelab.spec.keys import put
 from storagelab.spec.rules import config_of
 
 # --- the order of runs ------------------------------------------------------------------------------------------------
-# Orders by chance, which depend only on a seed. Pure.
+# Random orders, which depend only on a seed. Pure.
 #
-# What a run leaves behind, such as dirty pages or a drive's debt of garbage collection, makes the next runs slower. If
-# one layout follows such a run more often than others, this looks like a property of the layout. So in a balanced order
-# each layout follows every layout, itself included, about equally often: in the next place, and also two and three
-# places later. Each layout also has even and odd places, and each place of a round, about equally often. Finney and
+# Remains of a run, such as dirty pages or a drive's pending garbage collection, make the next runs slower. If a layout
+# follows such a run more often than others, this looks like a property of the layout. So in a balanced order, each
+# layout follows every layout, itself included, about equally often: in the next place, and also two and three places
+# later. Each layout also has even and odd places, and each place of a round, about equally often. Finney and
 # Outhwaite (1956, Proceedings of the Royal Society B 145) gave such orders for some numbers of treatments and runs.
-# Here they are found for any: of the layouts left in a round, one comes next that has followed the last three least
-# often.
+# Here, orders are found for any numbers: the next layout is one of the remaining layouts of the round that has followed
+# the last three layouts least often.
 
 LAGS = {1: 6, 2: 3, 3: 2}
 """Number of places later -> the weight of an imbalance there: carry-over becomes smaller from run to run."""
 FEW = 5
-"""Up to this many layouts, two rounds at a time are made in one order. In complete rounds of few layouts, a layout
-hardly ever follows itself, so its carry-over would always affect the other layouts.
+"""With up to this many layouts, two rounds are interleaved. In complete rounds of few layouts, a layout hardly ever
+follows itself, so its carry-over would always affect the other layouts.
 """
 _CLOCK = 3
 """The weight of an imbalance between even and odd places, and between the places of a round: a disturbance of every
 second run, or of one run in each round, must affect all layouts equally.
 """
 _MANY = 200
-"""With more layouts than this, a plain shuffle is as good: hardly any two follow each other twice."""
+"""With more layouts than this, a plain shuffle is equally good: hardly any two follow each other twice."""
 _CANDIDATES = 8
 """The number of layouts that are considered for the next place."""
 _TRIES = 64
@@ -120,7 +120,7 @@ class _Followed:
         return made
 
     def cost(self, names: _Names) -> int:
-        """The weighted sum of how often this cell followed the latest cells, and of how often it had such a place."""
+        """The weighted number of times that this cell followed the latest cells, and that it had such a place."""
         counts = self.counts
         clocks = sum(self.clocks[period, self.placed % period, names[0]] for period in self.periods)
         return _CLOCK * clocks + sum(
@@ -183,9 +183,9 @@ MAX_CELLS = 100_000
 MAX_RUNS = 1_000_000
 
 _OF_A_BLOCK = ("target", "server", "drives", "volumes")
-"""Keys that are fixed for a whole block where drives remember: its runs share a server and the drives' history."""
+"""Keys that are fixed for a block if drives keep their state: its runs share a server and the drives' history."""
 _BEGINS_A_BLOCK = "between_runs.burn_in"
-"""Fixed for a block in any experiment: it says how a block begins, so all its cells share it."""
+"""Fixed for a block in any experiment: this key sets the beginning of a block, so all its cells share it."""
 
 
 def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
@@ -353,7 +353,7 @@ def _prepared_again(blocks: Sequence[list[Cell]], experiment: Experiment) -> Ite
 
 
 def _burn_in(cells: Sequence[Cell], experiment: Experiment, turn: int = 1) -> Iterator[tuple[int, Cell]]:
-    """(repetition, cell) of a block's burn-in runs: the cells in turn. The block is the `turn`-th of its kind."""
+    """(repetition, cell) of a block's burn-in runs, cell after cell. The block is the `turn`-th of its kind."""
     if experiment.order == "randomised":
         cells = shuffled(cells, experiment.seed, f"burn-in/{cells[0].cell_id}")
     runs = cells[0].config.between_runs.burn_in

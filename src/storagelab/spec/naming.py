@@ -1,11 +1,10 @@
-"""Which cell a user means: by its id, or by levels. Pure.
+"""Finds the cell that a user names by its id or by levels. Pure.
 
     c07                              the id that every table shows; c7 and c007 are the same cell
     data_files=4,driver=2.2.3        a factor by its path, the path's last part, or its short name; a level in full;
-    other
-                                     factors may be left out if only one cell fits
+                                     other factors may be left out if only one cell fits
 
-An id is the cell's place in its spec, so it holds as long as the results do; from one spec to another, cells go by
+An id is the cell's place in its spec, so it is valid as long as the results; cells of different specs are matched by
 levels.
 """
 
@@ -57,8 +56,8 @@ def find_cell(asked: str, cells: Sequence[Named], labels: Mapping[str, str]) -> 
 
 
 def pairs_by(asked: str, cells: Sequence[Named], labels: Mapping[str, str]) -> tuple[str, list[tuple[str, str]]]:
-    """The factor that `asked` names, and the ids of each pair of cells that differ in it alone: at the first cell's
-    level, and at another. Raises SpecError if there are none.
+    """The factor that `asked` names, and the ids of each pair of cells that differ only in this factor: a cell at the
+    first cell's level, and a cell at another level. Raises SpecError if there are none.
     """
     try:
         factor = _factor(asked, asked, cells, labels)
@@ -162,7 +161,7 @@ FILES_FACTOR = "layout.data_files"
 
 
 def axis_factor(factors: Sequence[Factor]) -> Factor | None:
-    """The number of data files if it varies, else the numeric factor with the most levels, else None."""
+    """The number of data files if it varies, otherwise the numeric factor with the most levels, otherwise None."""
     varied = [factor for factor in factors if len(factor.levels) > 1]
     files = [factor for factor in varied if sets_data_files(factor)]
     numeric = [factor for factor in varied if is_numeric(factor)]

@@ -308,7 +308,7 @@ SPEC_FACTOR = "spec"
 _LONGEST_NAME = 64
 _NAMED_TABLES = ("volumes", "drives")
 _OF_THE_FIRST = ("name", "question", "order", *keys.JUDGEMENT)
-"""Keys of the first spec that may differ in the second."""
+"""Keys that may differ between the two specs; the first spec's values are used."""
 
 
 def against(first: Path, second: Path) -> Experiment:

@@ -53,7 +53,7 @@ def _is_quoted_well(options: str) -> bool:
 
 
 def _claims(config: Config) -> list[str]:
-    """The drives of the cell's volumes, as often as they are named."""
+    """The drives of the cell's volumes; a drive that is named several times is repeated."""
     return [device for name in config.volumes_used if name in config.volumes
             for device in config.volumes[name].devices or ()]  # fmt: skip
 
@@ -144,7 +144,7 @@ _OF_ANY_VOLUME = frozenset({"file_bytes", "devices", "prepare", "check", "variab
 _CHECKED_BY_HAND = frozenset(
     {"sector_bytes", "filesystem", "mkfs_options", "mount_options", "read_ahead_bytes", "scheduler"}
 )
-"""Keys of a volume that a person prepares according to them; all but the options of mkfs are read back."""
+"""Keys by which a person prepares a volume; all except the options of mkfs are read back."""
 _SOURCES = (("file", "file_bytes"), ("devices", "devices"))
 """Each source of a volume that storagelab makes: key and field."""
 _OF_MADE_VOLUMES = (
@@ -293,7 +293,7 @@ def _conflicts(config: Config) -> Iterator[SpecError]:
     if config.simulated:
         yield from _simulated_conflicts(config)
     elif config.target.raw_io:
-        # Refuses keys of servers and of simulated drives, and anything that could harm a drive
+        # Refuses keys of servers and of simulated drives, and all keys that could harm a drive
         yield from _raw_conflicts(config)
         yield from _foreign(config, Foreign(_OF_REAL_SERVERS, _FOR_DATABASES))
         if not any(volume.drives for volume in config.volumes.values()):

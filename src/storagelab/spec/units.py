@@ -108,7 +108,7 @@ def _spelled(path: str) -> Spelled | None:
 
 
 def without_unit(path: str) -> str:
-    """The key that `path` means, if `path` is the spelling for values with a unit; else `path`."""
+    """The key that `path` stands for, if `path` is the spelling for values with a unit; otherwise `path`."""
     spelled = _spelled(path)
     return path if spelled is None else path + spelled.ending
 

@@ -31,7 +31,7 @@ from storagelab.stats.fit import VARIANCE_FLOOR, Fit, Means, Places, Preparation
 from storagelab.stats.intervals import ALPHA, MANY, from_logs, maximum_point, range_point, t_point
 
 CAUTION = 0.65
-"""With 0, a noisy cell would look slow in 6 to 8 % of experiments; with 1, a tenth of the 5 % slow-downs would be
+"""With 0, a noisy cell would look slow in 6 to 8 % of experiments; with 1, a tenth of the slow-downs of 5 % would be
 missed.
 """
 CAUTION_ALIKE = 0.6
@@ -69,7 +69,7 @@ class Difference:
 
 
 def wider(one: Difference, other: Difference) -> Difference:
-    """The difference with an interval that holds both; none, and not tested, if either is not."""
+    """The difference with an interval that contains both; untested, without an interval, if either is untested."""
     low, high, least, most = one.ratio.low, one.ratio.high, other.ratio.low, other.ratio.high
     if low is None or high is None or least is None or most is None:
         return replace(one, ratio=Estimate(value=one.ratio.value), tested=one.tested and other.tested)
@@ -102,7 +102,8 @@ class Family:
         return t_point(df, alpha / self.count)
 
     def level(self, alpha: float) -> float:
-        """The two-sided level of a difference's own test; one for each difference would find nothing in five runs."""
+        """The two-sided level of a difference's own test; with one for each difference, five runs would find
+        nothing."""
         things = self.count + 1 if self.kind == "named" else self.count * self.families
         sides = 2 if self.kind == "maximum" else 1  # one-sided: `t_point` takes both
         return alpha * sides / float((things / 2) ** self.cautious)
@@ -136,8 +137,8 @@ def cautious(runs: float, *, alike: bool) -> float:
 
 
 class _Sums(NamedTuple):
-    """Several contrasts: log ratios, whether they may be tested, and their standard errors and degrees of freedom, with
-    the common variance and with the cells' own."""
+    """Several contrasts: log ratios, whether they may be tested, and their standard errors and degrees of freedom, once
+    with the common variance and once with the cells' own variances."""
 
     value: Vector
     tested: NDArray[np.bool_]
@@ -216,7 +217,7 @@ def _across(fitted: Fit, cells: Places, weights: Vector) -> NDArray[np.bool_]:
 def _of_preparations(
     fitted: Fit, prepared: Preparations, cells: Places, weights: Vector, plus: Means, minus: Means
 ) -> tuple[float, bool, float, float, float, float]:
-    """A contrast between blocks, as a row of `_Sums`. In each preparation its cells are summed up first, so that their
+    """A contrast between blocks, as a row of `_Sums`. The cells of each preparation are summed up first, so that their
     common effects count as noise.
     """
     figures = np.where(
@@ -279,8 +280,8 @@ def _pairs(rows: Sequence[int] | Places, base: int) -> tuple[Places, Vector]:
 def compare_with_best(
     fitted: Fit, best: int, cells: Sequence[int] | None = None, families: int = 1, alpha: float = ALPHA
 ) -> dict[int, Difference]:
-    """Like `ratios`, for a base that was selected as the best of all cells or of `cells` (Tukey). This also covers a
-    best cell for each block, because the range within a block is at most the range over all cells. If cells are
+    """Like `ratios`, but for a base that was selected as the best of all cells or of `cells` (Tukey). This also covers
+    a best cell for each block, because the range within a block is at most the range over all cells. If cells are
     compared in several `families`, each with its own best cell, the intervals hold together (Bonferroni).
     """
     among = range(len(fitted.cells)) if cells is None else cells
@@ -294,9 +295,9 @@ def compare_with_best(
 
 
 def may_be_fastest(fitted: Fit, cells: Sequence[int], families: int = 1) -> list[int]:
-    """The cells that may be the fastest of these, the one in front first: at 95 %, a fastest one is among them, for any
-    number of cells (Hsu 1984, Annals of Statistics 12). A cell that can't be compared with the one in front is not in
-    the result, but is not known to be slower either.
+    """The cells that may be the fastest of these, the cell in front first: at 95 %, a fastest cell is among them, for
+    any number of cells (Hsu 1984, Annals of Statistics 12). A cell that can't be compared with the cell in front is not
+    in the result, but is not known to be slower either.
     """
     first = fitted.fastest(cells)
     if first is None:
@@ -330,6 +331,6 @@ def at_most_slower(fitted: Fit, cells: Sequence[int], among: Sequence[int], fami
 
 
 def _one_sided(fitted: Fit, others: Places, cell: int, count: int, families: int) -> tuple[_Sums, Vector]:
-    """The time of `others` without odd runs over that of `cell` with all runs, and the upper error of this ratio."""
+    """The time of `others` without odd runs over the time of `cell` with all runs, and this ratio's upper error."""
     sums = _sums(fitted, *_pairs(others, cell), fitted.calm, fitted.every)
     return sums, sums.half(Family("maximum", count, families, caution_of(fitted)), ALPHA)

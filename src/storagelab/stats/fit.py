@@ -31,8 +31,8 @@ Places = NDArray[np.intp]
 VARIANCE_FLOOR = 1e-14
 """The least variance of log seconds: clocks and schedulers are not more exact than one part in ten million."""
 NOISIER_P_VALUE = 0.1
-"""A cell is noisier than the others if, by chance alone, the largest variance of all cells would be as large as this
-cell's with a smaller probability than this."""
+"""A cell is noisier than the others if the probability is smaller than this that, by chance alone, the largest variance
+of all cells is as large as this cell's variance."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class Means:
 
 @dataclass(frozen=True)
 class Preparations:
-    """The means of cells in each preparation of their block, as cells x preparations, NaN where there is none.
+    """The means of cells in each preparation of their block, as cells x preparations, NaN for missing means.
 
     All runs of a preparation share its random effect, so cells of different blocks are compared by these means. `every`
-    and `calm` are as in `Fit`. `variance` is that of one mean of each cell, pooled over the blocks except those
+    and `calm` are as in `Fit`. `variance` is the variance of one mean of each cell, pooled over the blocks except those
     that surely vary more. `df` is the number of preparations beyond the first of each block.
     """
 
@@ -121,7 +121,7 @@ class Fit:
 
     @property
     def compared(self) -> Places:
-        """The blocks of cells, one number for all that can be compared."""
+        """The blocks of cells, with equal numbers for all blocks that can be compared."""
         if self.preparations is None:
             return self.blocks
         again = self.preparations.counts > 1
@@ -134,7 +134,7 @@ class Fit:
 
     def fastest(self, cells: Sequence[int] | Places | None = None) -> int | None:
         """The cell with the shortest time, of `cells` or of all. A cell with a single run is chosen only if no cell has
-        more.
+        more runs.
         """
         among = np.arange(len(self.cells)) if cells is None else np.asarray(cells, dtype=int)
         runs = self.runs[among]
@@ -149,7 +149,7 @@ def fit(
 ) -> Fit:
     """The fit of `log_s`. `blocks`: the block of each cell; if empty, all cells are in one block. Each block has its
     own rounds, because the n-th rounds of two blocks were far apart in time. `calm`: the times without odd runs, or
-    with other times for them. `covariates`: other quantities that may explain times, each as cells x rounds.
+    with replaced times for odd runs. `covariates`: other quantities that may explain times, each as cells x rounds.
     """
     quiet = log_s if calm is None else calm
     of_cell = np.asarray(blocks if len(blocks) else [0] * len(log_s), dtype=int)
@@ -207,7 +207,7 @@ def _own(residuals: Matrix, free: Vector) -> Vector:
 
 
 def _with_odd_runs(log_s: Matrix, quiet: Matrix, explained: Matrix, calm: Means, free: Vector) -> Means:
-    """The means with the odd runs: the runs that `quiet` lacks, or for which it has another time than `log_s`."""
+    """The means with the odd runs: the runs that `quiet` lacks, or whose time in `quiet` differs from `log_s`."""
     odd = ((log_s != quiet) & ~(np.isnan(log_s) & np.isnan(quiet))).any(axis=1)
     if not odd.any():
         return calm
@@ -332,15 +332,15 @@ SKEWED_P_VALUE = 0.1
 def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
     """The geometric mean time of a cell, adjusted for missed rounds, with its 95 % interval; none below three runs.
 
-    Its variance is the sum of two: that of the round effects, which all cells share, and that of the cell's own scatter
-    (degrees of freedom by Satterthwaite 1946). A cell selected as the fastest of `picked_from` looks faster than it is
-    in the long run, so its interval extends further up (Bonferroni, for that many equal cells).
+    Its variance is the sum of the variance of the round effects, which all cells share, and the variance of the cell's
+    own scatter (degrees of freedom by Satterthwaite 1946). A cell selected as the fastest of `picked_from` cells looks
+    faster than it is in the long run, so its interval extends further up (Bonferroni, for `picked_from` equal cells).
 
     If noise is surely skewed, the interval extends further towards the long tail by Johnson's adjustment of t (1978,
     Journal of the American Statistical Association 73), because a small sample may contain no runs of the tail. The
-    selected cell may be the fastest because it contains none, so its interval is extended upwards even if skewness
-    can't be shown. Odd runs can only add time, so the lower end of a cell's interval comes from its runs without odd
-    ones.
+    selected cell may be the fastest because its sample contains no such runs, so its interval is extended upwards even
+    if skewness can't be shown. Odd runs can only add time, so the lower end of a cell's interval comes from its runs
+    without odd ones.
     """
     prepared = fitted.preparations
     if prepared is not None and prepared.counts[cell] > 1:

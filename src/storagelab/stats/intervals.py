@@ -50,8 +50,8 @@ def range_point(count: int, df: float, alpha: float) -> float:
 
 @lru_cache(maxsize=4096)
 def maximum_point(others: int, df: float, alpha: float) -> float:
-    """The standardised difference by which one mean exceeds any of `others` equal ones with probability `alpha`: one
-    side (Dunnett 1955)."""
+    """The standardised difference by which one mean exceeds any of `others` equal means with probability `alpha`,
+    one-sided (Dunnett 1955)."""
     if others <= 1:
         return t_point(df, 2 * alpha)
 
@@ -116,9 +116,9 @@ def mean_estimate(values: Sequence[float]) -> Estimate:
 def positive_mean_estimate(values: Sequence[float]) -> Estimate:
     """The arithmetic mean of quantities that can't be negative, with a 95 % interval that can't be negative, either.
 
-    It is the t interval of the logarithm of the mean, whose standard error is that of the mean over the mean (delta
-    method): mean / f to mean * f. If values scatter by a few per cent, it equals the usual t interval in the digits
-    shown. None below three values.
+    It is the t interval of the logarithm of the mean, from mean / f to mean * f. The standard error of this logarithm
+    is the mean's standard error divided by the mean (delta method). If values scatter by a few per cent, it equals the
+    usual t interval in the digits shown. None below three values.
     """
     plain = mean_estimate(values)
     if plain.high is None or plain.value <= 0:
@@ -162,12 +162,12 @@ def change(before: Sequence[float], after: Sequence[float]) -> Change:
 
 
 def _variance(values: Sequence[float]) -> float:
-    """The variance of their mean; nan for one value."""
+    """The variance of the values' mean; nan for one value."""
     return sd(values) ** 2 / len(values) if len(values) > 1 else math.nan
 
 
 def mean(rows: Sequence[Change]) -> tuple[float, float]:
-    """Before and after, averaged over the pairs."""
+    """The means before and after, averaged over the pairs."""
     return sum(row.before for row in rows) / len(rows), sum(row.after for row in rows) / len(rows)
 
 

@@ -21,10 +21,10 @@ from storagelab.stats.intervals import ALPHA, t_point
 # ---------------------------------------------------------------------------------------------------------------------
 
 TOO_WIDE = math.log(100)
-"""If the ends of an interval are a hundred times apart, the size of the change is unknown."""
+"""If the upper end of an interval is a hundred times the lower end, the size of the change is unknown."""
 PERMUTATIONS = 199
 ALIKE_LEAST = 1.64
-"""In one of 20 experiments, neighbouring runs that are independent agree by more standard errors than this."""
+"""In one of 20 experiments with independent runs, neighbours correlate by more standard errors than this."""
 KEPT_MOST = 0.9
 STEP_T_LEAST = 2.5
 """Steps below this many standard errors are not tested by permutations: most experiments have larger ones by chance.
@@ -44,7 +44,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class Step:
-    """A jump of times: all runs after the place `after` in the order differ by `change` from those up to it."""
+    """A jump of times: all runs after the place `after` in the order differ by `change` from the runs before."""
 
     after: float
     change: float
@@ -85,9 +85,9 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
     """The place at which times changed most; None if no change is large enough to test.
 
     Every place is tried, each cell measured against itself. The p-value is that of the largest step, by permuting each
-    cell's runs (as E-divisive finds change points: Matteson and James 2014, J. Am. Stat. Assoc. 109). If neighbouring
-    runs are correlated, permutations remove that, so the step must be larger by the factor by which means then scatter
-    more. A change between two cells that ran one after the other can't be detected.
+    cell's runs (as E-divisive finds change points: Matteson and James 2014, J. Am. Stat. Assoc. 109). Permutations
+    remove the correlation of neighbouring runs, so the step must be larger by the factor by which correlation increases
+    the scatter of means. A change between two cells that ran one after the other can't be detected.
     """
     order = np.argsort(np.asarray(sequence, dtype=float), kind="stable")
     times = _centred(log_s, cells)[order]

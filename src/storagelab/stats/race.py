@@ -1,12 +1,12 @@
 """The rule for races: after each complete round, the cells that are surely slower leave. Pure.
 
 Every cell still in the race runs once in each round. From the third round on, the race is evaluated after each round (a
-look). Each cell is compared with the one in front by the test of the verdicts (`contrast.compare_with_best`), with the
-number of comparisons at the start, because the one in front was selected from the data. A look may err with a small
-probability (`error_of`). Most of the error is at the last planned round, where a race without looks would have all of
-it (O'Brien and Fleming 1979, Biometrics 35). These probabilities add up to 4 % over all possible rounds, and 1 % is
-left for the other statements of a report. So all statements of all looks hold together at 95 %, whenever the race ends:
-the cells that left, and the bound by which the cell in front may be slower than the fastest.
+look). Each cell is compared with the cell in front by the test of the verdicts (`contrast.compare_with_best`), with the
+number of comparisons at the start, because the cell in front was selected from the data. A look may err with a small
+probability (`error_of`). Most of the error belongs to the last planned round, which has all of the error in a race
+without looks (O'Brien and Fleming 1979, Biometrics 35). These probabilities add up to 4 % over all possible rounds, and
+1 % is left for the other statements of a report. So all statements of all looks hold together at 95 %, whenever the
+race ends: the cells that left, and the bound by which the cell in front may be slower than the fastest.
 docs/records/monte-carlo.md says how often the fastest is lost, and how many runs races take.
 
 A race is a function of the times of its complete rounds. An interrupted race makes the same decisions when it
@@ -24,7 +24,7 @@ from storagelab.stats.fit import Fit
 from storagelab.stats.intervals import ALPHA
 
 LOOK_FROM = 3
-"""Two runs of a cell hardly show its scatter, and both may be slow only because they were the first ones."""
+"""Two runs of a cell hardly show its scatter, and both may be slow only because they were the first runs."""
 SHARE = 0.8
 """The part of the report's error of 5 % for all looks together, the same as for the verdict of any other experiment."""
 _LATE = 0.1
@@ -62,9 +62,9 @@ class Left:
 class Standing:
     """A race among cells after some of its rounds.
 
-    `racing` has the cells still in the race, the one in front first, and `differences` the difference of each of these
-    to the first, at the last look. `silent` cells left because none of their runs succeeded. `cleared` has, for each
-    cell that was ever in front, the cells that are not faster than it by more than the race's margin.
+    `racing` has the cells still in the race, the cell in front first, and `differences` has the difference between each
+    of these and the first, at the last look. `silent` cells left because none of their runs succeeded. `cleared` has,
+    for each cell that was ever in front, the cells that are not faster than it by more than the race's margin.
     """
 
     racing: tuple[int, ...]
@@ -80,8 +80,8 @@ class Standing:
 
     @property
     def running(self) -> tuple[int, ...]:
-        """The cells that run in the next round: of those in the race, the one in front and all that may be faster
-        than it by more than the margin. Empty if the race is decided.
+        """The cells that run in the next round: the cell in front, and all cells in the race that may be faster than it
+        by more than the margin. Empty if the race is decided.
         """
         rest = [cell for cell in self.racing[1:] if cell not in self.cleared.get(self.racing[0], ())]
         return (self.racing[0], *rest) if rest else ()
@@ -95,8 +95,8 @@ class Standing:
 
 
 def look(standing: Standing, fit: Fit, rounds: int, planned: int, families: int = 1, within: float = 0.0) -> Standing:
-    """The standing after so many `rounds`, of those `planned`. `fit` is the fit of all cells; `families` counts the
-    races that share the error.
+    """The standing after so many of the `planned` rounds. `fit` is the fit of all cells; `families` counts the races
+    that share the error.
     """
     if rounds < LOOK_FROM:
         return replace(standing, rounds=rounds)

@@ -25,7 +25,7 @@ QUIET_SD = 1.1
 """If the other runs of a cell scatter up to this many times as much as the typical cell, the cell is quiet and has an
 odd run; otherwise it is noisy."""
 RARE_SHARE_MOST = 0.2
-"""Of a cell's runs."""
+"""The largest share of a cell's runs that may be odd, if these runs are to count as rare."""
 ODD_SHARE_MOST = 0.15
 """If more of the runs are odd, they are normal for this machine."""
 
@@ -34,9 +34,9 @@ ODD_SHARE_MOST = 0.15
 class Outlier:
     """A run far from the time expected of its cell and round, by the factor `ratio`, or `deviation` in robust sds.
 
-    `rare`: it took too long, as did at most a fifth of its cell's runs (or one run), and the others are as quiet as
-    those of other cells. Then the scatter of the cell's runs is estimated without the odd run. Otherwise the cell is
-    noisy.
+    `rare`: it took too long, as did at most a fifth of its cell's runs (or one run), and the cell's other runs scatter
+    no more than the runs of other cells. Then the scatter of the cell's runs is estimated without the odd run.
+    Otherwise the cell is noisy.
     """
 
     cell: int
@@ -118,7 +118,7 @@ def fit(log_s: Matrix, blocks: Sequence[int] | Places = (), covariates: Sequence
 
 
 def share_most(runs: int, stalled: int = 0) -> float:
-    """The largest share of a layout's runs that may stall, at 95 %, if so many of its `runs` stalled (Clopper and
-    Pearson 1934, Biometrika 26): for none, 1 - 0.05 ** (1 / runs).
+    """The largest share of a layout's runs that may stall, at 95 %, if `stalled` of its `runs` stalled (Clopper and
+    Pearson 1934, Biometrika 26). If none stalled, it is 1 - 0.05 ** (1 / runs).
     """
     return 1.0 if stalled >= runs else float(special.betaincinv(stalled + 1, runs - stalled, 1 - ALPHA))

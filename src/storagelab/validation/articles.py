@@ -1,5 +1,5 @@
-"""Published figures as data: one file for each article, in the folder published. A figure names the cell to reproduce
-it, and its quantity says how it is read from the runs of that cell.
+"""Published figures as data: one file for each article, in the folder published. A figure names the cell that
+reproduces it, and its quantity defines how it is read from the runs of that cell.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Quantity = Literal[
     "mean_elapsed_s", "mean_elapsed_ratio", "counter_ratio", "falling_steps", "best_level", "order", "gone_from_top_95",
     "elapsed_spread_s",
 ]  # fmt: skip
-"""The quantities that are read from the runs; `read_off` defines how."""
+"""The quantities that `read_off` reads from the runs."""
 Use = Literal["calibration", "judged", "fact"]
-"""Calibration: a fit may use it. Judged: no fit does. Fact: it follows from the workload, regardless of any fit."""
+"""Calibration: a fit may use the figure. Judged: no fit uses it. Fact: it follows from the workload alone."""
 Levels = dict[str, JsonValue]
 
 
@@ -50,9 +50,9 @@ class PublishedFigure(Frozen):
     order: tuple[JsonValue, ...] | None = None
     unit: str = ""
     tolerance: float = Field(0.0, ge=0)
-    """How far the model may be off, relative to the value or to the range's end."""
+    """The largest allowed error of the model, relative to the value or to the range's end."""
     tolerance_absolute: float | None = Field(None, ge=0)
-    """Instead of that: in the unit, for values near 0."""
+    """The largest allowed error in the unit of the figure, instead of a relative one, for values near 0."""
     cell: Levels = Field(default_factory=dict)
     against: Levels = Field(default_factory=dict)
     everywhere: bool = False
@@ -105,7 +105,7 @@ class WaitTable(Frozen):
     tolerance: float = Field(ge=0)
     use: Use
     fitted: tuple[str, ...] = ()
-    """Those of its figures that are for calibration, whatever `use` says."""
+    """The figures of the line that are for calibration, whatever `use` says."""
     assumed: str = ""
 
     def figures(self) -> Iterator[PublishedFigure]:
@@ -134,8 +134,8 @@ _TINY = 0.01
 
 
 class OpenInput(Frozen):
-    """What an article leaves open: the values that it may have had, the spec's own first. Such a fact is a key of the
-    spec, or a figure of a drive's profile.
+    """A fact that an article leaves open, with its possible values, the spec's own value first. The fact is a key of
+    the spec, or a figure of a drive's profile.
     """
 
     what: str
@@ -160,7 +160,7 @@ class Article(Frozen):
     assumed: tuple[str, ...] = ()
     open: tuple[OpenInput, ...] = ()
     under_determined: str = ""
-    """What the article leaves so open that its figures test little."""
+    """The facts that the article leaves open to such a degree that its figures test little."""
     figures: tuple[PublishedFigure, ...]
 
     @model_validator(mode="before")
@@ -344,14 +344,14 @@ def _memory_phase_cpu_per_row_s(_: PublishedFigure, run: Measurement) -> float:
 
 
 def _yields_over_memory_phase(_: PublishedFigure, run: Measurement) -> float:
-    """How often sessions used up their quantum, over the CPU time spent while all of the table was in memory."""
+    """Quanta that sessions used up, over the CPU time spent while the whole table was in memory."""
     yields = sum(row.wait_count or 0 for row in _waits(run).rows if row.wait_type == "SOS_SCHEDULER_YIELD")
     return yields * _QUANTUM_S / _memory_phase(run)[1]
 
 
 def _sessions_on_pfs_page(_: PublishedFigure, run: Measurement) -> float:
-    """The most sessions that waited for one page at once: the median of the samples with such a session, because nobody
-    publishes a screen without one.
+    """The most sessions that waited for one page at once, as the median of the samples with such sessions, because
+    nobody publishes a screen without waiting sessions.
     """
     most: dict[float, int] = {}
     for task in run.waiting_tasks:
@@ -408,7 +408,7 @@ def _ordered(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedF
 
 
 def _best(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
-    """The level with the least mean time, and the levels that its runs can't be distinguished from, as in any
+    """The level with the least mean time, and the levels whose runs can't be distinguished from its runs, as in any
     report."""
     best = min(group, key=_mean_elapsed_s)
     rounds = min(len(made.runs) for made in group)

@@ -69,13 +69,13 @@ class Row(Frozen):
     error: float | None = None
     verdict: Verdict
     reason: str = ""
-    """Why it is not simulated."""
+    """The reason why the figure is not simulated."""
     change: float | None = None
-    """By how much the simulated figure is larger at the other scale, relative as `error` is."""
+    """The relative difference of the simulated figure at the other scale, in the form of `error`."""
     scale_matters: bool = False
     """Whether the difference is more than half of the tolerance, or another level or order."""
     band: tuple[float, float] | None = None
-    """The least and the most that is simulated with any value of what the article leaves open."""
+    """The smallest and the largest simulated figure with any value of the facts that the article leaves open."""
 
 
 class Summary(Frozen):
@@ -96,7 +96,7 @@ def judge(article: Article, figure: PublishedFigure, simulated: SimulatedFigure)
     """The row of a figure that was simulated.
 
     A level is within tolerance if the runs can't distinguish it from the best, and a range if their interval reaches
-    into it: the model's runs scatter as a server's do, and chance decides which of two equals is ahead.
+    into it: the model's runs scatter as a server's do, and chance decides which of two equal levels is ahead.
     """
     if figure.order is not None:
         right = simulated.order == figure.order
@@ -185,7 +185,7 @@ def at_two_scales(row: Row, other: Row) -> Row:
 
 
 def with_band(row: Row, others: Sequence[Row]) -> Row:
-    """The row of a judged figure, with the least and the most of its counterparts."""
+    """The row of a judged figure, with the smallest and the largest of its counterparts."""
     found = [one.simulated.value for one in others if one.simulated is not None]
     if row.figure.use != "judged" or len(found) < len(others):
         return row
@@ -217,12 +217,12 @@ class Simulations(Frozen):
     other_scales: tuple[int, ...] = ()
     """The other scales; none if the check is switched off."""
     open_inputs: int = 0
-    """How many combinations of what the article leaves open were simulated, too."""
+    """The number of combinations of the facts that the article leaves open that were simulated, too."""
     open_scales: tuple[int, ...] = ()
 
 
 class ArticlePlan(NamedTuple):
-    """What one article needs: its figures with their cells, the figures without cells, and the runs to make."""
+    """The plan for one article: its figures with their cells, the figures without cells, and the runs to make."""
 
     article: Article
     experiment: Experiment
@@ -232,13 +232,13 @@ class ArticlePlan(NamedTuple):
     site: Site
     found: Preflight | None
     other: ArticlePlan | None = None
-    """The same at another scale."""
+    """The same plan at another scale."""
     open: tuple[ArticlePlan, ...] = ()
     """The same runs with other values of the facts that the article leaves open."""
 
     @property
     def scales(self) -> tuple[int, ...]:
-        """How many times smaller than life-size its simulations are."""
+        """The scales of its simulations: how many times smaller than life-size they are."""
         made = {run.cell_id for run in self.plan.runs}
         return tuple(sorted({cell.config.target.world_scale for cell in self.plan.cells if cell.cell_id in made}))
 
@@ -335,7 +335,7 @@ SMALLER_IF_OPEN = 8
 def _planned(
     article: Article, asked: Request, *, resized: float = 1, inputs: Sequence[tuple[OpenInput, JsonValue]] = ()
 ) -> ArticlePlan | ArticleWithoutRuns:
-    """The runs to make for an article, or why there are none. Scales are `resized` times what the spec says."""
+    """The runs to make for an article, or why there are none. Scales are `resized` times the spec's scale."""
     file = asked.experiments / f"{article.spec}.toml"
     if not asked.experiments.is_dir():
         hint = "Name the folder of the ready-made specs with --experiments."

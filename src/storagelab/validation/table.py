@@ -54,7 +54,7 @@ def parameters(profile_names: Sequence[str]) -> tuple[Parameter, ...]:
 
 
 class Validation(Frozen):
-    """Everything that the table shows."""
+    """The content of the table."""
 
     articles: tuple[Article, ...]
     simulations: tuple[Simulations, ...]
@@ -197,7 +197,7 @@ def _scales(scales: Sequence[int]) -> str:
 
 
 class _Section(NamedTuple):
-    """A table with its title and notes. Columns of a high rank go first where there is no room."""
+    """A table with its title and notes. If there is no room, columns of a high rank are dropped first."""
 
     title: str
     columns: list[TextColumn]
@@ -439,7 +439,7 @@ def _band_text(row: Row) -> str:
 
 
 def _tolerance_text(figure: PublishedFigure) -> str:
-    """How far the model may be off."""
+    """The largest allowed error of the model."""
     if figure.tolerance_absolute is not None:
         return f"± {_estimate_text(Estimate(value=figure.tolerance_absolute), figure.unit)}"
     if figure.tolerance:
@@ -456,7 +456,7 @@ def _bounds_text(low_high: tuple[int | float, int | float] | None) -> str:
 
 
 def _plain_text(value: object) -> str:
-    """A parameter's value as in its file, thousands separated."""
+    """A parameter's value as in its file, with separated thousands."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value).lower() if isinstance(value, bool) else str(value)
     return f"{value:,}"

@@ -1,5 +1,5 @@
-"""The verbs of the command line, one file each: `verbs/NAME.py` has the options of `storagelab NAME` beside what they
-do, in an `app`. `cli` finds a verb by its file's name.
+"""The verbs of the command line, one file each: `verbs/NAME.py` has the options of `storagelab NAME` and their code, in
+an `app`. `cli` finds a verb by its file's name.
 
 A verb's file loads little: whatever takes long is imported by the function that needs it, so `--help` and a mistake in
 the options wait for nothing. A file whose name begins with "_" is no verb, but a part of several verbs, loaded when one

@@ -115,8 +115,8 @@ def refuse_unconfirmed(drives: Sequence[ClaimedDrive], confirmed: Collection[str
 
 
 class Asked(NamedTuple):
-    """How runs are to be made. `race` is None for all repetitions of all cells, `elsewhere` for this machine alone;
-    `against` is a second spec, whose runs alternate with those of the first.
+    """The options for making runs. `race` is None for all repetitions of all cells; `elsewhere` is None for this
+    machine alone; `against` is a second spec, whose runs alternate with those of the first.
     """
 
     again: bool = False
@@ -132,7 +132,7 @@ class Asked(NamedTuple):
     may_wipe: tuple[str, ...] = ()
     """Serial numbers of drives whose content may be destroyed."""
     prepared: tuple[str, ...] = ()
-    """The volumes that a person says are prepared for the next block."""
+    """The volumes that, according to a person, are prepared for the next block."""
 
 
 def run(spec_file: Path, results: Path, asked: Asked) -> bool:
@@ -249,7 +249,7 @@ class _Here(NamedTuple):
         return bool(scheduling.pending(plan, attempts, again=self.asked.again))
 
     def _make_pending(self, store: Store, found: Preflight, race: stored.Racing | None) -> None:
-        """Makes the runs that are left; for a race, as many rounds as it takes."""
+        """Makes the remaining runs; for a race, as many rounds as it takes."""
         again, elsewhere, jobs = self.asked.again, self.asked.elsewhere, self.asked.jobs or host.usable_cpus()
         plan = self.plan if race is None else race.state.plan
         pending = scheduling.pending(plan, store.attempts(), again=again)
@@ -316,11 +316,11 @@ def conclude(of: stored.Results, *, as_json: bool = False, full: bool = False) -
     screen.say(f"report: {writing.write_report(*of, findings)}")
 
 
-# --- the state of a race, in words ------------------------------------------------------------------------------------
+# --- the state of a race, as text ------------------------------------------------------------------------------------
 
 
 def race_text(state: RaceState) -> str:
-    """One line after a round."""
+    """A line about the race after a round."""
     rounds = max((group.standing.rounds for group in state.groups), default=0)
     racing = sum(len(group.standing.racing) for group in state.groups)
     cells = sum(len(group.cells) for group in state.groups)

@@ -135,7 +135,7 @@ def make(folder: Path, text: str) -> None:
 
 
 def give_way() -> None:
-    """Lets this process have the smallest weight where others want the same CPUs and drives."""
+    """Gives this process the smallest weight, so that other processes get CPUs and drives first."""
     os.nice(19)  # of a busy CPU still 1 %: at idle priority no page would ever be made
     with contextlib.suppress(OSError):
         # Where sessions are groups, each has a share of its own, whatever the priority of its processes.

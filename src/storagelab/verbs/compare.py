@@ -109,7 +109,7 @@ def _share(margin: str | None) -> float | None:
 
 @dataclass(frozen=True)
 class _Asked:
-    """Where results are, how they are judged, and what is written where; `margin` is that of a gate, as a fraction."""
+    """The options: the folder of results, how they are judged, and the outputs; `margin` is a gate's, as a fraction."""
 
     results: Path
     format_: str
@@ -118,8 +118,8 @@ class _Asked:
     margin: float | None
 
     def place(self, name: str) -> tuple[str, Path] | None:
-        """The name and the results folder that `name` means: an experiment's name, its spec, or its folder; None if it
-        means nothing.
+        """The name and the results folder for `name`: an experiment's name, its spec, or its folder; None if there is
+        none.
         """
         from storagelab.run.store import FILE_NAME
 
@@ -227,7 +227,7 @@ def _campaigns(asked: _Asked, names: Sequence[str], *, history: bool) -> Gate:
     result = campaigns.Gate.NOT_SLOWER if asked.margin is None else campaigns.gate(found, asked.margin)
     said = "" if asked.margin is None else words.gate_of_campaigns_sentence(result, asked.margin, found)
     paper = words.campaigns_paper(found, tables, said)
-    # Only two are put beside each other: a chart of several predictions would not say which is whose.
+    # Only two are compared side by side: a chart of several predictions would not show which campaign each belongs to.
     pair = of_campaigns(found[0], read[0].plan, read[1].plan) if len(given) == 2 and not history else None
     if pair is not None:
         predicted, measured = sorted(given, key=lambda one: one.findings.provenance == "measured")

@@ -145,7 +145,7 @@ def _fitted(file: Path, drive: MeasuredDrive) -> Iterator[str]:
 
 
 def _free_file(name: str) -> Path:
-    """Where the profile will be."""
+    """The path of the new profile."""
     from storagelab import profiles
 
     if not _NAME.fullmatch(name):

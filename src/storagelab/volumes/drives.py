@@ -1,4 +1,4 @@
-"""Whole drives of this machine: what each is, what it holds, and who uses it; and the formats of NVMe drives."""
+"""Whole drives of this machine: their properties, content and users; and the formats of NVMe drives."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HELD = "another program holds it"
 
 
 class Drive(Frozen):
-    """A drive as it is now. `id` is its stable name, `name` the kernel's, which may be another drive's tomorrow."""
+    """A drive as it is now. `id` is its stable name; the kernel's `name` may be another drive's after a reboot."""
 
     id: str
     name: str
@@ -49,9 +49,9 @@ class Drive(Frozen):
     used_by: tuple[str, ...] = ()
     of_the_system: bool = False
     part_of: str = ""
-    """The drive that this is only a partition of."""
+    """The drive, if this device is only a partition of it."""
     made_of_others: bool = False
-    """Whether it is something else than a drive: a RAID, a logical volume, a file, memory."""
+    """Whether it is not a drive itself, but a RAID, a logical volume, a file or memory."""
     read_only: bool = False
     discards: bool = True
     shared_name: bool = False
@@ -68,7 +68,7 @@ class Drive(Frozen):
 
     @property
     def text(self) -> str:
-        """The drive in words, with what lies on it."""
+        """A description of the drive and its content."""
         lies = "what lies on it only root can read" if self.holds is None else f"holds {listed(self.holds)}"
         return f"{self.name} ({self.model or 'no model'}, serial {self.serial}, {bytes_(self.size_bytes)}): {lies}"
 
@@ -162,7 +162,7 @@ def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
 
 
 def _held_exclusively(node: str) -> tuple[str, ...]:
-    """Whether a program or the kernel holds the drive for itself, such as ZFS."""
+    """Whether a program or the kernel, such as ZFS, holds the drive exclusively."""
     try:
         os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
@@ -185,7 +185,7 @@ def _holds(name: str, kernel: Kernel) -> tuple[str, ...] | None:
 
 
 def uuids_on(name: str) -> frozenset[str]:
-    """The UUIDs of all that wipefs finds on the drive and its partitions. Raises RunFailed."""
+    """The UUIDs of all content that wipefs finds on the drive and its partitions. Raises RunFailed."""
     return frozenset(str(one["uuid"]) for one in _found_on(name) if one.get("uuid"))
 
 
@@ -301,7 +301,7 @@ def is_blank(node: str, *, whole: bool = False) -> bool:
 
 NVME_PROGRAMS = {"nvme": "nvme-cli"}
 _UNIT_BYTES = 512_000
-"""Drives count what was written in thousands of 512 bytes (NVM Express base specification, SMART / health log)."""
+"""Drives count written data in thousands of 512 bytes (NVM Express base specification, SMART / health log)."""
 
 _FORMATS_S = 3600.0
 
@@ -322,7 +322,7 @@ class Formats(NamedTuple):
     protection: int
     """The kind of protection information in use; 0 if none is."""
     all_at_once: bool
-    """Whether formatting one namespace formats all of the drive."""
+    """Whether formatting one namespace formats the whole drive."""
     namespaces: int
 
     @property
@@ -330,13 +330,13 @@ class Formats(NamedTuple):
         return next(one for one in self.formats if one.in_use)
 
     def with_sectors(self, sector_bytes: int) -> Format | None:
-        """A plain format with such sectors; the current format if it is one of these."""
+        """A plain format with sectors of this size; the current format if it has them."""
         fitting = [one for one in self.formats if one.sector_bytes == sector_bytes and not one.metadata_bytes]
         return next((one for one in fitting if one.in_use), fitting[0] if fitting else None)
 
 
 def formats_in(namespace: Mapping[str, Any], controller: Mapping[str, Any], namespaces: int) -> Formats:
-    """Reads what `nvme id-ns` and `nvme id-ctrl` answer as JSON."""
+    """Reads the JSON output of `nvme id-ns` and `nvme id-ctrl`."""
     flbas = int(namespace["flbas"])
     now = (flbas & 0xF) | ((flbas >> 5 & 3) << 4)
     found = tuple(

@@ -1,5 +1,5 @@
-"""What lies on drives that belong to the experiment, and on files that are drives: layers, and a file system. Each is
-made, mounted, and read back.
+"""Layers and file systems on drives that belong to the experiment, and on files that serve as drives: makes, mounts and
+reads them back.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ DEFAULT = "ext4"
 
 
 class _Kind(NamedTuple):
-    """A file system: the package of its mkfs, the options of mkfs, also for a UUID, and the smallest possible drive
-    (xfsprogs 6.1, btrfs-progs 6.2).
+    """A file system: the package of its mkfs, the options of mkfs (also the option that sets a UUID), and the smallest
+    possible drive (xfsprogs 6.1, btrfs-progs 6.2).
     """
 
     package: str
@@ -94,7 +94,7 @@ def make(device: str, filesystem: str, options: str | None, uuid: UUID | None = 
 
 @contextlib.contextmanager
 def mounted(device: str, place: Path, filesystem: str, options: str | None) -> Iterator[None]:
-    """Mounts the device at the folder `place`, which it makes. Raises RunFailed with mount's words."""
+    """Mounts the device at the folder `place`, which it makes. Raises RunFailed with mount's message."""
     place.mkdir(mode=0o755)
     asked = ["-o", options] if options else []
     said("mount", "-t", filesystem, *asked, device, str(place))
@@ -140,7 +140,7 @@ def _check(name: str, asked: str, got: str, *, ok: bool) -> Check:
 
 
 def warnings(name: str, options: str | None) -> Iterator[str]:
-    """The safety that such mount options give up."""
+    """Warnings about the safety that the mount options give up."""
     for option in (options or "").split(","):
         if option in _UNSAFE:
             yield f"volumes.{name}.mount_options: with {option}, {_UNSAFE[option]}"
@@ -191,7 +191,7 @@ def written_bytes(name: str, kernel: Kernel = HERE) -> int:
 
 
 def is_direct(name: str, kernel: Kernel = HERE) -> bool:
-    """Whether the device does direct I/O to the file or device below it."""
+    """Whether the device makes direct I/O to the file or device below it."""
     return read_text(node_of(name, kernel) / "loop" / "dio") == "1"
 
 
@@ -252,7 +252,7 @@ def sector_bytes(device: str) -> int | None:
 
 
 def compared(volume: str, pairs: Mapping[str, tuple[object, object]], read_from: str) -> Iterator[Check]:
-    """Compares the requested and the actual properties of a volume, each pair by its words; None if not requested."""
+    """Compares a volume's requested and actual properties, as texts; None: not requested."""
     for what, (asked, got) in pairs.items():
         if asked is not None:
             name = f"{what} of volume {volume}"
@@ -279,7 +279,7 @@ class Stack:
         return {key: value for top in self.tops for key, value in top.facts.items()}
 
     def read_back(self) -> Iterator[Check]:
-        """How the layers are now."""
+        """Checks the current state of the layers."""
         for top in self.tops:
             yield from compared(self.name, top.look(), top.read_from)
 
@@ -299,14 +299,14 @@ def check_layers(volume: VolumeConfig, key: str) -> None:
 
 
 def layer_steps(volume: VolumeConfig) -> Iterator[str]:
-    """The steps that make the layers, in words."""
+    """A description of the steps that make the layers."""
     return (layer.step for layer in layers_of(volume))
 
 
 @contextlib.contextmanager
 def stacked(name: str, volume: VolumeConfig, devices: Sequence[str], uuids: Sequence[UUID]) -> Iterator[Stack]:
-    """Makes one device of these (the kernel's names), and takes it apart at the end. The content that is made on each
-    device gets the device's UUID. Raises RunFailed.
+    """Makes one device of these devices (the kernel's names), and disassembles it at the end. The content that is made
+    on each device gets the device's UUID. Raises RunFailed.
     """
     own, stack = f"storagelab-{secrets.token_hex(4)}", Stack(name, devices[0])
     with contextlib.ExitStack() as undo:

@@ -29,10 +29,8 @@ _LONGEST_MARKER_BYTES = 4096
 
 
 class Site(Frozen):
-    """One experiment's place on this machine.
-
-    `identity` distinguishes experiments that have the same name and keep their results in different folders. Relative
-    volume paths start at `spec_folder`.
+    """One experiment on this machine. `identity` distinguishes experiments that have the same name and keep their
+    results in different folders. Relative volume paths start at `spec_folder`.
     """
 
     experiment: str
@@ -77,8 +75,8 @@ class Site(Frozen):
 
 
 class Folders:
-    """One folder on each volume, named after the experiment. A marker inside says whose it is. Folders that are not
-    for runs have their `purpose` in their names.
+    """One folder on each volume, named after the experiment. A marker in the folder names its experiment. Folders that
+    are not for runs have their `purpose` in their names.
     """
 
     def __init__(self, site: Site, volumes: Mapping[str, Path], purpose: str = "") -> None:
@@ -90,7 +88,7 @@ class Folders:
         return self._folders[volume]
 
     def inside(self, name: str) -> dict[str, Path]:
-        """The folder of this name inside each, by the volume's name."""
+        """The folder of this name inside each of these folders, by the volume's name."""
         return {volume: folder / name for volume, folder in self._folders.items()}
 
     @property
@@ -108,12 +106,13 @@ class Folders:
             yield opened
 
     def content(self, folder: int) -> list[str]:
-        """The names of what lies in a folder opened with `held`."""
+        """The names of the content of a folder that was opened with `held`."""
         return sorted(name for name in os.listdir(folder) if name != _MARKER)
 
     def make(self, *, again: bool = False) -> None:
-        """Make the folders; two volumes with one path share one. `again`: some may exist already. First removes what
-        an earlier failed run could not remove. Raises RunFailed, with the cause, if a folder can't be made.
+        """Make the folders; two volumes with one path share one. `again`: some may exist already. First removes the
+        remains that an earlier failed run could not remove. Raises RunFailed, with the cause, if a folder can't be
+        made.
         """
         if not again:
             self._remove_what_is_left()
@@ -236,8 +235,8 @@ _PATIENCE_S = 1.0
 
 
 def volumes_locked(plan: Plan, site: Site) -> AbstractContextManager[None]:
-    """Holds the locks of all volumes of this machine that the plan names. Raises PreflightError, which names the volume
-    and its user.
+    """Holds the locks of all volumes on this machine that the plan names. Raises PreflightError, which names the volume
+    and the process that uses it.
 
     Two volumes of the plan that share a folder share its lock. Child programs do not inherit it.
     """

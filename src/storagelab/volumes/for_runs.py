@@ -1,9 +1,9 @@
 """Volumes that are made for each run, or shared by the runs of a block: their requirements, the target of a run on
-them, and the remains of a killed run.
+them, and the removal of a killed run's remains.
 
-After an interruption, the volumes of a block are gone, except those prepared by hand. So the volumes are made again,
-and the other runs of the block belong to another preparation with another id. A volume prepared by hand remains, even
-after a reboot: its block continues with it if it is still the file system that was confirmed.
+After an interruption, a block's volumes no longer exist, except those prepared by hand. So volumes are made again, and
+the other runs of the block belong to another preparation with another id. A volume prepared by hand remains, even after
+a reboot: its block continues with it if it is still the file system that was confirmed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def check(plan: Plan, site: Site) -> Making:
 
 
 def lacking(plan: Plan, site: Site) -> Iterator[PreflightError]:
-    """What keeps the plan's volumes from being made: drives, drivers, rights, and the rest. Errors may repeat."""
+    """The reasons why the plan's volumes can't be made: drives, drivers, rights and others. Errors may repeat."""
     for _, name, volume in _of(plan):
         key = f"volumes.{name}"
         layers = file_systems.layers_of(volume)
@@ -150,7 +150,7 @@ def try_making(plan: Plan, site: Site) -> None:
 
 
 def _refused(volume: Volume) -> list[str]:
-    """The differences between the volume and the spec, in words."""
+    """A description of the differences between the volume and the spec."""
     return [f"{one.name}: asked {one.asked}, got {one.got}" for one in volume.checks if one.ok is not True]
 
 
@@ -214,7 +214,7 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
 
 
 def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
-    """Returns the drives that killed runs of an experiment left claimed; gives the steps. Raises PreflightError."""
+    """Gives back drives that killed runs of an experiment left claimed; returns the steps. Raises PreflightError."""
     try:
         return provisioned.put_back(results, may_wipe)
     except RunFailed as error:
@@ -286,7 +286,7 @@ def _kept(cell: Cell) -> dict[str, VolumeConfig]:
 
 
 class PreparationAwaited(StoragelabError):
-    """A block can't begin before a person has prepared its volumes. `asked` is the task, in words."""
+    """A block can't begin before a person has prepared its volumes. `asked` describes the task."""
 
     exit_code = AWAITED
 
@@ -304,7 +304,7 @@ class PreparationAwaited(StoragelabError):
 
 
 def _waiting(block: PlannedBlock, site: Site, state: State, confirmed: dict[str, object]) -> PreparationAwaited | None:
-    """None if nothing must be prepared by hand, or if the preparation has been made and still exists."""
+    """The preparation that a person must make; None without one, or if it was made and still exists."""
     cells = {name: cell for cell in block.cells.values() for name, one in _kept(cell).items() if one.by_hand}
     if not cells:
         return None
@@ -381,7 +381,7 @@ def _placed(config: Config, made: Sequence[Volume]) -> Config:
 
 
 class _OnVolumes:
-    """A target whose volumes were made for its run, or for its block; `facts` are their entries in the environment."""
+    """A target whose volumes were made for its run or block; `facts` are their entries in the environment."""
 
     def __init__(self, target: Target, volumes: Sequence[Volume], facts: Mapping[str, object], took_s: float) -> None:
         self._target, self._made, self._facts, self._took_s = target, volumes, facts, took_s

@@ -1,8 +1,8 @@
 """The journal of steps on drives.
 
-Each step is written before it is done, so that a killed run can be undone. The journal is in the results folder of its
-experiment, a line for each event. A drive that is claimed has a file in /var/lib/storagelab, too, which names the
-results folder.
+Each step is written to the journal before it is made, so that a killed run can be undone. The journal is in the results
+folder of its experiment, a line for each event. A drive that is claimed has a file in /var/lib/storagelab, too, which
+names the results folder.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _BY_HAND = (
 
 class Claim(Frozen):
     """A drive that an experiment uses: its former state, and the index of its former LBA format. `token` is random; the
-    registry and the journal must have the same one. `made` are the UUIDs that may be on the drive: those of its former
-    content and of everything that storagelab makes. Claims of earlier versions have neither `token` nor `made`.
+    registry and the journal must have the same token. `made` are the UUIDs that may be on the drive: those of its
+    former content and of everything that storagelab makes. Claims of earlier versions have neither `token` nor `made`.
     """
 
     drive: Drive
@@ -158,7 +158,7 @@ class Journal:
 
     def left(self) -> list[tuple[Claim, bool]]:
         """The drives that were not returned, and whether root's registry has each claim, too, with this folder of
-        results and the same token. A claim in only one of them does not permit destroying anything without asking:
+        results and the same token. A claim in only one of the two does not permit destroying anything without asking:
         others may write the journal, and a kill may have happened before the first step.
         """
         registered = {one.drive.id: one for one in claims() if one.results == str(self.results)}

@@ -1,7 +1,7 @@
 """Limits of a drive that belongs to the experiment, set through the kernel's control groups, and those of cloud disks.
 
-In version 1, the root group's limit applies to all requests to the device: the servers' own ones, and the kernel's
-later writes for them, which belong to no other group. In version 2 the root group has no limits. So every top-level
+In version 1, the root group's limit applies to all requests to the device: the servers' own requests, and the kernel's
+writeback for servers, which belongs to no other group. In version 2 the root group has no limits. So every top-level
 group gets the same limit, and storagelab has to run in one of them. In version 2, a file's buffered writes belong to
 the group that first wrote to the file. This was tried with direct writes, and with buffered writes that a process
 synchronizes itself.
@@ -28,14 +28,14 @@ from storagelab.model.values import Frozen
 from storagelab.model.volume import COARSE_BELOW, LIMITS, SLICE_S, BurstConfig, LimitConfig, effective
 
 Rates = Mapping[str, int]
-"""The keys of `LIMITS` that are limited, each a second."""
+"""Limits per second, by the keys of `LIMITS`."""
 _NEAR = 0.99
 """A limit counts as accurate if at least this share of it is reached."""
 _V2_WORDS = {name: word for word, name in V2_LIMITS.items()}
 
 
 class Groups(NamedTuple):
-    """The control groups that can hold I/O back: their version, and the folder where they are mounted."""
+    """The control groups that can limit I/O: their version, and the folder where they are mounted."""
 
     version: int
     root: Path
@@ -68,7 +68,7 @@ def check(key: str, kernel: Kernel = HERE) -> None:
 
 
 def _of_this_process(root: Path, kernel: Kernel) -> Path | None:
-    """The group at the top that this process belongs to; None if that is the root group."""
+    """The top-level group of this process; None if that is the root group."""
     return next((group for group in control_groups("io", kernel) if group.parent == root), None)
 
 
@@ -137,8 +137,8 @@ def warnings(name: str, asked: Rates) -> Iterator[str]:
 
 
 # --- burst credits ---------------------------------------------------------------------------------------------------
-#
-# A bucket of credits, as cloud disks have it: a volume exceeds its limit while it has credits, one for each request.
+# A bucket of credits, as cloud disks have it: a volume exceeds its limit while it has credits. Each request costs one
+# credit.
 #
 # A thread reads the kernel's counts, computes the credits, and changes the limit when the bucket becomes empty or
 # refills.
@@ -146,14 +146,14 @@ def warnings(name: str, asked: Rates) -> Iterator[str]:
 
 _LOOK_EVERY_S = 0.05
 _REFILLED_S = 0.25
-"""An empty bucket allows bursts again once it holds credits for this many seconds of one: the kernel lets requests
-through in slices of 0.1 s, so the limit would flicker otherwise.
+"""An empty bucket allows bursts again when it holds credits for a burst of this many seconds. Otherwise the limit would
+flicker, because the kernel admits requests in slices of 0.1 s.
 """
 
 
 class Bucket:
-    """The credits of one volume. From the load's beginning to the end of the context, its limit on requests follows
-    them; before, it is that of a bucket that nobody has used.
+    """The credits of one volume. From the load's beginning to the end of the context, the limit on requests follows the
+    credits; before, it is the limit of a full bucket.
     """
 
     def __init__(self, drive: Limiter, rates: Rates, burst: BurstConfig) -> None:
@@ -188,7 +188,7 @@ class Bucket:
             self._thread.join()
 
     def spend(self, requests: float, seconds: float) -> None:
-        """Takes the credits of these requests out of the bucket, and refills it for these seconds."""
+        """Takes the credits of these requests out of the bucket, and adds the credits of these seconds."""
         filled = self.credits + self._refill_per_s * seconds - requests
         self.credits = min(float(self._burst.credits), max(0.0, filled))
 
@@ -213,7 +213,7 @@ _GIB = 2**30
 
 
 class CloudDisk(Frozen):
-    """A cloud disk as its provider describes it. Figures per GiB are added to those without."""
+    """A cloud disk as its provider describes it. Figures per GiB of size are added to the fixed figures."""
 
     title: str
     source: str
@@ -263,5 +263,5 @@ def resolved(limit: LimitConfig, size_bytes: int, key: str) -> LimitConfig:
 
 
 def rates(limit: LimitConfig) -> dict[str, int]:
-    """What is limited, without bursts."""
+    """The limits without bursts."""
     return {name: value for name in LIMITS if (value := getattr(limit, name)) is not None}

@@ -1,4 +1,4 @@
-"""Prepares drives for a volume, and returns them. Each step is written to the journal before it is done, and the
+"""Prepares drives for a volume, and gives them back. Each step is written to the journal before it is made, and the
 drive's serial number is read again just before each destructive step.
 """
 
@@ -27,7 +27,7 @@ from storagelab.volumes.programs import path_of, said
 from storagelab.words.numbers import bytes_
 
 # --- partitions -------------------------------------------------------------------------------------------------------
-# A partition that uses a share of a drive; and the kernel's and udev's knowledge of partitions.
+# A partition that uses a fraction of a drive; and updates of the kernel's and udev's lists of partitions.
 
 PROGRAMS = {"sfdisk": "fdisk"}
 _ALIGNED_BYTES = 2**20
@@ -85,7 +85,7 @@ def forget(drive: str) -> None:
 
 
 def _read_again(drive: str) -> None:
-    """The kernel refuses it while somebody uses a partition."""
+    """Lets the kernel read the table again; it refuses while a program uses a partition."""
     with opened(f"/dev/{drive}") as number, contextlib.suppress(OSError):
         fcntl.ioctl(number, _BLKRRPART)
 
@@ -107,7 +107,7 @@ def settle() -> None:
 # --- volumes ----------------------------------------------------------------------------------------------------------
 
 _RENAMED_S = 5.0
-"""How long a stable name may be missing after a drive was formatted or partitioned: udev makes it anew."""
+"""How long a stable name may be missing after a drive was formatted or partitioned, because udev makes it again."""
 _DISCARDS_S = 3600.0
 
 # --- before anything runs ---------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def _is_to_be_formatted(drive: Drive, volume: VolumeConfig) -> bool:
 
 
 def steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
-    """The steps on each drive, in words."""
+    """A description of the steps on each drive."""
     for drive in found:
         yield f"destroy everything on {drive.text}"
         if _is_to_be_formatted(drive, volume):
@@ -171,7 +171,7 @@ def steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
 
 
 def put_back_steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
-    """The last steps on each drive, in words."""
+    """A description of the last steps on each drive."""
     for drive in found:
         format_ = f", and format it to sectors of {drive.sector_bytes} B" if _is_to_be_formatted(drive, volume) else ""
         yield f"{drive.name}: at the end, remove what storagelab made{format_}; it is then blank"
@@ -220,8 +220,8 @@ def held(drive: Drive) -> Iterator[OpenDrive]:
 def prepared(
     name: str, volume: VolumeConfig, journal: Journal, uuids: Sequence[UUID]
 ) -> Iterator[list[tuple[Drive, str]]]:
-    """The volume's drives, blank and as asked for, each with the device to use on it. `uuids` are the UUIDs of the
-    content that will be made on them. Leaving gives them back. Raises RunFailed.
+    """The volume's drives, blank and as the spec asks, each with the device to use on it. `uuids` are the UUIDs of the
+    content that will be made on the drives. Leaving the context gives the drives back. Raises RunFailed.
     """
     with contextlib.ExitStack() as undo:
         yield [undo.enter_context(_one(name, volume, device, journal, uuids)) for device in volume.devices or ()]
@@ -240,7 +240,7 @@ def _one(
         if history.claim is not None:
             raise RunFailed(f"{device} was not given back by an earlier run: storagelab volumes undo {journal.results}")
         _refuse(drive, volume, key, refusals.Background(history.confirmed, history.released))
-        # Raises RunFailed if the drive holds what the user was not shown
+        # Raises RunFailed if the drive has content that the user was not shown
         seen = (*(history.confirmed.holds or ()), drives.UNKNOWN_DATA)
         new = [one for one in drive.holds or () if one not in seen]
         if new:
@@ -323,8 +323,8 @@ def _give_back(held: OpenDrive, claim: Claim, journal: Journal) -> None:
 
 
 def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that a killed run left claimed. What was done, in words. Drives with these serial numbers
-    may be wiped with any content; other drives only with storagelab's own content. Raises RunFailed.
+    """Gives back the drives that a killed run left claimed. Returns a description of the steps. Drives with these
+    serial numbers may be wiped with any content; other drives only with storagelab's own content. Raises RunFailed.
     """
     done, problems = [], []
     if (left := journal.left()) and os.geteuid() != 0:
@@ -389,8 +389,8 @@ def _refuse_used(drive: Drive, claim: Claim) -> None:
 
 
 def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
-    """Content of the drive that may belong to others, in words; "" if all is storagelab's; None if nothing must be
-    removed.
+    """A description of the drive's content that may belong to others; "" if all content is storagelab's; None if
+    nothing must be removed.
     """
     parts = drives.partitions_of(drive.name)
     formatted = claim.lba_format is not None and drives.formats(drive.name).now.number != claim.lba_format
@@ -447,8 +447,8 @@ def facts(used: Sequence[tuple[Drive, str]]) -> list[dict[str, object]]:
 def with_written(
     facts: Sequence[dict[str, object]], before: Sequence[int | None], used: Sequence[Drive]
 ) -> list[dict[str, object]]:
-    """The same facts after a run, with the bytes written by the drives' own counters. `before` has the counters at the
-    begin of the run, because an earlier run may have used the same volume.
+    """The same facts after a run, with the written bytes according to the drives' own counters. `before` has the
+    counters at the start of the run, because an earlier run may have used the same volume.
     """
     found = []
     for fact, was, drive in zip(facts, before, used, strict=True):
@@ -459,5 +459,5 @@ def with_written(
 
 
 def written_in_life(drive: Drive) -> int | None:
-    """Bytes, as the drive itself counts them; None if the drive does not report them."""
+    """All bytes ever written to the drive by its own count; None if the drive does not report them."""
     return drives.written_in_its_life(drive.name) if drive.nvme else None

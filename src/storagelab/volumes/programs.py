@@ -37,7 +37,7 @@ def check(programs: Mapping[str, str], key: str) -> None:
 
 
 def said(program: str, *arguments: str, given: str = "", patience_s: float = _PATIENCE_S) -> str:
-    """A program's output on stdout; `given` is its input on stdin. Raises RunFailed with its own words."""
+    """A program's output on stdout; `given` is its input on stdin. Raises RunFailed with the program's message."""
     words = [path_of(program) or program, *arguments]
     try:
         # The descriptors that each program must inherit: a lock lasts until all copies of its descriptor are closed.
@@ -60,7 +60,7 @@ def said(program: str, *arguments: str, given: str = "", patience_s: float = _PA
 
 
 def patiently(step: Callable[[], object], within_s: float, pause_s: float = 0.2) -> None:
-    """Does the step, and repeats it for some time if it fails, because something may still use the device. Raises
+    """Makes the step, and repeats it for some time if it fails, because a program may still use the device. Raises
     RunFailed."""
     problems: list[RunFailed] = []
 
@@ -85,8 +85,8 @@ def _last_words(text: str) -> str:
 
 
 # --- the locks of places where programs are at work -------------------------------------------------------------------
-# Each program that storagelab starts holds them until it ends, so that its work is not undone before that, even if
-# storagelab was killed.
+# Each program that storagelab starts holds these descriptors until it ends. So its work is not undone while it runs,
+# even if storagelab was killed.
 
 _LONGEST_S = 3600.0
 """The longest time that one of the programs may take."""

@@ -1,4 +1,4 @@
-"""Which drives storagelab refuses to use, and why: decided from the facts about a drive, without reading it again."""
+"""The reasons to refuse a drive, decided from the facts about the drive without reading it again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTHING_KNOWN = Background()
 
 
 def refuse(drive: Drive, volume: VolumeConfig, key: str, known: Background = NOTHING_KNOWN) -> None:
-    """Raises PreflightError for the first reason not to touch the drive. `key` is that of the volume."""
+    """Raises PreflightError for the first reason not to touch the drive. `key` is the volume's key."""
     for error in refusals(drive, volume, key, known):
         raise error
 
@@ -116,7 +116,7 @@ def _sector_refusals(drive: Drive, volume: VolumeConfig, key: str, known: Backgr
 
 
 def refuse_twice(drives: Sequence[Drive], key: str) -> None:
-    """Raises PreflightError if two of the names are one drive's: udev gives a drive several."""
+    """Raises PreflightError if two of the names belong to one drive, because udev gives a drive several names."""
     seen: dict[str, Drive] = {}
     for drive in drives:
         if drive.name in seen:
@@ -127,7 +127,7 @@ def refuse_twice(drives: Sequence[Drive], key: str) -> None:
 
 
 def refuse_unequal(drives: Sequence[Drive], key: str) -> None:
-    """Raises PreflightError if drives of a RAID differ in size: it would use only the smallest's size of each."""
+    """Raises PreflightError if drives of a RAID differ in size: it would use only the smallest size on each."""
     sizes = [drive.size_bytes for drive in drives]
     if sizes and max(sizes) - min(sizes) > _UNEQUAL * max(sizes):
         each = ", ".join(f"{drive.name} {bytes_(drive.size_bytes)}" for drive in drives)

@@ -39,7 +39,7 @@ class Volume:
     checks: list[Check] = field(default_factory=list)
     drives: Sequence[Drive] = ()
     read_back: Callable[[], Iterable[Check]] = tuple
-    """Reads its state again."""
+    """Reads the volume's state again."""
     begin: Callable[[], None] = lambda: None
     """To be called as the load of a run begins."""
     at_the_end: Callable[[], Iterable[Check]] = tuple
@@ -128,7 +128,7 @@ def check_rights(name: str, volume: VolumeConfig) -> None:
 
 
 def steps(name: str, volume: VolumeConfig, found: Sequence[Drive] = ()) -> Iterator[str]:
-    """The steps that make the volume, in words, for `plan`. `found` are its drives."""
+    """A description of the steps that make the volume, for `plan`. `found` are its drives."""
     plain, name = name, f"{name}, once for each block" if volume.kept_for_block else name
     if volume.by_hand:
         keys = ", ".join(f"{key} = {value}" for key, value in asked_of_a_person(volume).items())
@@ -166,7 +166,7 @@ def _limit(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> LimitConf
 
 
 def warnings(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
-    """Safety that the volume's keys give up, and values that don't hold exactly."""
+    """Warnings about safety that the volume's keys give up, and about limits that don't hold exactly."""
     yield from file_systems.warnings(name, volume.mount_options)
     if volume.has_own_drive and (limit := _limit(name, volume, found)) is not None:
         yield from limits.warnings(name, limits.rates(limit))
@@ -193,8 +193,8 @@ def made(
     name: str, volume: VolumeConfig, folder: Path, spec_folder: Path, levels: Mapping[str, object],
     results: Path | None = None,
 ) -> Iterator[Volume]:  # fmt: skip
-    """Makes the volume. `folder` is the experiment's own on the volume's path, empty; `results` holds its results.
-    Raises RunFailed.
+    """Makes the volume. `folder` is the experiment's own empty folder on the volume's path; `results` is the folder of
+    its results. Raises RunFailed.
     """
     variables = environment(name, keys_of(volume), levels)
     facts: dict[str, Any] = {}
@@ -229,7 +229,7 @@ def _told(name: str, command: str, folder: Path, variables: Mapping[str, str], f
 
 @dataclass
 class _Base:
-    """The devices below layers and the file system, by the kernel's names, and how they are read back."""
+    """The devices below layers and the file system, by the kernel's names, and the function that reads them back."""
 
     devices: list[str]
     read_back: Callable[[], Iterable[Check]]
@@ -300,7 +300,7 @@ def _on_own_drive(
 
 @contextlib.contextmanager
 def _naming(key: str, value: str | None) -> Iterator[None]:
-    """Adds to a program's own words the key whose value it may refuse."""
+    """Adds to a program's message the key whose value the program may have refused."""
     try:
         yield
     except RunFailed as error:
@@ -358,8 +358,8 @@ def confirm(name: str, volume: VolumeConfig, results: Path) -> None:
 
 
 def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that a killed run of the experiment left claimed. What was done, in words. Raises
-    RunFailed.
+    """Gives back the drives that a killed run of the experiment left claimed. Returns a description of the steps.
+    Raises RunFailed.
     """
     return preparing.put_back(Journal(results), may_wipe)
 
@@ -367,12 +367,12 @@ def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
 # --- volumes that a person or a command of the user's own prepares ----------------------------------------------------
 
 _SIZE_OFF = 0.01
-"""By how much the size may differ: partitions begin at whole MiB."""
+"""The largest allowed difference of the size, because partitions begin at whole MiB."""
 _NOT_ASKED = frozenset({"path", "prepare", "prepare_text", "check", "made_for"})
 
 
 def asked_of_a_person(volume: VolumeConfig) -> dict[str, object]:
-    """The words that ask a person to prepare the volume, by the keys of the spec."""
+    """The text that asks a person to prepare the volume, from the keys of the spec."""
     return {key: value for key, value in keys_of(volume).items() if key not in _NOT_ASKED}
 
 
@@ -417,8 +417,8 @@ def _variable(factor: str) -> str:
 
 
 def run_command(command: str, folder: Path, variables: Mapping[str, str], key: str) -> str:
-    """What the command printed, both streams. The shell runs the command in `folder`. Raises RunFailed that names the
-    key if it fails or has not ended after an hour; then everything that it started in its process group is killed.
+    """Runs the command by the shell in `folder`, and returns the output of both streams. If the command fails or has
+    not ended after an hour, all processes of its process group are killed, and RunFailed names the key.
     """
     process = subprocess.Popen(
         ["/bin/sh", "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -1,1 +1,1 @@
-"""Readings during a run: waits, series, clocks, and counters of the server and of this machine."""
+"""Measurements during a run: waits, time series, clocks, and counters of the server and of this machine."""

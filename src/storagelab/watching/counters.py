@@ -34,7 +34,7 @@ def counting(read: Callable[[], Counters]) -> Callable[[], Counters]:
 
 
 LARGEST_HELD_BACK = 0.1
-"""If a run lost a larger share of its time to a CPU quota, it measured the quota, not the layout."""
+"""A run that lost a larger share of its time to a CPU quota measured the quota, not the layout."""
 
 
 class MachineCounters:
@@ -51,7 +51,7 @@ class MachineCounters:
         return self._devices.read(), processes.read_cpu_time(self._server_process)
 
     def look(self) -> None:
-        """Reads the processes. Call it every 0.2 s, to notice processes that end before the run or are stopped."""
+        """Reads the processes. Call it every 0.2 s, to notice processes that stop or end before the run."""
         self._throttling.look()
         self.standstill.look()
 
@@ -110,8 +110,8 @@ class Loop(Frozen):
 
 
 class _Reading(NamedTuple):
-    """The server's clock, read between two readings of ours. `running_s` stands still while the machine is
-    suspended.
+    """The server's clock, read between two readings of this machine's clock. `running_s` does not advance while the
+    machine is suspended.
     """
 
     asked_s: float
@@ -121,8 +121,7 @@ class _Reading(NamedTuple):
 
 
 class Clocks:
-    """Watches the clocks of one run. Call in order: `begin` before the gate opens, `end` after the last loop,
-    `checks`.
+    """Checks the clocks of one run. Call in order: `begin` before the gate opens, `end` after the last loop, `checks`.
 
     `ask_server` returns the server's time in seconds since the epoch, by the clock of its loops.
     """
@@ -162,7 +161,7 @@ class Clocks:
 
     @property
     def _passed_s(self) -> float:
-        """Seconds between the two readings, by our clock."""
+        """Seconds between the two readings, by this machine's clock."""
         begun, ended = self._begun, self._ended
         return (ended.asked_s + ended.answered_s - begun.asked_s - begun.answered_s) / 2
 

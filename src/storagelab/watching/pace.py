@@ -1,5 +1,5 @@
-"""Parts of a watcher on any engine: a pace that limits its cost, a series once a second, a few samples of waiting
-sessions, and the counts of each wait.
+"""Parts of a sampler on any engine: a pace that limits its cost, a series with a point each second, a few samples of
+waiting sessions, and the counts of each wait.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from storagelab.watching.wait_events import Event
 
 LONGEST_BLIND_S = 0.5
 LARGEST_BLIND_SHARE = 0.005
-"""If a run was not watched, or stood still, for less than this, it counts as watched."""
+"""If a run was not sampled, or stood still, for less than this share of its time, it counts as sampled."""
 LATE_S = 1.0
-"""A run is looked at every 0.2 s. If a look is this late, a busy machine alone can't be the reason."""
+"""A run is observed every 0.2 s. If an observation is this late, a busy machine alone can't be the reason."""
 LOOKS_PER_CHECK = 5
 CHECK_INTERVAL_S = 0.2
-"""The cost is checked after this many looks and this much time: soon enough to prevent many expensive looks."""
+"""The cost is checked after this many samples and this much time: soon enough to prevent many expensive samples."""
 BLIND_AFTER_S = 0.25
-"""If a look is later than this, a busy machine alone can't be the reason: something stood still."""
+"""If a sample is later than this, a busy machine alone can't be the reason: something stood still."""
 SERIES_HZ = 1.0
 SERIES_TOLERANCE_S = 0.01
 ENOUGH_LOOKS = 3
-"""If this many looks see no working session, this is not chance."""
+"""If this many samples find no working session, this is not chance."""
 SHORTEST_INTERVAL_S = 0.2
 """A last interval of the series that is shorter than this would show noise, so it is merged with the interval before
 it."""
 
 
 class Standstill:
-    """How long a run with any load stood still: looks were late, or a process was stopped by a signal. `processes`
-    lists those of the load and of its server at each look.
+    """The time for which a run with any load stood still: observations were late, or a process was stopped by a signal.
+    `processes` lists the processes of the load and of its server at each observation.
     """
 
     def __init__(self, processes: Callable[[], Iterable[int]]) -> None:
@@ -57,11 +57,11 @@ class Standstill:
 def check_watching(
     error: str, observer: ObserverCost | None, elapsed_s: float, passes: int | None = None, stood_s: float = 0.0
 ) -> list[Check]:
-    """A check that fails if only part of a run was watched, because its waits are then not those of the whole run, or
-    if it stood still.
+    """A check that fails if only a part of a run was sampled, because its waits are then not those of the whole run, or
+    if the run stood still.
 
-    `error` is empty unless watching stopped early. `passes` are the looks that saw a session of the load, where waits
-    are sampled. `observer` is None without a sampler; `stood_s` is the time of `Standstill`.
+    `error` is empty unless sampling stopped early. `passes` is the number of samples that found a session of the load,
+    if waits are sampled. `observer` is None without a sampler; `stood_s` is the time of `Standstill`.
     """
     got, blind_s = error, min(elapsed_s, max(stood_s, observer.blind_s if observer else 0.0))
     if not got and passes == 0 and observer and observer.ticks >= ENOUGH_LOOKS and elapsed_s >= LONGEST_BLIND_S:
@@ -76,15 +76,14 @@ def check_watching(
 
 
 class Pace:
-    """Decides when the next look is due, and measures what looks cost.
-
-    With `at_random`, looks come at random within their interval, so that they can't coincide with the kernel's clock
-    tick. When they cost more of a core than `budget`, they become rarer; when they cost less again, they return to
-    `hz`. `in_turns` leaves out the looks of every unwatched period (`turns`): at its end only counters are read.
+    """Decides when the next sample is due, and measures the cost of samples. With `at_random`, each sample is at a
+    random moment of its interval, so that samples can't coincide with the kernel's clock tick. When samples cost more
+    of a core than `budget`, they become rarer; when they cost less again, they return to `hz`. `in_turns` leaves out
+    the samples of every period without sampling (`turns`): at its end, only counters are read.
     """
 
     resting = False
-    """Whether the next event is the end of an unwatched period, not a look."""
+    """Whether the next event is the end of a period without sampling, and not a sample."""
 
     def __init__(self, hz: float, budget: float, *, at_random: bool, in_turns: bool = False) -> None:
         self._shortest_s = self._interval_s = 1 / hz
@@ -99,9 +98,9 @@ class Pace:
         self._ticks = self._late = 0
         self._began_s = 0.0
         self._blind: list[tuple[float, float]] = []
-        """The begin and end of each blind interval, in seconds since the beginning."""
+        """The start and end of each blind interval, in seconds since the beginning."""
         self.rests: list[tuple[float, float]] = []
-        """The unwatched periods, from when to when, by the monotonic clock."""
+        """The periods without sampling: their starts and ends by the monotonic clock."""
         self._spent: tuple[float, float | None] = (0.0, None)
 
     def begin(self, session_cpu_s: Callable[[], float | None]) -> None:
@@ -118,8 +117,8 @@ class Pace:
         return max(0.0, self._due_s - time.monotonic())
 
     def ticked(self) -> None:
-        """Counts a look that was just made and plans the next. The look is late if it ended a whole interval after
-        it was due.
+        """Counts a sample that was just taken, and plans the next. The sample is late if it ended a whole interval
+        after it was due.
         """
         now_s = time.monotonic()
         if self.resting:
@@ -142,7 +141,7 @@ class Pace:
 
     def _schedule(self, now_s: float) -> None:
         self._slot_s += self._interval_s
-        if self._slot_s < now_s - self._interval_s:  # looks that were missed are not made later
+        if self._slot_s < now_s - self._interval_s:  # missed samples are not taken later
             self._slot_s = now_s
         self._due_s = self._slot_s + (self._random.random() * self._interval_s if self._at_random else 0.0)
         due_s = self._due_s - self._began_s
@@ -156,15 +155,15 @@ class Pace:
         if begins_s < ends_s:
             self.rests.append((begins_s, ends_s))
             checked_s, spent_s = self._checked
-            self._checked = (checked_s + ends_s - begins_s, spent_s)  # rests don't allow dearer looks
+            self._checked = (checked_s + ends_s - begins_s, spent_s)  # rests don't allow dearer samples
 
     def saw_stopped(self) -> None:
-        """Notes that this look found a working session stopped by a signal: the time since the last look counts as
-        unwatched."""
+        """Notes that this sample found a working session stopped by a signal: the time since the last sample counts as
+        not sampled."""
         self._saw_nothing(self._looked_s, time.monotonic())
 
     def halt(self) -> None:
-        """Ends the looks. A look that is long overdue counts as missed."""
+        """Ends sampling. A sample that is long overdue counts as missed."""
         now_s = time.monotonic()
         if self.resting:
             self._rest_until(min(now_s, self._due_s))
@@ -175,7 +174,7 @@ class Pace:
             self._saw_nothing(self._due_s, now_s)
 
     def _saw_nothing(self, since_s: float, now_s: float) -> None:
-        """Adds a blind interval. No moment counts twice, even if a look is late and also finds a stopped session."""
+        """Adds a blind interval. No moment counts twice, even if a sample is late and also finds a stopped session."""
         since_s, to_s = since_s - self._began_s, now_s - self._began_s
         if self._blind:
             since_s = max(since_s, self._blind[-1][1])
@@ -197,7 +196,7 @@ class Pace:
         self._spend()
 
     def blind_s(self, run_s: float) -> float:
-        """The unwatched part of the first `run_s` seconds. The last look may be long after the end of a run."""
+        """The unsampled part of the first `run_s` seconds. The last sample may be long after a run's end."""
         return sum(max(0.0, min(to_s, run_s) - since_s) for since_s, to_s in self._blind)
 
     def cost(self) -> ObserverCost:
@@ -245,8 +244,8 @@ class Series:
 
 
 class Moments(Generic[T]):
-    """Limits the number of a run's moments: if there are too many, every second moment is dropped, and half as many are
-    accepted."""
+    """Limits the number of a run's stored moments: if there are too many, every second moment is dropped, and from then
+    on half as many are accepted."""
 
     def __init__(self, interval_s: float, limit: int) -> None:
         self.interval_s = interval_s
@@ -274,15 +273,15 @@ _SEEN_AS = {GONE: "unknown", RUNNABLE: "runnable"}
 
 
 class Tallies:
-    """How often sessions were seen in each wait, by the kernel's state of the session; `EventTicks` is the frozen
-    form.
+    """The number of times that sessions were found in each wait, by the session's state in the kernel; `EventTicks` is
+    the frozen form.
     """
 
     def __init__(self) -> None:
         self._of_type: dict[str, Counter[str]] = defaultdict(Counter)
 
     def count(self, wait_type: str, state: str, timeslices: int = 0) -> None:
-        """Counts one session at one look. `timeslices`: how often it has been put on a CPU since the last look."""
+        """Counts one session in one sample. `timeslices`: how often it got a CPU since the last sample."""
         tally = self._of_type[wait_type]
         tally[_SEEN_AS.get(state, "blocked")] += 1
         tally["timeslices"] += timeslices
@@ -300,20 +299,20 @@ class Tallies:
 
 # --- watched and unwatched periods -----------------------------------------------------------------------------------
 #
-# Alternating watched and unwatched periods of a run, to measure the cost of watching.
+# Alternates periods of a run with and without sampling, to measure the cost of sampling.
 #
 # Periods are short, because other disturbances of a machine last longer and so affect both kinds equally: with other
 # programs on all CPUs, the ratio of both kinds scatters by 4 % from one run of 16 s to the next, and by 15 % with
 # periods of a second. But periods are longer than most transactions, because a transaction that spans two periods
-# belongs to neither kind. The order is that of Thue and Morse (watched, not, not, watched, not, watched, watched, not
-# ...): neither a trend nor a period of the load affects one kind more than the other.
+# belongs to neither kind. The order is that of Thue and Morse (with, without, without, with, without, with, with,
+# without ...): neither a trend nor a period of the load affects one kind more than the other.
 
 
 STRETCH_S = 0.25
 SHORTEST_S = 4.0
-"""A run below this length has too few periods, so it is watched all the time."""
+"""A run below this length has too few periods, so it is sampled all the time."""
 
 
 def is_watched(at_s: float) -> bool:
-    """Whether the period at this moment, in seconds since the beginning, is watched."""
+    """Whether the period at this moment, in seconds since the beginning, has samples."""
     return max(0, math.floor(at_s / STRETCH_S)).bit_count() % 2 == 0

@@ -1,5 +1,5 @@
-"""The sampler of one run on any engine: a thread that looks at the sessions, the kernel's accounts of them, and the
-results (how often each wait was seen, a few moments, and a series once a second).
+"""The sampler of one run on any engine: a thread that samples the sessions, the kernel's accounts of the sessions, and
+the results (the number of samples of each wait, a few moments, and a series with a point each second).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Accounts:
         return {session: view.state() for session, view in self._views.items()}
 
     def turns(self) -> dict[int, int]:
-        """How often each session has been put on a CPU so far."""
+        """The number of times that each session got a CPU so far."""
         scheds = {session: view.sched() for session, view in self._views.items()}
         return {session: sched.timeslices for session, sched in scheds.items() if sched is not None}
 
@@ -72,7 +72,7 @@ class Accounts:
         self._ended = self._read()
 
     def _read(self) -> list[_Reading | None]:
-        """Of each session its CPU time and its wait for a CPU in ns, and its switches; None if it has ended."""
+        """For each session, its CPU time and its wait for a CPU in ns, and its switches; None if it has ended."""
         readings = ((view.sched(), view.switches()) for view in self._views.values())
         return [
             None if sched is None or switches is None
@@ -100,7 +100,7 @@ class Accounts:
 
 # --- watch -----------------------------------------------------------------------------------------------------------
 #
-# The thread that looks at a run whenever its pace says so. An error in the thread ends only the watching.
+# The thread that samples a run whenever its pace says so. An error in the thread ends only the sampling.
 
 
 class Looks(NamedTuple):
@@ -112,7 +112,7 @@ class Looks(NamedTuple):
 
 
 class Watch:
-    """The watching thread. Call `start`, then `end`. `error` is empty unless watching stopped in between. `words`
+    """The sampling thread. Call `start`, then `end`. `error` is empty unless sampling stopped in between. `words`
     describes an exception; `session_cpu_s` reads the CPU time of the session on the server (None if unknown).
     """
 
@@ -175,7 +175,8 @@ class Watch:
 
 # --- recording -------------------------------------------------------------------------------------------------------
 #
-# What a sampler saw of one run: a series once a second, a few moments, and how often each wait was seen.
+# The results of sampling one run: a series with a point each second, a few moments, and the number of samples of each
+# wait.
 
 
 MOMENT_INTERVAL_S = 0.5
@@ -183,7 +184,7 @@ MOST_TASKS = 400
 
 
 RawWaitsOf = Callable[["Observation", float, float, int], SampledWaits | CountedWaits]
-"""Makes an engine's raw waits from what was seen, `elapsed_s`, `busy_s` and the number of connections."""
+"""Makes an engine's raw waits from the observation, `elapsed_s`, `busy_s` and the number of connections."""
 
 
 @dataclass(frozen=True)
@@ -203,16 +204,16 @@ class Observation:
     raw_waits: RawWaitsOf | None = None
     error: str = ""
     blind_s: Callable[[float], float] = lambda _: 0.0
-    """The unwatched seconds of a run of this length."""
+    """The seconds without samples in a run of this length."""
     unwatched: tuple[tuple[float, float], ...] = ()
-    """The periods in which nothing looked at the sessions, from when to when, by the monotonic clock."""
+    """The periods without sampling: their starts and ends by the monotonic clock."""
 
     def observed(self, elapsed_s: float) -> ObserverCost:
-        """The cost of watching, and the unwatched part of the run. Watching ends after the run."""
+        """The cost of sampling, and the part of the run without samples. Sampling ends after the run."""
         return self.observer.model_copy(update={"blind_s": self.blind_s(elapsed_s)})
 
     def waits(self, elapsed_s: float, busy_s: float, connections: int) -> SampledWaits | CountedWaits | None:
-        """The raw waits, with times by the server's clock; None if waits were not watched. `busy_s` is the time from
+        """The raw waits, with times by the server's clock; None if waits were not sampled. `busy_s` is the time from
         start to finish, summed over connections.
         """
         return None if self.raw_waits is None else self.raw_waits(self, elapsed_s, busy_s, connections)
@@ -224,16 +225,17 @@ class Observation:
 
 
 class SessionSampler(Watch, ABC):
-    """Watches the sessions of one run through its own connection: waits, a series once a second, and a few moments.
+    """Samples the sessions of one run through its own connection: waits, a series with a point each second, and a few
+    moments.
 
     Call in order: `prepare`, `baseline` while all sessions wait at the gate, `start` as it opens, `stop` when the last
-    session is done but all are still connected. Errors while watching are not raised, but stored in
+    session is done but all are still connected. Errors while sampling are not raised, but stored in
     `Observation.error`.
     """
 
     event_of: ClassVar[WaitEvents]
     budget: ClassVar[float] = 0.02
-    """The share of one core that the sampler and its session may use. Above it, looks become rarer."""
+    """The share of one core that the sampler and its session may use. Above it, samples become rarer."""
     most_hz: ClassVar[float] = math.inf
     hz_without_waits: ClassVar[float] = SERIES_HZ
     stop_timeout_s: ClassVar[float] = 5.0
@@ -241,8 +243,8 @@ class SessionSampler(Watch, ABC):
     def __init__(
         self, measure: MeasureConfig, words: Callable[[BaseException], str], unseen: str = "", *, in_turns: bool = False
     ) -> None:
-        """`words` describes an exception; `unseen` says why the kernel can't be asked about the sessions, if so. With
-        `in_turns`, waits are watched in every second period only.
+        """`words` describes an exception; `unseen` is the reason if the kernel can't be asked about the sessions. With
+        `in_turns`, waits are sampled only in half of the periods.
         """
         self.accounts = Accounts(unseen)
         self.sample_waits = measure.waits
@@ -270,11 +272,11 @@ class SessionSampler(Watch, ABC):
 
     @abstractmethod
     def _tick(self) -> None:
-        """Looks at the sessions."""
+        """Samples the sessions."""
 
     @abstractmethod
     def _last_look(self) -> None:
-        """Looks once more when the last session is done."""
+        """Takes a last sample when the last session is done."""
 
     @abstractmethod
     def _columns(self) -> Mapping[str, float]:
@@ -286,7 +288,7 @@ class SessionSampler(Watch, ABC):
             self.series.add(at_s, dict(self._columns()), last=last)
 
     def _count(self, session: int, wait_type: str, states: Mapping[int, str], timeslices: int = 0) -> str:
-        """Counts one session at one look; returns the kernel's letter for its state."""
+        """Counts one session in one sample; returns the kernel's letter for its state."""
         state = states.get(session, GONE)
         self._tallies.count(wait_type, state, timeslices)
         return state
@@ -298,7 +300,7 @@ class SessionSampler(Watch, ABC):
         return sum(self._rows_done.values())
 
     def stop(self) -> Observation:
-        """Reads the kernel's totals, ends the thread and the connection, and returns what was seen. Never raises."""
+        """Reads the kernel's totals, ends the thread and the connection, and returns the observation. Never raises."""
         self.accounts.end()
         self.end(self.stop_timeout_s)
         raw_waits = self._raw_waits()

@@ -1,6 +1,6 @@
 """The meaning of a server's waits: the category that groups them across engines, and SQL Server's name.
 
-Each engine lists its waits in its module `events`: one line says everything about one wait.
+Each engine lists its waits in its module `events`: one line has all facts about one wait.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from storagelab.model.waits import NO_EVENT, BenignList, Category
 
 
 class Kind(NamedTuple):
-    """What a wait means. `analogue` is SQL Server's wait type, or "" if there is none."""
+    """The meaning of a wait. `analogue` is SQL Server's wait type, or "" if there is none."""
 
     analogue: str
     category: Category
@@ -83,7 +83,7 @@ class WaitEvents:
         self._rules = [(re.compile(pattern), event) for pattern, event in rules.items()]
 
     def __call__(self, wait_type: str) -> Event:
-        """What a wait means; `UNKNOWN` for `NO_EVENT` and for waits that match nothing."""
+        """The meaning of a wait; `UNKNOWN` for `NO_EVENT` and for waits that match nothing."""
         if wait_type == NO_EVENT:
             return UNKNOWN
         name = self._spelt(wait_type)

@@ -33,7 +33,7 @@ from storagelab.watching.counters import MachineCounters
 from storagelab.watching.pace import check_watching
 
 LEAST_AT_DRIVE = 0.98
-"""If the drive itself got less than this share of fio's bytes, a cache answered some requests."""
+"""If the drive received less than this share of fio's bytes, a cache answered some requests."""
 _FILE = "raw-io"
 _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
@@ -61,7 +61,7 @@ class RawBlock:
 
     @contextmanager
     def _alone(self, config: Config, _site: Site) -> Iterator[Target]:
-        """The target of a run whose volume was made for this run, and so has its own file."""
+        """The target of a run whose volume was made for this run, so that the run has its own file."""
         block = RawBlock(self._block, self._site, self._volumes)
         try:
             with block._shared(config, self._site) as target:
@@ -98,7 +98,7 @@ class RawBlock:
     def _laid_out(self, place: Place, sender: Sender) -> str:
         if not place.read_only:
             for name in [name for folder, name in self._io_engines if folder == place.folder]:
-                (place.folder / name).unlink(missing_ok=True)  # of another size: the volume may lack space for both
+                (place.folder / name).unlink(missing_ok=True)  # another size: the volume may lack space for both
                 del self._io_engines[place.folder, name]
         try:
             return fio.lay_out(self._fio, place, sender.block_bytes)
@@ -121,7 +121,7 @@ class RawBlock:
 
 @contextmanager
 def opened(block: PlannedBlock, site: Site, state: State) -> Iterator[RawBlock]:
-    """Leaves no file behind, whatever happens."""
+    """Leaves no file behind, even after an error."""
     with for_runs.kept(block, site, state) as volumes:
         raw = RawBlock(block, site, volumes)
         try:
@@ -141,7 +141,7 @@ class _RawTarget:
         self._sender = sender
         self._setup_s = setup_s
         self._paths = {
-            # the path by which the drive is found: the folder of the file, or the device
+            # the path by which the drive is found: the file's folder, or the device
             name: Path(place.name) if place.read_only else place.folder
             for name, place in zip(config.volumes_used, places, strict=True)
         }
@@ -251,8 +251,8 @@ def _at_drive(counted: Mapping[str, float], volumes: Collection[str], outcome: O
 
 
 def _checks(at_drive: Mapping[str, float], outcome: Outcome, io_engine: str) -> Iterator[Check]:
-    """If the drive got more bytes than fio sent, others may have used it; if fewer, a cache in between answered
-    requests.
+    """Checks the bytes at the drive: if the drive received more bytes than fio sent, other programs may have used it;
+    if it received fewer, a cache in between answered requests.
     """
     directions: tuple[Direction, ...] = ("read", "write")
     for direction in directions:

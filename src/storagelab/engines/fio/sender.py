@@ -1,6 +1,5 @@
-"""The program that sends a trace: TRACE THREADS BYTES_EACH FILE ... It writes the sent requests as JSON.
-
-It loads nothing but the Rust core, so that it begins at once.
+"""The program that sends a trace: TRACE THREADS BYTES_EACH FILE ... It writes the sent requests as JSON. It loads only
+the Rust core, so that it begins at once.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The requests of a run of raw I/O: generated ones, or those of a trace."""
+"""Sends the requests of a run of raw I/O: generated requests, or those of a trace."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from storagelab.volumes.folders import Site
 
 Tell = Callable[[], None]
 Places = Sequence[Place]
-"""One place on each volume of the layout, the data's first."""
+"""One place on each volume of the layout, the data's volume first."""
 
 
 class Sender(Protocol):
@@ -39,14 +39,14 @@ class Sender(Protocol):
 
     @property
     def block_bytes(self) -> int:
-        """The size of a request by which the file is tried."""
+        """The request size with which the file is tested."""
 
     @property
     def direct(self) -> bool:
         """Whether requests bypass the page cache."""
 
     def facts(self, program: Fio, engine: str) -> Mapping[str, object]:
-        """What sends it."""
+        """Facts about the program that sends the load."""
 
     def warm_up(self, program: Fio, places: Places, engine: str, seed: int, tell: Tell) -> None:
         """Sends the requests of the warm-up. Raises RunFailed."""
@@ -131,8 +131,8 @@ _SENDERS: Mapping[type[Load], Callable[[Config, Site], Sender]] = {
 # Sends a trace to a file on each volume, in a process of its own (`sender.py`), by threads of the Rust core
 # (crates/replay).
 #
-# So its CPU time is known separately, a drive that does not answer can't delay storagelab, and the whole process ends
-# with storagelab.
+# So the sender's CPU time is known separately, a drive that does not answer can't delay storagelab, and the whole
+# process ends with storagelab.
 
 
 _SENDER = Path(__file__).with_name("sender.py")

@@ -1,1 +1,1 @@
-"""Everything that storagelab knows about MariaDB, and about running servers of MySQL 8, one module for each purpose."""
+"""All code for MariaDB and for running servers of MySQL 8, one module for each purpose."""

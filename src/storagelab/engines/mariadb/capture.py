@@ -117,15 +117,15 @@ _CHANGING = (
     "Com_delete", "Com_delete_multi", "Com_insert", "Com_insert_select", "Com_load", "Com_replace",
     "Com_replace_select", "Com_update", "Com_update_multi",
 )  # fmt: skip
-"""Counts of statements that change rows. A transaction with several of them counts several times."""
+"""Counts of statements that change rows. A transaction with several such statements counts several times."""
 _TRANSACTIONS = """
     SELECT count_star FROM performance_schema.events_transactions_summary_global_by_event_name
     JOIN performance_schema.setup_instruments ON name = event_name WHERE enabled = 'YES'
 """
 _STATEMENTS_OF_ONE = 100
-"""Statements for each COMMIT: if there are more, hardly any of them belong to the COMMITs."""
+"""Statements per COMMIT. If there are more, hardly any statements belong to the COMMITs."""
 _BACKGROUND = ("thread/innodb/", "thread/aria/", "thread/mysys/", "thread/sql/main", "thread/sql/slave", "iou-wrk")
-"""How the names of threads begin that serve no session."""
+"""The beginnings of the names of threads that serve no session."""
 _LOG_FILES = re.compile(r"ib_logfile\d+|ib_redo\d+|#ib_redo\d+(_tmp)?")
 _DATA_FILE = re.compile(r"(?P<database>[^/]+)/(?P<table>[^/]+)\.(?:ibd|MAD|MAI|MYD|MYI)$")
 
@@ -258,7 +258,7 @@ class WatchedMariaDB:
 
     @cached_property
     def _is_temporary(self) -> dict[Path, bool]:
-        """The server's folders, as it and as the kernel name them, and whether each holds temporary files alone."""
+        """The server's folders, by the server's and the kernel's names, and whether each holds only temporary files."""
         found = {}
         for name, folder in sorted(self.folders().items(), key=lambda one: one[0] != "temporary"):
             found[folder] = found[Path(os.path.realpath(folder))] = name == "temporary"
@@ -304,7 +304,7 @@ class WatchedMariaDB:
         if objects and self._counts_files:
             for key, count in self._by_file():
                 counts[key] = counts.get(key, NOTHING).plus(count)
-        # A transaction that changes something takes two numbers.
+        # A transaction that writes takes two transaction numbers.
         changed = status["innodb_max_trx_id"] // 2 if "innodb_max_trx_id" in status else sum(
             status.get(name.lower(), 0) for name in _CHANGING
         )  # fmt: skip
@@ -313,8 +313,9 @@ class WatchedMariaDB:
 
     def _ended(self, status: Mapping[str, int], changed: int) -> tuple[int, Literal["transaction", "unit"]]:
         """Ended transactions: by performance_schema, if it counts them (in MariaDB this must be enabled). Otherwise,
-        since the first look: without COMMITs, each statement was a transaction. With COMMITs, the server counts
-        autocommitted statements together with those of transactions, and only their changes are visible.
+        they are estimated from the counts since the first reading: without COMMITs, each statement was a transaction.
+        With COMMITs, the server counts autocommitted statements together with the statements of transactions, and only
+        their changes are visible.
         """
         with contextlib.suppress(pymysql.MySQLError):  # older servers lack the table
             for (count,) in self._rows(_TRANSACTIONS) if self._counts_files else ():
@@ -327,7 +328,7 @@ class WatchedMariaDB:
         return (handled if handled > _STATEMENTS_OF_ONE * commits else max(commits, changes)), "unit"
 
     def _times(self) -> dict[CountKey, tuple[int, float]]:
-        """The time of reads by sessions. Of a write, the server knows only when it was sent off."""
+        """The time of reads by sessions. For a write, the server knows only when the write was submitted."""
         if not self._counts_files:
             return {}
         reads, read_ps = self._rows(
@@ -357,7 +358,7 @@ class WatchedMariaDB:
 
 
 def _kind(name: str) -> str:
-    """What a thread does, by its name in performance_schema, or the kernel's."""
+    """The kind of a thread, by its name in performance_schema or in the kernel."""
     if "page_cleaner" in name:
         return "checkpoint"
     return "background" if name.startswith(_BACKGROUND) else "session"

@@ -1,5 +1,5 @@
-"""Connections to one MariaDB or MySQL, private or attached: its address, its form as a DSN, PyMySQL's errors in plain
-words; its sessions and client generator, and their settings.
+"""Connections to one MariaDB or MySQL, private or attached: its address, the form of its DSN, PyMySQL's errors as plain
+messages; its sessions and client programs, and their settings.
 
     mysql://USER[:PASSWORD]@HOST[:PORT][/DATABASE][?unix_socket=PATH][&ssl=required]
 
@@ -52,9 +52,9 @@ def settings_text(value: Scalar) -> str:
 
 # --- sessions --------------------------------------------------------------------------------------------------------
 #
-# Settings that our own sessions, and programs that make and restore tables, rely on: a server, a login or init_connect
-# may change each of them. The sessions of a load keep the settings of their login, except those that could only end
-# their work.
+# Settings on which storagelab's own sessions, and programs that make and restore tables, rely: a server, a login or
+# init_connect may change each of them. The sessions of a load keep the settings of their login, except settings that
+# could only end their work.
 
 
 def _listed(settings: Mapping[str, str], but: Collection[str] = ()) -> str:
@@ -101,7 +101,7 @@ def guarding(*but: str) -> str:
 
 def _of_load(settings: Mapping[str, Scalar]) -> str:
     """The first statement of a load's session with these settings."""
-    # Text is quoted, also that of a number, which the server refuses where it wants a number.
+    # Text is quoted, even if it is the text of a number: the server refuses such a text where it requires a number.
     texts = {name: quoted(one) if isinstance(one, str) else settings_text(one) for name, one in settings.items()}
     return ", ".join([UNENDED, *(f"{identifier(setting_name(name))} = {text}" for name, text in texts.items())])
 
@@ -210,7 +210,7 @@ def _tls(address: Address) -> ssl.SSLContext | None:
 
 @contextlib.contextmanager
 def connect(target: TargetConfig) -> Iterator[Connection]:
-    """A connection, closed at the end. Raises PreflightError with the server's words, never with the DSN, which may
+    """A connection, closed at the end. Raises PreflightError with the server's message, never with the DSN, which may
     hold a password.
     """
     key, address = key_of(target), address_of(target)
@@ -264,7 +264,7 @@ def close(connection: Connection | None) -> None:
 
 
 def data_folder(connection: Connection) -> Path | None:
-    """Where a server of this machine keeps its files, if this user may see them."""
+    """The data folder of a server on this machine, if this user may see it."""
     folder = Path(ask(connection, "SELECT @@datadir")[0][0])
     return folder if folder.is_dir() else None
 
@@ -282,13 +282,13 @@ def variables(connection: Connection) -> dict[str, str]:
 def settings_checks(
     connection: Connection, asked: Mapping[str, Scalar], expected: Mapping[str, str] | None = None
 ) -> list[Check]:
-    """Checks each setting asked for against the server's; `expected` is how the server's parser reads it."""
+    """Compares each requested setting with the server's; `expected` is the value that the server's parser reads."""
     values, texts = variables(connection), {name: settings_text(value) for name, value in asked.items()}
 
     def shown(name: str, text: str) -> tuple[str, bool] | None:
         got, named = values.get(setting_name(name)), Path(text).with_suffix("")
         if setting_name(name) == "log_bin" and got == "ON" and _plain(text) not in (0, 1):
-            got = values["log_bin_basename"]  # a name turns the binary log on, and is shown here alone
+            got = values["log_bin_basename"]  # a name turns the binary log on, and is shown only here
             return got, Path(got).parts[-len(named.parts) :] == named.parts
         return None if got is None else (got, _plain(got) == _plain(text if expected is None else expected[name]))
 
@@ -429,7 +429,8 @@ class AttachedReach(MariaDBReach):
         return generator.Clients(self._environment(), options=self._options(database, settings), first=first)
 
     def check_login(self) -> None:
-        """Raises RunFailed if a program of the load can't log in (with its error message), or is led to a database."""
+        """Raises RunFailed if a program of the load can't log in (with its message), or if its login selects a
+        database."""
         self._refuse_elsewhere(self._clients("", {}), "")
 
     def folder(self, own: Connection) -> Path:

@@ -121,7 +121,7 @@ def opened(config: Config, site: Site) -> OneRun[db.Connection]:
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """Drop what a killed run left on an attached server; returns what was dropped. Raises PreflightError if that
+    """Drop the remains of a killed run on an attached server; returns the dropped names. Raises PreflightError if that
     fails.
     """
     left = dropping_leftovers(config.target, pymysql.MySQLError, db.words_of, f"the database {site.prefix}")
@@ -134,8 +134,7 @@ def abilities() -> tuple[Ability, ...]:
 
 
 # --- read back -------------------------------------------------------------------------------------------------------
-#
-# What the server reports of itself: its version and settings, and its counters.
+# The facts that the server reports about itself: its version and settings, and its counters.
 
 
 _SHOWN = (
@@ -148,7 +147,7 @@ _SHOWN = (
 
 
 def server_facts(connection: db.Connection, asked: Mapping[str, object]) -> dict[str, object]:
-    """The version, the settings that affect storage and durability, and those asked for."""
+    """The version, the settings that affect storage and durability, and the requested settings."""
     values = db.variables(connection)
     names = [*_SHOWN, *(db.setting_name(name) for name in asked)]
     shown = {name: values[name] for name in sorted(set(names)) if name in values}
@@ -205,8 +204,7 @@ def read_file_counters(connection: db.Connection, files: Mapping[int, Path]) -> 
 
 
 # --- probe -----------------------------------------------------------------------------------------------------------
-#
-# Lists what is on a MariaDB or MySQL, and puts something in the way, for the contract suite.
+# Lists the objects on a MariaDB or MySQL, and makes obstacles, for the contract suite.
 
 
 _OF_THE_SERVER = "('mysql', 'sys', 'information_schema', 'performance_schema')"
@@ -249,7 +247,7 @@ class MariaDBProbe:
                 _asked(target, f"DROP DATABASE IF EXISTS {db.identifier(name)}")
 
     def clear(self, target: TargetConfig, name: str) -> None:
-        # Only if the database is still empty: storagelab drops nothing that others put there.
+        # Only if the database is still empty: storagelab drops no objects that others put there.
         inside = _asked(target, "SELECT 1 FROM information_schema.tables WHERE table_schema = %s", [name])
         if not inside:
             _asked(target, f"DROP DATABASE IF EXISTS {db.identifier(name)}")

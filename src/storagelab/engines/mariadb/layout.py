@@ -61,7 +61,7 @@ class Layout(Places):
         """Make those of the load's tables that storagelab makes itself."""
 
     def _partition(self, number: int, *, by_range: bool, folder: Path | None = None) -> str:
-        """One partition, in the folder of its data file unless another is given."""
+        """One partition, in the folder of its data file unless another folder is given."""
         last = number == len(self.data_files)
         boundary = (number << _KEY_BITS) // len(self.data_files)
         values = "MAXVALUE" if last else f"X'{boundary:032x}'" if by_range else ""
@@ -72,7 +72,7 @@ class Layout(Places):
     # --- removed -----------------------------------------------------------------------------------------------------
 
     def drop(self, connection: Connection) -> list[str]:
-        """Drop the database that this run or an earlier one made, with any layout; returns what was dropped.
+        """Drop the database that this run or an earlier run made, with any layout; returns the dropped names.
 
         If a database of that name is not storagelab's, raises PreflightError and drops nothing.
         """
@@ -122,7 +122,7 @@ class Layout(Places):
     # --- read back ---------------------------------------------------------------------------------------------------
 
     def files(self, connection: Connection) -> dict[int, Path]:
-        """The data file of each partition, `{number: path}`, by the server's own catalogue."""
+        """The data file of each partition, `{number: path}`, according to the server's own catalogue."""
         # MySQL writes partition names in small letters.
         wanted = {f"{self.prefix}/{self.name}#P#{self.partition(number)}".lower(): number for number in self.data_files}
         return {wanted[name]: file.path for name, file in self.all_files(connection).items() if name in wanted}

@@ -1,5 +1,5 @@
-"""Checks that this machine and this server can run every cell of the plan: what a running server is and allows, and the
-disk space that runs take. Changes nothing.
+"""Checks that this machine and this server can run every cell of the plan: the properties of a running server, the
+rights of the login, and the disk space that runs take. Changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from storagelab.servers.durability import of_cell
 from storagelab.spec.units import parse_bytes
 from storagelab.volumes.folders import Site
 
-# What a row takes on disk, measured on 10.11 and rounded up; includes half-full pages.
+# The disk space of a row, measured on 10.11 and rounded up; includes half-full pages.
 _RANDOM_ROW_BYTES = 300
 _DEFAULT_PAGE_BYTES = 16 * 1024
 _SERVER_BYTES = 128 * 2**20
@@ -135,7 +135,7 @@ def _like(name: str, pattern: str) -> bool:
 
 
 def read_facts(connection: db.Connection) -> ServerFacts:
-    """Ask the server what it is and what this login may do."""
+    """Ask the server for its properties and for the rights of this login."""
     version, max_connections, watching, buffers, flushing, *barred = db.ask(
         connection,
         "SELECT version(), @@global.max_connections, @@global.performance_schema, @@global.innodb_buffer_pool_size, "
@@ -178,8 +178,8 @@ def _times_waits(connection: db.Connection) -> bool:
 
 
 def _pid_on_this_machine(connection: db.Connection, uptime_s: int, *, watching: bool) -> int | None:
-    """The server's process, if it is on this machine: its name and age must match, and one of its threads; or, if the
-    server doesn't tell that, the other end of this connection, or its pid file.
+    """The server's process, if it is on this machine: its name, its age and one of its threads must match; or, if the
+    server doesn't report a thread, the other end of this connection or the pid file must match.
     """
     line, threads = _line_of(connection), db.Rows()
     if watching:
@@ -257,7 +257,7 @@ def check_session_settings(connection: db.Connection, facts: ServerFacts, settin
     """Checks, by trying, that settings can be changed for storagelab's own sessions, the only way on an attached
     server.
 
-    Raises PreflightError with the server's words for one that can't be set.
+    Raises PreflightError with the server's message for one that can't be set.
     """
     known = db.variables(connection)
     for name, value in settings.items():
@@ -289,8 +289,8 @@ def _check_known_folder(connection: db.Connection, facts: ServerFacts, volume: s
 
 
 def _set_for_load(target: TargetConfig, own: db.Connection) -> list[str]:
-    """The settings that our own sessions don't share with those of a load, as the server, the login or init_connect
-    sets them.
+    """The settings of a load's sessions that storagelab's own sessions don't have, as the server, the login or
+    init_connect sets them.
     """
     names = sorted(db.GUARDED & db.variables(own).keys())
     asking = f"SELECT {', '.join(f'@@session.{name}' for name in names)}"  # one row, as many may be barred
@@ -349,8 +349,7 @@ CHECKS = checks.Checks(
 
 
 # --- redo log --------------------------------------------------------------------------------------------------------
-#
-# After how much log the server must write pages.
+# The amount of log after which the server must write pages.
 
 
 _ROOM = 0.78

@@ -1,7 +1,8 @@
-"""Watches a run: exact timers of the waits that have one, samples of the others, and a series once a second.
+"""Samples a run: reads exact timers for the waits that have one, samples the other waits, and records a time series
+once a second.
 
 MariaDB times most waits for each session (performance_schema), but neither the redo log nor page latches. So the
-sampler also looks at all worker sessions many times a second. It asks the kernel for each session's state, and the
+sampler also samples all worker sessions many times a second. It asks the kernel for each session's state, and the
 server for its wait or, if it names none, its activity. The kernel also knows exactly how long a session was on a CPU
 and in its queue over the whole run. `storagelab.model.waits` makes wait statistics of the three.
 """
@@ -28,8 +29,8 @@ from storagelab.watching.sampler import Observation, RawWaitsOf, SessionSampler
 
 
 class Sighting(NamedTuple):
-    """One session: its wait, or `NO_EVENT`; its activity in the server's words; the file, if the server names one;
-    whether the kernel saw it asleep.
+    """One session: its wait, or `NO_EVENT`; its activity as the server names it; the file, if the server names one;
+    whether the session was asleep according to the kernel.
     """
 
     wait_type: str
@@ -39,7 +40,7 @@ class Sighting(NamedTuple):
 
 
 def waiting_tasks(at_s: float, seen: Sequence[Sighting], data_files: Mapping[str, int]) -> tuple[WaitingTask, ...]:
-    """One moment. `data_files` maps the path of a data file to its number. The wait with most sessions comes first."""
+    """One moment. `data_files` maps the paths of data files to numbers. The wait with the most sessions comes first."""
     groups: Counter[tuple[str, Resource, int | None]] = Counter()
     for wait_type, state, name, asleep in seen:
         number = data_files.get(name or "")
@@ -105,9 +106,9 @@ def _rows(timers: Timers) -> list[CountedWait]:
 
 
 class Sampler(SessionSampler):
-    """Watches the sessions whose connections have the server's ids `ids`. `probe` reads cumulative counters, units
-    last in their names; it is called once a second from the sampler's thread. `server_pid` is None if the kernel
-    can't be asked; `paths` maps data files' names to their paths. With `of_generator` the sessions report no rows.
+    """Samples the sessions whose connections have the server's ids `ids`. `probe` reads cumulative counters, units last
+    in their names; it is called once a second from the sampler's thread. `server_pid` is None if the kernel can't be
+    asked; `paths` maps data files' names to their paths. With `of_generator` the sessions report no rows.
     """
 
     event_of = event_of
@@ -186,7 +187,7 @@ class Sampler(SessionSampler):
         self._take_series()
 
     def _look(self, with_objects: bool) -> list[Sighting]:
-        """One look at all sessions: what each working session waits for, and its state according to the kernel."""
+        """One sample of all sessions: the wait of each working session, and its state according to the kernel."""
         more = ", w.object_name" if with_objects else ""
         states = self.accounts.states()
         seen = []

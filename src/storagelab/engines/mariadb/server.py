@@ -108,7 +108,7 @@ _OWN = frozenset({
     "innodb_log_group_home_dir", "innodb_data_home_dir", "log_error", "init_file", "plugin_dir", "plugin_load",
     "plugin_load_add", "skip_grant_tables", "performance_schema", "performance_schema_instrument",
 })  # fmt: skip
-"""The settings that keep a private server private, its files where the layout says, and its sessions visible."""
+"""The settings that keep a private server private, its files in the layout's places, and its sessions visible."""
 _READ_ONLY_AT_START = "Variables (--variable-name=value)"
 _COMPLAINT = re.compile(
     r"\[ERROR\] (?P<error>.*)" r"|\[Warning\] (?:Buffered warning: )?(?P<adjusted>option '.*adjusted to .*)"
@@ -118,8 +118,7 @@ _SAID_BY = re.compile(r"^.*?(?:mariadbd|mysqld): ")
 
 
 def privilege(name: str, value: Scalar) -> str | None:
-    """What a setting makes the server do besides keeping a database. Settings that belong to storagelab are refused
-    in any case.
+    """The effect of a setting outside the database. Settings that belong to storagelab are refused in any case.
 
     `loose-` before a name changes nothing.
     """
@@ -132,7 +131,7 @@ def privilege(name: str, value: Scalar) -> str | None:
 
 
 def private_settings(config: Config) -> dict[str, Scalar]:
-    """Settings for a private server. The spec's take precedence over ours."""
+    """Settings for a private server. The spec's settings take precedence over storagelab's."""
     needed: dict[str, Scalar] = {"max_connections": max(16, config.database_load.connections + SPARE_CONNECTIONS)}
     return {**needed, **{setting_name(name): value for name, value in config.target.settings.items()}}
 
@@ -141,8 +140,8 @@ def observing(waits: bool) -> list[str]:
     """The options that switch the server's wait counters on or off, so that a spec can compare their cost by a
     factor.
 
-    Events of the handler and of metadata locks are off: they contain others and would count twice. A session's own
-    mutexes are off, too: they have no contention, and are taken several times per row.
+    Events of the handler and of metadata locks are off: they contain other events and would count twice. A session's
+    own mutexes are off, too: they have no contention, and are taken several times per row.
     """
     options = ["--performance-schema=ON", "--performance-schema-instrument=stage/%=OFF"]
     options += [f"--performance-schema-instrument=wait/%={'ON' if waits else 'OFF'}"]
@@ -155,8 +154,8 @@ def observing(waits: bool) -> list[str]:
 
 
 def _read_by_parser(binaries: Binaries, settings: Pairs) -> dict[str, str]:
-    """How the server's own parser reads these settings. Raises PreflightError with the server's words if it refuses
-    one, does not know it, or would quietly change it.
+    """The values that the server's own parser reads for these settings. Raises PreflightError with the server's message
+    if the server refuses a setting, does not know it, or would silently change it.
     """
     values, trouble = _ask_parser(binaries, settings)
     if not trouble and all(setting_name(name) in values for name, _ in settings):

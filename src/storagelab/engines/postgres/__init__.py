@@ -1,1 +1,1 @@
-"""Everything that storagelab knows about PostgreSQL, one module for each purpose."""
+"""All code for PostgreSQL, one module for each purpose."""

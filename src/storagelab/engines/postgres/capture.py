@@ -41,7 +41,7 @@ _CARRIED = (
     "^(Write-Ahead Log / (Settings|Checkpoints)|Resource Usage|Vacuuming|Autovacuum|Lock Management"
     "|Reporting and Logging / W|Query Tuning / (Planner Cost|Other)|Statistics)"
 )
-"""The categories of settings that change what is written and read."""
+"""The categories of settings that affect reads and writes."""
 _CARRIED_TOO = ["max_connections", "max_wal_senders", "track_commit_timestamp", "wal_keep_size"]
 _NOT_CARRIED = [
     "dynamic_shared_memory_type", "log_error_verbosity", "log_line_prefix", "log_min_error_statement",
@@ -136,7 +136,7 @@ _BY = {
     "autovacuum": "background", "archiver": "background", "startup": "background", "logical replication": "background",
     "io worker": "session",
 }  # fmt: skip
-"""The kind of a process, by the begin of its title; any other is a session. I/O workers read for sessions."""
+"""The kind of a process, by the start of its title; any other process is a session. I/O workers read for sessions."""
 _WORKING = """
     SELECT count(*) FROM pg_stat_activity
     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
@@ -182,7 +182,7 @@ class WatchedPostgres:
         self.views: tuple[str, ...] = (*_VIEWS, "pg_stat_io" if self._major >= 16 else "pg_stat_bgwriter")
         self.views += ("pg_stat_wal",) if self._has_pg_stat_wal else ()
         self._labels: dict[int, str] = {}
-        """By the OID of a table or index: renaming does not change the OID, and a new object has a new one."""
+        """By the OID of a table or index: renaming does not change the OID, and a new object has a new OID."""
         self._owners: dict[str, int] = {}
         self._by_path: dict[str, Thing] = {}
         self._leads: list[tuple[str, str]] = []
@@ -221,11 +221,11 @@ class WatchedPostgres:
             return []
 
     def _at(self, path: str) -> Path:
-        """A path below the data folder; links of the server's are followed."""
+        """A path below the data folder; the server's links are followed."""
         return Path(os.path.realpath(self._data / path))
 
     def _links(self) -> list[tuple[str, str]]:
-        """(folder as the kernel names it, folder as the server names it) of all that leads out of the data folder."""
+        """(the kernel's name of a folder, the server's name) for each link that leads out of the data folder."""
         inside = ["pg_wal", *(f"pg_tblspc/{oid}" for oid in self._spaces()), ""]
         return [(f"{self._at(path)}/", path) for path in inside]
 
@@ -338,7 +338,7 @@ class WatchedPostgres:
         return Counters(counts, int(commits) - self._own, int(working), times, int(numbered))
 
     def _reads(self) -> Iterator[tuple[CountKey, Count]]:
-        """The reads of each table and index, in blocks: each is a request unless PostgreSQL reads several at once."""
+        """The blocks read of each table and index. A block is a request, unless PostgreSQL reads several at once."""
         rows = self._rows(
             """
             SELECT relid::int8, schemaname, relname, '', coalesce(heap_blks_read, 0) FROM pg_statio_all_tables

@@ -1,5 +1,5 @@
-"""Connections to one PostgreSQL, private or attached: its address, its refusals in plain words, its sessions and client
-programs, and their settings.
+"""Connections to one PostgreSQL, private or attached: its address, its refusals as plain messages, its sessions and
+client programs, and their settings.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ _UNENDED = {
     "default_transaction_read_only": "off", "statement_timeout": "0", "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0", "role": "none",
 }  # fmt: skip
-"""Settings that could end a session's work, or hide it from our other sessions: a server, a database or a role may
-change each of them, but only a spec changes them for a load."""
+"""Settings that could end a session's work, or hide it from storagelab's other sessions. A server, a database or a role
+may change each of them, but for a load only a spec changes them."""
 _SINCE = {17: {"transaction_timeout": "0"}}
-"""Such settings by the first version that knows them; an older server refuses a login with an unknown setting."""
+"""These settings by the first version that knows them; an older server refuses a login with an unknown setting."""
 _FOR_SET_UP = {
     "default_transaction_isolation": "read committed", "default_transaction_deferrable": "off", "row_security": "off",
     "standard_conforming_strings": "on", "default_table_access_method": "heap", "check_function_bodies": "off",
     "default_tablespace": "",
 }  # fmt: skip
-"""Further settings that our own sessions, and programs that make and restore tables, rely on. The sessions of a load
-keep the settings of its role."""
+"""Further settings on which storagelab's own sessions, and programs that make and restore tables, rely. The sessions of
+a load keep the settings of its role."""
 _OWN_SESSIONS = {
     "search_path": "pg_catalog", "datestyle": "ISO, MDY", "intervalstyle": "postgres",
     "bytea_output": "hex", "extra_float_digits": "1", "client_encoding": "UTF8", "quote_all_identifiers": "off",
     "array_nulls": "on",
 }  # fmt: skip
-"""Further settings for our own sessions, which use qualified names."""
+"""Further settings for storagelab's own sessions, which use qualified names."""
 
 
 def conninfo(target: TargetConfig) -> str:
@@ -74,7 +74,7 @@ def conninfo(target: TargetConfig) -> str:
 
 
 def connect(target: TargetConfig) -> Connection:
-    """A connection. Raises PreflightError with the server's words, never with the connection string, which may hold
+    """A connection. Raises PreflightError with the server's message, never with the connection string, which may hold
     a password.
     """
     key, text = key_of(target), conninfo(target)
@@ -97,13 +97,13 @@ def connect(target: TargetConfig) -> Connection:
 
 @contextlib.contextmanager
 def connected(target: TargetConfig) -> Iterator[Connection]:
-    """A connection, closed at the end; what goes wrong meanwhile becomes a PreflightError with the server's words."""
+    """A connection, closed at the end; errors meanwhile become a PreflightError with the server's message."""
     with connect(target) as connection, quoting(target, psycopg.Error, words_of):
         yield connection
 
 
 def _to(conninfo: str) -> str:
-    """Where a connection string leads, without its password."""
+    """The address in a connection string, without its password."""
     known = {**os.environ, **_variables_of(conninfo)}
     place = known.get("PGHOST") or known.get("PGHOSTADDR") or "the local socket"
     user = f" as {known['PGUSER']}" if known.get("PGUSER") else ""
@@ -129,10 +129,9 @@ def connect_private(conninfo: str, **options: Any) -> Connection:
 
 
 def own_session(conninfo: str, **more: Any) -> Connection:
-    """A session of our own, without what the server, the database or the role set for it. Raises psycopg.Error.
-
-    Its settings come with the login, so that they hold before the first query, which fails on a hot standby whose
-    default is serializable; and so that no pooler keeps them in a session that others get next.
+    """A session of storagelab's own, without the settings of the server, the database or the role. Raises
+    psycopg.Error. Its settings come with the login, for two reasons: they must hold before the first query, which fails
+    on a hot standby whose default is serializable; and no pooler may keep them in a session that others get next.
     """
     options = _with_options(conninfo, {**_UNENDED, **_FOR_SET_UP, **_OWN_SESSIONS})
     connection: Connection = psycopg.connect(conninfo, options=options, autocommit=True, **more)
@@ -156,7 +155,7 @@ def _with_options(conninfo: str, settings: Mapping[str, str]) -> str:
 
 
 def options_text(settings: Mapping[str, str]) -> str:
-    """Settings as PGOPTIONS has them: words, which blanks separate."""
+    """Settings in the form of PGOPTIONS: arguments, separated by blanks."""
     return " ".join(f"-c {name}=" + re.sub(r"([\\ ])", r"\\\1", text) for name, text in settings.items())
 
 
@@ -235,7 +234,7 @@ def page_bytes(connection: Connection) -> int:
 def execute(
     connection: Connection, statement: LiteralString, *parts: str | Sequence[str] | sql.Composable
 ) -> psycopg.Cursor[Any]:
-    """Runs a statement in which a text stands for a name, and several for a name in a schema."""
+    """Runs a statement with names filled in: a text is a name, and several texts are a name in a schema."""
     return connection.execute(composed(statement, *parts))
 
 
@@ -260,7 +259,7 @@ def settings_text(value: Scalar) -> str:
 
 
 _AUTOMATIC_AT_0 = ("commit_timestamp_buffers", "subtransaction_buffers", "transaction_buffers")
-"""If one of these settings is 0, the server chooses its size; for other settings, -1 means this."""
+"""If one of these settings is 0, the server chooses its value; for other settings, -1 has this meaning."""
 _NORMALISED = ("client_encoding", "datestyle", "log_timezone", "timezone")
 """Text settings that the server shows in its own upper and lower case, not in the spec's."""
 
@@ -268,8 +267,8 @@ _NORMALISED = ("client_encoding", "datestyle", "log_timezone", "timezone")
 def settings_checks(
     connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str] | None = None
 ) -> list[Check]:
-    """Checks each setting asked for against the server's; `expected` is how the server's parser reads it, in base
-    units. Without it, a setting must have been set for the session.
+    """Compares each requested setting with the server's setting; `expected` is the value that the server's parser
+    reads, in base units. Without `expected`, a setting must have been set for the session.
     """
     rows = connection.execute(
         "SELECT lower(name), setting, current_setting(name), source FROM pg_settings WHERE lower(name) = ANY(%s)",
@@ -304,17 +303,18 @@ def _left_to_server(name: str, text: str) -> bool:
 
 
 USERS_OWN = ("HOME", f"{VARIABLES}*", "KRB5*", "SSL_CERT_*")
-"""The user's variables by which the client library finds and trusts a server that already runs: its own, the home
-folder with `.pgpass` and certificates, Kerberos tickets, and the authorities that the system trusts.
+"""The user's variables by which the client library finds and trusts a server that already runs: the library's own
+variables, the home folder with `.pgpass` and certificates, Kerberos tickets, and the authorities that the system
+trusts.
 """
 GENERATOR_NAME = "storagelab generator"
 """The application name by which the server knows a generator's sessions."""
 
 
 def client_environment(conninfo: str, options: Mapping[str, str], *, private: bool) -> dict[str, str]:
-    """The environment in which a client program reaches the server of a connection string, with these settings in
-    its sessions. A password is only in the environment, which only this user may read. For a server that already
-    runs, the user's own variables add what the string leaves out.
+    """The environment in which a client program reaches the server of a connection string, with these settings in its
+    sessions. A password is only in the environment, which only this user may read. For a server that already runs, the
+    user's own variables complete the string.
     """
     known = environment(*(() if private else USERS_OWN)) | _variables_of(conninfo)
     known["PGOPTIONS"] = f"{known.get('PGOPTIONS', '')} {options_text(options)}".strip()

@@ -45,8 +45,8 @@ from storagelab.watching.counters import Counters, counting
 
 
 class Postgres(System[db.Connection]):
-    """PostgreSQL's own part of a cell's run. `kept` is the database from which the run's database is copied, if there
-    is one.
+    """PostgreSQL's own part of a cell's run. `kept` is the database from which the run's database is copied, if the
+    cell has a template.
     """
 
     name, starter = "postgres", STARTER
@@ -93,7 +93,7 @@ class Postgres(System[db.Connection]):
         return server_facts(connection)
 
     def data_folder(self, connection: db.Connection) -> Path | None:
-        """Where a server of this machine keeps its files; None if this login or this user may not know."""
+        """The data folder of a server on this machine; None if this login or this user may not know it."""
         folder = db.data_folder(connection)
         with contextlib.suppress(OSError):
             return folder if folder is not None and folder.is_dir() else None
@@ -145,7 +145,7 @@ def opened(config: Config, site: Site) -> OneRun[db.Connection]:
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """Drop what a killed run left on an attached server; returns what was dropped. Raises PreflightError if that
+    """Drop the remains of a killed run on an attached server; returns the dropped names. Raises PreflightError if that
     fails.
     """
     left = dropping_leftovers(config.target, psycopg.Error, db.words_of, f"the schema {site.prefix}")
@@ -159,8 +159,7 @@ def abilities() -> tuple[Ability, ...]:
 
 
 # --- read back -------------------------------------------------------------------------------------------------------
-#
-# What the server reports of itself: its version and settings, and its counters.
+# The facts that the server reports about itself: its version and settings, and its counters.
 
 
 _ALWAYS_SHOWN = (
@@ -177,7 +176,7 @@ _NEVER_SHOWN = (
 
 
 def server_facts(connection: db.Connection) -> dict[str, object]:
-    """The version, every setting that differs from the server's built-in one, and always the durability settings."""
+    """The version, every setting that differs from the server's built-in default, and the durability settings."""
     rows = connection.execute(
         """
         SELECT name, current_setting(name) FROM pg_settings
@@ -220,8 +219,7 @@ def read_counters(connection: db.Connection, major: int) -> Counters:
 
 
 # --- probe -----------------------------------------------------------------------------------------------------------
-#
-# Lists what is on a PostgreSQL, and puts something in the way, for the contract suite.
+# Lists the objects on a PostgreSQL, and makes obstacles, for the contract suite.
 
 
 _INVENTORY = """
@@ -260,7 +258,7 @@ class PostgresProbe:
         self._asked(target, db.composed("CREATE SCHEMA {}", name))
 
     def clear(self, target: TargetConfig, name: str) -> None:
-        # Without CASCADE: the schema was made empty, and storagelab drops nothing that others put into it.
+        # Without CASCADE: the schema was made empty, and storagelab drops no objects that others put into it.
         self._asked(target, db.composed("DROP SCHEMA IF EXISTS {}", name))
 
     @contextlib.contextmanager

@@ -30,14 +30,14 @@ from storagelab.volumes.folders import Folders, Site
 
 
 def needs_database(config: Config) -> bool:
-    """Whether the load needs its own database on the server: because its files may make any object, or because its
-    database is a copy.
+    """Whether the load needs its own database on the server, because its files may make any object or its database is a
+    copy.
     """
     return (config.generated and config.generated_load.own_database) or wants_template(config)
 
 
 def make_database(connection: Connection, name: str) -> None:
-    """Make a database with storagelab's mark, from the template that nobody uses. Raises psycopg.Error."""
+    """Make a database with storagelab's mark, from PostgreSQL's template that nobody uses. Raises psycopg.Error."""
     execute(connection, "CREATE DATABASE {} TEMPLATE template0", name)
     execute(connection, "COMMENT ON DATABASE {} IS {}", name, sql.Literal(OWNERSHIP))
 
@@ -45,9 +45,9 @@ def make_database(connection: Connection, name: str) -> None:
 # --- kept ------------------------------------------------------------------------------------------------------------
 #
 # A cell's template on a server that already runs: a database of storagelab, from which each run's database is made.
-# Tables are made in the run's database, which is then renamed: so a template that exists is whole. Its tablespaces have
-# their own names and folders and live as long as the template, since several layouts have templates at once. The server
-# copies a template together with its content in every tablespace.
+# Tables are made in the run's database, which is then renamed: so a template that exists is complete. Its tablespaces
+# have their own names and folders and live as long as the template, since several layouts have templates at once. The
+# server copies a template together with its content in every tablespace.
 
 
 NAME = "t[0-9a-f]{12}"
@@ -81,7 +81,7 @@ class TemplateDatabase:
 
     def keep(self, connection: Connection) -> None:
         """Turn the run's database into the template; nobody may be connected to it. Raises psycopg.Error."""
-        # Keep everybody out, even the server's own workers, which would change what later runs get.
+        # Exclude everybody, even the server's own workers, which would change the data of later runs.
         execute(connection, "ALTER DATABASE {} ALLOW_CONNECTIONS false", self._run_name)
         execute(connection, "ALTER DATABASE {} RENAME TO {}", self._run_name, self.prefix)
 
@@ -132,7 +132,7 @@ class FromTemplateDatabase(AttachedServer[Connection]):
 
 
 def of_template(prefix: str, tablespace: str) -> str | None:
-    """The template database that a tablespace belongs to, by the tablespace's name; None for a run's tablespace."""
+    """The template database to which a tablespace belongs, by the tablespace's name; None for a run's tablespace."""
     found = re.match(rf"{re.escape(prefix)}_{NAME}(?=_)", tablespace)
     return found[0] if found else None
 
@@ -157,9 +157,10 @@ ORDER BY coalesce(owner.oid, c.oid), c.oid"""
 
 
 class Relation(NamedTuple):
-    """A table or an index. `table` is its table; `spread` the table of which that is a partition, or ""; `wholes` are
-    what it is a partition of, the nearest first; `tablespace` is "" for the database's own; `place` is the tablespace's
-    folder; `file` the name of its file, below the server's data folder.
+    """A table or an index. `table` is the index's table, or the table itself; `spread` is the partitioned table to
+    which `table` belongs, or ""; `wholes` are the partitioned tables or indexes above it, the nearest first;
+    `tablespace` is "" for the database's own; `place` is the tablespace's folder; `file` is the name of its file, below
+    the server's data folder.
     """
 
     oid: int
@@ -184,14 +185,14 @@ def relations_in(connection: Connection, schema: str, kinds: str = "ri") -> list
 
 
 def relations_like(connection: Connection, schemas: str, kinds: str = "rim") -> list[Relation]:
-    """Every table, index and materialized view of the schemas whose names match a pattern. Takes no lock on them, as a
-    generator's sessions may wait at a lock of ours.
+    """Every table, index and materialized view of the schemas whose names match a pattern. Takes no lock on them,
+    because a generator's sessions may wait for a lock of storagelab.
     """
     return [Relation(*row) for row in connection.execute(_RELATIONS, [list(kinds), schemas]).fetchall()]
 
 
 class Layout(Places):
-    """The layout of one cell in one database. `prefix` begins every name that is made; `spaces` begins those of
+    """The layout of one cell in one database. `prefix` begins every name that is made; `spaces` begins the names of
     tablespaces that outlive the run.
     """
 
@@ -223,7 +224,7 @@ class Layout(Places):
         """Make those of the load's tables that storagelab makes itself."""
 
     def drop(self, connection: Connection, *, templates: bool = True) -> list[str]:
-        """Drop everything that storagelab made under the prefix, in any layout; returns what was dropped. Without
+        """Drop everything that storagelab made under the prefix, in any layout; returns the dropped names. Without
         `templates`, the databases from which later runs' databases are made stay, with their tablespaces.
 
         If something has such a name and is not storagelab's, raises PreflightError and drops nothing.

@@ -49,7 +49,7 @@ LISTED = {
     "Lock:extend": Event(v.ALLOCATION, "extension of a relation"),
     "LWLock:BufferContent": Event(v.PAGE_LATCH, "a page in memory"),
     "BufferPin:BufferPin": Event(v.PAGE_LATCH, "a page that others still use"),
-    # At the end of transactions, sessions queue up, and the first one does the work for all.
+    # At the end of transactions, sessions queue up, and the first session does the work for all.
     "IPC:ProcarrayGroupUpdate": Event(v.LATCH, "the end of transactions, done in groups"),
     "IPC:XactGroupUpdate": Event(v.LATCH, "the end of transactions, done in groups"),
     "Timeout:SpinDelay": Event(v.SPINLOCK, "a spinlock"),
@@ -78,7 +78,7 @@ DECIDING = tuple(_LOSE)
 
 
 def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
-    """Judges `settings` as the server shows them. The deciding ones are on by default."""
+    """Judges `settings` as the server shows them. The settings that decide are on by default."""
     values = {name: settings.get(name, "on") for name in DECIDING}
     lose = {name: _LOSE[name] for name, value in values.items() if value.lower() in ("off", "false", "no", "0")}
     return Durability(

@@ -1,5 +1,5 @@
-"""Checks that this machine and this server can run every cell of the plan: what a running server is and allows, and the
-disk space that runs take. Changes nothing.
+"""Checks that this machine and this server can run every cell of the plan: the properties of a running server, the
+rights of the login, and the disk space that runs take. Changes nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from storagelab.servers.places import Places, remote_name, share_on, tables_of
 from storagelab.spec.units import parse_bytes, parse_seconds
 from storagelab.volumes.folders import Site
 
-# What a row takes on disk, measured on 18.4 and rounded up: heap and index (half-full pages included), and log.
+# The disk space of a row, measured on 18.4 and rounded up: heap and index (half-full pages included), and log.
 _RANDOM_ROW_BYTES = 270
 _SEQUENTIAL_ROW_BYTES = 8192 + 40
 _RANDOM_LOG_BYTES = 500
@@ -44,8 +44,8 @@ _MAX_WAL_UNIT_BYTES = 2**20
 _WAL_OVERSHOOT = 1.5
 """max_wal_size is a target that PostgreSQL may overshoot while a checkpoint is under way."""
 _LOG_OF_DATA = 1.5
-"""Log of making a generator's tables, and of reading them: their rows, their pages after a checkpoint, and hints.
-Measured on 18.4: 1.05 for pgbench's tables at scale 20."""
+"""The bytes of log for making and reading a generator's tables, per byte of data: rows, whole pages after a checkpoint,
+and hint bits. Measured on 18.4: 1.05 for pgbench's tables at scale 20."""
 _GROWTH_BYTES_PER_S = 2 * 2**20
 """The growth of tables per second with writing transactions, a guess: 400 bytes for each of 5,000."""
 _LIKE_US = (
@@ -121,7 +121,7 @@ FROM pg_roles WHERE rolname = current_user"""
 
 
 def read_facts(connection: db.Connection) -> ServerFacts:
-    """Ask the server what it is and what this login may do."""
+    """Ask the server for its properties and for the rights of this login."""
     row = connection.cursor(row_factory=dict_row).execute(_FACTS).fetchone()
     assert row is not None
     owner = _owner_on_this_machine(connection.info.backend_pid, row.pop("began_s"))
@@ -132,7 +132,8 @@ def read_facts(connection: db.Connection) -> ServerFacts:
 
 
 def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] | None:
-    """The owner of our own session's process, if it runs on this machine, whose kernel can then be asked about it.
+    """The owner of the process of storagelab's own session, if it runs on this machine, whose kernel then knows the
+    session.
 
     Its name and start time must match, because a remote server's pid may belong to another process here.
     """
@@ -197,8 +198,8 @@ def check_rights(config: Config, facts: ServerFacts) -> None:
 def check_session_settings(connection: db.Connection, facts: ServerFacts, settings: Mapping[str, str]) -> None:
     """Checks that settings can be changed for storagelab's own sessions, the only way on an attached server.
 
-    Tries each one in this session and resets it. Raises PreflightError with the server's words for one that can't be
-    set.
+    Tries each setting in this session and resets it. Raises PreflightError with the server's message for a setting that
+    can't be set.
     """
     for name, value in settings.items():
         key, context = f"target.settings.{name}", facts.setting_contexts.get(name)
@@ -254,7 +255,7 @@ def _brace(first: int, last: int) -> str:
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    if config.generated:  # what the user's own files make is not known before
+    if config.generated:  # the objects that the user's own files make are not known before
         made = _data_bytes(config)
         return max(_making_bytes_on(config, volume, made), _copied_bytes_on(config, volume))
     work, files = config.insert_load, config.layout.data_files
@@ -278,7 +279,7 @@ def _copied_bytes_on(config: Config, volume: str) -> int:
 
 
 def _making_bytes_on(config: Config, volume: str, made: int) -> int:
-    """Their space during the set-up: sorted for their indexes, and filled on the first volume if moved later."""
+    """The tables' space during the set-up: index builds sort them, and tables to be moved fill the first volume."""
     tables = tables_of(config)
     in_place = _copied_bytes_on(config, volume)
     if volume not in config.data_volumes[:1]:
@@ -335,8 +336,7 @@ CHECKS = checks.Checks(
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------------
-#
-# How far apart checkpoints can come.
+# The longest time between checkpoints.
 
 
 _CYCLE_SHOWN = """

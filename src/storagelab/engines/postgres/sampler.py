@@ -1,8 +1,8 @@
-"""Watches a run: what each worker session waits for, with exact totals from the kernel, and a series once a second.
+"""Samples a run: the wait of each worker session, with exact totals from the kernel, and a time series once a second.
 
-PostgreSQL shows only what a session waits for now. So the sampler looks at all worker sessions many times a second.
-Each look asks the kernel for each session's state, and the server for its wait. The kernel also knows exactly how long
-a session was on a CPU and in its queue over the whole run. `storagelab.model.waits` makes wait statistics of the two.
+PostgreSQL shows only what a session waits for now. So the sampler samples all worker sessions many times a second. Each
+sample asks the kernel for each session's state, and the server for its wait. The kernel also knows exactly how long a
+session was on a CPU and in its queue over the whole run. `storagelab.model.waits` makes wait statistics of the two.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from storagelab.watching.sampler import Observation, RawWaitsOf, SessionSampler
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
-# Finds out what sessions were waiting for at one moment: which relation's extension, which row, which transaction. The
-# lock table names the thing that is waited for; for latches and I/O the server shows only the kind of wait.
+# Finds the objects for which sessions waited at one moment: the extension of a relation, a row, a transaction. The lock
+# table names the object; for latches and I/O, the server shows only the kind of wait.
 
 
 Relations = Mapping[int, tuple[str, int | None]]
 """oid -> (name of the relation, number of the data file it is in, from 1)."""
 # Reads the lock table once, then pairs each request that was not granted with a session that holds that lock. Two rows
-# are about the same lock if all columns that can name a thing agree.
+# concern the same lock if all columns that can identify an object agree.
 LOCKS_SQL = b"""
 with locks as materialized (
   select pid, granted, locktype, relation, page, tuple, transactionid, mode,
@@ -67,8 +67,8 @@ def lock_wait(row: Sequence[bytes | None]) -> LockWait:
 def waiting_tasks(
     at_s: float, seen: Mapping[int, str], locks: Sequence[LockWait], relations: Relations
 ) -> tuple[WaitingTask, ...]:
-    """One moment. `seen` maps the PID of each working session to its wait at that moment, `NO_EVENT` if it had none.
-    In `locks`, only requests of these sessions count. The wait with most sessions comes first.
+    """One moment. `seen` maps the PID of each working session to its wait at that moment, `NO_EVENT` if it had none. In
+    `locks`, only requests of these sessions count. The wait with the most sessions comes first.
     """
     groups: Counter[tuple[str, Resource, int | None, str]] = Counter()
     named = {lock.pid for lock in locks if lock.pid in seen}
@@ -77,7 +77,7 @@ def waiting_tasks(
             resource, data_file = resource_of(lock, relations)
             groups[(f"Lock:{lock.locktype}", resource, data_file, _doing(lock.holder, seen))] += 1
     for pid, wait_type in seen.items():
-        # Leave out a lock that was granted between the two looks: it would name nothing.
+        # Leave out a lock that was granted between the two readings: it would have no name.
         if pid not in named and wait_type != NO_EVENT and not wait_type.startswith("Lock:"):
             groups[(wait_type, Resource(kind=event_of(wait_type).resource), None, "")] += 1
     return tuple(
@@ -114,8 +114,8 @@ def _doing(holder: int | None, seen: Mapping[int, str]) -> str:
 
 
 LOOKS_PER_TURNS = 2
-"""How often sessions get a CPU is read only at every second look: it is used only for WaitCount's shares, which are
-rough.
+"""The number of times that sessions got a CPU is read only with every second sample: it is used only for WaitCount's
+shares, which are rough.
 """
 ANSWER_POLL_MS = 2_000
 _SESSIONS = b"storagelab_sessions"
@@ -145,7 +145,7 @@ def in_one_line(error: BaseException) -> str:
 
 
 class Sampler(SessionSampler):
-    """Watches the sessions `pids`. `probe` reads cumulative counters, units last in their names; it is called once a
+    """Samples the sessions `pids`. `probe` reads cumulative counters, units last in their names; it is called once a
     second from the sampler's thread. Workers report rows done as the last integer of their application name. With
     `of_generator` they report nothing, and their waits for the client between statements count as waits.
     """
@@ -181,7 +181,7 @@ class Sampler(SessionSampler):
         self._libpq = self._connection.pgconn
         self._readable = select.poll()
         self._readable.register(self._libpq.socket, select.POLLIN)
-        # Includes the checkpointer in each look, if this login may see its waits
+        # Includes the checkpointer in each sample, if this login may see its waits
         self._checkpointer = value(
             self._connection, "SELECT max(pid) FROM pg_stat_activity WHERE backend_type = 'checkpointer'"
             " AND wait_event_type IS NOT NULL"
@@ -234,11 +234,11 @@ class Sampler(SessionSampler):
         self._take_series()
 
     def _look(self, *, count: bool) -> dict[int, str]:
-        """One look at all sessions. Returns what each working session waits for.
+        """One sample of all sessions. Returns the wait of each working session.
 
         The server is asked first, and the kernel while the server prepares its answer, so that a session's wait and
-        state are from nearly the same moment. Otherwise most sessions that commit often would have moved on in between.
-        A session that waits for its client or at the barrier isn't working.
+        state are from nearly the same moment. Otherwise, most sessions that commit often would have changed their state
+        in between. A session that waits for its client or at the barrier isn't working.
         """
         accounts = self.accounts
         turns = accounts.turns() if count and self.passes % LOOKS_PER_TURNS == 0 else {}
@@ -276,13 +276,13 @@ class Sampler(SessionSampler):
         self._looked_s = at_s
 
     def _columns(self) -> dict[str, float]:
-        if self.pace.resting:  # nothing is looked at: the checkpointer goes on as it was last seen
+        if self.pace.resting:  # no sample: the checkpointer is assumed to be in the state of its last sample
             self._add_checkpoint()
         rows = {} if self._of_generator else {"rows": float(self.progress())}
         checkpoint = {} if self._checkpointer is None else {"checkpoint_s": self._checkpoint_s}
         return {**rows, **checkpoint, **self._probe()}
 
-    # This calls libpq directly: a cursor would double the cost of fifty looks a second.
+    # This calls libpq directly: a cursor would double the cost of fifty samples a second.
 
     def _query(self, name: bytes) -> list[list[bytes | None]]:
         self._ask(name, None)

@@ -46,12 +46,12 @@ class SimulatedBlock:
         """The position of the next run."""
 
     def needed(self, wanted: Collection[int]) -> Sequence[int]:
-        """The runs from the one that the saved drives are ready for, or from the block's first."""
+        """All runs from the run that follows the saved drives, or from the block's first run."""
         self._begin(min(wanted))
         return range(self._position, max(wanted) + 1)
 
     def _begin(self, first: int) -> None:
-        """Set up for the run at position `first`, or the nearest possible one before it."""
+        """Set up for the run at position `first`, or for the nearest possible run before it."""
         saved = self._saved()
         if saved is not None and saved[0] <= first:
             try:
@@ -77,8 +77,8 @@ class SimulatedBlock:
         yield _Next(self, self.planned.cell_of(planned))
 
     def make(self, progress: Progress) -> dict[str, object]:
-        """Makes the next run and saves its drives. A defect of the drives raises RunFailed, for this run and all
-        later ones.
+        """Makes the next run and saves its drives. A defect of the drives raises RunFailed, for this run and all later
+        runs.
         """
         self._position += 1
         if self._defect:
@@ -124,7 +124,7 @@ class SimulatedBlock:
 
 
 class _Histories:
-    """Names the history of the drives after a number of runs. A history does not depend on later runs."""
+    """Identifies the history of the drives after a number of runs. A history does not depend on later runs."""
 
     def __init__(self, content: Mapping[str, object], runs: str) -> None:
         """`runs` is the key of the block's runs."""
@@ -162,7 +162,7 @@ def opened(block: PlannedBlock, site: Site, state: State) -> Iterator[SimulatedB
 
 # --- one run alone ---------------------------------------------------------------------------------------------------
 #
-# One run of one cell, alone on new drives, with the core's complete input and output, to inspect the simulator.
+# A single run of a cell on new drives, with the core's complete input and output, to inspect the simulator.
 
 
 class SingleRun(NamedTuple):

@@ -2,8 +2,8 @@
 
 **Scale.** A simulation 64 times smaller lasts 1/64 of the time, with the rates of the real server: rows, pages, bytes
 and all times of a run shrink, while cores, connections and latencies stay. The Measurement is life-size: counts, bytes
-and sums of time are multiplied by the scale, rates and mean latencies are not. Every term of the audit is multiplied
-alike, so that waits + CPU + time after an early finish stay equal to connections x elapsed.
+and sums of time are multiplied by the scale, rates and mean latencies are not. Every term of the audit is multiplied by
+the same factor, so that waits + CPU + time after an early finish remain equal to connections x elapsed.
 """
 
 from __future__ import annotations
@@ -198,9 +198,9 @@ def _series(series: Mapping[str, list[float]], scale: int, cell: Cell) -> TimeSe
 
 # --- thinning --------------------------------------------------------------------------------------------------------
 #
-# Reduces the data of a run for the store, to some 20 kB. The core looks at a run so often that short runs are seen
-# whole, and long ones have thousands of points. So intervals are merged into longer ones that keep the means. Of the
-# looks at waiting tasks only every nth is kept, with its longest queues. Sums over the run (waits, counters) stay the
+# Reduces the data of a run for the store, to some 20 kB. The core samples so often that short runs are recorded in
+# detail, and long runs have thousands of points. So intervals are merged into longer intervals with the same means.
+# Only every nth sample of waiting tasks is kept, with its longest queues. Sums over the run (waits, counters) stay the
 # same. Pure.
 
 
@@ -212,7 +212,7 @@ _DIGITS = 6
 
 
 def thinned(series: TimeSeries) -> TimeSeries:
-    """The same run in at most `POINTS_MOST` intervals, each the time-weighted mean of those that it merges."""
+    """The run's series in at most `POINTS_MOST` intervals, each the time-weighted mean of those that it merges."""
     count = len(series.at_s)
     merged = math.ceil(count / POINTS_MOST)
     if merged <= 1:
@@ -237,7 +237,7 @@ def _mean(values: Sequence[float | None], widths_s: Sequence[float]) -> float | 
 
 
 def kept_looks(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most `LOOKS_MOST` of the core's looks at waiting tasks, evenly over the run, each with its longest queues."""
+    """At most `LOOKS_MOST` of the core's samples of waiting tasks, evenly spaced, each with its longest queues."""
     every = max(1, math.ceil(len(samples) / LOOKS_MOST))
     return [{**sample, "tasks": sample["tasks"][:LINES_MOST]} for sample in samples[every - 1 :: every]]
 

@@ -18,7 +18,7 @@ from storagelab.model.target import Preflight
 from storagelab.profiles import FlashProfile, default_of
 from storagelab.volumes.folders import Site
 
-# How much of this machine's memory a simulated world takes, measured at several scales and rounded up.
+# The memory of this machine that a simulation takes, measured at several scales and rounded up.
 _BYTES_PER_FLASH_PAGE = 16
 _BYTES_PER_LEAF = 48
 _BYTES_PER_FRAME = 16
@@ -121,7 +121,7 @@ def _listed(values: Iterable[object]) -> str:
 
 
 def memory_bytes(content: Mapping[str, Any]) -> int:
-    """About how much of this machine's memory the simulation of a scenario takes."""
+    """The approximate memory of this machine that the simulation of a scenario takes."""
     drives = [drive for drive in content["drives"].values() if drive["profile"]["kind"] == "flash"]
     geometries = [drive["profile"]["geometry"] for drive in drives]
     flash = sum(int(one["raw_bytes"]["value"]) // int(one["flash_page_bytes"]["value"]) for one in geometries)
@@ -172,9 +172,10 @@ def _free_memory_bytes() -> int | None:
 
 # --- host ram --------------------------------------------------------------------------------------------------------
 #
-# Checks whether the host has memory for the maps of its drives: without enough, a drive would go off-line during a run.
-# The check compares the least that must be mapped: the table's pages at the end of a run and the log of its rows or,
-# for raw I/O on filled drives, the whole drive. Leftovers of earlier runs add to that, so a run may still fail.
+# Checks whether the simulated host has enough memory for the maps of its drives: otherwise a drive would go off-line
+# during a run. The check uses the least data that must be mapped: the table's pages at the end of a run and the log of
+# its rows or, for raw I/O on filled drives, the whole drive. Remains of earlier runs need more memory, so a run may
+# still fail.
 
 
 _PAGE_BYTES = 8192
@@ -218,7 +219,7 @@ def _check_drive(name: str, drive: Mapping[str, Any], data_bytes: float, config:
 
 
 def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float]:
-    """The least number of bytes that must be mapped in the end, for each single drive of a cell."""
+    """The least number of bytes that must be mapped at the end of a run, for each single drive of a cell."""
     mapped: dict[str, float] = {}
     for name in config.volumes_used:
         volume = content["volumes"][name]

@@ -35,7 +35,8 @@ def scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
     """The scenario of a block, with all its runs in order; profiles are relative to `folder`. Raises PreflightError
     that names the key.
 
-    Whatever belongs to the block is the same in all its cells (`matrix` makes blocks so), and is read from the first.
+    Everything that belongs to the block is the same in all its cells (`matrix` makes such blocks), and is read from the
+    first cell.
     """
     config = block.first_cell.config
     assert config.server is not None
@@ -47,7 +48,7 @@ def scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
         "server": server(config.server),
         **hardware([cell.config for cell in block.cells.values()], folder),
         "runs": [{**of_cell[planned.cell_id], "seed": planned.seed} for planned in block.runs],
-        # by the least time that the rows can take: their CPU time, spread over all cores
+        # from the least time that the rows can take: their CPU time, divided by the number of cores
         "sample_every_s": min(60.0, max(0.05, rows * _ROW_CPU_S / config.server.cores / _POINTS_WHILE_COMPUTING)),
     }
 
@@ -158,7 +159,7 @@ _HISTORIES = {"new": "formatted", "filled": "filled", "aged": "aged"}
 
 
 def _of_today(profile: Profile) -> str:
-    """All changes to a spec in which a drive of 2008 was replaced by one of today."""
+    """All changes that a spec needs if its drive of 2008 is replaced by a current drive."""
     set_ = f" and driver, and set sector_bytes = {' or '.join(map(str, profile.sectors))}"
     keys = set_ if isinstance(profile, FlashProfile) else ", driver and sector_bytes"
     return f"In the spec and its factors, leave out format{keys}. Or begin with: storagelab init todays-drives"
@@ -204,7 +205,7 @@ def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, al
 # Measurements.
 #
 # A Measurement has the requests completed in `elapsed_s`, the time after the warm-up, both life-size. Rates and
-# latencies are the scaled world's, since they don't shrink with the scale. Pure.
+# latencies are those of the scaled simulation, because they don't shrink with the scale. Pure.
 
 
 def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
@@ -291,7 +292,7 @@ def _raw_series(series: Mapping[str, list[float | None]], scale: int, config: Co
 
 
 def _replayed(outcome: Mapping[str, Any]) -> dict[str, float]:
-    """The results of a trace; nothing for drawn requests."""
+    """The results of a trace; empty for random requests."""
     late, latency = outcome.get("late"), outcome["latency"]
     if late is None:
         return {}
@@ -314,7 +315,7 @@ def _figures(outcome: Mapping[str, Any]) -> dict[str, float]:
 
 # --- worlds ----------------------------------------------------------------------------------------------------------
 #
-# The two kinds of simulated world: a server with a database on its drives, and drives alone.
+# The two kinds of simulation: a server with a database on its drives, and drives alone.
 
 
 class World(NamedTuple):

@@ -1,3 +1,1 @@
-"""Everything that storagelab knows about SQL Server. This code has not yet run on a live server: see
-docs/how-to/sql-server.md.
-"""
+"""All code for SQL Server. It has not yet run on a live server: see docs/how-to/sql-server.md."""

@@ -84,7 +84,7 @@ _DRIVERS_LINE = re.compile(r"(DB-Lib error message|Net-Lib error during) ")
 
 @dataclass(frozen=True)
 class Address:
-    """A server and our login there. `instance` is a named instance, found by the server's browser service."""
+    """A server and storagelab's login there. `instance` is a named instance, found by the server's browser service."""
 
     host: str
     port: int
@@ -105,7 +105,7 @@ def address_of(target: TargetConfig) -> Address:
 
 
 def parse_dsn(dsn: str, key: str) -> Address:
-    """Raises a PreflightError that names the unreadable part but not its content: a password may stand anywhere."""
+    """The address in a DSN. Raises PreflightError, which shows nothing of the DSN: it may hold a password anywhere."""
     try:
         parts = urlsplit(dsn)
         host, port = parts.hostname, parts.port
@@ -377,9 +377,9 @@ def _file_initialisation(session: Session) -> bool | None:
 #
 # A program that tries to log in once, in its own process, and writes the driver's message (JSON).
 #
-# pymssql remembers a process's first failed login: for a later one, it reports the number of the first without the
-# server's message. A login in a fresh process gets both. The login data comes through standard input, since other users
-# of the machine can see arguments and some variables.
+# pymssql remembers a process's first failed login: for a later failed login, it reports the number of the first without
+# the server's message. A login in a fresh process gets both number and message. The login data comes through standard
+# input, since other users of the machine can see arguments and some variables.
 
 
 _PATIENCE_S = 60

@@ -35,7 +35,7 @@ def _in(module: str, name: str) -> Callable[..., Any]:
 
 
 def durability(config: Config) -> Durability:
-    """What survives a crash: judged by the spec's settings and, for the others, by the defaults of storagelab's
+    """The data that survive a crash, by the spec's settings and, for other settings, by the defaults of storagelab's
     database.
     """
     options = database_options(config.target.settings)

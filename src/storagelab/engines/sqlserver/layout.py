@@ -134,7 +134,7 @@ def call(workload: InsertLoad, gate: str, seed: int, worker: int) -> str:
 
 class Workers(InsertingSessions[db.Session]):
     """The connections of one run. `gate` names an application lock of storagelab's own database, which `gatekeeper`
-    holds. `stop` ends what still runs on the server.
+    holds. `stop` ends the statements that still run on the server.
     """
 
     driver_error = db.DriverError
@@ -253,7 +253,7 @@ class Layout:
 
     @property
     def data_files(self) -> list[DataFile]:
-        # Their filegroup holds the one table, so a place of its own for the table is theirs.
+        # Their filegroup holds the only table, so a separate place for the table applies to them.
         of_table, config = self.config.placement.volume_of(TABLE_OBJECT), self.config
         return [
             self._file(

@@ -72,7 +72,7 @@ GAM_SOURCE = "Microsoft's SQL Server blog of 2022-07-21, on system page latch co
 
 
 def latch_note(major: int) -> str:
-    """A caution for comparisons of numbers of data files: how much more files gain depends on the version."""
+    """A caution for comparisons of numbers of data files: the gain from more files depends on the version."""
     year = NAMES.get(major, f"of version {major}" if major else "of an unknown version")
     if major < MAJOR_2019:
         effect = "this server does neither, so waits for PFS, GAM and SGAM pages may well fall with more files"
@@ -106,8 +106,8 @@ WAIT_XTP_RECOVERY XE_DISPATCHER_JOIN XE_DISPATCHER_WAIT XE_TIMER_EVENT
 SHOWN_ALL_THE_SAME = (
     "CHKPT", "SLEEP_BPOOL_FLUSH", "PREEMPTIVE_OS_FLUSHFILEBUFFERS", "MEMORY_ALLOCATION_EXT",
 )  # fmt: skip
-"""In the well-known list of benign waits, yet about storage: checkpoints, their throttling, flushes of files, and
-memory for them.
+"""Waits that are in the well-known list of benign waits but concern storage: checkpoints, their throttling, flushes of
+files, and memory for them.
 """
 BENIGN = BenignList(
     name="sqlskills.com's list as in public copies of 2021, without " + ", ".join(SHOWN_ALL_THE_SAME),
@@ -142,8 +142,7 @@ KNOWN = Knowledge(judge, BENIGN, latch_note)
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
-#
-# What a spec may ask for under [target.settings], and how storagelab sets each.
+# The settings that a spec may have under [target.settings], and the way in which storagelab sets each of them.
 #
 # storagelab sets options of the database that it makes. Options of the server affect everyone, so it only compares
 # them; if they differ, it refuses the spec and shows the statement that the server's operator can run.
@@ -237,7 +236,7 @@ def _values(settings: Mapping[str, Scalar], allowed: Mapping[str, tuple[str, ...
 
 
 def check_settings(settings: Mapping[str, Scalar], major: int, state: ServerState) -> None:
-    """Refuses settings that the server lacks, can't take, or has with another value. Raises PreflightError."""
+    """Refuses settings that the server lacks, does not accept, or has with another value. Raises PreflightError."""
     for name, value in settings.items():
         _check_one(name, value, major, state)
 

@@ -198,7 +198,7 @@ _FILES = "SELECT physical_name FROM sys.master_files WHERE database_id = DB_ID({
 
 
 def drop(session: db.Session, prefix: str, key: str) -> list[str]:
-    """Drop the database of this name if storagelab made it, even if others use it; returns what was dropped.
+    """Drop the database of this name if storagelab made it, even if others use it; returns the dropped names.
 
     If somebody else made the database, raises PreflightError and drops nothing.
     """
@@ -217,7 +217,7 @@ def exists(session: db.Session, prefix: str) -> bool:
 def check_nothing_in_the_way(session: db.Session, prefix: str, key: str) -> None:
     """Refuses a database that has the name that storagelab needs, but that others made. Raises PreflightError.
 
-    storagelab's is recognised by its files: there is at least one, and all are named as `Layout` names them.
+    A database of storagelab is recognised by its files: there is at least one, and all have names that `Layout` gives.
     """
     if not exists(session, prefix):
         return

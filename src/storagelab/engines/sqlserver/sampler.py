@@ -124,7 +124,7 @@ def counted_waits(waits: Mapping[str, WaitCount]) -> tuple[CountedWait, ...]:
 
 
 def server_waits_group(waits: Mapping[str, WaitCount]) -> dict[str, float]:
-    """The whole server's waits as counters, `TYPE.waits`, `TYPE.wait_ms` and `TYPE.signal_ms`, without those at the
+    """The whole server's waits as counters, `TYPE.waits`, `TYPE.wait_ms` and `TYPE.signal_ms`, without the waits at the
     start gate.
     """
     counted = {name: count._asdict() for name, count in waits.items() if name != GATE}
@@ -153,8 +153,7 @@ def read_rates(session: Session, database: str) -> Counters:
 
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
-#
-# Finds out what sessions were waiting for at one moment: which page of which data file, which lock, who holds it.
+# Finds the objects for which sessions waited at one moment: the page and its data file, or the lock and its holder.
 
 
 # A session that yielded its scheduler waits for a CPU. The session is not in the list of waiting tasks, but among the
@@ -202,15 +201,15 @@ def look(session: Session, sessions: list[int], at_s: float) -> Moment:
 
 
 class Decoder:
-    """Turns moments into waiting tasks. `files` maps the ids of our database's files to their data file's number, 0
-    for the primary file and the log. `pages` holds the server's descriptions of pages, if it can be asked.
+    """Turns samples into waiting tasks. `files` maps the ids of files of storagelab's database to the numbers of data
+    files, 0 for the primary file and the log. `pages` holds the server's descriptions of pages, if it can be asked.
     """
 
     def __init__(self, database_id: int, files: Mapping[int, int], pages: Mapping[Page, PageInfo]) -> None:
         self._database_id, self._files, self._pages = database_id, files, pages
 
     def waiting_tasks(self, moment: Moment) -> list[WaitingTask]:
-        """One moment. Sessions that wait for the same object are one task; the task with most sessions comes first."""
+        """The waiting tasks of one moment, one for each object; the task with the most sessions comes first."""
         doing: dict[int | None, str] = {None: "", **{task.session: task.wait_type for task in moment.tasks}}
         groups = Counter(
             (task.wait_type, *self._resource(task), doing.get(task.held_by, "not seen waiting"))
@@ -239,7 +238,7 @@ class Decoder:
 
 
 def pages_to_ask(moments: Iterable[Moment], database_id: int) -> list[Page]:
-    """Pages of rows in our database, the most frequent first. For pages that are maps, the number says everything."""
+    """Pages of rows in storagelab's database, the most frequent first. The numbers of map pages show their kind."""
     seen = Counter(
         page
         for moment in moments for task in moment.tasks
@@ -392,7 +391,7 @@ class Sampler(SessionSampler):
         if self.sample_waits:
             self._kept.append(look(self._own, self._ids, self.at_s))
             self._tasks_seen += len(self._kept[-1].tasks)
-            while len(self._kept) > 1 and self._tasks_seen > MOST_TASKS * 8:  # too many: every second one goes
+            while len(self._kept) > 1 and self._tasks_seen > MOST_TASKS * 8:  # too many: every second sample is removed
                 self._kept = self._kept[::2]
                 self._tasks_seen = sum(len(kept.tasks) for kept in self._kept)
         self._take_series()

@@ -32,8 +32,7 @@ from storagelab.volumes.folders import Site
 from storagelab.watching.counters import Counters, difference
 
 # --- read back -------------------------------------------------------------------------------------------------------
-#
-# Reads back what the server really made and its real settings; asking for something proves nothing.
+# Reads back the objects that the server really made, and its real settings, because a request alone proves nothing.
 
 
 VOLUMES = """
@@ -269,8 +268,8 @@ def opened(config: Config, site: Site) -> OneRun[db.Session]:
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """Drop what a killed run left on the server; returns what was dropped. Raises PreflightError if the drop fails, or
-    if something of others has such a name.
+    """Drop the remains of a killed run on the server; returns the dropped names. Raises PreflightError if the drop
+    fails, or if an object of others has such a name.
     """
     left = dropping_leftovers(config.target, db.DriverError, db.words_of, f"the database {site.prefix}")
     with db.connect(config.target, database="master") as session, left:
@@ -278,8 +277,7 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
 
 
 # --- probe -----------------------------------------------------------------------------------------------------------
-#
-# Lists what is on a SQL Server, and puts something in the way, for the contract suite.
+# Lists the objects on a SQL Server, and makes obstacles, for the contract suite.
 
 
 INVENTORY = """
@@ -307,7 +305,7 @@ class SqlServerProbe:
         self._execute(target, f"DROP DATABASE {db.identifier(name)}", name, there=True)
 
     def _execute(self, target: TargetConfig, statement: str, name: str, *, there: bool) -> None:
-        """Runs it if the database exists, or does not, as required: making it twice or dropping nothing is an error."""
+        """Runs the statement if the database exists, or does not exist, as the statement requires."""
         with _asking(target) as session:
             if exists(session, name) == there:
                 session.execute(statement)

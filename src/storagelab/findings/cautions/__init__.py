@@ -1,7 +1,8 @@
-"""Why to trust a result less: each module has a caution's class, or those of a few related ones, and its checks.
+"""Cautions, which are reasons to trust a result less: each module has the class of a caution, or of a few related
+cautions, and their checks.
 
-A new caution is a new module here: its figures, its words, its group, and its check, a function
-`check_...`. The package is the list.
+A new caution is a new module here, which has its figures, texts, group, and check (a function `check_...`). All modules
+of this package are found automatically.
 """
 
 from __future__ import annotations

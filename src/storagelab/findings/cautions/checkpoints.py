@@ -14,7 +14,7 @@ from storagelab.words.names import noun
 from storagelab.words.numbers import bytes_, percent, plural, seconds, significant
 
 SHARE_LEAST = 0.1
-"""A share of a run: a shorter part before the log is full hardly matters. Also a share of a log: fewer images of whole
+"""As a share of a run: a shorter part before the log is full hardly matters. As a share of a log: fewer images of whole
 pages hardly matter."""
 PAGE_BYTES = 8192
 """PostgreSQL's default page size. With wal_compression, images are smaller, so the share is an upper bound."""
@@ -24,9 +24,9 @@ change."""
 
 
 class LogFills(Caution):
-    """Runs are measured before the redo log is full: the mean share of this time is between `fewest` and `most`, by
-    cell. `longest_s` is the longest time from the begin of the measurement until a log was full; None if no log was
-    full. `all_bytes` is the smallest space in a log."""
+    """Runs are measured before the redo log is full. By cell, the mean share of the measured time before the log is
+    full is between `fewest` and `most`. `longest_s` is the longest time from the start of the measurement until a log
+    was full; None if no log was full. `all_bytes` is the smallest space in a log."""
 
     kind, group = "log-fills", "runs"
     short = "runs count before the redo log is full"

@@ -39,7 +39,7 @@ class BusyMachine(Caution):
         )
 
     def is_unable(self, findings: Findings) -> bool:
-        """Not if a volume at its limit explains the difference, because then a busy CPU does not."""
+        """Not if a volume at its limit explains the difference, because then a busy CPU does not explain it."""
         return between_ends(findings) is None
 
     def brief(self, findings: Findings) -> str:
@@ -90,7 +90,7 @@ class CpuSaturated(Caution):
         )
 
     def is_unable(self, findings: Findings) -> bool:
-        """Not if layouts in memory show the part of storage: then the CPUs are the remaining limit."""
+        """Not if layouts in memory show storage's part of the time: then the CPUs are the remaining limit."""
         return "ceiling" not in findings.found
 
     def brief(self, findings: Findings) -> str:

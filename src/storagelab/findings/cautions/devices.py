@@ -17,11 +17,11 @@ from storagelab.words.names import in_brackets, without_stop
 from storagelab.words.numbers import plural, seconds
 
 SHARE_LEAST = 0.02
-"""If less than this part of a run has the other rate, the run's time is still meaningful."""
+"""If less than this fraction of a run has the other of the two rates, the run's time is still meaningful."""
 
 
 class BurstCredits(Caution):
-    """The credits of `volume` ran out in `runs` of `of` runs, `after_s` after the begin of the measurement (median)."""
+    """The credits of `volume` ran out in `runs` of `of` runs, `after_s` after the start of the measurement (median)."""
 
     kind, group = "burst-credits", "runs"
     next_step = (
@@ -64,9 +64,9 @@ def check_burst_credits(evidence: Evidence) -> Iterator[BurstCredits]:
 
 
 def _emptied_while_counted(measurement: Measurement, burst: Mapping[str, object]) -> float | None:
-    """The seconds from the begin of the measurement until the bucket first ran empty.
+    """The seconds from the start of the measurement until the bucket first ran empty.
 
-    None if the bucket did not run empty, or only near the begin or end of the measurement. Also None for runs of
+    None if the bucket did not run empty, or only near the start or end of the measurement. Also None for runs of
     earlier versions, which stored no time, or only the first one. All times begin with the load.
     """
     found, counts_s = burst.get("empty_after_s"), measurement.counters.get(LOAD, {}).get("counts_after_s")
@@ -128,7 +128,7 @@ class SharedDevice(Caution):
 
 
 def _is_place(path: str) -> bool:
-    """Whether a key of a spec says where something lies."""
+    """Whether a key of a spec sets the place of a file or an object."""
     single = path.startswith(f"{KEY}.")
     return single or path in PLACES or (path.startswith("volumes.") and path.endswith(".path"))
 

@@ -1,4 +1,4 @@
-"""Settings with which a crash loses something."""
+"""Settings with which a crash loses data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RISKS: Mapping[Loss, str] = {
 
 
 class DurabilityOff(Caution):
-    """With this setting, a crash loses something."""
+    """With this setting, a crash loses data."""
 
     kind, group, first_of_used = "durability-off", "drive", True
     severity: Severity = "note"

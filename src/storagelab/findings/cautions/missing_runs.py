@@ -34,7 +34,7 @@ class SingleRepetition(Caution):
 
 
 class FewRepetitions(Caution):
-    """Some cell has few runs. `repetitions` is the smallest number of runs of a cell that has some; `sound` is the
+    """Some cell has few runs. `repetitions` is the smallest number of runs of a cell with any runs; `sound` is the
     number for a reliable verdict.
     """
 
@@ -55,7 +55,7 @@ class FewRepetitions(Caution):
 
 
 def _runs_each(findings: Findings, alike: str) -> str:
-    """The fewest and the most runs of those cells that have any; `alike` if all have as many."""
+    """The fewest and the most runs of the cells that have any runs; `alike` if all have the same number."""
     runs = [number for cell in findings.cells if (number := cell.runs_ok + cell.runs_unverified)]
     return f"{min(runs)} to {max(runs)} runs each" if len(set(runs)) > 1 else alike
 

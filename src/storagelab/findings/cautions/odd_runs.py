@@ -24,7 +24,7 @@ _LEAST_SQUARES = "`storagelab report NAME --fit least-squares`"
 
 class OddRun(Caution):
     """A cell has odd `runs`, of which `slow` took too long. The figures are those of the oddest run; `cause` is a cause
-    outside the layout that its record shows. Means and verdicts leave out the `left_out` runs that have such a
+    outside the layout in the record of this run. Means and verdicts leave out the `left_out` runs that have such a
     cause."""
 
     kind, group = "outlier", "sample"
@@ -79,7 +79,7 @@ class OddRun(Caution):
         )
 
     def _others(self, findings: Findings) -> str:
-        """Says that only this cell has odd runs."""
+        """A text that only this cell has odd runs."""
         return "; none of the others did" if self.cells and len(self.alike(findings)) == 1 else ""
 
     def _fate(self) -> str:

@@ -83,7 +83,7 @@ def check_run_in_blocks(evidence: Evidence) -> Iterator[RunInBlocks]:
 
 
 def _held(plan: Plan, blocks: tuple[int, ...], factor: str) -> bool:
-    """Whether a factor changes, but never within a block."""
+    """Whether a factor changes only from block to block."""
     levels: dict[int, set[str]] = defaultdict(set)
     for block, cell in zip(blocks, plan.cells, strict=True):
         levels[block].add(repr(cell.levels.get(factor)))

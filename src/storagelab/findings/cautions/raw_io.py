@@ -37,7 +37,7 @@ class TwoProvenances(Caution):
 
 
 class TooFast(Caution):
-    """A drive answered faster than drives can: the smallest median latency, and the largest rate."""
+    """A drive answered faster than any drive can. The figures are the smallest median latency and the largest rate."""
 
     kind, group = "too-fast", "drive"
     short = "a drive answered faster than drives can"
@@ -54,7 +54,7 @@ class TooFast(Caution):
 
 
 class NotSteady(Caution):
-    """Drives that did not end in steady state over the last `rounds`. Not `judged`: there were fewer rounds."""
+    """Drives were not in steady state over the last `rounds`. Not `judged`: there were fewer rounds."""
 
     kind, group = "not-steady", "drive"
     rounds: int

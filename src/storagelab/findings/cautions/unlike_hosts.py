@@ -1,4 +1,4 @@
-"""Hosts of a campaign that differ in the manifests of their runs, and copies of prepared data of different kinds."""
+"""Hosts of a campaign with different manifests, and layouts whose prepared data was copied in different ways."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class UnlikeCopies(Caution):
 
 
 def check_copies(evidence: Evidence) -> Iterator[UnlikeCopies]:
-    """One if cells, or runs of one, differ in how their data was copied."""
+    """One caution if the data of cells, or of runs of one cell, was copied in different ways."""
     cells: dict[str, set[str]] = defaultdict(set)
     for cell_id, _, measurement in evidence.measurements():
         state = text_in(table_in(measurement.environment, "data"), "state")

@@ -77,7 +77,7 @@ class Unsettled(Caution):
 
 
 class BehindRate(Caution):
-    """`runs` did fewer transactions than the rate `asked` for; `got` says how many one of them did, and how late."""
+    """`runs` made fewer transactions than the rate `asked` for; `got` has one run's number and delay."""
 
     kind, group = "behind-rate", "runs"
     asked: str
@@ -97,7 +97,7 @@ class BehindRate(Caution):
 
 
 class Unwatched(Caution):
-    """storagelab was to watch `asked` of each of `runs`; `got` says what it missed of one of them."""
+    """storagelab was asked to sample `asked` of each of `runs`; `got` says what it missed in one of them."""
 
     kind, group, unable = "unwatched", "runs", "unwatched"
     asked: str
@@ -156,8 +156,8 @@ APART = 0.01
 
 
 class Refused(Caution):
-    """Transactions were refused by the server or repeated: `shares` of all attempts, by cell, the mean of its runs.
-    `how` says which of the two.
+    """Transactions were refused by the server or repeated, as `how` says. `shares` are the fractions of all attempts,
+    by cell, as means over its runs.
     """
 
     kind, group = "refused-transactions", "runs"

@@ -1,4 +1,4 @@
-"""The cost of watching the waits, and gaps in the samples."""
+"""The cost of sampling waits, and gaps in the samples."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from storagelab.words.names import in_brackets, without_stop
 from storagelab.words.numbers import count, percent, plural, times_estimate
 
 # --- what watching costs ----------------------------------------------------------------------------------------------
-# The cost of watching: watched periods of runs compared with unwatched ones. Pure.
+# The cost of sampling: periods of runs with sampling, compared with periods without. Pure.
 
 
 class WatchingCost(NamedTuple):
-    """Ratios of watched to unwatched periods, as means over `runs`; no interval below three runs."""
+    """Ratios of periods with sampling to periods without, as means over `runs`; no interval below three runs."""
 
     runs: int
     throughput: Estimate
@@ -33,7 +33,7 @@ class WatchingCost(NamedTuple):
 
 
 def watching_cost(measurements: Iterable[Measurement]) -> WatchingCost | None:
-    """None if no run had watched and unwatched periods."""
+    """The cost of sampling; None if no run had periods with and without sampling."""
     throughput, p99 = list[float](), list[float]()
     for one in measurements:
         turns = one.turns
@@ -65,7 +65,7 @@ EXPLAINED_LEAST, EXPLAINED_MOST = 0.80, 1.10
 
 
 class ObserverDear(Caution):
-    """Watching is expensive: the sampler and its session took `core_share` of one core over all runs that were watched
+    """Sampling is expensive: the sampler and its session took `core_share` of one core over all runs that were sampled
     all the time.
     """
 
@@ -84,8 +84,8 @@ class ObserverDear(Caution):
 
 
 class WatchedSlower(Caution):
-    """The load is surely slower while it is watched. `throughput` is that of watched periods over that of unwatched
-    ones, `p99` the same of the 99th percentile.
+    """The load is surely slower while it is sampled. `throughput` is the ratio of periods with sampling to periods
+    without; `p99` is this ratio for the 99th percentile.
     """
 
     kind, group = "watched-slower", "waits"
@@ -122,8 +122,8 @@ class FewWaitSamples(Caution):
 
 
 class Unexplained(Caution):
-    """Waits and CPU time explain too little or too much of connections x elapsed: mean shares, in cells outside the
-    limits.
+    """Waits and CPU time explain too little or too much of connections x elapsed. The shares are means over the runs of
+    cells outside the limits.
     """
 
     kind, group = "conservation", "waits"

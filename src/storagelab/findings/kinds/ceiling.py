@@ -1,5 +1,5 @@
-"""An upper bound on the gain from faster storage: layouts that wait for no drive, compared with the layout that does.
-Pure."""
+"""An upper bound on the gain from faster storage: layouts that wait for no drive, compared with the layout that waits
+for one. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMALL = 1.1
 
 
 class Ceiling(Finding):
-    """A layout that waits for no drive: no faster volume gains more than it does."""
+    """A layout that waits for no drive. No faster volume gains more than this layout."""
 
     kind, about, weight = "ceiling", "use", -10
     meaning = (

@@ -33,7 +33,7 @@ BOUNDS: dict[Quantity, tuple[float, float]] = {"write_amplification": (1.0, math
 
 
 def states(measurements: Sequence[Measurement]) -> Iterator[DriveState]:
-    """Means over the runs of a cell, for every drive that reports its state."""
+    """The mean of each state over the runs of a cell, for every drive that reports its state."""
     for drive, quantity in product(drives_in(measurements), QUANTITIES):
         values = [value for one in measurements if (value := value_of(one, drive, quantity)) is not None]
         if values:
@@ -72,7 +72,7 @@ def value_of(measurement: Measurement, drive: str, quantity: Quantity) -> float 
 
 CORRELATION_LEAST = 0.7
 CHANGE_LEAST: dict[Quantity, float] = {"write_amplification": 0.03, "utilisation": 0.05}
-"""Smaller changes don't count: as a share of the first write amplification, and as points of utilisation."""
+"""Smaller changes don't count: a share of the first write amplification, and points of utilisation."""
 RUNS_LEAST = 8
 ENDS = 8
 """The first and the last eighth of a block are compared."""
@@ -84,8 +84,8 @@ class DriveTrend(Finding):
     """How a drive changed from the first runs on one formatting to the last. `blocks`: how many formattings were
     analysed.
 
-    `rank_correlation` relates the quantity to the place in the order, `with_time` relates it to the time; both are from
-    single runs, within blocks.
+    `rank_correlation` is the correlation of the quantity with the place in the order, `with_time` its correlation with
+    the time; both are from single runs, within blocks.
     """
 
     kind, about = "drive_trends", "gains"

@@ -1,4 +1,4 @@
-"""The effect of another preparation of the same levels on times. Pure."""
+"""How much times change if the same levels are prepared again. Pure."""
 
 from __future__ import annotations
 

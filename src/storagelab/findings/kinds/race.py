@@ -1,4 +1,4 @@
-"""How an experiment was raced: its cost, the layouts that left, and the open ones. Pure."""
+"""The course of a race: its cost, the layouts that left, and the layouts that may still be the fastest. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RaceSummary(Finding):
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
-        """The cost of the race, the runs that it saved, the layouts that left, and the open ones."""
+        """The cost of the race, the runs that it saved, the layouts that left, and the layouts still in the race."""
         return [text for race in cls.of(findings) for text in _sentences(race, findings)]
 
 

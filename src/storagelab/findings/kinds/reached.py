@@ -1,4 +1,4 @@
-"""The share of its volumes' I/O rate that a database reached, compared with raw I/O in the same run. Pure.
+"""A database's I/O rate on its volumes as a share of the volumes' rate, measured by raw I/O in the same run. Pure.
 
 A drive is limited in bytes and in requests. Each share is the database's rate over the drive's: bytes a second over
 sequential raw I/O, requests a second over random raw I/O. Reads and writes are added, because they share the drive's
@@ -21,7 +21,7 @@ from storagelab.words.numbers import percent, significant
 _KINDS = {"bytes": "sequential", "ios": "random"}
 NOT_THE_LIMIT = 0.5
 THE_LIMIT = 0.8
-"""From this share of a drive's rate on, the drive is the limit; below the other share it is not."""
+"""From the larger share of a drive's rate on, the drive is the limit; below the smaller share, it is not."""
 
 
 class Reached(Finding):
@@ -41,7 +41,7 @@ class Reached(Finding):
 
     @classmethod
     def line(cls, findings: Findings) -> str:
-        """On the most used volume of the fastest cell."""
+        """A short text on the most used volume of the fastest cell."""
         for one in cls._of_the_fastest(findings)[:1]:
             did = "did" if one.unit == "ios" else "wrote" if one.operation == "write" else "read"
             start = f"{_title(one)} {did} {_rate(one, one.did_per_s)}"

@@ -1,4 +1,4 @@
-"""Differences between the slowest seconds and the others, if layouts are compared by a percentile. Pure.
+"""Differences between a cell's slowest seconds and its other seconds, if layouts are compared by a percentile. Pure.
 
 Waits add up to a mean transaction, never to a percentile. But a run has the percentile of each second, and other
 observations of that second: the server's checkpoint, the volumes, the waits of sessions. So a tail is described by its

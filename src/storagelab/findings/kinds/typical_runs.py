@@ -1,4 +1,4 @@
-"""Layouts with some much longer runs: their typical run and their mean give different answers. Pure."""
+"""Layouts with some much longer runs, whose typical run and mean give different answers. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TypicalRun(Finding):
         )
 
     def compared(self) -> str:
-        """Both answers."""
+        """A text that compares the typical run with the mean."""
         if self.fastest == self.cell_id:
             return f"its median is {percent(1 - self.typical_ratio)} shorter than its mean"
         typical, mean = signed_percent(self.typical_ratio), signed_percent(self.mean_ratio)

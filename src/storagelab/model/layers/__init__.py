@@ -21,9 +21,9 @@ from storagelab.model.loads.base import Rule
 from storagelab.model.values import Described
 
 _FIRST = ("raid", "mapped")
-"""The order from the drives upward; others follow."""
+"""The lowest layers, from the drives upward; other layers follow."""
 Pairs = Mapping[str, tuple[object, object]]
-"""The requested and the actual properties of a layer, in words; None if not requested."""
+"""The requested and the actual properties of a layer, as texts; None if not requested."""
 
 
 class LayerKeys(Described):
@@ -38,7 +38,7 @@ class Tools(Protocol):
     """The programs that make a layer. A device has the kernel's name, such as "md127"."""
 
     def said(self, program: str, *arguments: str, given: str = "") -> str:
-        """Runs a program with `given` on stdin, and returns what it prints. Raises RunFailed with its words."""
+        """Runs a program with `given` on stdin, and returns its output. Raises RunFailed with the program's message."""
 
     def node(self, device: str) -> Path:
         """The kernel's folder about a device."""
@@ -50,10 +50,10 @@ class Tools(Protocol):
         """The device that was just made of this one. Raises RunFailed."""
 
     def take_apart(self, device: str) -> None:
-        """Unmounts and undoes all that is made of the device, from the top down. Raises RunFailed."""
+        """Unmounts and disassembles everything that is made of the device, from the top down. Raises RunFailed."""
 
     def take_down(self, *devices: str) -> None:
-        """Does so, and removes the devices' array superblocks. Raises RunFailed."""
+        """Disassembles the layers like `take_apart`, and removes the devices' array superblocks. Raises RunFailed."""
 
     def holding(self, kind: str, devices: Sequence[str]) -> Iterator[str]:
         """The devices that have a signature of this kind."""
@@ -67,7 +67,7 @@ class Tools(Protocol):
         """Waits until a condition holds; False if it does not hold in time."""
 
     def size(self, size_bytes: int) -> str:
-        """A size in words."""
+        """A size as text."""
 
 
 class Top(NamedTuple):
@@ -82,7 +82,7 @@ class Top(NamedTuple):
 class Layer(NamedTuple):
     """One layer of a volume. `key` is its key in the spec, `what` describes a volume with it, `step` describes how it
     is made. `programs` have their packages on Debian. `made` is a context manager that makes and undoes it: its
-    arguments are the devices below, the volume's own name for it, and the UUIDs of the content of each device.
+    arguments are the devices below, the volume's name for the layer, and the UUIDs of the content of each device.
     """
 
     key: str

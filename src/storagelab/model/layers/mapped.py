@@ -35,14 +35,13 @@ class Keys(LayerKeys):
     encryption_flags: tuple[
         Literal["no-read-workqueue", "no-write-workqueue", "same-cpu-crypt", "submit-from-crypt-cpus"], ...
     ] = ()
-    """Encrypted volumes: how the kernel's dm-crypt works, in its own words, such as `["no-read-workqueue",
-    "no-write-workqueue"]`."""
+    """Encrypted volumes: flags of the kernel's dm-crypt, such as `["no-read-workqueue", "no-write-workqueue"]`."""
     added_latency_ms: Annotated[int | None, LeftOut("none")] = Field(None, ge=1, le=10_000)
     """Volumes that storagelab makes: the kernel's dm-delay delays every read and write by this time, as over a
     network."""
 
 
-# The key is random already, so stretching it as a password would only cost time.
+# The key is already random, so stretching it like a password would only cost time.
 _NO_STRETCHING = ("--pbkdf=pbkdf2", "--pbkdf-force-iterations=1000")
 _KEY_BYTES = 64
 

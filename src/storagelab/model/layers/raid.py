@@ -1,4 +1,4 @@
-"""How several drives become one: Linux's own md, or LVM's striped logical volumes."""
+"""Layers that make one device of several drives: Linux's own md, or LVM's striped logical volumes."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ class Keys(LayerKeys):
     raid_level: Annotated[
         Literal["raid0", "raid1", "raid5", "raid10", "striped"] | None, LeftOut("a single drive")
     ] = None  # fmt: skip
-    """Volumes made of drives: how several drives become one. `raid0` to `raid10` are Linux's own (md); `striped` is a
-    striped logical volume (LVM). `raid10` also takes two or three drives, each block on two of them."""
+    """Volumes made of drives: the method that makes one device of several drives. `raid0` to `raid10` are Linux's own
+    (md); `striped` is a striped logical volume (LVM). `raid10` also takes two or three drives, each block on two of
+    them."""
     raid_chunk_size_bytes: Annotated[int | None, LeftOut("that of mdadm or LVM")] = Field(None, ge=4096, le=2**26)
     """Volumes made of drives: bytes that stay together on one drive of a RAID, a power of two."""
 
@@ -139,7 +140,7 @@ def _synchronize(array: str, md: Path, tools: Tools) -> None:
 
 
 def _state(md: Path, tools: Tools) -> str:
-    """The state in words; a RAID without redundancy has none."""
+    """The state of the RAID as text; a RAID without redundancy has none."""
     action = tools.text(md / "sync_action")  # a level without redundancy has no such file
     missing, synchronized_to = tools.text(md / "degraded"), tools.text(md / "resync_start")
     if not action or (action, missing, synchronized_to) == ("idle", "0", "none"):
@@ -152,7 +153,7 @@ def _state(md: Path, tools: Tools) -> str:
 
 _LV = "volume"
 _NO_TRACE = "backup { backup=0 archive=0 }"
-"""LVM would keep copies of what it did in /etc."""
+"""Keeps LVM from storing copies of its metadata in /etc."""
 
 
 @contextlib.contextmanager
@@ -185,7 +186,7 @@ def _logical_volume(
         for device in devices:
             tools.take_apart(device)
         for device in tools.holding("LVM2_member", devices):
-            # Twice --force: the device is a part of a group, of which nothing is kept.
+            # Twice --force, because the device is a part of a volume group; nothing of this group is kept.
             lvm("pvremove", "--yes", "--force", "--force", f"/dev/{device}")
 
     try:

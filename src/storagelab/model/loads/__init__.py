@@ -1,1 +1,1 @@
-"""The loads, one file for each; `model.workload` finds them."""
+"""The loads, one file for each; `model.config` finds them."""

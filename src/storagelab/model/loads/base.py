@@ -1,4 +1,4 @@
-"""The common parts of all loads: the amount of work of a run, their interface to engines, and their rules.
+"""The common parts of all loads: a run's amount of work, the interface to engines, and the rules.
 
 A load is one file in this folder: its keys, the rules between them, and its texts. An engine has a module of the same
 name in its folder `loads`, which makes the load's tables and provides its sessions.
@@ -52,8 +52,8 @@ def as_tuple(value: object) -> object:
 
 class Rule(NamedTuple):
     """A contradiction: the refused key, the condition, the problem and the way out. In a key, * stands for each
-    volume's name; `is_broken` then receives the volume, too. Texts may contain fields of the {config}, of its
-    {load}, the volume's {name}, and the spec's first {drive}.
+    volume's name; `is_broken` then receives the volume, too. Texts may contain fields of the {config} and of its
+    {load}, the volume's {name}, and the name of the spec's first {drive}.
     """
 
     key: str
@@ -78,27 +78,27 @@ def broken(config: Config, rules: Sequence[Rule]) -> Iterator[SpecError]:
 
 
 class Load(Described, ABC):
-    """What a run does."""
+    """The load of a run."""
 
     kind: str
     engines: ClassVar[tuple[str, ...]] = ()
-    """The engines that can run it; empty means every database."""
+    """The engines that can run the load; empty means every database."""
     module: ClassVar[str]
-    """The module in an engine's folder `loads` that makes its tables."""
+    """The module in an engine's folder `loads` that makes the load's tables."""
     generated: ClassVar[bool] = False
     """Whether a load generator sends the transactions."""
     raw_io: ClassVar[bool] = False
-    """Whether it sends requests to a volume, without a database."""
+    """Whether the load sends requests to a volume, without a database."""
     page_a_row: ClassVar[bool] = False
     """Whether each row takes a page of its own."""
     less_data: ClassVar[str] = "lower workload.rows_per_connection"
-    """A hint how the load could take less space."""
+    """A hint that says how the load could take less space."""
     of_runs: ClassVar[tuple[str, ...]] = ()
     """Keys that affect the use of the data, but not the data."""
     rules: ClassVar[tuple[Rule, ...]] = ()
     """Contradictions among the load's own keys."""
     rows_made_per_s: ClassVar[int] = 1
-    """How many rows are made in a second before a run."""
+    """The number of rows that are made per second before a run."""
 
     @property
     @abstractmethod
@@ -117,7 +117,7 @@ class Load(Described, ABC):
 
     @property
     def longest_s(self) -> float | None:
-        """The longest time of a run with its warm-up, if that is set."""
+        """The longest time of a run with its warm-up, if the spec sets it."""
         return None
 
     @property
@@ -132,12 +132,12 @@ class Load(Described, ABC):
 
     @property
     def reads_only(self) -> bool:
-        """Whether its transactions surely write nothing."""
+        """Whether the load's transactions surely write nothing."""
         return False
 
     @property
     def commits_in_turn(self) -> int:
-        """The number of successive writing commits of each connection, if it is set."""
+        """The number of successive writing commits of each connection, if the spec sets it."""
         return 0
 
     @property
@@ -152,7 +152,7 @@ class Load(Described, ABC):
 
     @property
     def writes_drives(self) -> bool:
-        """Whether it overwrites a drive that it gets without a file system."""
+        """Whether the load overwrites a drive without a file system."""
         return False
 
     @property
@@ -199,18 +199,18 @@ class GeneratedLoad(DatabaseLoad):
         "latency_limit_s", "protocol", "scripts", "transactions",
     )  # fmt: skip
     own_database: ClassVar[bool] = False
-    """Whether it needs its own database on a server that already runs, because the user's files may make any
+    """Whether the load needs its own database on a server that already runs, because the user's files may make any
     objects."""
     threads: int = Field(1, ge=1, le=1024)
     """Threads of the generator, which share its connections."""
     duration_s: float = Field(60.0, ge=0.001, lt=1e6)
-    """Length of the measured part of a run, which follows the warm-up. With `warm_up = "auto"` on PostgreSQL, it is
-    longer or up to a tenth shorter, so that it contains whole cycles of the server's checkpoints.
+    """Length of the measured part of a run, which follows the warm-up. With `warm_up = "auto"` on PostgreSQL, the
+    measured part is longer or up to a tenth shorter, so that it contains whole cycles of the server's checkpoints.
     """
     warm_up_s: Annotated[float, Field(ge=0, lt=1e6)] | Literal["auto"] = 0.0
     """Time in which the generator works before the measurement. pgbench and sql loads also take `"auto"`: the warm-up
-    lasts until throughput has no trend, at least 10 s, and, if there are checkpoints, until one begins. If throughput
-    never becomes stable, the run is `unverified`.
+    lasts at least 10 s, until throughput has no trend and, if there are checkpoints, until a checkpoint begins. If
+    throughput never becomes stable, the run is `unverified`.
     """
     warm_up_at_most_s: Annotated[
         Annotated[float, Field(ge=10, lt=1e6, examples=[600])] | None,

@@ -37,7 +37,7 @@ class Script(NamedTuple):
 
 
 def script_of(text: str) -> Script:
-    """The script that `"select-only@9"` or `"order.sql"` means. Raises ValueError in words that follow the key."""
+    """The script of a text such as `"select-only@9"`. Raises ValueError, whose text follows the key in a message."""
     name, at, weight = text.rpartition("@")
     if not at:
         name, weight = text, "1"
@@ -66,8 +66,8 @@ class Pgbench(GeneratedLoad):
     scale: int = Field(1, ge=1, le=100_000)
     """The size of pgbench's tables, in units of 100,000 accounts (15 MB)."""
     scripts: Annotated[tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1)] = ("tpcb-like",)
-    """What transactions do: `tpcb-like`, `simple-update`, `select-only`, or files in pgbench's own language, each
-    with its weight after @, as in `["select-only@9", "order.sql@1"]`. Relative paths start at the spec's folder.
+    """The scripts of the transactions: `tpcb-like`, `simple-update`, `select-only`, or files in pgbench's own language,
+    each with its weight after @, as in `["select-only@9", "order.sql@1"]`. Relative paths start at the spec's folder.
     """
     latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(None, gt=0, lt=1e6)
     """With a rate: a transaction that would begin later than this after its scheduled moment is skipped, and counted as

@@ -20,8 +20,8 @@ def _counted_s(config: Config) -> float:
 class RawIo(Load):
     """Requests of one size to one volume, without a database."""
 
-    # At the largest scale, the simulated world lives for a thousandth of a run. For fio, less than a second is not
-    # worth its start.
+    # At the largest scale, a simulation lasts a thousandth of a run. For fio, less than a second is too short compared
+    # with its start.
     rules = (
         Rule("workload.warm_up_s", lambda config: config.simulated and _counted_s(config) < 0.001,
              "leaves less than 0.001 s to count", "Raise duration ({load.duration_s:g} s), which includes it."),
@@ -53,7 +53,7 @@ class RawIo(Load):
     raw_io = True
     kind: Literal["raw-io"] = "raw-io"
     operation: Literal["read", "write", "mixed"]
-    """What each request does. Mixed: it reads or writes, at random."""
+    """The operation of the requests. Mixed: each request reads or writes, at random."""
     read_fraction: Annotated[Annotated[float, Field(ge=0, le=0.99, examples=[0.5])] | None, LeftOut("0.5")] = None
     """Mixed requests only: the share of reads."""
     pattern: Literal["random", "sequential"]
@@ -85,5 +85,5 @@ class RawIo(Load):
 
     @property
     def work(self) -> Work:
-        """How long one run must last."""
+        """The time that one run must last."""
         return Work(amount=max(1, round(self.duration_s * 1000)), unit="ms")

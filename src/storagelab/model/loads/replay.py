@@ -11,7 +11,7 @@ from storagelab.model.loads.base import Load, Rule, Work
 
 class Replay(Load):
     """The requests of a trace, sent again, without a database. On real volumes, files of the trace may be placed on
-    volumes of their own, by the names of a capture's objects.
+    separate volumes, by the names of a capture's objects.
     """
 
     rules = (
@@ -37,8 +37,8 @@ class Replay(Load):
     """
     pace: Literal["recorded", "as-fast-as-possible"] = "recorded"
     """Recorded: each request is sent at its recorded time. As fast as possible: as soon as fewer than `outstanding`
-    requests are in progress. With both, a request waits for earlier ones to overlapping bytes, and a sync for those
-    to its file.
+    requests are in progress. At both paces, a request waits for earlier requests to overlapping bytes, and a sync waits
+    for all earlier requests to its file.
     """
     outstanding: int = Field(32, ge=1, le=256)
     """The largest number of requests in progress, each sent by its own thread. The next request goes to the first free

@@ -48,7 +48,7 @@ class Sql(GeneratedLoad):
     transactions: Annotated[tuple[WeightedFile, ...], BeforeValidator(as_tuple), Field(min_length=1)] = Field(
         examples=[[{"file": "order.sql", "weight": 9}]]
     )
-    """What transactions do: files of SQL, as pgbench runs them, with weights."""
+    """The transactions: files of SQL, as pgbench runs them, with weights."""
     protocol: Literal["simple", "extended", "prepared"] = "simple"
     """How queries reach the server: the same values as pgbench's option of that name. PostgreSQL only."""
     latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(None, gt=0, lt=1e6)

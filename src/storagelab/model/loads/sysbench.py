@@ -32,7 +32,7 @@ _NOT_OF_SCRIPTS = frozenset({
     "version",
 })  # fmt: skip
 _OF_SERVERS = ("db_", "mysql_", "pgsql_")
-"""The beginnings of options that lead to a server, or say how to log in."""
+"""The beginnings of options that name a server or set its login."""
 _SPREAD = 'Name the big tables: spread = ["orders"] in [layout]'
 NOTHING_SPREAD = (
     Rule("layout.spread",
@@ -55,12 +55,12 @@ class Sysbench(GeneratedLoad):
     rows_made_per_s = 30_000  # measured on two slow cores: 200,000 in 7 s
     kind: Literal["sysbench"] = "sysbench"
     script: str = Field("oltp_read_write", min_length=1)
-    """What transactions do: `oltp_read_write`, `oltp_read_only`, `oltp_write_only`, `oltp_point_select`, `oltp_insert`
-    or another script of sysbench, or a Lua file. A relative path starts at the spec's folder. The other Lua files of
-    its folder are copied, too, so it may `require` them.
+    """The script of the transactions: `oltp_read_write`, `oltp_read_only`, `oltp_write_only`, `oltp_point_select`,
+    `oltp_insert` or another script of sysbench, or a Lua file. A relative path starts at the spec's folder. The other
+    Lua files of its folder are copied, too, so it may `require` them.
     """
     tables: int = Field(1, ge=1, le=1024)
-    """Number of tables. Your own script gets this and `table_size` if the spec has them."""
+    """Number of tables. Your own script gets this number and `table_size` if the spec has them."""
     table_size: int = Field(10_000, ge=1, le=10**10)
     """Rows of each table."""
     options: dict[str, Scalar] = Field(default_factory=dict)

@@ -1,9 +1,9 @@
-"""The tables of a generator's load on N data files of MariaDB: puts each where the layout says, and reads its place
-back.
+"""The tables of a generator's load on N data files of MariaDB: places each table as the layout says, and reads its
+place back.
 
 Each table that is spread gets N partitions by the remainder of its key, placed in turn on the volumes. A single data
-file is one partition, too, since after a table is made, only a partition's place can be chosen. Any other table stays
-in the server's folder, or is made again where the layout places it.
+file is one partition, too, because after a table is made, only a partition's place can be chosen. Any other table stays
+in the server's folder, or is made again in the place that the layout names.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ WHERE table_schema = %s AND table_type = 'BASE TABLE' AND engine = 'InnoDB' ORDE
 
 
 class MariaDBTables(GeneratedTables[Connection, L], Layout):
-    """The tables of one cell's load, in their own database on the server, named `prefix`. Each kind of load adds how
-    they are filled, and what works on them.
+    """The tables of one cell's load, in their own database on the server, named `prefix`. Each kind of load adds the
+    code that fills them and the sessions that work on them.
     """
 
     temporary_beside = False
@@ -69,7 +69,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
     # --- made --------------------------------------------------------------------------------------------------------
 
     def finish(self, own: Connection) -> None:
-        """Spread the tables over the data files, and place the others. Raises RunFailed for a table that can't be."""
+        """Spread the tables over the data files, and place the others. Raises RunFailed if this is impossible."""
         objects = self._objects(own)
         self._refuse_indexes(own, objects)
         refuse_misfits(self.config, objects)
@@ -154,7 +154,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
             yield check_same("place of the other tables", "default", ", ".join(sorted(rest)), _CATALOGUE)
 
     def _placed(self, connection: Connection) -> Iterator[Check]:
-        """Checks the places of what the layout places singly, by the server's catalogue and by the file system."""
+        """Checks the places of single placed objects, by the server's catalogue and by the file system."""
         files = self.all_files(connection)
         placed = {one: folder for one in self._objects(connection) if (folder := self._folder_for(one)) is not None
                   and (len(one.names) > 1 or one.name not in self.spread)}  # fmt: skip
@@ -180,7 +180,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
             yield check_same("place of temporary files", str(self._folders[volume] / TEMPORARY), got, "tmpdir")
 
     def check_after(self, connection: Connection) -> list[Check]:
-        """Checks whether tables have got new files since the run began, or are gone."""
+        """Checks whether tables have got new files since the run began, or no longer exist."""
         first, last = (
             {name.partition("/")[2]: str(file.space) for name, file in found.items()}
             for found in (self._at_first, self.all_files(connection))
@@ -205,8 +205,8 @@ WHERE table_schema = %s AND table_name = %s AND coalesce(generation_expression, 
 
 
 def move(connection: Connection, database: str, table: str, folder: Path) -> None:
-    """Make the table again in the folder, with its rows and foreign keys. Raises DataRefused if it can't be moved
-    so.
+    """Make the table again in the folder, with its rows and foreign keys. Raises DataRefused if the table can't be
+    moved in this way.
     """
     name, aside = (f"{identifier(database)}.{identifier(one)}" for one in (table, f"{table}__placed"))
     text = str(ask(connection, f"SHOW CREATE TABLE {name}")[0][1])
@@ -232,7 +232,7 @@ def _refused(table: str, why: str, hint: str) -> DataRefused:
 
 @contextmanager
 def _as_it_is(connection: Connection) -> Iterator[None]:
-    """Rows are copied as they are: without a look at foreign keys, and with a key of 0."""
+    """The settings with which rows are copied unchanged: foreign keys are not checked, and a key of 0 remains 0."""
     mode, checks = ask(connection, "SELECT @@sql_mode, @@foreign_key_checks")[0]
     ask(connection, "SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO', foreign_key_checks = 0")
     try:
@@ -242,13 +242,13 @@ def _as_it_is(connection: Connection) -> Iterator[None]:
 
 
 WHERE = "SELECT DATABASE()"
-"""Asks where names without a schema lead."""
+"""Asks for the database of names without a schema."""
 _AGE, _MOST = "innodb_checkpoint_age", "innodb_checkpoint_max_age"
 
 
 def log_room(connection: Connection) -> tuple[int, int] | None:
-    """The bytes of log since the last checkpoint, and how many there can be; None if the server, as MySQL, doesn't
-    tell.
+    """The bytes of log since the last checkpoint, and the most bytes that are possible; None if the server, such as
+    MySQL, doesn't report them.
     """
     shown = ask(connection, f"SHOW GLOBAL STATUS WHERE variable_name IN ('{_AGE}', '{_MOST}')")
     found = {str(name).lower(): int(value) for name, value in shown}

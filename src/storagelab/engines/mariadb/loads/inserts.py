@@ -2,7 +2,7 @@
 
 InnoDB keeps rows in the order of the key: random keys hit the table itself. Partitions divide the keys evenly: random
 keys by equal ranges, ascending keys by their remainder. MariaDB's own PARTITION BY KEY does not: with 2, 4, 8 and 16
-partitions, the fullest got 67, 42, 25 and 15 % of random keys (10.11).
+partitions, the fullest partition got 67, 42, 25 and 15 % of random keys (10.11).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from storagelab.watching.counters import Loop
 
 
 PROGRESS = "storagelab_rows"
-"""The user variable in which a session publishes how many rows it has committed."""
+"""The user variable in which a session publishes the number of rows that it has committed."""
 # A worker's key number n is a digest of the worker and n. To the server it is as random as any key, and storagelab can
 # compute an existing key again for a point read. The digest is not MD5, which is no longer built into MySQL 9.7 (it is
 # in a component).
@@ -115,7 +115,7 @@ class Workers(InsertingSessions[Connection]):
         return [worker.connection.thread_id() for worker in self._workers]
 
     def open(self) -> None:
-        # An extra one holds the gate, since a connection that has locked a table may read no other table.
+        # An extra connection holds the gate, because a connection that has locked a table may read no other table.
         self._gate = self._connect()
         super().open()
 

@@ -65,7 +65,7 @@ class Tables(MariaDBTables[Sql]):
 
 
 def without_definers(line: bytes) -> bytes:
-    """Leaves out of a line of a dump which user made a view or a trigger, and a mark that older clients don't know."""
+    """A line of a dump without the definer of a view or a trigger, and without a mark that older clients don't know."""
     if line.startswith(_SANDBOX):
         return b"\n"
     return _DEFINER.sub(b"", line) if line.startswith((b"/*!5", b"CREATE")) else line
@@ -84,8 +84,8 @@ def _of_newer_server(own: Connection, file: Path, _: str) -> str:
 
 
 def find(beside: Path | None) -> Path:
-    """The client program: the one beside the server's own programs, else the one on the PATH. Raises PreflightError
-    that names the package.
+    """The client program: the program beside the server's own programs, otherwise the program on the PATH. Raises
+    PreflightError that names the package.
     """
     found = first_program([beside], *_NAMES)
     if found is None:
@@ -95,7 +95,7 @@ def find(beside: Path | None) -> Path:
 
 
 def place_of_client(clients: Clients) -> str:
-    """The database in which the client works; "" for none. Raises RunFailed with its words if it can't log in."""
+    """The database in which the client works; "" for none. Raises RunFailed with its message if it can't log in."""
     command = [str(find(clients.beside)), *clients.options["mariadb"], "--skip-column-names", f"--execute={WHERE}"]
     output = clients.run(command)
     if output.returncode != 0:

@@ -1,9 +1,9 @@
-"""The tables of a generator's load on N data files of PostgreSQL: puts each where the layout says, and reads its
+"""The tables of a generator's load on N data files of PostgreSQL: places each table as the layout says, and reads its
 place back.
 
 A table that is spread has hash partitions, placed in turn in the data files' tablespaces. Every other table lies in the
-first data file, and an index beside its table. What the layout places on another volume, by its name or by a word for
-all tables or indexes, lies in that volume's own tablespace.
+first data file, and an index lies beside its table. Objects that the layout places on another volume, by name or by a
+keyword for all tables or indexes, lie in that volume's own tablespace.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL"""
 
 
 class PostgresTables(GeneratedTables[Connection, L], Layout):
-    """The tables of one cell's load. Each kind of load adds how they are filled, and what works on them."""
+    """The tables of one cell's load. Each kind of load adds the code that fills them, and the sessions."""
 
     holds = True
     """Whether the tables are locked until the first of a set number of transactions may begin."""
@@ -67,7 +67,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         self._at_first: list[Relation] = []
 
     def _tablespace_on(self, volume: str) -> str:
-        """The tablespace of what is placed on a volume besides data files."""
+        """The tablespace of the objects that are placed on a volume in addition to data files."""
         return f"{self.spaces}_on_{volume}"
 
     def tablespaces(self) -> list[tuple[str, Path]]:
@@ -127,7 +127,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
 
     @property
     def asked_partitions(self) -> int | None:
-        """How many hash partitions the load asks for."""
+        """The number of hash partitions that the load asks for."""
         return None
 
     def finish(self, own: Connection) -> None:
@@ -136,8 +136,8 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         own.execute("VACUUM ANALYZE")
 
     def spread_out(self, connection: Connection) -> None:
-        """Make hash partitions for each table that is to be spread and has none yet. Raises RunFailed for a table
-        that can't be.
+        """Make hash partitions for each table that is to be spread and has none yet. Raises RunFailed for a table that
+        can't be spread.
         """
         for table in self.spread if self.partitions else ():
             row = connection.execute(_PRIMARY_KEY, [self.home, table]).fetchone()
@@ -189,7 +189,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
     # --- places ------------------------------------------------------------------------------------------------------
 
     def place(self, connection: Connection) -> None:
-        """Move every table and index to the tablespace that the layout names. Empty ones cost nothing."""
+        """Move every table and index to the tablespace that the layout names. Moving empty objects takes no time."""
         for one in self._relations(connection) if self.on_volumes else ():
             wanted = self._wanted(one)
             if one.tablespace != wanted:
@@ -217,7 +217,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
             yield Object((part.format(number), name), kind, "public", spread=True, bytes=size_bytes / len(numbers))
 
     def _object(self, one: Relation) -> Object:
-        """The table or index as users name it: pgbench's and sysbench's own have no other schema than `public`."""
+        """The table or index as users name it: the tables of pgbench and sysbench are always in the schema `public`."""
         schema = one.schema if one.schema != self.prefix else "public"
         spread = (one.schema, one.table) in self._numbers
         return Object((one.name, *one.wholes), "index" if one.is_index else "table", schema, spread)
@@ -236,8 +236,8 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         }
 
     def read_back(self, connection: Connection) -> list[Check]:
-        """Reads which tables are spread, and the place of each table and index, from the server's own catalogue; the
-        files of what is placed singly also from the file system.
+        """Reads the spread tables, and the place of each table and index, from the server's own catalogue; for single
+        placed objects, also reads their files from the file system.
         """
         found = self._relations(connection)
         folders = {name: str(folder) for name, folder in self.tablespaces()}
@@ -258,7 +258,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         return [*checks, *self._file_checks(connection, found), *self._temp_check(connection)]
 
     def _file_checks(self, connection: Connection, found: Sequence[Relation]) -> Iterator[Check]:
-        """Checks where the files of placed objects lie: the server's names for them, in the file system."""
+        """Checks the places of placed objects' files: looks up the server's names of these files in the file system."""
         volumes = [(one, self.config.placement.volume_of(self._object(one))) for one in found]
         placed = [(one, self._folder_on(volume)) for one, volume in volumes if volume is not None]
         if placed and self.on_volumes:
@@ -266,7 +266,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
             yield check_files({one.name: (above / one.file, folder) for one, folder in placed})
 
     def check_after(self, connection: Connection) -> list[Check]:
-        """Checks whether tables and indexes have got new files since the run began, or are gone."""
+        """Checks whether tables and indexes have got new files since the run began, or no longer exist."""
         before, now = self._at_first, self._relations(connection)
         placed = [one.whole_name for one in map(self._object, before) if self.config.placement.volume_of(one)]
         first, last = ({self._object(one).whole_name: Path(one.file).name for one in found} for found in (before, now))
@@ -297,8 +297,8 @@ PACKAGES = {"pgbench": "postgresql-contrib", "psql": "postgresql-client", "pg_re
 
 
 def find(name: str, beside: Path | None) -> Path:
-    """A client program: the one beside the server's own programs, else the system's newest, else the one on the
-    PATH.
+    """A client program: the program beside the server's own programs, otherwise the system's newest, otherwise the
+    program on the PATH.
 
     Raises PreflightError, which names the package, if the program is missing or too old.
     """

@@ -139,11 +139,11 @@ class Workers(InsertingSessions[Connection]):
 
     def _failed(self, error: Exception) -> str:
         words = str(error).strip()
-        by_server = re.match(r"\w+:  ", words)  # with its severity, in whatever language
+        by_server = re.match(r"\w+:  ", words)  # the severity, in any language
         return f"a connection {'failed' if by_server else 'was lost'}: {words}"
 
     def settle(self) -> None:
-        """Make each session report its counters now, not later by itself."""
+        """Make each session report its counters now, instead of later."""
         for worker in self._workers:
             with contextlib.suppress(psycopg.errors.UndefinedFunction):  # before PostgreSQL 15
                 worker.connection.execute("SELECT pg_stat_force_next_flush()")

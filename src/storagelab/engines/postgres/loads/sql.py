@@ -96,7 +96,7 @@ class Tables(PostgresTables[Sql]):
         sources.own_transactions(self.load, site)
         for step in _steps(self.load, site, ""):
             if step.program == "pg_restore":
-                # Checks that pg_restore can read the archive, and that it holds what the layout names
+                # Checks that pg_restore can read the archive, and that it contains the objects that the layout names
                 objects = objects_in(content_of(step.file, beside))
                 problem = None if self.load.setup else self.config.placement.problem(objects)
                 if problem is not None:
@@ -146,8 +146,8 @@ def leaving_out_owners() -> sources.Change:
 
 
 def content_of(path: Path, beside: Path | None) -> str:
-    """What pg_restore lists of an archive. Raises PreflightError with pg_restore's words for an archive that it can't
-    read."""
+    """The content that pg_restore lists of an archive. Raises PreflightError with pg_restore's message for an
+    unreadable archive."""
     program = find("pg_restore", beside)
     command = [str(program), "--list", str(path)]
     output = run(command, as_server(path.parent, *installation(program)), environment=environment())
