@@ -19,7 +19,7 @@ __all__ = ["__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loads `load` when it is asked for, so that the command line does not wait for it."""
+    """Imports `load` on first access, so that the command line does not pay for the import."""
     if name == "load":
         from storagelab.notebooks import load
 

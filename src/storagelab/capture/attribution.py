@@ -387,7 +387,7 @@ class Iolog:
 
 
 _FEWEST = 20
-"""The least number of intervals that are judged."""
+"""With fewer intervals, no change is reported."""
 _AT_EACH_END = 5
 """Intervals on each side of a change."""
 _CERTAIN = 6.0

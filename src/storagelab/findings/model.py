@@ -217,8 +217,9 @@ class JudgedByLoad(Judged):
 
 
 class HostSummary(Frozen):
-    """A host of a fleet. `level` is its time divided by that of the others, over all cells; no interval if each host
-    made one round. `fastest` has the cell with the shortest time on the host under each load. A host that is not
+    """A host of a fleet. `level` is the host's time divided by that of the other hosts, over all cells; it has no
+    interval if each host made one round. `fastest` has the cell with the shortest time on the host under each load. A
+    host that is not
     `counted` has run too few of the cells to take part in verdicts."""
 
     name: str

@@ -364,7 +364,7 @@ def case_between(findings: Findings, used: Used, one: str, other: str, ratio: Es
 def case_between_levels(
     findings: Findings, used: Used, factor: str, level: JsonValue, baseline: JsonValue
 ) -> Case | None:
-    """The case from one level of a factor to another, over all cells that agree in the rest."""
+    """The evidence on the change between two levels of a factor, over all cells whose other factors are equal."""
     waterfall = why.between_levels(findings, factor, level, baseline, by=why.by_cause)
     return _case(findings, waterfall, why.between_levels(findings, factor, level, baseline), used)
 

@@ -212,8 +212,8 @@ def _dearest(
 def _change(grid: _Grid, alpha: float) -> EffectChange | None:
     """The step of `factor` whose effect changes most between two levels of `within`, if any change is significant.
 
-    The steps are those between the first or last level and any other. The step with the largest change is returned; all
-    count in the family.
+    The steps are those between the first or last level and any other. Returns the step with the largest change; the
+    correction for multiple tests counts all steps.
     """
     last = len(grid.levels) - 1
     best = int(np.argmin([grid.fit.cells[[grid.row(level, at) for at in range(len(grid.at))]].mean()

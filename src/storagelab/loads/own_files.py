@@ -248,8 +248,8 @@ def without_data(words: str) -> str:
 def failure(
     what: str, output: CompletedProcess[str], read_as: str = "", more: Callable[[str], str] = lambda _: ""
 ) -> RunFailed:
-    """The error for a client program that failed on a file of the user. `read_as` is the name of a file that the
-    program read from its input. `more` follows the program's message.
+    """The error for a client program that failed on a file of the user. `read_as` is the name to show for a file that
+    the program read from stdin. `more` follows the program's message.
     """
     said = output.stderr.strip()
     line = next((line for line in said.splitlines() if "error" in line.lower()), said)

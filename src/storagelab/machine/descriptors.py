@@ -46,7 +46,7 @@ def folder(path: str | Path, within: int | None = None) -> Iterator[int]:
 
 
 def open_file(name: str, within: int, flags: int = os.O_RDONLY) -> int:
-    """The descriptor of a plain file in a folder. Raises OSError unless the file has only one name and belongs to
+    """The descriptor of a plain file in a folder. Raises OSError unless the file has a single hard link and belongs to
     the folder's owner or to this user.
     """
     with _full_name(name, within):

@@ -29,7 +29,8 @@ class VolumeDemand(NamedTuple):
     write: Amount = Amount()
     log: Amount = Amount()
     evicted: Amount = Amount()
-    """Writes of changed pages to free buffers: each transaction causes some, and no session waits for them until the
+    """Writes of dirty pages that make room in the buffer pool: each transaction causes some, and no session waits for
+    them until the
     volume is saturated."""
     background_reads: Amount = Amount()
     background_writes: Amount = Amount()

@@ -186,7 +186,7 @@ def check_between_runs(configs: Iterable[Config]) -> None:
 
 def check_folder_for_server(owner: tuple[int, int] | None, volume: str, path: Path) -> tuple[int, int]:
     """The account that must own the volume's data folders. `owner` (uid, gid) is that of an attached server, None if
-    it does not run on this machine. Raises PreflightError if the folders can't be made for it.
+    it does not run on this machine. Raises PreflightError if folders can't be made for this account.
     """
     if owner is None:
         raise PreflightError(

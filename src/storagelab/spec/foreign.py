@@ -15,7 +15,8 @@ MOST_ENTRIES = 1024
 """The most entries of a table or list: levels, volumes, exclusions."""
 _DEEPEST = 12
 _MOST_DOTS = 2 * MOST_ENTRIES
-"""The longest line: TOML's reader takes quadratic time for a long key, and no list of numbers is longer."""
+"""The most dots in a line: TOML's parser takes quadratic time for a key with many dots, and no list of numbers has
+more."""
 _URL_WITH_PASSWORD = re.compile(r"://[^\s/@:\[]*:(?:[^\s/@]*|(?!\d*[/?,])[^\s@]*)@")
 """scheme://user:password@host. A port followed by a later "@", as in some user names, is not a password."""
 _PASSWORD_WORD = re.compile(r"\b(?:ssl)?password\s*=\s*\S", re.IGNORECASE)

@@ -155,7 +155,7 @@ class _Sums(NamedTuple):
 
 
 def _points(df: Vector, point: Callable[[float], float]) -> Vector:
-    """`point` of each number of degrees of freedom, rounded so that few are computed."""
+    """`point` for each element of `df`; degrees of freedom are rounded, so that few distinct values are computed."""
     rounded, place = np.unique(np.round(np.clip(df, 1, MANY), 1), return_inverse=True)
     return np.array([point(float(one)) for one in rounded])[place]
 

@@ -334,7 +334,7 @@ def _confirmed(state: State) -> dict[str, object]:
 
 
 def _file_system(place: Path) -> str:
-    """An identification of the file system at a place, which changes if it is made again."""
+    """The ID of the file system at a path; a new file system gets a new ID."""
     try:
         return f"{os.statvfs(place).f_fsid:x}"
     except OSError as error:

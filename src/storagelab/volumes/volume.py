@@ -45,7 +45,8 @@ class Volume:
     at_the_end: Callable[[], Iterable[Check]] = tuple
     """Checks for changes during a run: a RAID continues without a failed drive."""
     written_before: int = 0
-    """Bytes written to the drive before its volume was made, because the kernel's counter continues."""
+    """Bytes written to the drive before its volume was made. They are subtracted, because the kernel's counter is not
+    reset."""
 
     def for_a_run(self) -> Volume:
         """The same volume for one of several runs, in its current state."""

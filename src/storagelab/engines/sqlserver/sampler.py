@@ -209,7 +209,7 @@ class Decoder:
         self._database_id, self._files, self._pages = database_id, files, pages
 
     def waiting_tasks(self, moment: Moment) -> list[WaitingTask]:
-        """The waiting tasks of one moment, one for each object; the task with the most sessions comes first."""
+        """The waits of one moment, grouped by object; the group with the most sessions comes first."""
         doing: dict[int | None, str] = {None: "", **{task.session: task.wait_type for task in moment.tasks}}
         groups = Counter(
             (task.wait_type, *self._resource(task), doing.get(task.held_by, "not seen waiting"))

@@ -79,7 +79,7 @@ class OddRun(Caution):
         )
 
     def _others(self, findings: Findings) -> str:
-        """A text that only this cell has odd runs."""
+        """A text which says that only this cell has odd runs; empty if others have some."""
         return "; none of the others did" if self.cells and len(self.alike(findings)) == 1 else ""
 
     def _fate(self) -> str:

@@ -1,4 +1,4 @@
-"""The scatter of a layout's runs, which determines how many repetitions show a difference. Pure."""
+"""The scatter of a layout's runs, which determines how many repetitions are needed to show a difference. Pure."""
 
 from __future__ import annotations
 

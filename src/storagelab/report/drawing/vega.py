@@ -42,7 +42,7 @@ FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', system-ui, sans-s
 FONT_PX = 12
 """No text in a chart is smaller."""
 LETTER_PX = 6.6
-"""The mean width of a letter, a little more than it usually is."""
+"""An estimate of a letter's mean width, slightly too wide on purpose."""
 WIDER, BOLD = 1.1, 1.12
 """A browser may draw text wider than it was measured, as fonts differ; and bold text is wider still."""
 VEGA_LITE = "5.21"
