@@ -152,7 +152,7 @@ def _open_file(thread: int, inode: _Inode) -> str | None:
 
 
 class FileRequests(NamedTuple):
-    """Requests to the server's own files: rows to keep; and each request with the place of its file among `files`."""
+    """Requests to the server's own files, as `rows` and singly; `which` has the place of each one's file in `files`."""
 
     rows: list[IoRow]
     requests: Records

@@ -58,7 +58,7 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Matched:
-    """A layout that both campaigns have: its mean time in each (per unit of work, if that differs), and their ratio."""
+    """A layout that both campaigns have. `first` and `second`: its mean times, per unit of work if that differs."""
 
     levels: dict[str, JsonValue]
     first_id: str
@@ -245,8 +245,8 @@ def gate_of_cells(ratio: Estimate | None, margin: float, counted: float = 1.0) -
 
 @dataclass(frozen=True)
 class Pair:
-    """Two cells of one campaign: the second's time divided by the first's, None if they can't be tested; the ratio of
-    the arithmetic means of the runs that count; and the gate's answer, if a gate was asked for.
+    """Two cells of one campaign. `ratio`: the second's time divided by the first's, None if untested; `counted`: the
+    ratio of the arithmetic means of the runs that count; `gate`: the gate's answer, if a gate was asked for.
     """
 
     before: str

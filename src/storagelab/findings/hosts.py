@@ -77,7 +77,7 @@ def hosts_of(plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence
 
 @dataclass(frozen=True)
 class Fitted:
-    """The fit of each counted host by itself, and the fit of all hosts together, with a column for each host."""
+    """`own`: the fit of each counted host by itself; `together`: the fit of all hosts, with a column for each."""
 
     hosts: Hosts
     own: tuple[Fit, ...]

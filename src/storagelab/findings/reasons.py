@@ -177,8 +177,8 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True)
 class Crowd:
-    """A kind of object that sessions waited for: its share of all waiting, and the most sessions that waited at once
-    for one such object (for all of them, if every wait is counted).
+    """A kind of object that sessions waited for. `share`: its share of all waiting; `most`: the most sessions that
+    waited at once for one such object, or for all of them if every wait is counted.
     """
 
     wait_type: str
@@ -189,8 +189,9 @@ class Crowd:
 
 @dataclass(frozen=True)
 class Case:
-    """All the evidence on one change: the waterfall by cause, and in `parts` by wait type and part; the devices'
-    figures; what sessions waited for at the slower end; and the volume whose limit sets the pace there.
+    """All the evidence on one change: the `waterfall` by cause, and in `parts` by wait type and part; the figures of
+    `devices`; at the slower end, the objects that sessions waited for (`crowds`) and the volume whose `limit` sets the
+    pace.
     """
 
     waterfall: why.Waterfall
@@ -225,8 +226,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Reason:
-    """A rule that holds: its step, the fraction of the change that the step explains, the wait types that make up most
-    of the step, and the quantity that changed together with it.
+    """A rule that holds. Its `step` explains the fraction `share` of the change, and consists mostly of waits of these
+    `types`. `device`, `crowd` or `limit` is the quantity that changed together with the step.
     """
 
     rule: Rule

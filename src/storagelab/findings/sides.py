@@ -22,8 +22,8 @@ RUNS_LEAST = 2
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean of log times, the parts of its variance with their degrees of freedom, and these parts from its own runs
-    alone.
+    """A mean of log times. `parts`: the parts of its variance, with degrees of freedom; `own`: these parts from its
+    runs alone.
     """
 
     log_s: float

@@ -30,8 +30,8 @@ _MOST_BYTES = 900_000
 
 
 class OnClaims(NamedTuple):
-    """The spec's text and plan; the volume of each class, by the class; and the files that the spec names, by their
-    names.
+    """A spec on claims: its `text` and `plan`; in `volumes`, each class's volume; in `files`, the texts of the files
+    that the spec names, by their names.
     """
 
     text: str

@@ -37,9 +37,8 @@ _HINT = "record it again, or name another trace"
 
 
 class Request(NamedTuple):
-    """A request: the time since the first request, the operation (read, write or sync), the offset and the length. A
-    sync has the offset and length of the file that it syncs. `volume`: the number of its volume among those of the
-    layout.
+    """A request. `at_us`: its time since the first request; `what`: read, write or sync; `offset` and `bytes`: its
+    place, for a sync that of the synced file. `volume`: the number of its volume among those of the layout.
     """
 
     at_us: int

@@ -49,9 +49,8 @@ class LoadReport(Protocol):
 
 class Transactions(NamedTuple):
     """One entry for each committed transaction: its end, and its latency, which begins at the scheduled moment if there
-    is a rate. `lag_us` is the delay of its start after that moment (0 without a rate). `skipped` and `failed` have the
-    moments of transactions that were skipped, since they would have begun too late, and of those that the server
-    refused.
+    is a rate. `lag_us` is the delay of its start after that moment (0 without a rate). `skipped_s` has the moments of
+    transactions that were skipped because they would have begun too late, `failed_s` those of refused transactions.
     """
 
     ended_s: Numbers

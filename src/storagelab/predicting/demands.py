@@ -34,7 +34,7 @@ _LEAST_BYTES = 4096
 
 
 class Amount(NamedTuple):
-    """Requests that reach the device, their bytes, and the number of sequential requests among them."""
+    """Requests that reach the device, and their bytes; `in_order`: the number of sequential requests among them."""
 
     requests: float = 0.0
     bytes: float = 0.0
@@ -68,9 +68,9 @@ class Share(NamedTuple):
 
 
 class LogUse(NamedTuple):
-    """How the log was used in the capture: commits and log writes per transaction, transactions a second, the fraction
-    of time in which a log write was in progress, and the other writes per transaction to the log's volume for which
-    sessions waited. `commits`: None if the transactions that write were not counted.
+    """The use of the log in the capture: `commits` and log `writes` per transaction, `per_s` transactions a second.
+    `busy`: the fraction of time in which a log write was in progress. `beside`: other writes per transaction to the
+    log's volume for which sessions waited. `commits` is None if writing transactions were not counted.
     """
 
     commits: float | None = None

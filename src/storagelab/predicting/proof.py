@@ -84,7 +84,7 @@ def prediction_file(spec: Path) -> Path:
 
 
 class _Load(NamedTuple):
-    """The load of a proof: its description, its tables of a spec, and the size of the file on each volume if the load
+    """The load of a proof: its description (`text`), its `tables` in a spec, and `file_bytes` on each volume, if it
     needs a file. `key_of`: the name of an object in `layout.objects`; None if the load never touches the object.
     """
 

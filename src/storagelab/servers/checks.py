@@ -59,10 +59,11 @@ Connect = Callable[[TargetConfig], AbstractContextManager[C]]
 
 @dataclass(frozen=True)
 class Checks(Generic[C, F]):
-    """An engine's own part of a preflight, in the order of the fields: the disk space of a run, with or without a copy
-    of its data; the paths that data files can't have, with reasons; the setting of the memory for data, with its bytes
-    on a private server and whether data files bypass the page cache there; how to connect; the checks on a running
-    server for its cells (with notes); and how to log in as a load's program, with likely causes of a failure.
+    """An engine's own part of a preflight. `bytes_on`: the disk space of a run that makes its data; `kept_bytes_on`:
+    the space of a template, or of a run with its copy. `is_barred`: whether data files can't have a path, and `bar`:
+    why. `buffers`: the setting of the memory for data; `private_buffers`: its bytes on a private server, and whether
+    data files bypass the page cache there. `check_server` checks a running server for its cells, and gives notes.
+    `check_login` logs in as the load's program; `login_hint` has likely causes of a failure.
     """
 
     starter: Starter[Any]

@@ -213,8 +213,8 @@ _GIB, _MIB = 2**30, 2**20
 
 
 class Memory(NamedTuple):
-    """Memory for data: the server's buffers (setting and size) and the machine's memory; None if unknown. `cached`: the
-    server reads and writes through the kernel's page cache.
+    """Memory for data: the server's buffers, named by their `setting`, and the machine's memory; None if unknown.
+    `cached`: the server reads and writes through the kernel's page cache.
     """
 
     setting: str

@@ -137,8 +137,8 @@ def cautious(runs: float, *, alike: bool) -> float:
 
 
 class _Sums(NamedTuple):
-    """Several contrasts: log ratios, whether they may be tested, and their standard errors and degrees of freedom, once
-    with the common variance and once with the cells' own variances."""
+    """Several contrasts: `value` has log ratios. `error` and `df` have standard errors and degrees of freedom with the
+    common variance, `own_error` and `own_df` with the cells' own variances."""
 
     value: Vector
     tested: NDArray[np.bool_]

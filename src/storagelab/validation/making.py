@@ -222,7 +222,7 @@ class Simulations(Frozen):
 
 
 class ArticlePlan(NamedTuple):
-    """The plan for one article: its figures with their cells, the figures without cells, and the runs to make."""
+    """The plan for one article. `groups`: each figure's cells; `absent`: why other figures have no cells."""
 
     article: Article
     experiment: Experiment

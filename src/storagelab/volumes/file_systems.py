@@ -33,8 +33,8 @@ DEFAULT = "ext4"
 
 
 class _Kind(NamedTuple):
-    """A file system: the package of its mkfs, the options of mkfs (also the option that sets a UUID), and the smallest
-    possible drive (xfsprogs 6.1, btrfs-progs 6.2).
+    """A file system. `package`, `options` and `with_uuid` (the option that sets a UUID) are those of its mkfs;
+    `least_bytes` is the smallest possible drive (xfsprogs 6.1, btrfs-progs 6.2).
     """
 
     package: str

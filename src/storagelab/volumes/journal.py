@@ -75,8 +75,8 @@ class _Event(Frozen):
 
 
 class History(NamedTuple):
-    """The journal's facts about one drive: the drive as it was last confirmed or returned, the open claim, the steps
-    since, and whether it was returned before. `queue` has its former queue settings.
+    """The journal's facts about one drive. `confirmed`: the drive as it was last confirmed or returned; `claim`: the
+    open claim, with its `steps`; `released`: whether the drive was returned before; `queue`: its former queue settings.
     """
 
     confirmed: Drive | None = None

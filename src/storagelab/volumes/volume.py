@@ -230,7 +230,7 @@ def _told(name: str, command: str, folder: Path, variables: Mapping[str, str], f
 
 @dataclass
 class _Base:
-    """The devices below layers and the file system, by the kernel's names, and the function that reads them back."""
+    """The `devices` below layers and the file system, by the kernel's names; `read_back` reads them back."""
 
     devices: list[str]
     read_back: Callable[[], Iterable[Check]]

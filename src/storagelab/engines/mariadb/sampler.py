@@ -29,8 +29,8 @@ from storagelab.watching.sampler import Observation, RawWaitsOf, SessionSampler
 
 
 class Sighting(NamedTuple):
-    """One session: its wait, or `NO_EVENT`; its activity as the server names it; the file, if the server names one;
-    whether the session was asleep according to the kernel.
+    """One session: `wait_type` is its wait, or `NO_EVENT`; `state` is its activity as the server names it;
+    `object_name` is the file, if the server names one; `asleep` is the session's state according to the kernel.
     """
 
     wait_type: str

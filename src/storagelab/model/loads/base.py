@@ -51,7 +51,7 @@ def as_tuple(value: object) -> object:
 
 
 class Rule(NamedTuple):
-    """A contradiction: the refused key, the condition, the problem and the way out. In a key, * stands for each
+    """A contradiction: if `is_broken`, the `key` is refused with this `problem` and `hint`. In a key, * stands for each
     volume's name; `is_broken` then receives the volume, too. Texts may contain fields of the {config} and of its
     {load}, the volume's {name}, and the name of the spec's first {drive}.
     """
