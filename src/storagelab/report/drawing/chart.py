@@ -124,6 +124,13 @@ class Drawn:
         }
 
     @property
+    def whole(self) -> Drawn | None:
+        """The same with the rows for which paper has no room, in their order; None if there are none."""
+        if all(row.get("drawn", True) for row in self.data.rows):
+            return None
+        return replace(self, data=replace(self.data, rows=[row | {"drawn": True} for row in self.data.rows]))
+
+    @property
     def caption(self) -> str:
         """What the chart shows, what its marks mean, and what is recommended."""
         marks = self.chart.marks(self.data, self.findings)
