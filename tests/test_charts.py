@@ -16,7 +16,7 @@ from storagelab.report import writing
 from storagelab.report.charts import cells, charts, drawn_charts, page_charts, waits, wide_specs
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.chart import HOLLOW, STAR, Figure
-from storagelab.report.drawing.layers import axis_of
+from storagelab.report.drawing.layers import axis_of, cut, says_cut
 from storagelab.report.drawing.vega import FONT_PX, to_png, to_svg
 from storagelab.report.words.compared import ends
 
@@ -167,7 +167,7 @@ def test_lines_and_panels_there_is_no_room_for_are_counted_and_the_ends_are_kept
     findings, _ = story({FILES: [1, 2], "target.settings.x": levels}, repetitions=1)
     data = times_of(findings)
     assert len(data.panels) == arrange.MAX_PANELS
-    assert data.hidden == "30 more cells are not drawn; the report's table has every cell."
+    assert data.hidden.startswith("30 more cells are not drawn: x = v1; x = v3; ")
     assert {row["cell_id"] for row in data.rows} >= {*ends(findings)}
 
 
@@ -282,6 +282,14 @@ def test_a_few_slow_cells_do_not_press_the_others_together():
     assert "Equal steps are equal ratios." in drawn_charts(findings, runs)["cells"].caption
 
 
+def test_an_interval_far_wider_than_the_means_are_apart_ends_in_an_arrowhead():
+    rows = [{"mean": 1.0, "low": 0.9, "high": 1.1}, {"mean": 4.0, "low": 1e-9, "high": 5.0}, {"mean": 2.0, "low": None}]
+    assert [row["low"] for row in cut(rows)] == [0.9, 0.5, None]
+    assert (cut(rows)[1]["below"], cut(rows)[1]["above"]) == (True, False)
+    assert (bool(says_cut(cut(rows))), says_cut(cut(rows[::2]))) == (True, "")
+    assert min(axis_of(Figure(rows)).channel["scale"]["domain"]) >= 0.0
+
+
 @pytest.mark.parametrize(("times", "said"), [(7, "Equal steps are equal ratios."), (20, "Each panel has its own axis")])
 def test_panels_share_an_axis_of_ratios_unless_they_are_too_far_apart_for_that(times, said):
     def slow_on_b(levels, repetition):
@@ -374,6 +382,8 @@ def test_under_each_load_the_recommended_layout_is_marked():
     picked = [findings.cell(cell_id).levels for cell_id in arrange.recommended(findings)]
     assert len({levels[FILES] for levels in picked}) == 1
     assert {levels[CONNECTIONS] for levels in picked} == {4, 8}
+    of_ladder = next(chart for chart in charts() if chart.name == "ladder")
+    assert len(of_ladder.rows(story(FOUR | {CONNECTIONS: list(range(1, 9))}, 1)[0], ()).panels) == 8
 
 
 @pytest.mark.parametrize(("slowest", "said"), [(1, "Use 8 data files."), (4, "Use 1, 2 or 8 data files: ")])

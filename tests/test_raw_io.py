@@ -108,7 +108,10 @@ def test_cells_are_compared_by_requests_and_the_report_has_nothing_of_rows(made)
     assert "rows" not in said
     page, table = render("html", experiment, plan, runs, findings), render("md", experiment, plan, runs, findings)
     assert "Every cell by" in page
-    assert drawn_charts(findings, runs)["cells"].title.endswith(": IO/s")
+    drawn = drawn_charts(findings, runs)
+    assert drawn["cells"].title.endswith(": IO/s")
+    assert {row["panel"] for row in drawn["latency"].data.rows} == {"p50", "p95", "p99"}
+    assert "p50: half of all requests" in drawn["latency"].caption
     head = next(line for line in table.splitlines() if line.startswith("| cell |")).split("|")[1:-1]
     assert "| MB/s | mean ms | p50 ms |" in table
     assert len({*head}) == len(head)

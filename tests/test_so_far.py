@@ -91,6 +91,7 @@ def test_where_a_page_would_take_from_the_runs_they_wait_but_for_no_more_than_it
             waited += clock() - began
             assert waited <= so_far.LARGEST_SHARE * passed.s + 0.2
         assert waited > 0.4
+        assert "the next one comes in 4 min 10 s" in made._progress.console.file.getvalue()
 
 
 def test_an_earlier_page_says_that_the_runs_go_on_and_then_that_they_stopped_and_what_it_shows(tmp_path):
@@ -104,10 +105,12 @@ def test_an_earlier_page_says_that_the_runs_go_on_and_then_that_they_stopped_and
     ):
         raise KeyboardInterrupt(page.read_text())
     assert re.fullmatch(said.format(60, r"Running: .* left, a guess\."), str(stop.value))
-    assert page.read_text() == said.format(0, "Stopped at run 85 of 93. Run the spec again to continue.")
+    verb = f"storagelab report {tmp_path} makes the report of what is stored"
+    assert page.read_text() == said.format(0, f"Stopped at run 85 of 93. Run the spec again to continue; {verb}.")
 
 
-def test_a_page_that_is_not_made_is_told_on_the_terminal_with_the_reason(page):
+def test_a_page_that_is_not_made_is_told_on_the_terminal_with_the_reason(page, monkeypatch):
+    monkeypatch.setattr(host, "usable_cpus", lambda *_: 2)
     with page(SIMULATED) as made:
         made.renew()
         made.end(0)

@@ -11,6 +11,7 @@ python -m storagelab.verbs._so_far FOLDER TEXT [beside]    makes the page once, 
 from __future__ import annotations
 
 import contextlib
+import html
 import os
 import re
 import subprocess
@@ -63,17 +64,19 @@ class SoFar:
         self._began = self._started = time.monotonic()
         self._cost_s, self._waited_s = _FIRST_COST_S, 0.0
         self._process: subprocess.Popen[bytes] | None = None
-        self.is_made = False
+        self.is_made = self._told_late = False
 
     def renew(self) -> None:
         """Called when a run has been stored, and the next one has not begun."""
         now = time.monotonic()
         if self._process is not None and self._process.poll() is not None:
             self.end(1)
-        if self._process is not None or now < self._started + EVERY_S or not self._progress.waiting:
+        if now < self._started + EVERY_S or not self._progress.waiting:
             return
         beside = self._simulated and self._progress.at_once < host.usable_cpus()
-        if not beside and self._waited_s + self._cost_s > LARGEST_SHARE * (now - self._began):
+        early_s = 0.0 if beside else (self._waited_s + self._cost_s) / LARGEST_SHARE - (now - self._began)
+        if self._process is not None or early_s > 0:
+            self._late("is still being made" if self._process is not None else f"comes in {numbers.duration(early_s)}")
             return
         progress = self._progress
         at = f"Running now: {progress.waiting}" if progress.at_once == 1 else f"{progress.at_once} at a time"
@@ -82,25 +85,34 @@ class SoFar:
             self.end(_LONGEST_S)
             self._waited_s += self._cost_s
 
+    def _late(self, when: str) -> None:
+        """Says once for each page that it is late."""
+        if not self._told_late:
+            share = numbers.percent(LARGEST_SHARE)
+            self._progress.say(f"the page so far: the next one {when}, as pages take at most {share} of the time")
+        self._told_late = True
+
     def stopped(self) -> None:
         """Says in the page, and in the log and on the terminal, that the runs stopped. No page is made, because it
         would delay the prompt.
         """
         progress, stored = self._progress, self._before + self._progress.done
-        self.says(f"Stopped at run {stored} of {self._before + progress.total}. Run the spec again to continue.", 0)
+        verb = f"storagelab report {self._folder} makes the report of what is stored"
+        of = f"Stopped at run {stored} of {self._before + progress.total}"
+        self.says(f"{of}. Run the spec again to continue; {verb}.", 0)
         if stored:
-            progress.say(f"storagelab report {self._folder} makes the report of what is stored")
+            progress.say(verb)
 
     def says(self, text: str, reload_s: float) -> None:
         """Replaces the text on the campaign in the page, if there is a page of an unfinished campaign."""
         page = self._folder / "report.html"
         with contextlib.suppress(OSError):
-            said = _SAID.sub(lambda _: f'{reload_s:g}">{text} ', page.read_text("utf-8"), count=1)
+            said = _SAID.sub(lambda _: f'{reload_s:g}">{html.escape(text)} ', page.read_text("utf-8"), count=1)
             write_whole(page, [said.encode()], within=self._folder)
 
     def _start(self, text: str, *how: str) -> None:
         """Starts to make the page, in a session of its own: Ctrl-C on the terminal is meant for the runs."""
-        self._started, self.is_made = time.monotonic(), False
+        self._started, self.is_made, self._told_late = time.monotonic(), False, False
         with contextlib.suppress(OSError):  # no process or no memory is left: the next page may find some
             self._process = subprocess.Popen(
                 [*PROGRAM, str(self._folder), text, *how], stdin=subprocess.DEVNULL,

@@ -24,7 +24,7 @@ from storagelab.report.drawing.chart import (
     scaled,
     table_of_cells,
 )
-from storagelab.report.drawing.layers import Axis, axis_of, means_with_intervals
+from storagelab.report.drawing.layers import axis_of, means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words import compared
 from storagelab.report.words.answer import headline
@@ -111,6 +111,7 @@ _CELLS = Chart(
 
 # --- latency ----------------------------------------------------------------------------------------------------------
 PERCENTILES = ("p50", "p95", "p99")
+_OF_RAW_IO = [(name, f"latency_{name}_s") for name in PERCENTILES]
 
 
 def _by_load(findings: Findings) -> Arrangement:
@@ -122,20 +123,24 @@ def _by_load(findings: Findings) -> Arrangement:
 
 def _latencies(findings: Findings, _runs: Sequence[Run]) -> Figure:
     """A row for each cell and percentile, in milliseconds; a panel for each percentile. The cells are those whose runs
-    did as many transactions as they could, or as they were sent, in a set time.
+    did as many transactions or requests as they could, or as they were sent, in a set time.
     """
-    if findings.unit != "transactions" or compared.timed(findings):
+    if findings.unit not in ("transactions", "requests") or compared.timed(findings):
         return Figure(rows=[])
-    cells = [cell for cell in findings.cells if cell.work_per_s is not None and cell.latency]
+    known = {
+        cell.cell_id: cell.latency or {name: cell.raw_io[key].mean for name, key in _OF_RAW_IO if key in cell.raw_io}
+        for cell in findings.cells if cell.work_per_s is not None
+    }  # fmt: skip
+    cells = [cell for cell in findings.cells if known.get(cell.cell_id)]
     placed = figure_of_cells(findings, cells, lambda _cell: {}, _by_load(findings))
 
     def of(name: str, cell: CellSummary) -> Row:
-        tip = f"{cell.name}: {name} {compared.milliseconds(cell.latency[name])}"
-        return scaled(cell.latency[name], 1e3) | {"panel": name, "tip": tip}
+        figure = known[cell.cell_id][name]
+        return scaled(figure, 1e3) | {"panel": name, "tip": f"{cell.name}: {name} {compared.milliseconds(figure)}"}
 
     by_id = {cell.cell_id: cell for cell in cells}
     shown = [(place, by_id[str(place["cell_id"])]) for place in placed.rows]
-    rows = [place | of(name, cell) for name in PERCENTILES for place, cell in shown if name in cell.latency]
+    rows = [place | of(name, cell) for name in PERCENTILES for place, cell in shown if name in known[cell.cell_id]]
     legend = latency_of(findings.compared) or "p99"
     return replace(placed, rows=rows, panels=in_order(str(row["panel"]) for row in rows), legend=legend)
 
@@ -151,14 +156,12 @@ _LATENCY = Chart(
     "cells",
     "Latency",
     _latencies,
-    draw=lambda data, sheet: means_with_intervals(
-        replace(data, legend=""), sheet, "latency, ms", Axis({"scale": {"zero": True}}, apart=True)
-    ),
+    draw=lambda data, sheet: means_with_intervals(replace(data, legend=""), sheet, "latency, ms", axis_of(data, "ms")),
     finding=_lowest,
-    marks=lambda _data, _findings: (
-        "p50: half of all transactions took no longer; p95 and p99: 95 and 99 of 100. Mean with 95 % interval over "
-        "runs. Each panel has its own axis."
-    ),
+    marks=lambda data, findings: (
+        f"p50: half of all {findings.unit} took no longer; p95 and p99: 95 and 99 of 100. Mean with 95 % interval over "
+        f"runs. {axis_of(data, 'ms').says}"
+    ).strip(),
     table=lambda data, _findings: table_of_cells(
         data, {"panel": Heading("percentile", "text"), "mean": Heading("ms"), **ENDS}
     ),

@@ -93,9 +93,10 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
     if len(data.lines) > 1:
         told = told_apart(data, sheet.form, {"title": sheet.where, "symbolOpacity": 1}, shape=palette.SHAPES)
     mark = DOT if told else DOT | {"color": palette.LINES[0]}
-    panels = {name: name for name in data.panels}
     apart = "y" if axis_of(data).apart else ""
-    return finished(sheet, [{"mark": mark, "encoding": encoding | told}], data.rows, panels, apart=apart)
+    return finished(
+        sheet, [{"mark": mark, "encoding": encoding | told}], data.rows, data.starred(data.panels), apart=apart
+    )
 
 
 def _finding(data: Figure, _findings: Findings) -> str:

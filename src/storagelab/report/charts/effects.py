@@ -15,14 +15,16 @@ from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, scaled, table_of
 from storagelab.report.drawing.layers import (
     DOT,
-    RULE,
     TIP,
     across,
     axis_of,
+    cut,
     dashed,
+    intervals,
     means,
     means_with_intervals,
     named_rows,
+    says_cut,
 )
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
@@ -31,6 +33,8 @@ from storagelab.words import numbers
 from storagelab.words.names import factor_text, level_alone, level_text, phrase, value_text
 
 MAX_EFFECTS = 24
+_NO_TIME = -100.0
+"""The change in per cent of what then takes no time."""
 FASTER, SLOWER, UNDECIDED, UNTESTED = "less time", "more time", "can't be told apart", "not tested"
 _COLOURS = {
     FASTER: palette.FASTER, SLOWER: palette.SLOWER, UNDECIDED: palette.NEUTRAL, UNTESTED: palette.CATEGORY["other"],
@@ -96,15 +100,11 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
     met = [kind for kind in _COLOURS if any(row["judged"] == kind for row in data.rows)]
     scale = {"domain": met, "range": [_COLOURS[kind] for kind in met]}
     legend = {"title": f"95 % interval ({sheet.where})", "columns": 1 if sheet.form is NARROW else 4}
-    place = TIP | {"y": y, "color": {"field": "judged", "type": "nominal", "scale": scale, "legend": legend}}
-    title = f"change of the {data.legend}, % ({sheet.where})"
-    axis = across(sheet.form)
-    layers = [
-        dashed("x", 0),
-        {"mark": RULE, "encoding": place | {"x": figure("low", title, axis=axis), "x2": {"field": "high"}}},
-        *means("isValid(datum.mean)", DOT, place | {"x": figure("mean", title, axis=axis)}),
-    ]
-    return finished(sheet, layers, data.rows, height_px=row_px * len(data.rows))
+    x = figure("mean", f"change of the {data.legend}, % ({sheet.where})", axis=across(sheet.form))
+    colour = {"field": "judged", "type": "nominal", "scale": scale, "legend": legend}
+    place = TIP | {"y": y, "x": x, "color": colour}
+    layers = [dashed("x", 0), *intervals("true", "x", {}, place), *means("isValid(datum.mean)", DOT, place)]
+    return finished(sheet, layers, cut(data.rows, _NO_TIME), height_px=row_px * len(data.rows))
 
 
 def effect_table(effects: Iterable[Effect]) -> Table:
@@ -126,10 +126,11 @@ _EFFECTS = Chart(
     rows=_rows,
     draw=_draw,
     finding=lambda _data, findings: largest(findings, of_choices(findings, findings.effects, at=False)),
-    marks=lambda _data, _findings: (
+    marks=lambda data, _findings: (
         "Each level against the first of its factor, all else the same. Points left of the dashed line are faster; an "
-        "interval that crosses it leaves the direction open."
-    ),
+        "interval that crosses it leaves the direction open. "
+        f"{says_cut(cut(data.rows, _NO_TIME))}"
+    ).strip(),
     table=lambda _data, findings: effect_table(of_choices(findings, findings.effects, at=False)),
     is_headed=False,
 )

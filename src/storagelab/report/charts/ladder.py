@@ -10,27 +10,23 @@ from storagelab.findings.answer import answer
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, Ladder, Rung
-from storagelab.report.drawing.arrange import in_order
-from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, scaled, table_of
+from storagelab.report.drawing.arrange import MAX_PANELS, in_order
+from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, not_drawn, scaled, table_of
 from storagelab.report.drawing.layers import axis_of, means_with_intervals
 from storagelab.report.words.answer import headline
 from storagelab.report.words.ladder import ladders
-from storagelab.words import numbers
-
-MOST_PANELS = 6
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     """A row for each layout, in the order of the answer; a panel for each load."""
     found = ladders(findings, answer(findings))
-    shown = [(ladder, rung) for ladder in found[:MOST_PANELS] for rung in ladder.shown()]
+    drawn, rest = found[:MAX_PANELS], found[MAX_PANELS:]
+    shown = [(ladder, rung) for ladder in drawn for rung in ladder.shown()]
     rows = [_row(ladder, rung, alone=len(found) == 1) for ladder, rung in shown if rung.ratio is not None]
-    left = sum(rung.hidden or rung.ratio is None for _, rung in shown)
-    left += sum(len(ladder.rungs) for ladder in found[MOST_PANELS:])
+    left = sum(rung.hidden or rung.ratio is None for _, rung in shown) + sum(len(one.rungs) for one in rest)
     return Figure(
         rows=rows, x_levels=in_order(str(row["x"]) for row in rows),
-        panels=[ladder.title for ladder in found[:MOST_PANELS]],
-        hidden=f"{numbers.plural(left, 'more layout is', 'more layouts are')} in the report." if left else "",
+        panels=[one.title for one in drawn], hidden=not_drawn(left, [one.title for one in rest]),
     )  # fmt: skip
 
 

@@ -11,12 +11,22 @@ from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, bare
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, choose, in_order, must_show, short_names
-from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, compared_axis, scaled, table_of_cells
-from storagelab.report.drawing.layers import DOT, RULE, STARRED, TIP, axis_of, means, only, readable_domain, told_apart
+from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, compared_axis, not_drawn, scaled, table_of_cells
+from storagelab.report.drawing.layers import (
+    DOT,
+    STARRED,
+    TIP,
+    axis_of,
+    cut,
+    intervals,
+    means,
+    only,
+    readable_domain,
+    told_apart,
+)
 from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.words.names import cell_entry, level_text
-from storagelab.words.numbers import plural
 
 _MORE = "more on the edge"
 _NAMED = 4
@@ -67,12 +77,12 @@ def _rows(other: _Other, findings: Findings, _runs: Sequence[Run]) -> Figure:
     shown = [row | {"panel": panel} for panel in panels for row in of_loads[panel]]
     edge = in_order(str(row["layout"]) for row in shown if row["edge"])
     lines = edge if len(edge) <= MAX_LINES else [*edge[: MAX_LINES - 1], _MORE]
-    hidden = len(of_loads) - len(panels)
+    left = [load for load in of_loads if load not in panels]
     return Figure(
         rows=[row | {"line": row["layout"] if row["layout"] in lines else _MORE} for row in shown],
         lines=lines,
         panels=panels,
-        hidden=f"{plural(hidden, 'more load is', 'more loads are')} not drawn." if hidden else "",
+        hidden=not_drawn(sum(len(of_loads[load]) for load in left), left),
         legend=compared_axis(findings),
     )
 
@@ -112,22 +122,21 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
                scale={"domain": x_domain, "zero": False, "nice": False})  # fmt: skip
     y = figure("mean", f"{data.legend} ({sheet.where})", **axis.channel)
     place = TIP | {"x": x, "y": y}
-    interval = TIP | {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}}
     legend = {"title": f"on the edge ({sheet.where})", "symbolOpacity": 1}
     told = told_apart(data, sheet.form, legend, shape=palette.SHAPES)
     colour = {"color": told["color"]}
     faint = {"color": palette.NEUTRAL, "opacity": 0.8}
     step = {"type": "line", "interpolate": other.step, "color": palette.NEUTRAL, "strokeWidth": 1.5, "aria": False}
     layers = [
-        only("!datum.edge && isValid(datum.low)", RULE | faint | {"opacity": 0.3}, interval),
+        *intervals("!datum.edge", "y", faint | {"opacity": 0.3}, place),
         only("datum.edge", step, {"x": x, "y": y}),
-        only("datum.edge && isValid(datum.low)", RULE, interval | colour),
+        *intervals("datum.edge", "y", {}, place | colour),
         *means("!datum.edge && !datum.pick", DOT | faint | {"size": 40}, place),
         *means("datum.edge && !datum.pick", DOT | {"size": 80}, place | told),
         *means("datum.pick && datum.edge", STARRED, place | colour),
         *means("datum.pick && !datum.edge", STARRED | {"color": palette.NEUTRAL}, place),
     ]
-    return finished(sheet, layers, data.rows, {name: name for name in data.panels}, apart="y" if axis.apart else "")
+    return finished(sheet, layers, cut(data.rows), data.starred(data.panels), apart="y" if axis.apart else "")
 
 
 def _finding(data: Figure, _findings: Findings) -> str:

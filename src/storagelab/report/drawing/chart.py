@@ -26,6 +26,7 @@ whether it belongs to a recommended layout.
 """
 Part = Literal["answer", "cells", "drives", "effects", "waits", "over-time"]
 """The position of a chart on the page, in reading order."""
+MOST_NAMED = 12
 STAR = "★"
 HOLLOW = "Hollow marks have no interval: too few runs, or not tested."
 
@@ -123,6 +124,13 @@ class Drawn:
         }
 
     @property
+    def whole(self) -> Drawn | None:
+        """The same with the rows for which paper has no room, in their order; None if there are none."""
+        if all(row.get("drawn", True) for row in self.data.rows):
+            return None
+        return replace(self, data=replace(self.data, rows=[row | {"drawn": True} for row in self.data.rows]))
+
+    @property
     def caption(self) -> str:
         """What the chart shows, what its marks mean, and what is recommended."""
         marks = self.chart.marks(self.data, self.findings)
@@ -184,15 +192,18 @@ def figure_of_cells(
         x_levels=places.x_levels(cells),
         lines=lines,
         panels=panels,
-        hidden=not_drawn(len(cells) - len(shown)),
+        hidden=not_drawn(
+            len(cells) - len(shown), [one for one in (*all_panels, *all_lines) if one not in (*panels, *lines)]
+        ),
     )
 
 
-def not_drawn(cells: int) -> str:
-    """How many cells are not drawn, in a sentence; "" for none."""
+def not_drawn(cells: int, names: Sequence[str] = ()) -> str:
+    """How many cells are not drawn, in a sentence, and the `names` of what they share; "" for none."""
     if not cells:
         return ""
-    return f"{plural(cells, 'more cell is', 'more cells are')} not drawn; the report's table has every cell."
+    named = f": {'; '.join(names[:MOST_NAMED])}{'; …' * (len(names) > MOST_NAMED)}" if names else ""
+    return f"{plural(cells, 'more cell is', 'more cells are')} not drawn{named}. The report's table has every cell."
 
 
 ENDS = {"low": Heading("95 % from"), "high": Heading("to")}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.chart import STAR, Figure
+from storagelab.report.drawing.chart import STAR, Figure, Row
 from storagelab.report.drawing.vega import (
     AXIS_PX,
     BOLD,
@@ -42,6 +42,8 @@ _FAR, _APART, _TOO_FAR = 6.0, 3.0, 15.0
 where panels differ by the second factor. On equal ratios, they can't if it is more times the least than the third.
 """
 _ROOM = 1.15
+_BEYOND = 2.0
+"""How far an interval may go beyond all means, as a ratio, before it is cut."""
 _LINE_PX = FONT_PX + 2
 
 
@@ -66,13 +68,43 @@ class Axis(NamedTuple):
     apart: bool = False
 
 
+def cut(rows: Sequence[Row], zero: float = 0.0) -> list[Row]:
+    """The rows of a chart, whose intervals end a little beyond all means, so that a very wide one does not press the
+    others together; `below` and `above` say which go on. `zero`: the figure from which ratios count.
+    """
+    means = [float(row["mean"]) - zero for row in rows if row.get("mean") is not None] or [0.0]
+    if min(means) < 0:
+        return list(rows)
+    least, most = zero + min(means) / _BEYOND, zero + max(means) * _BEYOND
+    made = []
+    for row in rows:
+        low, high = row.get("low"), row.get("high")
+        ends: Row = {}
+        if low is not None and high is not None:
+            low, high = float(low), float(high)
+            ends = {"low": max(least, low), "high": min(most, high), "below": low < least, "above": high > most}
+        made.append(row | ends)
+    return made
+
+
+def says_cut(rows: Iterable[Row]) -> str:
+    """What the arrowheads of `cut` mean, if there are any."""
+    return "Arrowheads: the interval goes on." * any(row.get("below") or row.get("above") for row in rows)
+
+
 def axis_of(data: Figure, unit: str = "", *also: float) -> Axis:
-    """The axis of the figures of a chart, and of what is `also` drawn. If a few large
-    figures would press the rest together, the axis is logarithmic; panels get axes of their own only if their figures
-    are too far apart for that. If all figures are close, the axis does not start at zero.
+    """The axis of the figures of a chart, and of what is `also` drawn; very wide intervals are cut."""
+    rows = cut(data.rows)
+    axis = _axis_of([*rows, *data.points], unit, *also)
+    return axis._replace(says=f"{axis.says} {says_cut(rows)}".strip())
+
+
+def _axis_of(rows: Sequence[Row], unit: str, *also: float) -> Axis:
+    """If a few large figures would press the rest together, the axis is logarithmic; panels get axes of their own only
+    if their figures are too far apart for that. If all figures are close, the axis does not start at zero.
     """
     of_panels: dict[str, list[float]] = {}
-    for row in (*data.rows, *data.points):
+    for row in rows:
         of_panels.setdefault(str(row.get("panel", "")), []).extend(
             float(value) for name in (*FIELDS, "value") if (value := row.get(name)) is not None
         )
@@ -122,22 +154,20 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
 
     line = {"type": "line", "strokeWidth": 1.5, "opacity": 0.7, "aria": False}
     run = DOT | {"size": 20, "opacity": 0.5, "shape": "M-1,-1h2v2h-2Z"}  # of few letters, as there may be many
-    interval = layer("isValid(datum.low)", RULE, plain | TIP, "low")
-    interval["encoding"][f"{value}2"] = {"field": "high"}
     mean = {value: figure("mean", f"{title} ({sheet.where})", **values)}
     layers = [
         *([dashed(value, at)] if at is not None else []),
         *([layer("isValid(datum.mean)", line, plain, "mean")] if upright else []),
-        interval,
+        *intervals("true", value, colour, plain | TIP | mean),
         *means("isValid(datum.mean) && !datum.pick", colour | DOT, shared | TIP | mean),
         *means("isValid(datum.mean) && datum.pick", colour | STARRED, plain | TIP | mean),
         # Above the means, as a reader chooses a run by a click.
         *([layer("isValid(datum.value)", run, plain | TIP, "value")] if data.points else []),
     ]
     height_px = None if upright else max(levels.height_px, 14 * len(data.lines) + 10) * len(data.x_levels)
-    panels = {name: name for name in data.panels}
     apart = value if axis.apart else ""
-    return finished(sheet, layers, [*data.rows, *data.points], panels, height_px, apart=apart, axis_px=levels.names_px)
+    rows, panels = [*cut(data.rows), *data.points], data.starred(data.panels)
+    return finished(sheet, layers, rows, panels, height_px, apart=apart, axis_px=levels.names_px)
 
 
 def dashed(channel: str, *at: float) -> Spec:
@@ -222,6 +252,19 @@ def means(rows: str, mark: Spec, encoding: Spec) -> list[Spec]:
     """Layers of the means that satisfy an expression: those without an interval are outlines in their colour."""
     outline = {key: value for key, value in mark.items() if key != "stroke"} | {"filled": False, "strokeWidth": 1.8}
     return [only(f"{rows} && !datum.hollow", mark, encoding), only(f"{rows} && datum.hollow", outline, encoding)]
+
+
+def intervals(rows: str, along: str, mark: Spec, encoding: Spec) -> list[Spec]:
+    """Layers of the intervals of rows that satisfy an expression, `along` the channel of their means, with arrowheads
+    where they were cut."""
+    low, high = (encoding | {along: encoding[along] | {"field": end}} for end in ("low", "high"))
+    head = {"type": "point", "size": 50, "filled": True, "opacity": 1} | mark
+    below, above = ({"shape": f"triangle-{way}"} for way in (("down", "up") if along == "y" else ("left", "right")))
+    return [
+        only(f"{rows} && isValid(datum.low)", RULE | mark, low | {f"{along}2": {"field": "high"}}),
+        only(f"{rows} && datum.below", head | below, low),
+        only(f"{rows} && datum.above", head | above, high),
+    ]
 
 
 def legend_layout(labels: Mapping[str, str], form: Form, axis_px: int = 70) -> Spec:

@@ -100,8 +100,8 @@ def page(
         so_far = "Not finished.", 0
     shows = f"This page shows {findings.runs_stored} of {findings.runs_planned} runs."
     drawn = {part.drawn.name: part.drawn for one in of.sections for part in one.parts if isinstance(part, Picture)}
-    specs = {name: one.specs() for name, one in drawn.items()}
-    wide, narrow = ({name: framed(form, of[form]) for name, of in specs.items()} for form in ("wide", "narrow"))
+    wide, narrow = _framed(drawn)
+    whole = _framed({name: all_rows for name, one in drawn.items() if (all_rows := one.whole)})
     found = cells_table(findings)
     known = _record(plan, runs, findings, found)
     drawer = runtime() if known else None
@@ -116,6 +116,7 @@ def page(
     later = packed(
         {
             "narrow": narrow,
+            "whole": {name: whole[0][name] + whole[1][name] for name in whole[0]},
             "cells": [[*_words(fold), pieces.parts(fold.parts)] for fold in folds],
             "record": known,
             "series": series(findings, runs, found.cells) if known else None,
@@ -186,6 +187,12 @@ def _record(plan: Plan, runs: Sequence[Run], findings: Findings, found: CellsTab
 
 def _sha256(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _framed(drawn: Mapping[str, Drawn]) -> list[dict[str, Markup]]:
+    """The drawings by chart: the wide ones, and the narrow ones."""
+    specs = {name: one.specs() for name, one in drawn.items()}
+    return [{name: framed(form, of[form]) for name, of in specs.items()} for form in ("wide", "narrow")]
 
 
 def framed(form: str, spec: Spec) -> Markup:

@@ -352,9 +352,9 @@
 
   // A chart in a closed part has no width yet, but will have its section's.
   const widthOf = (name) => Math.min(place(name).clientWidth || place("explore").clientWidth, 1200);
-  function panelWidth(panelled) {
-    const levels = /^f\d+$/.test(panelled) ? data.factors[Number(panelled.slice(1))].levels : [""];
-    return Math.max(150, (widthOf("figure-all-cells") - 75) / Math.min(views.columns, levels.length) - 18);
+  function panelWidth(panelled, made) {
+    const panels = new Set(made.map((row) => row[panelled])).size || 1;
+    return Math.max(150, (widthOf("figure-all-cells") - 75) / Math.min(views.columns, panels) - 18);
   }
   // Whether the labels of the axis have no space side by side. Long ones are in lines of some 18 letters.
   function isUpright(field, width) {
@@ -369,11 +369,12 @@
     view.signal("pinned", [...state.pins]);
     place("explore-pinned").textContent = PINS.filter((_, at) => visible[state.pins[at]]).map((pin) => `${pin}: ${pinned()[PINS.indexOf(pin)].name}.`).join(" ");
     if (isNew("all", [visible, choices, window.innerWidth])) {
-      const width = panelWidth(choices[2]);
+      const width = panelWidth(choices[2], made);
       view.signal("child_width", width).signal("upright", isUpright(choices[0], width)).data("cells", made).resize();
     }
     const chosenTexts = choices.map((field) => (/^f/.test(field) ? data.factors[Number(field.slice(1))].text : field));
     Object.assign(place("figure-all-cells").dataset, { title: `Every cell by ${chosenTexts[0]}; colour: ${chosenTexts[1]}`, filter: filterWords() });
+    place("figure-all-cells").parentElement.classList.toggle("empty", !made.length);
     const times = made.filter((row) => row.kind === "cell").sort((one, other) => one.mean - other.mean);
     place("figure-all-cells").setAttribute("aria-label", `Chart: every cell that the filters show (${data.where}), ${times.length} of them. ` +
       (times.length ? `First: ${times[0].tip}. Last: ${times[times.length - 1].tip}.` : ""));
@@ -410,7 +411,7 @@
     if (state.scale === "own") spec.resolve = { scale: { y: "independent" } };
     if (state.scale === "log") for (const layer of spec.spec.layer) if (layer.encoding.y.scale) Object.assign(layer.encoding.y.scale, { type: "log", nice: false });
     spec.params[PLOT_CHOICES.length].value = [...state.pins];
-    spec.spec.width = panelWidth(spec.params[2].value);
+    spec.spec.width = panelWidth(spec.params[2].value, cellRows(data.cells.map(shown)));
     spec.params[PLOT_CHOICES.length + 1].value = isUpright(spec.params[0].value, spec.spec.width);
     place("explore-choices").replaceChildren();
     latest.all = undefined;

@@ -83,6 +83,7 @@
 
   // The filters rule all that belongs to single cells: the list of cells, rows of tables, and marks of charts, whose words
   // begin or end with the name of their cell. What compares levels of factors uses all cells. Captions say which.
+  const MOST_BARS = 24; // on a sheet of paper
   let filter = null;
   function filterIn(part) {
     if (!filter) return;
@@ -90,24 +91,30 @@
     const cellOf = (label) => (names.find(([name]) => label.endsWith(`; ${name}`) || (label.startsWith(name) && /^(:|, |$)/.test(label.slice(name.length)))) || [])[1];
     const at = new Map(cells.map((cell, number) => [cell.id, number]));
     part.querySelectorAll("figure:has(.wide)").forEach((figure) => {
+      const whole = api.whole[figure.id.replace(/^figure-/, "")];
+      if (whole) {
+        figure.some ??= figure.innerHTML;
+        figure.innerHTML = words ? whole : figure.some;
+      }
       const marks = [...figure.querySelectorAll(":is(path, line, rect)[aria-label]")];
       marks.forEach((mark) => { mark.cell ??= cellOf(mark.getAttribute("aria-label")) ?? -1; });
       const isOfCells = marks.every((mark) => mark.cell >= 0);
+      const there = new Set([...new Set(marks.map((mark) => mark.cell).filter((cell) => visible[cell]))].slice(0, whole && words ? MOST_BARS : undefined));
       if (isOfCells) {
-        marks.forEach((mark) => mark.classList.toggle("left-out", !visible[mark.cell]));
+        marks.forEach((mark) => mark.classList.toggle("left-out", !there.has(mark.cell)));
         figure.querySelectorAll("svg").forEach(leaveOut);
         figure.querySelectorAll(".role-legend-label text").forEach((text) => { // of a legend that names cells
           text.closest(".role-scope > g").classList.toggle("left-out", visible[at.get(text.textContent.replace(/^★ /, "").split(":")[0])] === false);
         });
       }
       const caption = figure.closest(".chart").querySelector(".caption");
-      if (!caption.querySelector(".of")) caption.prepend(make("span", { className: "of" }));
+      if (!caption.querySelector(".of")) caption.replaceChildren(make("span", { className: "of" }), make("span", {}, ...caption.childNodes));
       const chosen = visible.filter(Boolean).length;
-      const there = new Set(marks.map((mark) => mark.cell).filter((cell) => visible[cell])).size;
-      figure.classList.toggle("empty", isOfCells && !there);
+      const isEmpty = isOfCells && !there.size;
+      figure.parentElement.classList.toggle("empty", isEmpty);
       caption.querySelectorAll(".hidden").forEach((one) => { one.hidden = isOfCells && Boolean(words); });
-      const drawn = there ? `Drawn: ${there < chosen ? `${there} of ${chosen} cells, ` : ""}${words}.` : "Nothing that the filters show is drawn here.";
-      caption.querySelector(".of").textContent = words && `${isOfCells ? `${drawn} ` : ""}Of all layouts: `;
+      const drawn = `Drawn: ${there.size < chosen ? `${whole ? "the fastest " : ""}${there.size} of ${chosen} cells, ` : ""}${words}. `;
+      caption.querySelector(".of").textContent = isEmpty ? "This chart has none of these cells; “Two cells side by side” has all." : words && `${isOfCells ? drawn : ""}Of all layouts: `;
       figure.dataset.filter = isOfCells ? words : "";
     });
     part.querySelectorAll("tbody tr > th:first-child").forEach((head) => {

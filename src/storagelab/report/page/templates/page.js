@@ -212,7 +212,7 @@
   // The page's policy names this script by its hash, so nothing else can be run this way.
   const text = (id) => inflated(document.getElementById(id).textContent).text();
   const api = {
-    make, adopt, lead, narrow: {},
+    make, adopt, lead, narrow: {}, whole: {},
     later: text("later").then((known) => { Object.assign(api, JSON.parse(known)); adopt(document); }),
     async runScript(id) { document.head.append(make("script", { textContent: await text(id) })); },
   };
