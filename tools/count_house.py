@@ -1,8 +1,8 @@
 """Count the Python code: lines by folder, functions and their length, and questions that only one folder should ask.
 
-    python tools/count_house.py [CHECKOUT...] python tools/count_house.py --check     fail if this checkout exceeds a
-    figure of tools/house.toml, or is well below it python tools/count_house.py --write     lower the figures to what is
-    counted; none is raised
+    python tools/count_house.py [CHECKOUT...]
+    python tools/count_house.py --check     fail if this checkout exceeds a figure of tools/house.toml, or is well below
+    python tools/count_house.py --write     lower the figures to what is counted; none is raised
 
 Lines are counted without blanks, comments and docstrings. Several checkouts are shown side by side, the oldest first.
 """

@@ -1,8 +1,7 @@
 """Rewrite the golden answers in tests/golden/answers from stored results.
 
-python tools/make_golden_answers.py RESULTS NAME...     one JSON file of thinned findings and one text for each
-experiment python tools/make_golden_answers.py                     the texts alone: of findings that are there, and of
-cautions
+    python tools/make_golden_answers.py RESULTS NAME...     a file of thinned findings and a text for each experiment
+    python tools/make_golden_answers.py                     the texts alone: of stored findings, and of cautions
 
 The findings are true ones, without what no line of an answer rests on. Read every text that changes before you commit
 it.
