@@ -89,7 +89,7 @@ STYLE = f"""
   .chart .narrow {{ display: block; }}
 }} }}
 @media print {{
-  .chart .wide svg {{ width: 100%; height: auto; max-height: 258mm; }}
+  .chart .wide svg {{ width: 100%; height: auto; max-height: 215mm; }}
 }}
 """
 """How a page shows drawings (see above)."""

@@ -28,7 +28,7 @@ from markupsafe import Markup
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
-from storagelab.report.document import Document, Fold, Heading, Mark, Picture, Section, Table
+from storagelab.report.document import Bar, Document, Fold, Heading, Mark, Picture, Section, Table
 from storagelab.report.drawing.arrange import CHOSEN_CELLS
 from storagelab.report.drawing.chart import Drawn
 from storagelab.report.drawing.vega import STYLE, Spec, letters, runtime, to_svg
@@ -59,8 +59,10 @@ LARGEST_PAGE = 1_200_000
 """The largest page, in characters, that carries its raw data by default."""
 MAX_TABLE_ROWS = 400
 """The most rows of a chart's table."""
-_LEFT_OUT_ON_PAPER, _MOST_ON_PAPER = (3, 4, 5), 7
-"""The ranks of a table's columns that paper leaves out: rates beside times, and how runs scatter."""
+_LEFT_OUT_ON_PAPER, _MOST_ON_PAPER = (3, 4, 5, 9), 7
+"""The ranks of a table's columns that paper leaves out: rates beside times, how runs scatter, states of drives."""
+_LONG_WORD = 24
+"""Longer words may break on paper, as a table could not be narrow enough with them."""
 CELLS_WITHOUT_SCRIPTS = CHOSEN_CELLS
 """How many cells show their waits where no script runs."""
 
@@ -237,7 +239,7 @@ def templates() -> Environment:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {
-        "kind": lambda value: type(value).__name__, "together": numbers.keep_together, "classes": _classes,
+        "kind": lambda value: type(value).__name__, "together": numbers.keep_together, "columns": _columns,
         "numbers_of": _numbers_of,
     }  # fmt: skip
     environment.globals["cells_without_scripts"] = CELLS_WITHOUT_SCRIPTS
@@ -245,11 +247,19 @@ def templates() -> Environment:
     return environment
 
 
-def _classes(heading: Heading, of: Table) -> Markup:
-    """How a column is aligned, and whether paper, which is narrow, leaves it out of a table of many columns."""
-    names = {"text": [], "prose": ["p"], "number": ["n"]}[heading.align]
-    names += ["screen"] * (len(of.headings) > _MOST_ON_PAPER and of.ranks.get(heading.text, 0) in _LEFT_OUT_ON_PAPER)
-    return Markup(' class="{}"').format(" ".join(names)) if names else Markup("")
+def _columns(of: Table) -> list[Markup]:
+    """The class of each column: how it is aligned, whether it has long words, and whether paper, which is narrow, leaves
+    it out of a table of many columns.
+    """
+    found = []
+    for place, heading in enumerate(of.headings):
+        names = {"text": [], "prose": ["p"], "number": ["n"]}[heading.align]
+        contents = [row[place] for row in of.rows]
+        names += ["w"] * any(len(word) > _LONG_WORD for content in contents for word in str(content).split())
+        needless = of.ranks.get(heading.text, 0) in _LEFT_OUT_ON_PAPER or any(isinstance(one, Bar) for one in contents)
+        names += ["screen"] * (needless and len(of.headings) > _MOST_ON_PAPER)
+        found.append(Markup(' class="{}"').format(" ".join(names)) if names else Markup(""))
+    return found
 
 
 def _numbers_of(drawn: Drawn) -> Table:

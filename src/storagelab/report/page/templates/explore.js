@@ -91,6 +91,7 @@
         changed();
       } }, cell.textContent);
       cell.removeAttribute("title");
+      cell.dataset.name = cell.textContent; // for paper, where a row with a button would not be repeated
       cell.replaceChildren(button);
     });
     table.tHead.rows[0].prepend(make("th", { scope: "col", className: "pin" }, "pin"));
