@@ -18,7 +18,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -322,7 +322,18 @@ def state(
     """
     strict = stated_at(factors, plan, fitted, blocks, SHARES, raced)
     full = stated_at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, 1.0), raced)
-    return full if strict.name_a_difference else _without_a_difference(strict, full)
+    return _with_reversals(full) if strict.name_a_difference else _without_a_difference(strict, full)
+
+
+def _with_reversals(stated: Statements) -> Statements:
+    """Marks the main effects of levels that surely do the opposite at other levels of other factors."""
+    at = [one for one in (*stated.effects, *stated.speed_ups) if one.at and one.distinguishable]
+    both = [{(one.factor, repr(one.level)) for one in at if (one.ratio.value > 1) is more} for more in (True, False)]
+    effects = [
+        one.model_copy(update={"reverses": not one.at and (one.factor, repr(one.level)) in both[0] & both[1]})
+        for one in stated.effects
+    ]
+    return replace(stated, effects=tuple(effects))
 
 
 def _without_a_difference(strict: Statements, full: Statements) -> Statements:

@@ -48,10 +48,8 @@ LONGEST = 90
 """The most characters of a pattern of layouts. Instead of a longer pattern, the ladder shows the layouts."""
 _SAID_BY = {"missing-runs": "not-finished", "single-repetition": "too-few-runs"}
 """Cautions that a fact says already."""
-_REASONS = {
-    "lowest-price": "lowest price", "fewest-files": "fewest files", "most-capacity": "most capacity",
-    "fewest-drives": "fewest drives", "baseline": "listed first", "fastest": "fastest",
-}  # fmt: skip
+_REASONS = {"baseline": "listed first", "fastest": "the fastest mean"}
+"""The preferences that don't read as they are written in a spec."""
 
 About = Literal["use", "basis", "why", "caution", "next"]
 
@@ -176,7 +174,7 @@ def _use(findings: Findings, choice: Choice, found: Answer) -> str:
     use = f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} use"
     use = use if loads > 1 else "Use"
     if choice.verdict == "winner":
-        return f"{use} {pattern_text(findings, choice)}."
+        return f"{use} {pattern_text(findings, choice)}.{default}"
     if few := _untold(findings, choice):
         return f"Not decided: {few}.{default}"
     slower, alone = slower_text(findings, choice), len(choice.meant) <= max(1, loads)
@@ -244,8 +242,7 @@ def slower_text(findings: Findings, choice: Choice) -> str:
 def _at_most_slower(findings: Findings, choice: Choice) -> str:
     most, margin = choice.at_most_slower, findings.indifferent
     if most is None:
-        who = "a race does" if RaceSummary.of(findings) else "these runs do"
-        return f"{who} not tell how much slower than the fastest they may be"
+        return "these runs do not tell how much slower than the fastest they may be"
     each = "each is " if len(choice.meant) > max(1, len(choice.loads)) else ""
     slower = f"{each}{numbers.at_most_slower(most)} than the fastest (95 %)"
     if margin is None:
@@ -255,12 +252,20 @@ def _at_most_slower(findings: Findings, choice: Choice) -> str:
 
 
 def _default(findings: Findings, choice: Choice) -> str:
-    """The default layout if several layouts will do."""
+    """The price of what to use and, if several layouts will do, the default one and the reason that picked it."""
     pick = choice.pick
-    if pick is None or choice.verdict == "winner" or len(choice.meant) <= max(1, len(choice.loads)):
+    if pick is None:
         return ""
-    reasons = ", ".join(_REASONS[one] for one in pick.decided_by)
-    return f" Default: {short_text(pick.levels, labels_of(findings.factors))}{reasons and f' ({reasons})'}."
+    price = findings.cell(pick.cell_id).price_per_month
+    costs = "" if price is None else f"{numbers.price(price)} a month"
+    if choice.verdict == "winner" or len(choice.meant) <= max(1, len(choice.loads)):
+        return costs and f" It costs {costs}."
+    reason = ", then ".join(_REASONS.get(one, one.replace("-", " ")) for one in pick.decided_by)
+    if pick.decided_by and pick.decided_by != ("fastest",):
+        within = "" if pick.within is None else f"of those within {percent(pick.within)} of the fastest: "
+        reason = within and f"{within}{reason}"
+    default = ", ".join(filter(None, (short_text(pick.levels, labels_of(findings.factors)), costs)))
+    return f" Default: {default}{reason and f' ({reason})'}."
 
 
 def loads_text(findings: Findings, choice: Choice) -> str:

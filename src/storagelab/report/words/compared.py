@@ -11,6 +11,7 @@ from storagelab.findings.model import CellSummary, Compared, Comparison, Depende
 from storagelab.findings.times import judged_by
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
+from storagelab.words.names import level_text
 
 _AT: Mapping[Compared, str] = {
     "latency-mean": " on average", "latency-p50": " at the median", "latency-p95": " at the 95th percentile",
@@ -177,6 +178,13 @@ def moves_throughput(findings: Findings, effect: Effect | Dependence) -> bool:
 
 
 def effect_change(findings: Findings, effect: Effect) -> str:
+    """Of a level that surely does the opposite elsewhere, the ends of the range: a mean of opposites says nothing."""
+    if effect.reverses:
+        at = [one for one in (*findings.effects, *findings.speed_ups) if one.at and one.distinguishable]
+        same = [one for one in at if (one.factor, repr(one.level)) == (effect.factor, repr(effect.level))]
+        ends = [pick(same, key=lambda one: one.ratio.value) for pick in (min, max)]
+        texts = [f"{effect_change(findings, one)} with {level_text(one.at)}" for one in ends]
+        return f"between {' and '.join(texts)}"
     if moves_throughput(findings, effect):
         rate = effect.ratio.inverse
         interval = numbers.ends_in_brackets(rate, numbers.significant, "joint 95 % CI ") or " (not tested)"

@@ -140,25 +140,20 @@ def _on_the_best(findings: Findings) -> list[str]:
 
 
 def _on_adjusted_means(findings: Findings) -> list[str]:
-    """Says that comparisons use adjusted means, with the cell whose mean is adjusted most; [] if no mean is
-    adjusted.
-    """
-    samples = [(cell, one) for cell in findings.cells if (one := compared.judged(findings, cell)) is not None]
-    apart = [
-        (abs(math.log(one.judged.value / one.mean.value)), cell, one) for cell, one in samples if one.mean.value > 0
-    ]
-    size, cell, sample = max(apart, key=lambda found: found[0], default=(0.0, None, None))
-    if cell is None or sample is None or size < _ADJUSTED_LEAST:
+    """How means are adjusted, and the largest adjustment; [] if none is. Of several hosts, each counts once."""
+    by: dict[str, float] = {}
+    for cell in [] if findings.fleet is not None else findings.cells:
+        sample = compared.judged(findings, cell)
+        runs = [] if sample is None else [one for one in sample.points if one.value > 0]
+        logs = [math.log(one.value) for one in runs if (cell.cell_id, one.repetition) not in findings.left_out]
+        if sample is not None and sample.adjusted is not None and logs:
+            by[cell.name] = abs(math.log(sample.mean.value) - math.fsum(logs) / len(logs))
+    name = max(by, key=by.__getitem__, default="")
+    if not name or by[name] < _ADJUSTED_LEAST:
         return []
-    rate = compared.by_rate(findings)
-    mean, adjusted = (
-        compared.estimate_text(findings, Estimate(value=one.value), rate=rate).partition(" (")[0]
-        for one in (sample.mean, sample.judged)
-    )
     return [
-        "The means shown are those of the runs. Comparisons use adjusted means: what the rounds that a layout missed "
-        f"did to the others, or what the run before left behind, is taken out. Most so for {cell.name}: mean "
-        f"{mean}, adjusted {adjusted}."
+        "Means are adjusted for the rounds that a layout missed, and for what the run before left behind: by up to "
+        f"{numbers.percent(by[name])}, {name}."
     ]
 
 
@@ -197,7 +192,7 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
 
 def _effect_text(findings: Findings, name: str, effect: Effect) -> str:
     level, change = level_alone(name, effect.level), effect_change(findings, effect)
-    if effect.tested and not effect.distinguishable:
+    if effect.tested and not effect.distinguishable and not effect.reverses:
         return f"{level} can't be told apart from it, {change}"
     return f"{level} {'did' if moves_throughput(findings, effect) else 'took'} {change}"
 
@@ -345,17 +340,30 @@ def _named(what: str, cell: CellSummary) -> str:
 
 
 def _priced(findings: Findings, choice: Choice) -> str:
-    """The price of the layout, and of the cheapest one; if several are the cheapest, of the fastest of these."""
+    """The price of the layout, and the fastest of the cheaper and of the dearer ones, each with what it gains."""
     pick = findings.cell(choice.pick.cell_id if choice.pick else choice.meant[0])
     load = findings.load_of(pick.cell_id)
-    cells = [cell for cell in findings.cells if cell.price_per_month and (load is None or cell.cell_id in load.cells)]
-    if not pick.price_per_month:
-        return "the price of the layout to take is not known" if cells else ""
-    taken = f"{_named('the layout to take', pick)} costs {numbers.price(pick.price_per_month)} a month"
-    least = min(in_order(findings, cells), key=lambda cell: cell.price_per_month or 0.0)
-    if not least.price_per_month or least.price_per_month >= pick.price_per_month:
-        return f"{taken}, and none costs less"
-    row = comparison_of(findings, least.cell_id)
-    slower = f" and takes {change_text(findings, row.ratio)}" if row is not None and row.tested else ""
-    cheapest = f"{_named('the cheapest', least)} costs {numbers.price(least.price_per_month)}{slower}"
-    return f"{taken}; {cheapest}"
+    inside = [cell for cell in findings.cells if load is None or cell.cell_id in load.cells]
+    priced = [(cell, cell.price_per_month) for cell in in_order(findings, inside) if cell.price_per_month is not None]
+    price = pick.price_per_month
+    if price is None:
+        return "the price of the layout to use is not known" if priced else ""
+    parts = [f"{_named('the layout to use', pick)} costs {numbers.price(price)} a month"]
+    for what, sign in (("cheaper", 1), ("dearer", -1)):
+        rival, cost = next(((cell, cost) for cell, cost in priced if sign * (price - cost) > 0), (None, 0.0))
+        if rival is not None:
+            named = _named(f"the fastest {what} one", rival)
+            parts.append(f"{named} costs {numbers.price(cost)}{_than(findings, rival, pick)}")
+        elif sign > 0:
+            parts.append("none costs less")
+    return "; ".join(parts)
+
+
+def _than(findings: Findings, cell: CellSummary, other: CellSummary) -> str:
+    """How much more time a cell takes than the other or, if the two were not compared, than the fastest."""
+    ids = {cell.cell_id, other.cell_id}
+    both = [row for row in findings.comparisons if row.tested and {row.cell_id, row.best_cell_id} == ids]
+    for row in both:
+        return f" and takes {change_text(findings, row.ratio if row.cell_id == cell.cell_id else row.ratio.inverse)}"
+    own = comparison_of(findings, cell.cell_id)
+    return f" and takes {change_text(findings, own.ratio)} than the fastest" if own is not None and own.tested else ""
