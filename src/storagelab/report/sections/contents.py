@@ -30,7 +30,7 @@ from storagelab.report.sections.cells import cells_table
 from storagelab.report.sections.manifest import facts, manifest_parts
 from storagelab.report.sections.waits import cell_folds, cells_with_parts, run_anchor
 from storagelab.report.words import compared
-from storagelab.report.words.answer import CHOICES, opening
+from storagelab.report.words.answer import CHOICES, LONGEST, opening
 from storagelab.report.words.caution_texts import cautions_told
 from storagelab.report.words.hosts import host_sentences, host_table
 from storagelab.report.words.ladder import ladders
@@ -43,8 +43,8 @@ from storagelab.words.names import listed as listed_and
 MAX_EFFECT_ROWS = 200
 _NO_WAITS = "The connections waited for nothing."
 _MOST_LINKS = 12
-_MOST_LADDERS = CHOICES + 1
-"""Of many loads, a sheet has room for the ladder of the first load of each choice, and for a few more."""
+_LONG_ROWS = 5
+"""The rows of long names for which a sheet has room, in one ladder."""
 
 
 def opened(findings: Findings, *, limit: float | None = None, most: int = MOST) -> Document:
@@ -56,11 +56,13 @@ def opened(findings: Findings, *, limit: float | None = None, most: int = MOST) 
 
 
 def brief(findings: Findings, runs: Sequence[Run], *, limit: float | None = None) -> Document:
-    """The answer for decision-makers, on one sheet."""
-    of, found = opened(findings, limit=limit), answer(findings)
+    """The answer for decision-makers, on one sheet: of many loads, the first of each choice, and a few more."""
+    found, is_long = answer(findings), any(len(cell.text) > LONGEST for cell in findings.cells)
+    most = _LONG_ROWS if is_long else MOST
+    of = opened(findings, limit=limit, most=most)
     first = {choice.meant[0] for choice in found.choices[:CHOICES]}
     every = sorted(of.ladders, key=lambda one: not first & {rung.cell_id for rung in one.rungs})
-    shown = [one for one in of.ladders if one in every[:_MOST_LADDERS]]
+    shown = [one for one in of.ladders if one in every[: 1 if is_long else CHOICES]]
     told = [f"{len(shown)} of {len(every)} ladders; the report has all"] if len(shown) < len(every) else []
     head = (*of.head, *to_decide(findings, found))
     return replace(of, head=head, ladders=shown, facts=(*facts(findings, runs), *told))
