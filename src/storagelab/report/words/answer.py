@@ -144,8 +144,8 @@ def _so_far(findings: Findings, found: Answer) -> Iterator[str]:
     said = _choices(findings, found)
     if found.next is not None and found.next.step == "runs" and (first := next(said, None)):
         ran = len({short_text(layout_of(findings, cell), {}) for cell in findings.cells if cell.elapsed_s is not None})
-        of = f", of {ran} of {found.layouts} {noun(findings.layout_factors, 2)}" if ran < found.layouts else ""
-        yield f"So far{of}: {first[:1].lower()}{first[1:]}"
+        of = f" of {ran} of {found.layouts} {noun(findings.layout_factors, 2)}:" if ran < found.layouts else ""
+        yield f"So far,{of} {first[:1].lower()}{first[1:]}"
     yield from said
 
 
@@ -319,7 +319,7 @@ def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
     told = {gain.factor for gain in found.gains if gain.seen}
     told |= {good.factor for choice in found.choices for good in choice.pattern.needed}
     for factor, causes in of_factor.items():
-        start = "Why, " if factor in told else "Waits moved, the time not visibly; "
+        start = "Why, " if factor in told else "Waits changed, without a visible change of time, with "
         per = f" per {compared.spender(findings)}" if causes[0].limit is None else ""
         yield f"{start}{names.factor(factor)}: {'; '.join(_step(cause) for cause in causes[:most])}{per}."
 

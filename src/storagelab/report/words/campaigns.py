@@ -52,12 +52,12 @@ def _scatter(found: Compare) -> str:
 
 
 _ASSUMPTION = (
-    "The two campaigns' runs are taken as independent samples: what happened to all runs of a campaign at once, such "
-    "as another day or a fuller drive, is part of the ratio."
+    "The runs of the two campaigns count as independent samples: whatever affected all runs of one, such as another "
+    "day or a fuller drive, is part of the ratio."
 )
 _ASSUMPTION_OF_HISTORY = (
-    "The campaigns before are the sample: each gives one figure for each layout. What happens to a campaign now and "
-    "then is in their scatter; what is new since the last of them is part of the ratio, whatever it is."
+    "The campaigns before are the sample: each gives one figure for each layout. Their scatter holds what differs from "
+    "campaign to campaign. All that is new since the last of them is part of the ratio."
 )
 _DOUBT = (
     "Doubt: a change of the machine between the two would look the same, and one pair of campaigns doesn't show how "

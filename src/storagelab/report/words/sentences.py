@@ -112,7 +112,7 @@ def _disagreement(findings: Findings, found: Disagreement) -> str:
     return (
         f"Throughput and latency disagree: {fastest} does the most transactions, but its p99 latency is "
         f"{compared.milliseconds(found.fastest_s)}, and that of {lowest} only {compared.milliseconds(found.lowest_s)}, "
-        f"each from {runs}: a run that stalls makes a percentile, and few runs may hold none."
+        f"each from {runs}. One run that stalls can set a 99th percentile."
     )
 
 
@@ -130,7 +130,7 @@ def _on_the_best(findings: Findings) -> list[str]:
     best = next((findings.cell(cell_id) for cell_id in findings.best), None)
     if best is None or best.elapsed_s is None or best.work_per_s is None:
         return []
-    which = "Fastest" if findings.verdict == "winner" else "Nominally fastest"
+    which = "Fastest" if findings.verdict == "winner" else "Fastest mean"
     within = " of its block, and between blocks no verdict is given" if in_blocks(findings) else ""
     time = [] if compared.set_time(findings) else [numbers.seconds_estimate(best.elapsed_s.mean)]
     rate = rows_per_s_estimate(best.work_per_s.mean, compared.rate_unit(findings))
@@ -250,10 +250,10 @@ def _averaged(found: Dependence) -> str:
 def _independent(findings: Findings) -> list[str]:
     """Says that one level will do everywhere, for the factor for which that holds against the most others."""
     of_factor: dict[str, list[Dependence]] = {}
-    levels = {factor.name: len(factor.levels) for factor in findings.factors}
+    names = {factor.name: factor for factor in findings.factors}
     for found in findings.dependences:
         is_new = found.in_common and not _is_the_verdict(findings, found)
-        if is_new and any(len(row.levels) < levels[found.factor] for row in found.best):
+        if is_new and any(len(row.levels) < len(names[found.factor].levels) for row in found.best):
             of_factor.setdefault(found.factor, []).append(found)
     if not of_factor:
         return []
@@ -261,15 +261,15 @@ def _independent(findings: Findings) -> list[str]:
     common = [level for level in rows[0].in_common if all(repr(level) in map(repr, row.in_common) for row in rows)]
     if not common:
         return []
-    verb = "follow" if all(is_number(row.at) for found in rows for row in found.best) else "depend on"
+    order = [repr(level.value) for level in names[factor].levels]
+    common.sort(key=lambda level: order.index(repr(level)))
     others = " and ".join(f"the {factor_noun(found.within)}" for found in rows)
     loads = {name for load in findings.loads for name in load.load}
     # The best level under one load may not be the best over all loads.
-    over_all = f"Over all {compared.load_noun(findings, 2)} together, whatever"
-    whatever = over_all if all(loads & {*row.averaged} for row in rows) else "Whatever"
+    over_all = f", over all {compared.load_noun(findings, 2)} together" * all(loads & {*row.averaged} for row in rows)
     return [
-        f"{whatever} {others}, {phrase(factor, common)} can't be told apart from the fastest: as far as these runs "
-        f"tell, the best {factor_noun(factor)} does not {verb} {'them' if len(rows) > 1 else 'it'}."
+        f"{capital(phrase(factor, common))} may be the fastest whatever {others}{over_all}: these runs don't show "
+        f"that the best {factor_noun(factor)} depends on {'them' if len(rows) > 1 else 'it'}."
     ]
 
 
@@ -281,8 +281,8 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
     high, low = (change_estimate(ratio, compared.per(findings)) for ratio in (step.high, step.low))
     where = [phrase(found.within, [at]) for at in (step.high_at, step.low_at)]
     return (
-        f"{what} a run takes {high} with {where[0]}, and {low} with {where[1]}{_averaged(found)}: the effect depends "
-        f"on the {factor_noun(found.within)}, by {differs_by(step.difference)}."
+        f"{what}, a run takes {high} with {where[0]}, and {low} with {where[1]}{_averaged(found)}. The two differ by "
+        f"{differs_by(step.difference)}, so the effect depends on the {factor_noun(found.within)}."
     )
 
 
@@ -302,13 +302,13 @@ def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
     number = sum(len(one.loads) for one in tied)
     of = f" under {number} of {len(findings.loads)} {compared.load_noun(findings, 2)}"
     unknown = {
-        f"which of the layouts to use is the fastest{of * (number < len(findings.loads))}": bool(tied),
+        f"which of these layouts is the fastest{of * (number < len(findings.loads))}": bool(tied),
         "prices (the spec has none)": all(cell.price_per_month is None for cell in findings.cells),
         "what real hardware does": findings.provenance == "simulated",
     }
     if used:
         left = "; ".join(what for what, is_so in unknown.items() if is_so)
-        yield from ["All these intervals hold at the same time (95 %)."] * ("CI" in "".join(told))
+        yield from ["All these intervals hold together (95 %)."] * ("CI" in "".join(told))
         yield from [f"Not known: {left}."] * bool(left)
 
 

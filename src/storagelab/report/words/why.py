@@ -43,11 +43,11 @@ def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, pe
     shown = plain_change if ratio is None else numbers.change_estimate(ratio, per)
     if not waterfall.differs:
         tested = "" if ratio is not None else " (not tested: not run in one random order)"
-        return f"{after} and {before} can't be told apart: {shown}{tested}. No difference is shown to explain."
+        return f"{after} and {before} can't be told apart: {shown}{tested}. So there is no difference to explain."
     found = reasons(case)
     start = f"{after} against {before}: {shown}"
     if not found:
-        return f"{start}. No kind of wait explains a quarter of that for sure."
+        return f"{start}. No kind of wait surely explains a quarter of that."
     text = "; ".join(_reason_text(one, f" of each {waterfall.of}'s time" * (one is found[0])) for one in found)
     return f"{start}. {text[0].upper()}{text[1:]}.{_against(case, found)}"
 
