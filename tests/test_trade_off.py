@@ -122,7 +122,11 @@ def test_who_decides_is_told_what_is_gained_the_price_and_what_is_not_known():
     told = " ".join(brief(findings, ()).head)
     assert "the slowest (log on a) takes 66.7 % more time" in told
     assert "the nearest that is surely slower (log on b) takes 33.3 % more time" in told
-    assert "The layout to take (log on d) costs 50 a month; the cheapest (log on a) costs 10 and takes 66.7" in told
+    assert "Use log on d. It costs 50 a month." in told
+    cheaper = "the fastest cheaper one (log on b) costs 30 and takes 33.3 % more time"
+    assert f"The layout to use (log on d) costs 50 a month; {cheaper}" in told
+    cheapest = " ".join(brief(story({"b": 30, "c": 20, "d": 10}), ()).head)
+    assert "; none costs less; the fastest dearer one (log on b) costs 30 and takes 33.3 % more time" in cheapest
     assert "Not known" not in told
     table = cells_table(findings).table
     place = [heading.text for heading in table.headings].index("price a month")

@@ -54,6 +54,7 @@ def answer(findings: Findings) -> Answer:
     gains = tuple(_gains(findings, choices))
     causes = tuple(cause for factor in _explained(findings, gains) for cause in _causes(findings, factor))
     unable = tuple(_unable(findings))
+    silent = bool(choices) and not any(row.distinguishable for row in findings.comparisons)
     weighed = _weighed(findings, choices)
     return Answer(
         provenance=findings.provenance,
@@ -69,7 +70,7 @@ def answer(findings: Findings) -> Answer:
         cautions=tuple(dict.fromkeys(one.kind for one in weighed if one.kind not in unable)),
         indifferent=findings.indifferent,
         next=next_step(findings, choices, weighed),
-        no_verdict=next((fact for fact in unable if fact in FORBIDS and _nothing_told(findings, choices)), None),
+        no_verdict=next((fact for fact in unable if fact in FORBIDS and silent), None),
     )
 
 
@@ -213,15 +214,10 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
     levels = layout_of(findings, cell)
     keeps, capacities = _keeps(findings, among)
     return Pick(
-        cell_id=cell.cell_id,
-        levels=levels,
-        decided_by=tuple(decided),
-        within=margin if alike else None,
-        at_most_slower=_most(findings, loads, [key(levels)]),
-        capacity_bytes=cell.capacity_bytes,
-        keeps=keeps,
+        cell_id=cell.cell_id, levels=levels, decided_by=tuple(decided), within=margin if alike else None,
+        at_most_slower=_most(findings, loads, [key(levels)]), capacity_bytes=cell.capacity_bytes, keeps=keeps,
         capacities=capacities,
-    )
+    )  # fmt: skip
 
 
 def _slower_levels(findings: Findings) -> set[tuple[str, str]]:
@@ -236,14 +232,8 @@ def _slower_levels(findings: Findings) -> set[tuple[str, str]]:
 
 def _places(findings: Findings, cell: CellSummary) -> list[int]:
     """The positions of the cell's levels in the lists of their factors."""
-    return [
-        next(
-            (place for place, level in enumerate(factor.levels) if repr(level.value) == repr(cell.levels[factor.name])),
-            0,
-        )
-        for factor in findings.factors
-        if factor.name in cell.levels
-    ]
+    factors = [factor for factor in findings.factors if factor.name in cell.levels]
+    return [[repr(level.value) for level in one.levels].index(repr(cell.levels[one.name])) for one in factors]
 
 
 def _behind(findings: Findings, loads: Sequence[_Load], layout: str) -> float:
@@ -396,11 +386,6 @@ def _unable(findings: Findings) -> Iterator[str]:
     if any(one.elapsed_s is None for one in findings.cells) or findings.not_compared:
         facts.append(((2, "not-compared"), "not-compared"))  # after missing runs, which explain it
     yield from dict.fromkeys(fact for _, fact in sorted(facts))
-
-
-def _nothing_told(findings: Findings, choices: Sequence[Choice]) -> bool:
-    """Whether several layouts were compared, and none of them differs from the fastest."""
-    return bool(choices) and not any(row.distinguishable for row in findings.comparisons)
 
 
 def _weighed(findings: Findings, choices: Sequence[Choice]) -> list[Caution]:

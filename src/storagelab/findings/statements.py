@@ -223,13 +223,10 @@ def _change(grid: _Grid, alpha: float) -> EffectChange | None:
     found = [
         change for one, other in steps if one != other and (change := _largest_change(grid, one, other, family, alpha))
     ]
-    return max(found, key=lambda change: (_turns(change), change.difference.value), default=None)
-
-
-def _turns(change: EffectChange) -> bool:
-    """Whether a step surely costs time at one level and not at the other, which is the more useful kind of
-    dependence."""
-    return (change.high.low or 0) > 1 >= (change.low.low or 0)
+    # A step that surely costs time at one level and not at the other is the more useful kind of dependence.
+    turns = [(one.high.low or 0) > 1 >= (one.low.low or 0) for one in found]
+    pairs = zip(turns, found, strict=True)
+    return max(pairs, key=lambda pair: (pair[0], pair[1].difference.value), default=(False, None))[1]
 
 
 def _largest_change(grid: _Grid, baseline: int, level: int, family: int, alpha: float) -> EffectChange | None:

@@ -88,7 +88,7 @@ def _summary(cell: Cell, basis: Basis, by_class: bool, **known: Any) -> CellSumm
         work=_mean([float(one.unwatched_work) for one in runs.values()]),
         checkpoint_s=sample((repetition, one.checkpoint_s) for repetition, one in runs.items()),
         latency=latency,
-        judged=None if figure is None else sample((at, _figure_s(one, figure)) for at, one in runs.items()),
+        judged=None if figure is None else sample((at, figure_s(one, figure)) for at, one in timed),
         raw_io=_raw_io(runs, made_on, latency),
         steady=is_steady([*runs.values()]) if config.target.raw_io else None,
         waits=mean_of_runs([one.rows for one in waited]) if waited else (),
@@ -192,10 +192,6 @@ def _latency_of_runs(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estima
     logs = {name: hosts.means([math.log(of_run[name]) for of_run in figures], hosts_of) for name in known}
     means = {name: intervals.mean_estimate(of_name) for name, of_name in logs.items()}
     return {name: intervals.from_logs(mean.value, mean.half_width or math.inf) for name, mean in means.items()}
-
-
-def _figure_s(run: Measurement, figure: str) -> float | None:
-    return None if run.latency is None else figure_s(run.latency, figure)
 
 
 def _raw_io(runs: _Runs, made_on: Mapping[int, str], latency: Mapping[str, Estimate]) -> dict[str, Sample]:

@@ -58,8 +58,7 @@ def opened(findings: Findings, *, limit: float | None = None, most: int = MOST) 
 def brief(findings: Findings, runs: Sequence[Run], *, limit: float | None = None) -> Document:
     """The answer for decision-makers, on one sheet: of many loads, the first of each choice, and a few more."""
     found, is_long = answer(findings), any(len(cell.text) > LONGEST for cell in findings.cells)
-    most = _LONG_ROWS if is_long else MOST
-    of = opened(findings, limit=limit, most=most)
+    of = opened(findings, limit=limit, most=_LONG_ROWS if is_long else MOST)
     first = {choice.meant[0] for choice in found.choices[:CHOICES]}
     every = sorted(of.ladders, key=lambda one: not first & {rung.cell_id for rung in one.rungs})
     shown = [one for one in of.ladders if one in every[: 1 if is_long else CHOICES]]
@@ -81,13 +80,15 @@ def document(
     told = cautions_told(findings)
     each = "counters" if raw_io else "waits, who waited for what, and counters"
     over = charts.get("over-time", [])
+    table = host_table(findings).called(f"The hosts ({findings.provenance})")
+    hosts = [" ".join(host_sentences(findings)), table] if table.rows else []
     cells = [one for part in ("answer", "cells", "drives") for one in charts.get(part, [])]
     every = (
         Section("evidence", "Evidence", listed(sentences(findings)), "each finding in full"),
         Section("cautions", "Caveats", _cautions(findings, told), numbers.plural(len(told), "caveat")),
         Section("explore", "Every cell", [cells_table(findings).table]),
         Section("pictures", "Charts of all cells", cells, _titles(cells)),
-        Section("hosts", "Hosts", _hosts(findings), "each host’s place and times"),
+        Section("hosts", "Hosts", hosts, "each host’s place and times"),
         Section(
             "effects",
             "What each factor does",
@@ -141,11 +142,6 @@ def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
     if len(findings.cells) < 2:
         return [Link(f"repetition {repetition}", "over-time") for _, repetition in runs]
     return [Link(f"{cell_id}, repetition {number}", run_anchor(cell_id, number)) for cell_id, number in runs]
-
-
-def _hosts(findings: Findings) -> list[Part]:
-    table = host_table(findings).called(f"The hosts ({findings.provenance})")
-    return [" ".join(host_sentences(findings)), table] if table.rows else []
 
 
 def _best_levels(findings: Findings) -> Iterator[Table]:

@@ -442,18 +442,8 @@ class Names:
         for text in texts:
             head = text.rpartition(", ")[0]
             family = of_head.get(head, [])
-            good = [one for one in family if one in texts]
-            if head and 1 < len(family) == len(good):
-                grouped[head] = None
-            elif head and len(good) > 1:
-                tails = [one.rpartition(", ")[2] for one in family]
-                left = [tail for tail, one in zip(tails, family, strict=True) if one not in good]
-                few = (
-                    f"any except {left[0]}" if len(left) == 1 else listed_or([one.rpartition(", ")[2] for one in good])
-                )
-                grouped[f"{head}, {few}"] = None
-            else:
-                grouped[text] = None
+            whole = head and len(family) > 1 and all(one in texts for one in family)
+            grouped[head if whole else text] = None
         return list(grouped)
 
 

@@ -207,7 +207,9 @@ def manifest_table(found: Compare, runs: Mapping[str, Sequence[Run]]) -> Table:
     made = environment_differences(found, (runs[names[0]], runs[names[1]]))
     known = {(key.removeprefix("spec: "), *change) for key, *change in asked}
     rows = (*asked, *(one for one in made if one not in known))
-    return Table(headings, [[_cut(text) for text in row] for row in rows])
+    whole = [list(map(masked, row)) for row in rows]
+    cut = [[text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..." for text in row] for row in whole]
+    return Table(headings, cut)
 
 
 def _spec_differences(found: Compare) -> Iterator[tuple[str, str, str]]:
@@ -216,11 +218,6 @@ def _spec_differences(found: Compare) -> Iterator[tuple[str, str, str]]:
         name, _, change = line.partition(": ")
         before, arrow, after = change.partition(" -> ")
         yield f"spec: {name}", before if arrow else "", after if arrow else change
-
-
-def _cut(text: str) -> str:
-    text = masked(text)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def environment_differences(found: Compare, runs: tuple[Sequence[Run], Sequence[Run]]) -> list[tuple[str, str, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from storagelab.findings.kinds.race import RaceSummary
-from storagelab.findings.model import CellSummary, Compared, Comparison, Dependence, Effect, Estimate, Findings, Sample
+from storagelab.findings.model import CellSummary, Compared, Dependence, Effect, Estimate, Findings, Sample
 from storagelab.findings.times import judged_by
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
@@ -102,13 +102,9 @@ def judged(findings: Findings, cell: CellSummary) -> Sample | None:
 def judged_text(findings: Findings, cell: CellSummary) -> str:
     """The sample by which a cell is compared, with its interval, in words."""
     found = judged(findings, cell)
-    return "" if found is None else estimate_text(findings, found.mean, rate=by_rate(findings))
-
-
-def estimate_text(findings: Findings, estimate: Estimate, *, rate: bool) -> str:
-    if rate:
-        return numbers.rows_per_s_estimate(estimate, rate_unit(findings))
-    return numbers.seconds_estimate(estimate)
+    if found is not None and by_rate(findings):
+        return numbers.rows_per_s_estimate(found.mean, rate_unit(findings))
+    return "" if found is None else numbers.seconds_estimate(found.mean)
 
 
 def milliseconds(latency: Estimate) -> str:
@@ -146,20 +142,14 @@ def slowest_text(findings: Findings, worst: str) -> str:
 
 # --- changes of what is compared --------------------------------------------------------------------------------------
 
-_APART = {"as-listed": "in another place of each round", "cell-by-cell": "run at another time"}
+_APART = {
+    "as-listed": "in another place of each round", "cell-by-cell": "run at another time",
+    "randomised": "in another block",
+}  # fmt: skip
 
 
 def change_text(findings: Findings, ratio: Estimate) -> str:
     return numbers.change_estimate(ratio, per(findings))
-
-
-def untested_text(findings: Findings, found: Comparison | Effect) -> str:
-    """A change that is not tested: between blocks, between periods, or with too few runs."""
-    apart = "in another block" if findings.order == "randomised" else _APART[findings.order]
-    if in_parts_of_cycles(findings):
-        apart = "parts of checkpoint cycles"
-    why = apart if found.across_blocks else "too few runs"
-    return f"{numbers.change(found.ratio.value, per=per(findings))} (not tested: {why})"
 
 
 def told(findings: Findings, effects: Iterable[Effect], *, at: bool) -> list[Effect]:
@@ -189,4 +179,8 @@ def effect_change(findings: Findings, effect: Effect) -> str:
         rate = effect.ratio.inverse
         interval = numbers.ends_in_brackets(rate, numbers.significant, "joint 95 % CI ") or " (not tested)"
         return f"{numbers.significant(rate.value)} times the {rate_unit(findings)}{interval}"
-    return change_text(findings, effect.ratio) if effect.tested else untested_text(findings, effect)
+    if effect.tested:
+        return change_text(findings, effect.ratio)
+    apart = "parts of checkpoint cycles" if in_parts_of_cycles(findings) else _APART[findings.order]
+    why = apart if effect.across_blocks else "too few runs"
+    return f"{numbers.change(effect.ratio.value, per=per(findings))} (not tested: {why})"

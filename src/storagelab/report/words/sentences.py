@@ -14,7 +14,6 @@ from storagelab.findings.answer_kinds import Answer, Choice
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import (
     CellSummary,
-    Comparison,
     Dependence,
     Effect,
     EffectChange,
@@ -157,12 +156,6 @@ def _on_adjusted_means(findings: Findings) -> list[str]:
     ]
 
 
-def _slower_cells(findings: Findings) -> list[Comparison]:
-    """Cells that surely differ from the best, nearest first."""
-    slower = [comparison for comparison in findings.comparisons if comparison.distinguishable]
-    return sorted(slower, key=lambda comparison: comparison.ratio.value)
-
-
 def _on_effects(findings: Findings) -> list[str]:
     """One sentence per factor, the largest effect first. The effects of a single factor would repeat the
     comparisons, unless it is a load.
@@ -209,7 +202,9 @@ def what_if_sentences(findings: Findings) -> list[str]:
     sized: list[tuple[float, str]] = []
     for found in findings.dependences:
         if found.differs and not _is_the_verdict(findings, found):
-            sized.append((_size(found.cost.ratio) if found.cost else 0.0, _depends(findings, found)))
+            told = f"The best {factor_noun(found.factor)} depends on the {factor_noun(found.within)}{_averaged(found)}."
+            cost = "" if found.cost is None else _cost(findings, found, found.cost)
+            sized.append((_size(found.cost.ratio) if found.cost else 0.0, told + cost))
         if found.change is not None and not moves_throughput(findings, found):
             sized.append((_size(found.change.difference), _changes(findings, found, found.change)))
     sized.sort(key=lambda item: -item[0])
@@ -228,13 +223,8 @@ def _size(ratio: Estimate) -> float:
     return abs(math.log(ratio.value))
 
 
-def _depends(findings: Findings, found: Dependence) -> str:
-    """Says what the best level depends on, and what a choice from elsewhere costs at most. A table has the levels."""
-    cost = _cost(findings, found, found.cost) if found.cost is not None else ""
-    return f"The best {factor_noun(found.factor)} depends on the {factor_noun(found.within)}{_averaged(found)}.{cost}"
-
-
 def _cost(findings: Findings, found: Dependence, cost: LevelCost) -> str:
+    """What a level costs that is the best elsewhere."""
     takes = "take" if is_counted(found.factor) and cost.level != 1 else "takes"
     return (
         f" With {phrase(found.within, [cost.at])}, {phrase(found.factor, [cost.level])}, the fastest with "
@@ -317,7 +307,7 @@ def _gained(findings: Findings, choice: Choice) -> str:
     one that the spec names first. Over several loads: the range of the slowest.
     """
     judged = [load for load in findings.by_load if not choice.loads or load.load in choice.loads]
-    rows = {row.cell_id: row for row in _slower_cells(findings)}
+    rows = {row.cell_id: row for row in findings.comparisons if row.distinguishable}
     slowest = sorted((rows[load.worst] for load in judged if load.worst in rows), key=lambda row: row.ratio.value)
     if not slowest:
         return "no layout is surely slower than the fastest"
