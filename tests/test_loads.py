@@ -49,6 +49,15 @@ def test_headlines_and_sentences_of_loads_are_what_they_were():
     assert said_in(SITUATIONS) == golden("loads").read_text("utf-8")
 
 
+def test_of_a_level_that_gains_under_one_load_and_costs_under_another_the_range_is_told_and_no_mean():
+    findings = analysed(TWO_BATCHES, lambda at: 1.5 if (at[BATCH] == 10) == (at[FILES] == 4) else 1.2)
+    (effect,) = [one for one in findings.effects if one.factor == FILES and not one.at]
+    assert effect.reverses
+    (said,) = [text for text in sentences(findings) if text.startswith("Compared with 1 data file")]
+    assert "4 data files took between 20 % less time" in said
+    assert "and 25 % more time" in said
+
+
 def test_of_several_layouts_without_a_name_in_common_one_is_named():
     findings = analysed(
         {BATCH: [10, 1000], FILES: [1, 4], LOG: ["a", "b"]},

@@ -36,8 +36,10 @@ MAX_EFFECTS = 24
 _NO_TIME = -100.0
 """The change in per cent of what then takes no time."""
 FASTER, SLOWER, UNDECIDED, UNTESTED = "less time", "more time", "can't be told apart", "not tested"
+BOTH = "less or more time, by the other factors"
 _COLOURS = {
     FASTER: palette.FASTER, SLOWER: palette.SLOWER, UNDECIDED: palette.NEUTRAL, UNTESTED: palette.CATEGORY["other"],
+    BOTH: palette.CATEGORY["other"],
 }  # fmt: skip
 
 
@@ -50,6 +52,8 @@ def effect_text(effect: Effect) -> str:
 def judged(effect: Effect, faster: str = FASTER, slower: str = SLOWER) -> str:
     if not effect.tested:
         return UNTESTED
+    if effect.reverses:
+        return BOTH
     if not effect.distinguishable:
         return UNDECIDED
     return faster if effect.ratio.value < 1 else slower
