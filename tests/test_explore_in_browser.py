@@ -133,6 +133,7 @@ def test_a_heading_sorts_the_table_and_turns_its_order_at_the_second_click(opene
     assert tab.locator("#cells-table th[aria-sort]").get_attribute("aria-sort") == "ascending"
     heading.click()
     assert [float(text) for text in column(tab, 4)] == sorted(up, reverse=True)
+    assert tab.locator("#cells-table caption").inner_text() == "Every cell, by mean time, s (measured)"
     assert tab.locator("#cells-table th[aria-sort]").get_attribute("aria-sort") == "descending"
 
 
@@ -145,6 +146,8 @@ def test_what_names_a_layout_stays_in_view_where_the_columns_of_its_levels_are_s
     tab.wait_for_selector(".tall .scrolled")
     assert "8 files" in first.evaluate(shown)
     assert "8 files" in first.get_attribute("title")
+    colours = "row => [...row.cells].map(cell => getComputedStyle(cell).color)"
+    assert tab.locator("#cells-table tbody tr").first.evaluate(colours).count("rgba(0, 0, 0, 0)") == 1, "the cut column"
     assert first.bounding_box()["x"] == pytest.approx(tab.locator(".tall .scroll").bounding_box()["x"], abs=2)
 
 

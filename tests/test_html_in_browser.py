@@ -208,6 +208,16 @@ def test_a_page_of_360_runs_is_light_until_something_is_opened(opened, large_rep
     assert painted_ms < 5_000  # a shared machine
 
 
+def test_under_a_filter_the_fastest_of_the_chosen_cells_has_the_first_bar(opened, large_report):
+    tab = opened(of=large_report)
+    for level in "bcde":
+        tab.get_by_role("group", name="x", exact=True).get_by_label(level, exact=True).check()
+    names = tab.locator("#figure-waits .wide .role-axis-label text:visible").all_text_contents()
+    cells = tab.locator("#cells-table tbody tr:visible th").all_text_contents()
+    assert [name.removeprefix("★ ").split(":")[0] for name in names if ":" in name] == cells[:24]
+    assert "the fastest 24 of 48 cells" in tab.locator(".chart:has(#figure-waits) .caption").inner_text()
+
+
 def test_72_cells_take_eight_sheets_of_paper_the_first_of_which_decides(opened, large_report):
     tab = opened(of=large_report, folded=True)
     tab.wait_for_selector("html[data-later=ready]", state="attached")

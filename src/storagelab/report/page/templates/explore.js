@@ -8,6 +8,7 @@
   if (!data) return;
   const place = (id) => document.getElementById(id);
   const table = place("cells-table");
+  const around = table.closest(".scroll");
   const rows = [...table.tBodies[0].rows];
   const PINS = ["A", "B"];
   const MOST_WAITS = 12;
@@ -103,8 +104,8 @@
       const { id, name } = data.cells[at];
       Object.assign(row.querySelector("th"), { title: name }).dataset.levels = name.slice(id.length + 2, -1);
     });
-    const around = table.closest(".scroll");
-    around.addEventListener("scroll", () => around.classList.toggle("scrolled", around.scrollLeft > SCROLLED_PX), { passive: true });
+    around.addEventListener("scroll", hold, { passive: true });
+    document.head.append(covered);
     const controls = (row) => [...row.querySelectorAll("a, button")];
     const stop = (control) => {
       table.tBodies[0].querySelectorAll("[tabindex='0']").forEach((one) => { one.tabIndex = -1; });
@@ -122,6 +123,16 @@
       event.preventDefault();
       next.focus();
     });
+  }
+
+  // A column that lies partly below the one that stays in view is not shown, as a part of a figure looks like another figure.
+  const covered = make("style");
+  function hold() {
+    around.classList.toggle("scrolled", around.scrollLeft > SCROLLED_PX);
+    const [pin, held, ...boxes] = [...table.tHead.rows[0].cells].map((cell) => cell.getBoundingClientRect());
+    const at = boxes.findIndex((box) => box.left < held.right - 1 && box.right > held.right + 1);
+    const column = `#cells-table tr > :nth-child(${at + 3})`;
+    covered.textContent = around.scrollLeft > pin.width && at >= 0 ? `@media screen { ${column} { color: transparent; } ${column} * { visibility: hidden; } }` : "";
   }
 
   function ordered() {
@@ -169,6 +180,10 @@
       const direction = { [`${column}`]: "ascending", [`-${column}`]: "descending" }[state.sort];
       if (direction) cell.setAttribute("aria-sort", direction); else cell.removeAttribute("aria-sort");
     });
+    const by = table.tHead.querySelector("[aria-sort]");
+    table.caption.dataset.said ??= table.caption.textContent;
+    table.caption.textContent = table.caption.dataset.said.replace(by ? "in the order of the ladder" : "", by ? `by ${by.textContent}` : "");
+    hold();
     found.textContent = `${visible.filter(Boolean).length} of ${data.cells.length} cells`;
     if (byReader) keepAddress();
     const pair = [state.pins, state.runs, Boolean(views.series), window.innerWidth];
