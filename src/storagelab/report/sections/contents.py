@@ -81,7 +81,7 @@ def document(
     each = "counters" if raw_io else "waits, who waited for what, and counters"
     over = charts.get("over-time", [])
     table = host_table(findings).called(f"The hosts ({findings.provenance})")
-    hosts = [" ".join(host_sentences(findings)), table] if table.rows else []
+    hosts: list[Part] = [" ".join(host_sentences(findings)), table] if table.rows else []
     cells = [one for part in ("answer", "cells", "drives") for one in charts.get(part, [])]
     every = (
         Section("evidence", "Evidence", listed(sentences(findings)), "each finding in full"),

@@ -156,8 +156,12 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
     if not choices:
         if any(cell.elapsed_s is not None for cell in findings.cells):
             yield from _none(findings, found)
+    elif found.no_verdict:
+        yield f"No storage verdict: {caution_text(found.no_verdict, findings)}."
     elif len(choices) == 1:
-        yield _use(findings, choices[0], found)
+        loads = len(choices[0].loads)
+        under = f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} use"
+        yield _use(findings, choices[0], under if loads > 1 else "Use", ": ")
     else:
         shown = choices if len(choices) == CHOICES + 1 else choices[:CHOICES]
         yield from (_group(findings, choice) for choice in shown)
@@ -165,37 +169,25 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
             yield f"{left} more groups of {compared.load_noun(findings, 2)} have other layouts, in the report."
 
 
-def _use(findings: Findings, choice: Choice, found: Answer) -> str:
-    """The layouts to use; empty if something other than storage limited all layouts."""
-    if found.no_verdict:
-        return f"No storage verdict: {caution_text(found.no_verdict, findings)}."
-    default = _default(findings, choice)
-    loads = len(choice.loads)
-    use = f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} use"
-    use = use if loads > 1 else "Use"
+def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ") -> str:
+    """The layouts to use, and how sure that is."""
+    pattern, default = pattern_text(findings, choice), _default(findings, choice)
     if choice.verdict == "winner":
-        return f"{use} {pattern_text(findings, choice)}.{default}"
+        return f"{use} {pattern}.{default}"
+    undecided = f"{'not' if use == 'use' else 'Not'} decided{then}"
     if few := _untold(findings, choice):
-        return f"Not decided: {few}.{default}"
-    slower, alone = slower_text(findings, choice), len(choice.meant) <= max(1, loads)
-    if is_bounded(findings, choice) or (alone and choice.at_most_slower is not None):
-        return f"{use} {pattern_text(findings, choice)}: {slower}.{default}"
-    if choice.pattern.needed and choice.at_most_slower is not None:
-        text, meant = pattern_text(findings, choice), len(choice.meant) // max(1, loads)
-        they = "they" if text.endswith("below") else f"these {meant} {noun(findings.layout_factors, 2)}"
-        return f"{use} {text}: {they} are not told apart; {slower}.{default}"
-    return f"Not decided: {pattern_text(findings, choice)} may be the fastest; {slower}.{default}"
+        return f"{undecided}{few}.{default}"
+    slower, meant = slower_text(findings, choice), len(choice.meant) // max(1, len(choice.loads))
+    if choice.at_most_slower is not None and (is_bounded(findings, choice) or meant <= 1):
+        return f"{use} {pattern}{then}{slower}.{default}"
+    if choice.at_most_slower is not None and choice.pattern.needed:
+        they = "they" if pattern.endswith("below") else f"these {meant} {noun(findings.layout_factors, 2)}"
+        return f"{use} {pattern}{then}{they} are not told apart; {slower}.{default}"
+    return f"{undecided}{pattern} may be the fastest; {slower}.{default}"
 
 
 def _group(findings: Findings, choice: Choice) -> str:
-    """What to use under some of the loads."""
-    used = f"use {pattern_text(findings, choice)}"
-    if not choice.pattern.needed and not is_bounded(findings, choice):
-        used = f"not decided; {pattern_text(findings, choice)} may be the fastest"
-    sure = "" if choice.verdict == "winner" else f"; {slower_text(findings, choice)}"
-    if few := _untold(findings, choice):
-        used, sure = f"not decided; {few}", ""
-    return f"With {loads_text(findings, choice)}: {used}{sure}.{_default(findings, choice)}"
+    return f"With {loads_text(findings, choice)}: {_use(findings, choice)}"
 
 
 def _untold(findings: Findings, choice: Choice) -> str:

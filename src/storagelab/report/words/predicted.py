@@ -65,7 +65,7 @@ def _verdict(found: Prediction) -> str:
         return "The captured layout alone: name others in [layouts.NAME] to have them predicted."
     best = max(others, key=lambda one: _times(one).value)
     ratio = _times(best)
-    figure = f"expect {numbers.significant(ratio.value)} times today's rate{_interval(ratio)}"
+    figure = f"expect {times_text(ratio)} times today's rate"
     if ratio.low is None or ratio.high is None:
         return f"{best.name}: {figure}, without an interval: too few known cases."
     if ratio.low > 1:
@@ -84,11 +84,6 @@ def _times(one: LayoutPrediction) -> Estimate:
     return one.times_present
 
 
-def _interval(one: Estimate, times: float = 1.0) -> str:
-    level = f"{one.confidence * 100:.0f} % "
-    return numbers.ends_in_brackets(one, lambda end: numbers.significant(end * times), level)
-
-
 def _layouts(found: Prediction) -> Table:
     unit = f"{found.unit}s/s, by the server" if found.captured_per_s is not None else "times today's rate"
     headings = [Heading("layout", "text"), Heading(unit, "text"), Heading("mean ms", "text"),
@@ -102,9 +97,8 @@ def _layout(one: LayoutPrediction, *, counted: bool) -> list[str]:
         return [_name(one), "can't say", "", "", "", ""]
     captured = " captured" if one.name == PRESENT else ""
     return [
-        _name(one), numbers.significant(one.per_s.value) + _interval(one.per_s) + captured,
-        numbers.significant(one.latency_s.value * 1e3) + _interval(one.latency_s, 1e3) if counted else "",
-        numbers.significant(one.times_present.value) + _interval(one.times_present),
+        _name(one), times_text(one.per_s) + captured, times_text(_scaled(one.latency_s, 1e3)) if counted else "",
+        times_text(one.times_present),
         "" if one.at_most_per_s is None else numbers.significant(one.at_most_per_s), one.limited_by,
     ]  # fmt: skip
 
@@ -168,7 +162,7 @@ _VERDICTS = {None: "", True: "missed", False: "agrees"}
 
 
 def times_text(one: Estimate) -> str:
-    """ "1.42 (95 % CI 1.30 to 1.55)"."""
+    """A figure with its interval: "1.42 (95 %: 1.30 to 1.55)"."""
     interval = numbers.ends_in_brackets(one, numbers.significant, f"{one.confidence * 100:.0f} %: ")
     return f"{numbers.significant(one.value)}{interval}"
 
