@@ -127,14 +127,9 @@ SITUATIONS = {
         STORAGE, noisy(lambda at: (10 if at["storage"] in GOOD else 15) * (1 if at[FILES] > 1 else 1.2))
     ),
     "a winner": lambda: analysed({FILES: [1, 4, 8]}, by_files(_1=20, _4=10, _8=14)),
-    "the other takes many times as long": lambda: analysed({FILES: [1, 4]}, by_files(_1=170.0, _4=10.0)),
-    "the slowest takes many times as long": lambda: analysed(
-        {FILES: [1, 4, 8]}, by_files(_1=2800.0, _4=10.0, _8=14.0)
-    ),
-    "a winner under several loads, by times": lambda: analysed(
+    "a winner under several loads": lambda: analysed(
         UNDER_LOADS, noisy(lambda at: {1: {16: 10.0, 64: 17.0}[at[CONNECTIONS]], 4: 1.0}[at[FILES]])
     ),
-    "a winner under several loads, by per cent": lambda: analysed(UNDER_LOADS, by_files(_1=12.5, _4=10.0)),
     "a bound that says hardly anything": lambda: analysed(
         {FILES: [1, 4]}, noisy(lambda at: 10.0, share=0.8), repetitions=3
     ),
@@ -169,7 +164,6 @@ SITUATIONS = {
     "short runs": lambda: limited_by(ShortRuns(shortest_s=0.8, limit_s=2)),
     "more repetitions would tell": lambda: analysed({FILES: [1, 4, 8]}, noisy(lambda at: 10.0, share=0.05)),
     "runs are missing": with_runs_missing,
-    "two layouts": lambda: analysed({FILES: [1, 8]}, noisy(lambda at: 10.0 if at[FILES] == 8 else 13.0)),
     "one layout alone": lambda: analysed({}, noisy(lambda at: 10.0)),
 }  # fmt: skip
 
@@ -183,7 +177,7 @@ def test_the_tied_layouts_are_a_pattern_with_a_pick_that_has_the_fewest_files_an
     assert [(good.factor, good.levels) for good in choice.pattern.needed] == [(FILES, (4, 8))]
     assert choice.pattern.free == (FORMAT,)
     assert choice.pick.levels == {FILES: 4, FORMAT: "on"}
-    assert choice.pick.decided_by == ("fewest-files", "baseline")
+    assert (choice.pick.decided_by, choice.pick.within) == (("fewest-files", "baseline"), 0.01)
 
 
 def test_a_label_of_the_spec_names_cells_axes_and_groups_of_cells():

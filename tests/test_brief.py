@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from builders import make_campaign, make_experiment, make_plan, make_runs
 from fabricated_findings import FILES, make_factor
 from real_browser import watched
@@ -26,8 +27,10 @@ def test_it_has_question_choice_ladder_and_basis_and_no_script():
     assert "<noscript" not in text
 
 
-def test_it_fills_one_printed_sheet_at_most_whatever_the_names(browser, tmp_path):
-    factors = (make_factor("storage", [f"{LONG} {number}" for number in range(3)]), make_factor(FILES, [1, 2, 4]))
+@pytest.mark.parametrize(("name", "loads"), [(LONG, 1), (LONG, 8), ("storage", 8)])
+def test_it_fills_one_printed_sheet_at_most_whatever_the_names_and_the_loads(browser, tmp_path, name, loads):
+    storage = make_factor("storage", [f"{name} {number}" for number in range(3)])
+    factors = (storage, make_factor(FILES, [1, 2, 4]), make_factor("workload.connections", [*range(1, 1 + loads)]))
     experiment = make_experiment({}, 4, question=f"{LONG}? " * 9).model_copy(update={"factors": factors})
     plan = make_plan(experiment)
     page = tmp_path / "brief.html"

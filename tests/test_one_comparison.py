@@ -22,7 +22,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer, figure_of
 from storagelab.findings.answer_kinds import Answer, Choice
 from storagelab.findings.basis import basis_of, ratio_of
-from storagelab.findings.model import CellSummary, Findings, Sample
+from storagelab.findings.model import CellSummary, Findings
 from storagelab.report.document import Document
 from storagelab.report.export.as_json import to_json
 from storagelab.report.page.html import page, page_of
@@ -39,7 +39,7 @@ from storagelab.words.numbers import significant
 FILES = "layout.data_files"
 OTHERS = re.compile(
     r"(?:joint )?95 % (?:CI ?|confidence|from|interval)|\(95 %\)|top 95 %|up to \S+ % may|than \S+ % more or less time"
-    r"|of \S+ % from chance|[\d.]+ %(?= *\|? +\d+ )"
+    r"|of \S+ % from chance|those within \S+ %|[\d.]+ %(?= *\|? +\d+ )"
 )
 """Levels of confidence, shares of runs, what repetitions would tell, and the scatter of a layout's own runs."""
 N = r"(<?\d[\d,]*(?:\.\d+)?)"
@@ -159,7 +159,7 @@ def ladders_of_page(text: str) -> list[list[Row]]:
     return [
         [
             Row(
-                cells[0].removeprefix("take ").replace(" · ", " "),
+                cells[0].removeprefix("take ").removeprefix("default ").replace(" · ", " "),
                 "".join(cells[1:-3]),
                 *cells[-2:],
                 "recommended" in kind,
@@ -180,7 +180,7 @@ def markdown_tables(text: str) -> Iterator[list[list[str]]]:
 def ladders_of_markdown(text: str) -> list[list[Row]]:
     return [
         [
-            Row(" ".join(filter(None, row[1:-3])), row[-3].partition(" (")[0], row[-2], row[-1], row[0] == "**>**")
+            Row(" ".join(filter(None, row[1:-3])), row[-3].partition(" (")[0], row[-2], row[-1], row[0] != "")
             for row in rows
         ]
         for head, *rows in markdown_tables(text) if head[-1] == "verdict" and head[0] == ""
@@ -333,24 +333,15 @@ def check_the_values(findings: Findings, found: Answer) -> None:
 
 
 def check_the_means_of(findings: Findings, cell: CellSummary) -> None:
-    """What stands beside runs is their mean, within its interval; time, rate and work agree."""
+    """Each cell has one mean, within its interval; time, rate and work agree."""
     for sample in (cell.elapsed_s, cell.work_per_s, cell.judged):
         if sample is not None:
-            assert sample.minimum * (1 - 1e-9) <= sample.mean.value <= sample.maximum * (1 + 1e-9)
+            assert sample.adjusted in (None, sample.mean)
             assert sample.mean.low is None or sample.mean.low <= sample.mean.value <= sample.mean.high
-            assert same_interval(sample)
     if compared.set_time(findings) and cell.each_s is not None and cell.work_per_s is not None:
         assert math.isclose(cell.each_s, cell.connections / cell.work_per_s.mean.value, **NEARLY)
     if findings.compared in ("elapsed", "time-per-row") and cell.elapsed_s is not None and cell.elapsed_s.adjusted:
         assert math.isclose(cell.work or 1.0, cell.elapsed_s.mean.value * cell.work_per_s.mean.value, **NEARLY)
-
-
-def same_interval(sample: Sample) -> bool:
-    """Whether both means have the same interval, as a share."""
-    both = [(one.low, one.value, one.high) for one in (sample.mean, sample.judged)]
-    if None in both[0]:
-        return None in both[1]
-    return all(math.isclose(one / both[0][1], other / both[1][1], **NEARLY) for one, other in zip(*both, strict=True))
 
 
 def check_what_is_chosen(findings: Findings, choice: Choice) -> None:

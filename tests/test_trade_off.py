@@ -57,7 +57,7 @@ def test_each_load_has_its_own_edge():
 def test_of_layouts_that_may_be_the_fastest_the_lowest_price_is_the_default_if_each_has_one(monkeypatch):
     monkeypatch.setattr("test_trade_off.SECONDS", dict.fromkeys(SECONDS, 80.0))
     findings = story({"a": 40, "b": 30, "c": 20, "d": 30}, **{"layout.log": ["b", "c", "d"]})
-    assert "Default: log on c (lowest price)." in headline(findings)
+    assert "Default: log on c, 60 a month (of those within 1 % of the fastest: lowest price)." in headline(findings)
     unpriced = [cell.model_copy(update={"price_per_month": None}) for cell in findings.cells[-1:]]
     partly = findings.model_copy(update={"cells": (*findings.cells[:-1], *unpriced)})
     assert "price" not in headline(partly)
@@ -122,7 +122,11 @@ def test_who_decides_is_told_what_is_gained_the_price_and_what_is_not_known():
     told = " ".join(brief(findings, ()).head)
     assert "the slowest (log on a) takes 66.7 % more time" in told
     assert "the nearest that is surely slower (log on b) takes 33.3 % more time" in told
-    assert "The layout to take (log on d) costs 50 a month; the cheapest (log on a) costs 10 and takes 66.7" in told
+    assert "Use log on d. It costs 50 a month." in told
+    cheaper = "the fastest cheaper one (log on b) costs 30 and takes 33.3 % more time"
+    assert f"The layout to use (log on d) costs 50 a month; {cheaper}" in told
+    cheapest = " ".join(brief(story({"a": 9, "b": 30, "c": 20, "d": 0}), ()).head)
+    assert "; none costs less; the fastest dearer one (log on b) costs 39 and takes 33.3 % more time" in cheapest
     assert "Not known" not in told
     table = cells_table(findings).table
     place = [heading.text for heading in table.headings].index("price a month")

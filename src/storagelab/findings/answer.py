@@ -7,7 +7,7 @@ Pure; `report` writes its text.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storagelab.findings.answer_kinds import (
@@ -54,6 +54,7 @@ def answer(findings: Findings) -> Answer:
     gains = tuple(_gains(findings, choices))
     causes = tuple(cause for factor in _explained(findings, gains) for cause in _causes(findings, factor))
     unable = tuple(_unable(findings))
+    silent = bool(choices) and not any(row.distinguishable for row in findings.comparisons)
     weighed = _weighed(findings, choices)
     return Answer(
         provenance=findings.provenance,
@@ -69,7 +70,7 @@ def answer(findings: Findings) -> Answer:
         cautions=tuple(dict.fromkeys(one.kind for one in weighed if one.kind not in unable)),
         indifferent=findings.indifferent,
         next=next_step(findings, choices, weighed),
-        no_verdict=next((fact for fact in unable if fact in FORBIDS and _nothing_told(findings, choices)), None),
+        no_verdict=next((fact for fact in unable if fact in FORBIDS and silent), None),
     )
 
 
@@ -189,24 +190,23 @@ def _next(findings: Findings, load: LoadVerdict) -> Comparison | None:
 
 
 def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pick:
-    """The first of the layouts by the preferences, and then by the order of levels, for the first load's cells.
+    """The first of the layouts by the preferences, and then by the order of levels.
 
     Levels that an effect shows as slower are excluded. Candidates are the remaining layouts that are within the margin
-    of the fastest. Prices count if each layout has a price.
+    of the fastest under each load. Prices count if each layout has a price.
     """
     among = [loads[0].cells[layout] for layout in tied]
-    slow = _slower_levels(findings)
+    behind = {cell.cell_id: _behind(findings, loads, layout) for cell, layout in zip(among, tied, strict=True)}
+    slow, margin = _slower_levels(findings), CHEAPER_WITHIN if findings.indifferent is None else findings.indifferent
     left = [cell for cell in among if not slow & {(name, repr(level)) for name, level in cell.levels.items()}] or among
-    most = (1 + (CHEAPER_WITHIN if findings.indifferent is None else findings.indifferent)) * min(
-        _speed(findings, cell) for cell in left
-    )
-    left = [cell for cell in left if _speed(findings, cell) <= most]
-    decided: list[Preference] = []
+    most = (1 + margin) * min(behind[cell.cell_id] for cell in left)
+    left = [cell for cell in left if behind[cell.cell_id] <= most]
+    alike = left == [cell for cell in among if behind[cell.cell_id] <= 1 + margin]
+    decided: list[Preference] = ["fastest"] if len(left) == 1 < len(among) and behind[left[0].cell_id] == 1 else []
     priced = all(cell.price_per_month is not None for cell in among)
     for preference in findings.prefer if priced else [one for one in findings.prefer if one != "lowest-price"]:
-        worth = _WORTH[preference]
-        best = min(worth(findings, cell) for cell in left)
-        kept = [cell for cell in left if worth(findings, cell) == best]
+        worth = {cell.cell_id: _worth(findings, cell, preference, behind) for cell in left}
+        kept = [cell for cell in left if worth[cell.cell_id] == min(worth.values())]
         if len(kept) < len(left):
             decided.append(preference)
         left = kept
@@ -214,14 +214,10 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
     levels = layout_of(findings, cell)
     keeps, capacities = _keeps(findings, among)
     return Pick(
-        cell_id=cell.cell_id,
-        levels=levels,
-        decided_by=tuple(decided),
-        at_most_slower=_most(findings, loads, [key(levels)]),
-        capacity_bytes=cell.capacity_bytes,
-        keeps=keeps,
+        cell_id=cell.cell_id, levels=levels, decided_by=tuple(decided), within=margin if alike else None,
+        at_most_slower=_most(findings, loads, [key(levels)]), capacity_bytes=cell.capacity_bytes, keeps=keeps,
         capacities=capacities,
-    )
+    )  # fmt: skip
 
 
 def _slower_levels(findings: Findings) -> set[tuple[str, str]]:
@@ -236,33 +232,28 @@ def _slower_levels(findings: Findings) -> set[tuple[str, str]]:
 
 def _places(findings: Findings, cell: CellSummary) -> list[int]:
     """The positions of the cell's levels in the lists of their factors."""
-    return [
-        next(
-            (place for place, level in enumerate(factor.levels) if repr(level.value) == repr(cell.levels[factor.name])),
-            0,
-        )
-        for factor in findings.factors
-        if factor.name in cell.levels
-    ]
+    factors = [factor for factor in findings.factors if factor.name in cell.levels]
+    return [[repr(level.value) for level in one.levels].index(repr(cell.levels[one.name])) for one in factors]
 
 
-def _speed(findings: Findings, cell: CellSummary) -> float:
-    """The layout's time, or the time of a unit of its work."""
-    sample = judged_by(cell, findings.compared)
-    if sample is None:
-        return math.inf
-    return 1 / sample.judged.value if findings.compared.startswith("time-per-") else sample.judged.value
+def _behind(findings: Findings, loads: Sequence[_Load], layout: str) -> float:
+    """The layout's mean time over that of the fastest, under the load where that is largest."""
+
+    def time(load: _Load, one: str) -> float:
+        figure = figure_of(findings, load.cells[one])
+        assert figure is not None
+        return 1 / figure.value if findings.compared.startswith("time-per-") else figure.value
+
+    return max(time(load, layout) / min(time(load, one) for one in load.tied) for load in loads)
 
 
-_WORTH: dict[Preference, Callable[[Findings, CellSummary], float]] = {
-    "lowest-price": lambda _, cell: cell.price_per_month or 0.0,
-    "fewest-files": lambda _, cell: cell.data_files,
-    "most-capacity": lambda _, cell: -(cell.capacity_bytes or 0.0),
-    "fewest-drives": lambda _, cell: cell.drives or 0,
-    "baseline": lambda findings, cell: sum(place > 0 for place in _places(findings, cell)),
-    "fastest": _speed,
-}
-"""The smaller value is better."""
+def _worth(findings: Findings, cell: CellSummary, preference: Preference, behind: Mapping[str, float]) -> float:
+    """The smaller value is better."""
+    return {
+        "lowest-price": cell.price_per_month or 0.0, "fewest-files": cell.data_files,
+        "most-capacity": -(cell.capacity_bytes or 0.0), "fewest-drives": cell.drives or 0,
+        "baseline": sum(place > 0 for place in _places(findings, cell)), "fastest": behind[cell.cell_id],
+    }[preference]  # fmt: skip
 
 
 def _keeps(findings: Findings, cells: Sequence[CellSummary]) -> tuple[str | None, tuple[tuple[JsonValue, float], ...]]:
@@ -395,11 +386,6 @@ def _unable(findings: Findings) -> Iterator[str]:
     if any(one.elapsed_s is None for one in findings.cells) or findings.not_compared:
         facts.append(((2, "not-compared"), "not-compared"))  # after missing runs, which explain it
     yield from dict.fromkeys(fact for _, fact in sorted(facts))
-
-
-def _nothing_told(findings: Findings, choices: Sequence[Choice]) -> bool:
-    """Whether several layouts were compared, and none of them differs from the fastest."""
-    return bool(choices) and not any(row.distinguishable for row in findings.comparisons)
 
 
 def _weighed(findings: Findings, choices: Sequence[Choice]) -> list[Caution]:

@@ -36,7 +36,14 @@ class Pick(Frozen):
 
     cell_id: str = Field(description="Its id.")
     levels: dict[str, JsonValue] = Field(description="Its levels.")
-    decided_by: tuple[Preference, ...] = Field(description="The preferences that left others out, in their order.")
+    decided_by: tuple[Preference, ...] = Field(
+        description="The preferences that left others out, in their order; `fastest` alone: no other mean is near."
+    )
+    within: float | None = Field(
+        None,
+        description="They chose among those of `meant` that take at most this share longer than the fastest; `null` if "
+        "levels that are surely slower were left out, too.",
+    )
     at_most_slower: float | None = Field(None, description="As below, of this layout alone.")
     capacity_bytes: float | None = Field(None, description="The capacity of the data's volumes, or `null`.")
     keeps: str | None = Field(None, description="The factor on which that capacity depends.")

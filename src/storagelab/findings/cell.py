@@ -178,9 +178,9 @@ class Point(Frozen):
 
 class Sample(Frozen):
     """One quantity over the runs of a cell. `mean` has a 95 % interval that stays above 0, from three runs on; `sd` is
-    None for a single run. For times and rates, `mean` is the geometric mean of the runs that count, so it lies among
-    them. Comparisons use `adjusted`: the same mean, adjusted for rounds that the cell missed. Both have the same
-    interval, as a share. For everything else, `mean` is the arithmetic mean of the points."""
+    None for a single run. For times and rates, `mean` is the figure by which cells are compared: the geometric mean of
+    the runs that count, adjusted for rounds that the cell missed and for what the run before left behind. For
+    everything else, it is the arithmetic mean of the points."""
 
     mean: Estimate
     median: float
@@ -188,12 +188,7 @@ class Sample(Frozen):
     minimum: float
     maximum: float
     points: tuple[Point, ...]
-    adjusted: Estimate | None = Field(None, description="the figure by which cells are compared; None for all others")
-
-    @property
-    def judged(self) -> Estimate:
-        """The figure by which cells are compared."""
-        return self.adjusted or self.mean
+    adjusted: Estimate | None = Field(None, description="`mean` again, if it is adjusted; None for all others")
 
 
 class Finding(Frozen, ABC):

@@ -66,6 +66,11 @@ class Effect(Frozen):
     pairs: int
     distinguishable: bool
     across_blocks: bool = False
+    reverses: bool = Field(
+        False,
+        description="whether the level surely takes less time at some levels of other factors and more at others: "
+        "then `ratio` is a mean of opposites",
+    )
 
     @property
     def tested(self) -> bool:

@@ -244,8 +244,8 @@ class ByRace:
         first = self.fastest(cells)
         return () if first is None else self._of[first].racing
 
-    def at_most_slower(self, picks: Sequence[int], among: Sequence[int]) -> Mapping[int, float]:
-        bounds = {pick: self._of[pick].at_most_slower for pick in picks if self.fastest(among) == pick}
+    def at_most_slower(self, picks: Sequence[int], among: Sequence[int]) -> Mapping[int, float]:  # noqa: ARG002
+        bounds = {pick: self._of[pick].at_most_slower(pick) for pick in picks}
         return {pick: bound for pick, bound in bounds.items() if bound is not None}
 
 

@@ -18,7 +18,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -223,13 +223,10 @@ def _change(grid: _Grid, alpha: float) -> EffectChange | None:
     found = [
         change for one, other in steps if one != other and (change := _largest_change(grid, one, other, family, alpha))
     ]
-    return max(found, key=lambda change: (_turns(change), change.difference.value), default=None)
-
-
-def _turns(change: EffectChange) -> bool:
-    """Whether a step surely costs time at one level and not at the other, which is the more useful kind of
-    dependence."""
-    return (change.high.low or 0) > 1 >= (change.low.low or 0)
+    # A step that surely costs time at one level and not at the other is the more useful kind of dependence.
+    turns = [(one.high.low or 0) > 1 >= (one.low.low or 0) for one in found]
+    pairs = zip(turns, found, strict=True)
+    return max(pairs, key=lambda pair: (pair[0], pair[1].difference.value), default=(False, None))[1]
 
 
 def _largest_change(grid: _Grid, baseline: int, level: int, family: int, alpha: float) -> EffectChange | None:
@@ -322,7 +319,18 @@ def state(
     """
     strict = stated_at(factors, plan, fitted, blocks, SHARES, raced)
     full = stated_at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, 1.0), raced)
-    return full if strict.name_a_difference else _without_a_difference(strict, full)
+    return _with_reversals(full) if strict.name_a_difference else _without_a_difference(strict, full)
+
+
+def _with_reversals(stated: Statements) -> Statements:
+    """Marks the main effects of levels that surely do the opposite at other levels of other factors."""
+    at = [one for one in (*stated.effects, *stated.speed_ups) if one.at and one.distinguishable]
+    both = [{(one.factor, repr(one.level)) for one in at if (one.ratio.value > 1) is more} for more in (True, False)]
+    effects = [
+        one.model_copy(update={"reverses": not one.at and (one.factor, repr(one.level)) in both[0] & both[1]})
+        for one in stated.effects
+    ]
+    return replace(stated, effects=tuple(effects))
 
 
 def _without_a_difference(strict: Statements, full: Statements) -> Statements:

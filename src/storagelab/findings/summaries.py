@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from storagelab.findings import hosts, limits
 from storagelab.findings.basis import Basis
 from storagelab.findings.cell import Bound, Spent, in_classes, spent
 from storagelab.findings.comparable import is_steady
 from storagelab.findings.kinds import drive_trends, found_in_cell
 from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByLoad, Point, Sample
-from storagelab.findings.times import FIGURES, figure_s, figures_of_cell, figures_s, judged_by, latency_of, measured
+from storagelab.findings.times import FIGURES, figure_s, figures_of_cell, figures_s, latency_of, measured
 from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO, Latency, Measurement, Run, host_of, merged
 from storagelab.model.plan import Cell, Factor, Plan, price_of
@@ -90,7 +88,7 @@ def _summary(cell: Cell, basis: Basis, by_class: bool, **known: Any) -> CellSumm
         work=_mean([float(one.unwatched_work) for one in runs.values()]),
         checkpoint_s=sample((repetition, one.checkpoint_s) for repetition, one in runs.items()),
         latency=latency,
-        judged=None if figure is None else sample((at, _figure_s(one, figure)) for at, one in runs.items()),
+        judged=None if figure is None else sample((at, figure_s(one, figure)) for at, one in timed),
         raw_io=_raw_io(runs, made_on, latency),
         steady=is_steady([*runs.values()]) if config.target.raw_io else None,
         waits=mean_of_runs([one.rows for one in waited]) if waited else (),
@@ -196,10 +194,6 @@ def _latency_of_runs(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estima
     return {name: intervals.from_logs(mean.value, mean.half_width or math.inf) for name, mean in means.items()}
 
 
-def _figure_s(run: Measurement, figure: str) -> float | None:
-    return None if run.latency is None else figure_s(run.latency, figure)
-
-
 def _raw_io(runs: _Runs, made_on: Mapping[int, str], latency: Mapping[str, Estimate]) -> dict[str, Sample]:
     """The samples of each counter of raw I/O, if there are any. Percentiles are the cell's own."""
     counted = {repetition: one.counters.get(RAW_IO, {}) for repetition, one in runs.items()}
@@ -269,8 +263,8 @@ def _mean(values: Sequence[float]) -> float | None:
 def with_fitted_means(
     cells: Sequence[CellSummary], basis: Basis, judged: JudgedByLoad, compared: Compared
 ) -> tuple[CellSummary, ...]:
-    """The cells with geometric means of the runs that count, and with the adjusted means that comparisons use, instead
-    of arithmetic means, which one odd run can reverse.
+    """The cells with the means that comparisons use: adjusted geometric means of the runs that count. One odd run can
+    reverse arithmetic means.
     """
     fitted = basis.fitted
     picked_from = {load.fastest: len(load.cells) for load in judged.loads} or {
@@ -279,42 +273,16 @@ def with_fitted_means(
     return tuple(
         # A cell may have run only on hosts that take no part in the fit.
         cell if cell.work_per_s is None or math.isnan(fitted.cells[index])
-        else _fitted(
-            cell, _mean_of_runs(cell, basis, index), mean_time(fitted, index, picked_from.get(cell.cell_id, 1)),
-            compared
-        )
+        else _fitted(cell, mean_time(fitted, index, picked_from.get(cell.cell_id, 1)), compared)
         for index, cell in enumerate(cells)
     )  # fmt: skip
 
 
-def _mean_of_runs(cell: CellSummary, basis: Basis, index: int) -> float:
-    """The geometric mean time of a cell's runs that count, or of its hosts' means, as it is compared but not
-    adjusted.
-    """
-    if basis.fleet is not None:
-        hosts, logs = basis.fleet.hosts, basis.kept[index]
-        of_hosts = (logs[(hosts.of_run[index] == host) & ~np.isnan(logs)] for host in hosts.counted)
-        return math.exp(float(np.mean([of_host.mean() for of_host in of_hosts if of_host.size])))
-    sample = judged_by(cell, basis.compared)
-    by_rate = basis.compared != "elapsed" and not latency_of(basis.compared)
-    points = () if sample is None else sample.points
-    logs = [
-        math.log(one.value) for one in points if one.value > 0 and (cell.cell_id, one.repetition) not in basis.left_out
-    ]
-    mean = math.fsum(logs) / len(logs) if logs else float(basis.fitted.cells[index])
-    return math.exp(-mean if by_rate and logs else mean)
-
-
-def _fitted(cell: CellSummary, mean: float, adjusted: Estimate, compared: Compared) -> CellSummary:
-    """A cell with its mean time, plain and `adjusted`. The time is of a run or of a unit of its work, or it is a
-    latency.
-    """
-    # Where nothing had to be adjusted, both are one figure.
-    mean = adjusted.value if math.isclose(mean, adjusted.value, rel_tol=1e-9) else mean
-    time = _mapped(adjusted, lambda seconds: seconds * mean / adjusted.value)
-    shown, compared_by = _figures(cell, time, compared), _figures(cell, adjusted, compared)
+def _fitted(cell: CellSummary, time: Estimate, compared: Compared) -> CellSummary:
+    """A cell with its mean time: of a run or of a unit of its work, or a latency."""
+    shown = _figures(cell, time, compared)
     update: dict[str, Any] = {
-        name: sample.model_copy(update={"mean": shown[name], "adjusted": compared_by[name]})
+        name: sample.model_copy(update={"mean": shown[name], "adjusted": shown[name]})
         for name in shown if (sample := getattr(cell, name)) is not None
     }  # fmt: skip
     if (figure := latency_of(compared)) and figure in cell.latency:  # one figure, not also that of all operations

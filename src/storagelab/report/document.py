@@ -172,6 +172,11 @@ class Rung:
     predicted: bool = False
 
     @property
+    def pick(self) -> str:
+        """The mark of a recommended layout: "take" only if it is surely the fastest, or worth a move."""
+        return "" if not self.recommended else "default" if self.verdict.kind in IN_FRONT[1:] else "take"
+
+    @property
     def is_hollow(self) -> bool:
         """Whether its mark is hollow: a prediction, or a ratio without an interval, unless it is the fastest's own."""
         unbound = self.ratio is not None and self.ratio.half_width is None and self.ratio.value != 1

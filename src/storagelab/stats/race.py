@@ -6,7 +6,7 @@ number of comparisons at the start, because the one in front was selected from t
 probability (`error_of`). Most of the error is at the last planned round, where a race without looks would have all of
 it (O'Brien and Fleming 1979, Biometrics 35). These probabilities add up to 4 % over all possible rounds, and 1 % is
 left for the other statements of a report. So all statements of all looks hold together at 95 %, whenever the race ends:
-the cells that left, and the bound by which the cell in front may be slower than the fastest.
+the cells that left, and the bounds by which the others may be slower than the fastest.
 docs/records/monte-carlo.md says how often the fastest is lost, and how many runs races take.
 
 A race is a function of the times of its complete rounds. An interrupted race makes the same decisions when it
@@ -19,6 +19,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from storagelab.model.values import Estimate
 from storagelab.stats.contrast import KNOWN, Difference, compare_with_best
 from storagelab.stats.fit import Fit
 from storagelab.stats.intervals import ALPHA
@@ -86,11 +87,17 @@ class Standing:
         rest = [cell for cell in self.racing[1:] if cell not in self.cleared.get(self.racing[0], ())]
         return (self.racing[0], *rest) if rest else ()
 
-    @property
-    def at_most_slower(self) -> float | None:
-        """The upper bound of the first cell's time over the truly fastest one's, if the last look gives a bound."""
-        lows = [one.ratio.low for one in self.differences.values() if one.ratio.low is not None]
-        most = max([1.0, *(1 / low for low in lows)]) if len(lows) == len(self.racing) - 1 else math.inf
+    def at_most_slower(self, cell: int) -> float | None:
+        """The upper bound of the time of a cell that is still in the race over the truly fastest one's, if the last
+        look gives a bound: the intervals of all ratios to the first cell hold together.
+        """
+        same = Estimate(value=1.0, low=1.0, high=1.0)
+        ratios = {one: self.differences[one].ratio if one in self.differences else same for one in self.racing}
+        lows = [one.low for other, one in ratios.items() if other != cell and one.low]
+        if len(self.differences) < len(self.racing) - 1 or len(lows) < len(self.racing) - 1:
+            return None
+        high = ratios[cell].high
+        most = max([1.0, *(high / low for low in lows)]) if high else math.inf
         return most if most <= KNOWN else None
 
 

@@ -371,7 +371,8 @@ def ratio_interval(ratio: Estimate | None) -> str:
     if ratio.high > _TOO_WIDE * ratio.low:
         text = _wide_interval(ratio.low, ratio.high)
     elif ratio.value >= 2:
-        text = _times_to_times(ratio.low, ratio.high)
+        digits = 2 if significant(ratio.low, 2) != significant(ratio.high, 2) else 3
+        text = f"{significant(ratio.low, digits)} to {significant(ratio.high, digits)}"
     elif ratio.high >= 2:
         # "5 % more to 2.3 times"
         low = ratio.low - 1
@@ -385,12 +386,6 @@ def ratio_interval(ratio: Estimate | None) -> str:
     else:
         text = _change_to_change(ratio.low - 1, ratio.high - 1)
     return f"{_joint(ratio)} {text}"
-
-
-def _times_to_times(low: float, high: float) -> str:
-    """ "2.1 to 2.6"."""
-    digits = 2 if significant(low, 2) != significant(high, 2) else 3
-    return f"{significant(low, digits)} to {significant(high, digits)}"
 
 
 def _less_to_more(low: float, high: float) -> str:

@@ -88,14 +88,14 @@ class Drift(Caution):
         which, so = noun(findings.factors), _so(self, findings)
         if self.change is None:
             return (
-                f"From run to run{block} times changed steadily, whatever the {which}; the runs made don't tell by how "
+                f"Times changed steadily from run to run{block}, whatever the {which}; the runs made don't tell by how "
                 f"much in all. {so}"
             )
-        return f"From the first run{block} to the last times {_moved(self.change)}, whatever the {which}. {so}"
+        return f"Times {_moved(self.change)} from the first run{block} to the last, whatever the {which}. {so}"
 
     def brief(self, findings: Findings) -> str:
         change = self.change
-        return f"times {'changed steadily' if change is None else _moved(change)} on the way"
+        return f"times {'changed steadily' if change is None else _moved(change)} over the campaign"
 
 
 class Step(Caution):
@@ -114,13 +114,13 @@ class Step(Caution):
         if self.change >= MANY_TIMES:
             moved = f"{significant(1 + self.change, 2)} times as long"
         return (
-            f"Times jumped on the way: from run {count(self.run)} of {count(self.runs)} on they are {moved}, whatever "
+            f"Times jumped at run {count(self.run)} of {count(self.runs)}: from then on they are {moved}, whatever "
             f"the {noun(findings.factors)}. Check what happened to the machine then (run.log and the time series have "
             f"the time of each run). {_so(self, findings)}"
         )
 
     def brief(self, findings: Findings) -> str:
-        return f"times {_moved(self.change)} on the way"
+        return f"times {_moved(self.change)} over the campaign"
 
 
 def _moved(change: float) -> str:

@@ -42,11 +42,10 @@ class FilesOnDisks(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"On disks, what more data files than volumes cost (here up to {count(self.data_files)} on "
-            f"{listed(self.volumes)}) rests on one published test, in which 4 to 16 files on two arrays took 45 to 90 "
-            "% more time than 2. The model comes near that only if the files fill the arrays and the disks serve their "
-            f'queues in order of arrival, drives.NAME.order = "fifo"; here the order is {self.order}. Simulate both '
-            "orders before you choose a number of files."
+            f"Up to {count(self.data_files)} data files share disks here ({listed(self.volumes)}). One published test "
+            "says what that costs: 4 to 16 files on two arrays took 45 to 90 % more time than 2. The model comes near "
+            "that only if the files fill the arrays and the disks serve their queues in order of arrival, "
+            f'drives.NAME.order = "fifo"; here the order is {self.order}. Simulate both orders before you choose.'
         )
 
 

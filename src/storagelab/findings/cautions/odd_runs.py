@@ -20,6 +20,7 @@ _CAUSES: Mapping[MachineCause | None, str] = {
     "quota": "a CPU quota held back the server or its load",
 }  # fmt: skip
 _LEAST_SQUARES = "`storagelab report NAME --fit least-squares`"
+_LOOK = "Look at its time series. If you can explain the run, run the spec again under a new name."
 
 
 class OddRun(Caution):
@@ -73,10 +74,7 @@ class OddRun(Caution):
             more = f" (the farthest of {count(self.runs)} such runs)" if self.runs > 1 else ""
             took = self.took(findings)
             start = f"{capital(f'{cell.lstrip()}, {took}' if cell else took)}{more}"
-        return (
-            f"{start}. {self._fate()} Look at the time series; a run that you can explain is "
-            "made anew under a new name."
-        )
+        return f"{start}. {self._fate()} {_LOOK}"
 
     def _others(self, findings: Findings) -> str:
         """Says that only this cell has odd runs."""
@@ -87,8 +85,8 @@ class OddRun(Caution):
         if not self.left_out:
             which = "it counts" if self.runs == 1 else "they count"
             return (
-                f"No cause outside the {'layout' if self.cells else 'cell'} shows in the record, so {which} in means, "
-                "bounds and verdicts, as part of what the layout does."
+                f"The record shows no cause outside the {'layout' if self.cells else 'cell'}, so {which} in means and "
+                "verdicts."
             )
         why = _CAUSES.get(self.cause, "a cause outside the layout shows in their records")
         if self.left_out == self.runs == 1:
@@ -106,12 +104,11 @@ class OddRun(Caution):
             f"{count(left_out)} of them {'is' if left_out == 1 else 'are'} left out of means and verdicts, as a cause "
             f"outside the layout shows in the record; {_LEAST_SQUARES} counts them. The rest"
             if left_out
-            else "No cause outside the layouts shows in their records, so they"
+            else "Their records show no cause outside the layouts, so they"
         )
         return (
             f"{plural(number, 'run')} in {len(found)} cells stand apart from the others of their cell. The farthest: "
-            f"{cell}{farthest.took(findings)}. {out} count in means, bounds and verdicts, as part of what the layouts "
-            "do. Look at the time series; a run that you can explain is made anew under a new name."
+            f"{cell}{farthest.took(findings)}. {out} count in means and verdicts. {_LOOK}"
         )
 
     def brief(self, findings: Findings) -> str:

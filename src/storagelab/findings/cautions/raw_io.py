@@ -62,14 +62,14 @@ class NotSteady(Caution):
 
     def sentence(self, findings: Findings) -> str:
         where, rounds = self.where(findings), count(self.rounds)
-        rule = f"{rounds} rounds within 20 % of their mean, and a slope within 10 % of it"
+        rule = f"{rounds} rounds within 20 % of their mean, with a slope within 10 % of it"
         if not self.judged:
             return (
-                f"Whether the drive was in steady state is not shown{where}: that takes {rule}. Raise "
+                f"The runs don't show whether the drive was in steady state{where}, which is: {rule}. Raise "
                 f"workload.duration to {rounds} s or more behind the warm-up, or repetitions to {rounds}."
             )
         return (
-            f"The drive was not in steady state at the end{where}: that takes {rule}. Rates may still change, as those "
+            f"The drive was not in steady state at the end{where}, which is: {rule}. Rates may still change, as those "
             "of a flash drive do until it has been overwritten at random. Raise workload.warm_up and workload.duration."
         )
 

@@ -43,20 +43,16 @@ class RaceSummary(Finding):
 
 
 def _sentences(race: RaceSummary, findings: Findings) -> Iterator[str]:
-    made = f"{findings.runs_stored} of the {race.runs_of_all} runs that all repetitions take"
-    share = percent(findings.runs_stored / race.runs_of_all, 0)
-    yield (
-        f"This was a race: it made {made} ({share}; {duration(race.spent_s)} instead of about "
-        f"{duration(race.of_all_s)})."
-    )
+    made = f"{findings.runs_stored} runs instead of {race.runs_of_all}"
+    yield f"This was a race: {made}, in {duration(race.spent_s)} instead of about {duration(race.of_all_s)}."
     after = Counter(one.after_round for one in race.left)
     counts = ", ".join(f"{number} after round {turn}" for turn, number in sorted(after.items()))
     if counts:
         left = f"{len(race.left)} {noun(findings.factors, len(race.left))}"
-        yield f"{left} left it as surely slower: {counts}. In at most 5 % of races, one of the fastest leaves."
+        yield f"{left} left it as surely slower: {counts}. In at most 5 % of races, a fastest one leaves."
     yield _end(race, findings)
     if len(findings.factors) > 1:
-        yield "The rounds in which all ran tell what each factor does; what they leave open, the ladder may tell."
+        yield "Effects of factors use only the rounds in which all ran, so the ladder may tell more."
 
 
 def _end(race: RaceSummary, findings: Findings) -> str:

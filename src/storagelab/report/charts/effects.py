@@ -32,8 +32,10 @@ from storagelab.words.names import factor_text, level_alone, level_text, phrase,
 
 MAX_EFFECTS = 24
 FASTER, SLOWER, UNDECIDED, UNTESTED = "less time", "more time", "can't be told apart", "not tested"
+BOTH = "less or more time, by the other factors"
 _COLOURS = {
     FASTER: palette.FASTER, SLOWER: palette.SLOWER, UNDECIDED: palette.NEUTRAL, UNTESTED: palette.CATEGORY["other"],
+    BOTH: palette.CATEGORY["other"],
 }  # fmt: skip
 
 
@@ -46,6 +48,8 @@ def effect_text(effect: Effect) -> str:
 def judged(effect: Effect, faster: str = FASTER, slower: str = SLOWER) -> str:
     if not effect.tested:
         return UNTESTED
+    if effect.reverses:
+        return BOTH
     if not effect.distinguishable:
         return UNDECIDED
     return faster if effect.ratio.value < 1 else slower

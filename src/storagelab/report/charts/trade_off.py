@@ -108,7 +108,9 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
     axis = axis_of(data)
     x_domain, _ = readable_domain([_other_of(row) for row in data.rows])
     columns = sheet.form.columns(len(data.panels))
-    x = figure("other", f"{other.axis} ({sheet.where})", axis={"tickCount": sheet.form.width_px // columns // 110},
+    # A price is the spec's: neither measured nor simulated.
+    where = f" ({sheet.where})" if other.sign > 0 else ""
+    x = figure("other", f"{other.axis}{where}", axis={"tickCount": sheet.form.width_px // columns // 110},
                scale={"domain": x_domain, "zero": False, "nice": False})  # fmt: skip
     y = figure("mean", f"{data.legend} ({sheet.where})", **axis.channel)
     place = TIP | {"x": x, "y": y}

@@ -30,7 +30,7 @@ from storagelab.report.sections.cells import cells_table
 from storagelab.report.sections.manifest import facts, manifest_parts
 from storagelab.report.sections.waits import cell_folds, cells_with_parts, run_anchor
 from storagelab.report.words import compared
-from storagelab.report.words.answer import opening
+from storagelab.report.words.answer import CHOICES, LONGEST, opening
 from storagelab.report.words.caution_texts import cautions_told
 from storagelab.report.words.hosts import host_sentences, host_table
 from storagelab.report.words.ladder import ladders
@@ -43,6 +43,8 @@ from storagelab.words.names import listed as listed_and
 MAX_EFFECT_ROWS = 200
 _NO_WAITS = "The connections waited for nothing."
 _MOST_LINKS = 12
+_LONG_ROWS = 5
+"""The rows of long names for which a sheet has room, in one ladder."""
 
 
 def opened(findings: Findings, *, limit: float | None = None, most: int = MOST) -> Document:
@@ -54,9 +56,15 @@ def opened(findings: Findings, *, limit: float | None = None, most: int = MOST) 
 
 
 def brief(findings: Findings, runs: Sequence[Run], *, limit: float | None = None) -> Document:
-    """The answer for decision-makers."""
-    of, found = opened(findings, limit=limit), answer(findings)
-    return replace(of, head=(*of.head, *to_decide(findings, found)), facts=facts(findings, runs))
+    """The answer for decision-makers, on one sheet: of many loads, the first of each choice, and a few more."""
+    found, is_long = answer(findings), any(len(cell.text) > LONGEST for cell in findings.cells)
+    of = opened(findings, limit=limit, most=_LONG_ROWS if is_long else MOST)
+    first = {choice.meant[0] for choice in found.choices[:CHOICES]}
+    every = sorted(of.ladders, key=lambda one: not first & {rung.cell_id for rung in one.rungs})
+    shown = [one for one in of.ladders if one in every[: 1 if is_long else CHOICES]]
+    told = [f"{len(shown)} of {len(every)} ladders; the report has all"] if len(shown) < len(every) else []
+    head = (*of.head, *to_decide(findings, found))
+    return replace(of, head=head, ladders=shown, facts=(*facts(findings, runs), *told))
 
 
 def document(
@@ -72,13 +80,15 @@ def document(
     told = cautions_told(findings)
     each = "counters" if raw_io else "waits, who waited for what, and counters"
     over = charts.get("over-time", [])
+    table = host_table(findings).called(f"The hosts ({findings.provenance})")
+    hosts: list[Part] = [" ".join(host_sentences(findings)), table] if table.rows else []
     cells = [one for part in ("answer", "cells", "drives") for one in charts.get(part, [])]
     every = (
         Section("evidence", "Evidence", listed(sentences(findings)), "each finding in full"),
         Section("cautions", "Caveats", _cautions(findings, told), numbers.plural(len(told), "caveat")),
         Section("explore", "Every cell", [cells_table(findings).table]),
         Section("pictures", "Charts of all cells", cells, _titles(cells)),
-        Section("hosts", "Hosts", _hosts(findings), "each host’s place and times"),
+        Section("hosts", "Hosts", hosts, "each host’s place and times"),
         Section(
             "effects",
             "What each factor does",
@@ -132,11 +142,6 @@ def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
     if len(findings.cells) < 2:
         return [Link(f"repetition {repetition}", "over-time") for _, repetition in runs]
     return [Link(f"{cell_id}, repetition {number}", run_anchor(cell_id, number)) for cell_id, number in runs]
-
-
-def _hosts(findings: Findings) -> list[Part]:
-    table = host_table(findings).called(f"The hosts ({findings.provenance})")
-    return [" ".join(host_sentences(findings)), table] if table.rows else []
 
 
 def _best_levels(findings: Findings) -> Iterator[Table]:

@@ -46,7 +46,7 @@ def _ladder(ladder: Ladder) -> Iterator[str]:
     headings = ["", "layout", *[""] * (number - 1), ratio, ladder.what, "verdict"]
     rows = [
         [
-            "**>**" if rung.recommended else "",
+            f"**{rung.pick}**" if rung.pick else "",
             *(escaped(text) for text in (*rung.name, *[""] * (number - len(rung.name)))),
             "" if rung.ratio is None else numbers.ratio_estimate(rung.ratio, ladder.decimals), rung.figure,
             escaped(rung.verdict.text),

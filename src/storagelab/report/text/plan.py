@@ -149,10 +149,9 @@ def _factor_texts(experiment: Experiment, plan: Plan) -> Iterator[str]:
 
 def _constant_in_blocks(plan: Plan) -> list[str]:
     """The factors that have one level per block."""
-    levels = {cell.cell_id: cell.levels for cell in plan.cells}
     seen: dict[tuple[str, int], set[str]] = {}
     for run in plan.runs:
-        for name, level in levels[run.cell_id].items():
+        for name, level in plan.cells_by_id[run.cell_id].levels.items():
             seen.setdefault((name, run.block), set()).add(str(level))
     return [name for name in plan.cells[0].levels if all(len(one) == 1 for (at, _), one in seen.items() if at == name)]
 
@@ -168,7 +167,6 @@ def _time_text(plan: Plan, facts: PlanFacts) -> str:
 
 def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) -> None:
     """Every run in order, with its block if there are several."""
-    cells = {cell.cell_id: cell for cell in plan.cells}
     columns = [
         Column("run", [count(number) for number in range(1, len(plan.runs) + 1)]),
         Column("block", [count(run.block + 1) for run in plan.runs]),
@@ -178,7 +176,7 @@ def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) ->
     if len({run.block for run in plan.runs}) == 1:
         del columns[1]
     blank(console)
-    _print_levels(console, experiment, columns, [cells[run.cell_id] for run in plan.runs])
+    _print_levels(console, experiment, columns, [plan.cells_by_id[run.cell_id] for run in plan.runs])
 
 
 def _print_levels(console: Console, experiment: Experiment, before: Sequence[Column], cells: Sequence[Cell]) -> None:

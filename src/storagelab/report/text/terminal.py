@@ -119,12 +119,15 @@ def _print_ladder(console: Console, ladder: Ladder, of: _Rows, width: int) -> No
         *([Column("", bars, rank=1, right=False)] if bars else []),
         Column("", of.figures), Column("", of.verdicts, right=False),
     ]  # fmt: skip
-    if ladder.title:
-        print_paragraph(console, f"{ladder.title}:", style="bold")
+    speeds = any(rung.predicted for rung in of.rungs)
+    if title := ladder.title or f"time / {ladder.over.removeprefix('the ')}, and {ladder.what}" * speeds:
+        print_paragraph(console, f"{title}:", style="bold")
     styles = [_STYLES.get(rung.verdict.kind, "") for rung in of.rungs]
     print_table(console, columns, indent=0, rows_styled=styles, headed=False)
-    for text in (ladder.limit_text and f": {ladder.limit_text}", ladder.hollow_text and f"o: {ladder.hollow_text}"):
-        print_paragraph(console, text, first="  ", style="dim")
+    default = "default" * any(rung.pick == "default" for rung in of.rungs)
+    marks = {">": default, ":": ladder.limit_text, "o": ladder.hollow_text}
+    told = "; ".join(f"{mark}: {text}" for mark, text in marks.items() if text)
+    print_paragraph(console, told, first="  ", style="dim")
 
 
 def _rows(console: Console, ladder: Ladder) -> _Rows:

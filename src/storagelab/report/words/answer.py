@@ -48,10 +48,8 @@ LONGEST = 90
 """The most characters of a pattern of layouts. Instead of a longer pattern, the ladder shows the layouts."""
 _SAID_BY = {"missing-runs": "not-finished", "single-repetition": "too-few-runs"}
 """Cautions that a fact says already."""
-_REASONS = {
-    "lowest-price": "lowest price", "fewest-files": "fewest files", "most-capacity": "most capacity",
-    "fewest-drives": "fewest drives", "baseline": "listed first", "fastest": "fastest",
-}  # fmt: skip
+_REASONS = {"baseline": "listed first", "fastest": "the fastest mean"}
+"""The preferences that don't read as they are written in a spec."""
 
 About = Literal["use", "basis", "why", "caution", "next"]
 
@@ -146,8 +144,8 @@ def _so_far(findings: Findings, found: Answer) -> Iterator[str]:
     said = _choices(findings, found)
     if found.next is not None and found.next.step == "runs" and (first := next(said, None)):
         ran = len({short_text(layout_of(findings, cell), {}) for cell in findings.cells if cell.elapsed_s is not None})
-        of = f", of {ran} of {found.layouts} {noun(findings.layout_factors, 2)}" if ran < found.layouts else ""
-        yield f"So far{of}: {first[:1].lower()}{first[1:]}"
+        of = f" of {ran} of {found.layouts} {noun(findings.layout_factors, 2)}:" if ran < found.layouts else ""
+        yield f"So far,{of} {first[:1].lower()}{first[1:]}"
     yield from said
 
 
@@ -158,8 +156,12 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
     if not choices:
         if any(cell.elapsed_s is not None for cell in findings.cells):
             yield from _none(findings, found)
+    elif found.no_verdict:
+        yield f"No storage verdict: {caution_text(found.no_verdict, findings)}."
     elif len(choices) == 1:
-        yield _use(findings, choices[0], found)
+        loads = len(choices[0].loads)
+        under = f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} use"
+        yield _use(findings, choices[0], under if loads > 1 else "Use", ": ")
     else:
         shown = choices if len(choices) == CHOICES + 1 else choices[:CHOICES]
         yield from (_group(findings, choice) for choice in shown)
@@ -167,37 +169,25 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
             yield f"{left} more groups of {compared.load_noun(findings, 2)} have other layouts, in the report."
 
 
-def _use(findings: Findings, choice: Choice, found: Answer) -> str:
-    """The layouts to use; empty if something other than storage limited all layouts."""
-    if found.no_verdict:
-        return f"No storage verdict: {caution_text(found.no_verdict, findings)}."
-    default = _default(findings, choice)
-    loads = len(choice.loads)
-    use = f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} use"
-    use = use if loads > 1 else "Use"
+def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ") -> str:
+    """The layouts to use, and how sure that is."""
+    pattern, default = pattern_text(findings, choice), _default(findings, choice)
     if choice.verdict == "winner":
-        return f"{use} {pattern_text(findings, choice)}."
+        return f"{use} {pattern}.{default}"
+    undecided = f"{'not' if use == 'use' else 'Not'} decided{then}"
     if few := _untold(findings, choice):
-        return f"Not decided: {few}.{default}"
-    slower, alone = slower_text(findings, choice), len(choice.meant) <= max(1, loads)
-    if is_bounded(findings, choice) or (alone and choice.at_most_slower is not None):
-        return f"{use} {pattern_text(findings, choice)}: {slower}.{default}"
-    if choice.pattern.needed and choice.at_most_slower is not None:
-        text, meant = pattern_text(findings, choice), len(choice.meant) // max(1, loads)
-        they = "they" if text.endswith("below") else f"these {meant} {noun(findings.layout_factors, 2)}"
-        return f"{use} {text}: {they} are not told apart; {slower}.{default}"
-    return f"Not decided: {pattern_text(findings, choice)} may be the fastest; {slower}.{default}"
+        return f"{undecided}{few}.{default}"
+    slower, meant = slower_text(findings, choice), len(choice.meant) // max(1, len(choice.loads))
+    if choice.at_most_slower is not None and (is_bounded(findings, choice) or meant <= 1):
+        return f"{use} {pattern}{then}{slower}.{default}"
+    if choice.at_most_slower is not None and choice.pattern.needed:
+        they = "they" if pattern.endswith("below") else f"these {meant} {noun(findings.layout_factors, 2)}"
+        return f"{use} {pattern}{then}{they} are not told apart; {slower}.{default}"
+    return f"{undecided}{pattern} may be the fastest; {slower}.{default}"
 
 
 def _group(findings: Findings, choice: Choice) -> str:
-    """What to use under some of the loads."""
-    used = f"use {pattern_text(findings, choice)}"
-    if not choice.pattern.needed and not is_bounded(findings, choice):
-        used = f"not decided; {pattern_text(findings, choice)} may be the fastest"
-    sure = "" if choice.verdict == "winner" else f"; {slower_text(findings, choice)}"
-    if few := _untold(findings, choice):
-        used, sure = f"not decided; {few}", ""
-    return f"With {loads_text(findings, choice)}: {used}{sure}.{_default(findings, choice)}"
+    return f"With {loads_text(findings, choice)}: {_use(findings, choice)}"
 
 
 def _untold(findings: Findings, choice: Choice) -> str:
@@ -244,8 +234,7 @@ def slower_text(findings: Findings, choice: Choice) -> str:
 def _at_most_slower(findings: Findings, choice: Choice) -> str:
     most, margin = choice.at_most_slower, findings.indifferent
     if most is None:
-        who = "a race does" if RaceSummary.of(findings) else "these runs do"
-        return f"{who} not tell how much slower than the fastest they may be"
+        return "these runs do not tell how much slower than the fastest they may be"
     each = "each is " if len(choice.meant) > max(1, len(choice.loads)) else ""
     slower = f"{each}{numbers.at_most_slower(most)} than the fastest (95 %)"
     if margin is None:
@@ -255,12 +244,20 @@ def _at_most_slower(findings: Findings, choice: Choice) -> str:
 
 
 def _default(findings: Findings, choice: Choice) -> str:
-    """The default layout if several layouts will do."""
+    """The price of what to use and, if several layouts will do, the default one and the reason that picked it."""
     pick = choice.pick
-    if pick is None or choice.verdict == "winner" or len(choice.meant) <= max(1, len(choice.loads)):
+    if pick is None:
         return ""
-    reasons = ", ".join(_REASONS[one] for one in pick.decided_by)
-    return f" Default: {short_text(pick.levels, labels_of(findings.factors))}{reasons and f' ({reasons})'}."
+    price = findings.cell(pick.cell_id).price_per_month
+    costs = "" if price is None else f"{numbers.price(price)} a month"
+    if choice.verdict == "winner" or len(choice.meant) <= max(1, len(choice.loads)):
+        return costs and f" It costs {costs}."
+    reason = ", then ".join(_REASONS.get(one, one.replace("-", " ")) for one in pick.decided_by)
+    if pick.decided_by and pick.decided_by != ("fastest",):
+        within = "" if pick.within is None else f"of those within {percent(pick.within)} of the fastest: "
+        reason = within and f"{within}{reason}"
+    default = ", ".join(filter(None, (short_text(pick.levels, labels_of(findings.factors)), costs)))
+    return f" Default: {default}{reason and f' ({reason})'}."
 
 
 def loads_text(findings: Findings, choice: Choice) -> str:
@@ -314,7 +311,7 @@ def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
     told = {gain.factor for gain in found.gains if gain.seen}
     told |= {good.factor for choice in found.choices for good in choice.pattern.needed}
     for factor, causes in of_factor.items():
-        start = "Why, " if factor in told else "Waits moved, the time not visibly; "
+        start = "Why, " if factor in told else "Waits changed, without a visible change of time, with "
         per = f" per {compared.spender(findings)}" if causes[0].limit is None else ""
         yield f"{start}{names.factor(factor)}: {'; '.join(_step(cause) for cause in causes[:most])}{per}."
 
@@ -437,18 +434,8 @@ class Names:
         for text in texts:
             head = text.rpartition(", ")[0]
             family = of_head.get(head, [])
-            good = [one for one in family if one in texts]
-            if head and 1 < len(family) == len(good):
-                grouped[head] = None
-            elif head and len(good) > 1:
-                tails = [one.rpartition(", ")[2] for one in family]
-                left = [tail for tail, one in zip(tails, family, strict=True) if one not in good]
-                few = (
-                    f"any except {left[0]}" if len(left) == 1 else listed_or([one.rpartition(", ")[2] for one in good])
-                )
-                grouped[f"{head}, {few}"] = None
-            else:
-                grouped[text] = None
+            whole = head and len(family) > 1 and all(one in texts for one in family)
+            grouped[head if whole else text] = None
         return list(grouped)
 
 

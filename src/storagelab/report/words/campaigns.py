@@ -52,12 +52,12 @@ def _scatter(found: Compare) -> str:
 
 
 _ASSUMPTION = (
-    "The two campaigns' runs are taken as independent samples: what happened to all runs of a campaign at once, such "
-    "as another day or a fuller drive, is part of the ratio."
+    "The runs of the two campaigns count as independent samples: whatever affected all runs of one, such as another "
+    "day or a fuller drive, is part of the ratio."
 )
 _ASSUMPTION_OF_HISTORY = (
-    "The campaigns before are the sample: each gives one figure for each layout. What happens to a campaign now and "
-    "then is in their scatter; what is new since the last of them is part of the ratio, whatever it is."
+    "The campaigns before are the sample: each gives one figure for each layout. Their scatter holds what differs from "
+    "campaign to campaign. All that is new since the last of them is part of the ratio."
 )
 _DOUBT = (
     "Doubt: a change of the machine between the two would look the same, and one pair of campaigns doesn't show how "
@@ -207,7 +207,9 @@ def manifest_table(found: Compare, runs: Mapping[str, Sequence[Run]]) -> Table:
     made = environment_differences(found, (runs[names[0]], runs[names[1]]))
     known = {(key.removeprefix("spec: "), *change) for key, *change in asked}
     rows = (*asked, *(one for one in made if one not in known))
-    return Table(headings, [[_cut(text) for text in row] for row in rows])
+    whole = [list(map(masked, row)) for row in rows]
+    cut = [[text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..." for text in row] for row in whole]
+    return Table(headings, cut)
 
 
 def _spec_differences(found: Compare) -> Iterator[tuple[str, str, str]]:
@@ -216,11 +218,6 @@ def _spec_differences(found: Compare) -> Iterator[tuple[str, str, str]]:
         name, _, change = line.partition(": ")
         before, arrow, after = change.partition(" -> ")
         yield f"spec: {name}", before if arrow else "", after if arrow else change
-
-
-def _cut(text: str) -> str:
-    text = masked(text)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def environment_differences(found: Compare, runs: tuple[Sequence[Run], Sequence[Run]]) -> list[tuple[str, str, str]]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from storagelab.findings.kinds.race import RaceSummary
-from storagelab.findings.model import CellSummary, Compared, Comparison, Dependence, Effect, Estimate, Findings, Sample
+from storagelab.findings.model import CellSummary, Compared, Dependence, Effect, Estimate, Findings, Sample
 from storagelab.findings.times import judged_by
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
+from storagelab.words.names import level_text
 
 _AT: Mapping[Compared, str] = {
     "latency-mean": " on average", "latency-p50": " at the median", "latency-p95": " at the 95th percentile",
@@ -101,13 +102,9 @@ def judged(findings: Findings, cell: CellSummary) -> Sample | None:
 def judged_text(findings: Findings, cell: CellSummary) -> str:
     """The sample by which a cell is compared, with its interval, in words."""
     found = judged(findings, cell)
-    return "" if found is None else estimate_text(findings, found.mean, rate=by_rate(findings))
-
-
-def estimate_text(findings: Findings, estimate: Estimate, *, rate: bool) -> str:
-    if rate:
-        return numbers.rows_per_s_estimate(estimate, rate_unit(findings))
-    return numbers.seconds_estimate(estimate)
+    if found is not None and by_rate(findings):
+        return numbers.rows_per_s_estimate(found.mean, rate_unit(findings))
+    return "" if found is None else numbers.seconds_estimate(found.mean)
 
 
 def milliseconds(latency: Estimate) -> str:
@@ -145,20 +142,14 @@ def slowest_text(findings: Findings, worst: str) -> str:
 
 # --- changes of what is compared --------------------------------------------------------------------------------------
 
-_APART = {"as-listed": "in another place of each round", "cell-by-cell": "run at another time"}
+_APART = {
+    "as-listed": "in another place of each round", "cell-by-cell": "run at another time",
+    "randomised": "in another block",
+}  # fmt: skip
 
 
 def change_text(findings: Findings, ratio: Estimate) -> str:
     return numbers.change_estimate(ratio, per(findings))
-
-
-def untested_text(findings: Findings, found: Comparison | Effect) -> str:
-    """A change that is not tested: between blocks, between periods, or with too few runs."""
-    apart = "in another block" if findings.order == "randomised" else _APART[findings.order]
-    if in_parts_of_cycles(findings):
-        apart = "parts of checkpoint cycles"
-    why = apart if found.across_blocks else "too few runs"
-    return f"{numbers.change(found.ratio.value, per=per(findings))} (not tested: {why})"
 
 
 def told(findings: Findings, effects: Iterable[Effect], *, at: bool) -> list[Effect]:
@@ -177,8 +168,19 @@ def moves_throughput(findings: Findings, effect: Effect | Dependence) -> bool:
 
 
 def effect_change(findings: Findings, effect: Effect) -> str:
+    """Of a level that surely does the opposite elsewhere, the ends of the range: a mean of opposites says nothing."""
+    if effect.reverses:
+        at = [one for one in (*findings.effects, *findings.speed_ups) if one.at and one.distinguishable]
+        same = [one for one in at if (one.factor, repr(one.level)) == (effect.factor, repr(effect.level))]
+        ends = [pick(same, key=lambda one: one.ratio.value) for pick in (min, max)]
+        texts = [f"{effect_change(findings, one)} with {level_text(one.at)}" for one in ends]
+        return f"between {' and '.join(texts)}"
     if moves_throughput(findings, effect):
         rate = effect.ratio.inverse
         interval = numbers.ends_in_brackets(rate, numbers.significant, "joint 95 % CI ") or " (not tested)"
         return f"{numbers.significant(rate.value)} times the {rate_unit(findings)}{interval}"
-    return change_text(findings, effect.ratio) if effect.tested else untested_text(findings, effect)
+    if effect.tested:
+        return change_text(findings, effect.ratio)
+    apart = "parts of checkpoint cycles" if in_parts_of_cycles(findings) else _APART[findings.order]
+    why = apart if effect.across_blocks else "too few runs"
+    return f"{numbers.change(effect.ratio.value, per=per(findings))} (not tested: {why})"

@@ -29,8 +29,7 @@ def host_sentences(findings: Findings) -> list[str]:
     if fleet is None:
         return []
     left = [host.name for host in fleet.hosts if not host.counted]
-    few = f"{hosts_text(left)} ran too few of the {noun(findings.factors, 2)} to take part in the verdict."
-    few = few if left else ""
+    few = f"{hosts_text(left)} ran too few of the {noun(findings.factors, 2)} to take part in the verdict." * bool(left)
     if len(fleet.counted) < 2:
         alone = fleet.counted[0].name if fleet.counted else "one host"
         return [f"Runs come from {plural(len(fleet.hosts), 'host')}, but the verdict is that of {alone} alone.", few]

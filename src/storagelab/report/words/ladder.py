@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from storagelab.findings.answer import recommended
 from storagelab.findings.answer_kinds import Answer
-from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import CellSummary, Comparison, Estimate, Findings, Judged
 from storagelab.model.values import JsonValue
 from storagelab.report.document import IN_FRONT, MOST, Ladder, Mark, Rung
@@ -74,8 +73,8 @@ def verdict_of(findings: Findings, cell_id: str) -> Mark:
 
 
 def _front(findings: Findings, at_most_slower: float | None) -> Mark:
-    """The runs decide nothing about a layout if they don't bound how much slower it is; races and blocks never do."""
-    may = at_most_slower is not None or RaceSummary.of(findings) or in_blocks(findings)
+    """The runs decide nothing about a layout if they don't bound how much slower it is; blocks never do."""
+    may = at_most_slower is not None or in_blocks(findings)
     return Mark("may-be-fastest", "may be fastest") if may else Mark("not-told-apart", "not told apart")
 
 

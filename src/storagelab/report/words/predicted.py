@@ -20,11 +20,11 @@ _MB = 1e6
 def predicted_paper(found: Prediction) -> Document:
     """Verdict, layouts, and what each does to its volumes."""
     tables = [_layouts(found).called("Layouts", ranks={"limited by": 1, "at most": 3})]
-    tables += [_volumes(one).called(f"Volumes, {one.name}") for one in found.layouts if one.volumes]
-    refused = [f"Can't say for {one.name}: {one.cant_say}." for one in found.layouts if one.cant_say]
+    tables += [_volumes(one).called(f"Volumes, {_name(one)}") for one in found.layouts if one.volumes]
+    refused = [f"Can't say for {_name(one)}: {one.cant_say}." for one in found.layouts if one.cant_say]
     of = paper(f"Prediction from {found.capture}", "predicted", _verdict(found), [*refused, *found.notes], tables)
     told = [one for one in found.layouts if one.times_present is not None]
-    known = [Speed((one.name,), _times(one), f"limited by {one.limited_by}") for one in told]
+    known = [Speed((_name(one),), _times(one), f"limited by {one.limited_by}") for one in told]
     known.sort(key=lambda one: -one.times.value)
     return replace(of, ladders=ladder_of_speeds(known, "predicted rate, as times today's") if len(known) > 1 else ())
 
@@ -65,14 +65,18 @@ def _verdict(found: Prediction) -> str:
         return "The captured layout alone: name others in [layouts.NAME] to have them predicted."
     best = max(others, key=lambda one: _times(one).value)
     ratio = _times(best)
-    figure = f"expect {numbers.significant(ratio.value)} times the captured rate{_interval(ratio)}"
+    figure = f"expect {times_text(ratio)} times today's rate"
     if ratio.low is None or ratio.high is None:
         return f"{best.name}: {figure}, without an interval: too few known cases."
     if ratio.low > 1:
-        return f"{best.name} is faster than the captured layout: {figure}."
-    if ratio.high < 1:
-        return f"The captured layout is faster than the others; {best.name} is the nearest: {figure}."
-    return f"No layout is surely faster than the captured one; the nearest is {best.name}: {figure}."
+        return f"{best.name} is faster than today's layout: {figure}."
+    surely = "Today's layout is faster than all others" if ratio.high < 1 else "No layout is surely faster than today's"
+    return f"{surely}. The best of the others is {best.name}: {figure}."
+
+
+def _name(one: LayoutPrediction) -> str:
+    """As `recommend` calls it."""
+    return "today" if one.name == PRESENT else one.name
 
 
 def _times(one: LayoutPrediction) -> Estimate:
@@ -80,27 +84,21 @@ def _times(one: LayoutPrediction) -> Estimate:
     return one.times_present
 
 
-def _interval(one: Estimate, times: float = 1.0) -> str:
-    level = f"{one.confidence * 100:.0f} % "
-    return numbers.ends_in_brackets(one, lambda end: numbers.significant(end * times), level)
-
-
 def _layouts(found: Prediction) -> Table:
-    unit = f"{found.unit}s/s, by the server" if found.captured_per_s is not None else "times the captured rate"
+    unit = f"{found.unit}s/s, by the server" if found.captured_per_s is not None else "times today's rate"
     headings = [Heading("layout", "text"), Heading(unit, "text"), Heading("mean ms", "text"),
-                Heading("times present", "text"), Heading("at most", "number", "what no queue can exceed"),
+                Heading("times today's rate", "text"), Heading("at most", "number", "what no queue can exceed"),
                 Heading("limited by", "prose")]  # fmt: skip
     return Table(headings, [_layout(one, counted=found.captured_per_s is not None) for one in found.layouts])
 
 
 def _layout(one: LayoutPrediction, *, counted: bool) -> list[str]:
     if one.per_s is None or one.latency_s is None or one.times_present is None:
-        return [one.name, "can't say", "", "", "", ""]
+        return [_name(one), "can't say", "", "", "", ""]
     captured = " captured" if one.name == PRESENT else ""
     return [
-        one.name, numbers.significant(one.per_s.value) + _interval(one.per_s) + captured,
-        numbers.significant(one.latency_s.value * 1e3) + _interval(one.latency_s, 1e3) if counted else "",
-        numbers.significant(one.times_present.value) + _interval(one.times_present),
+        _name(one), times_text(one.per_s) + captured, times_text(_scaled(one.latency_s, 1e3)) if counted else "",
+        times_text(one.times_present),
         "" if one.at_most_per_s is None else numbers.significant(one.at_most_per_s), one.limited_by,
     ]  # fmt: skip
 
@@ -164,7 +162,7 @@ _VERDICTS = {None: "", True: "missed", False: "agrees"}
 
 
 def times_text(one: Estimate) -> str:
-    """ "1.42 (95 % CI 1.30 to 1.55)"."""
+    """A figure with its interval: "1.42 (95 %: 1.30 to 1.55)"."""
     interval = numbers.ends_in_brackets(one, numbers.significant, f"{one.confidence * 100:.0f} %: ")
     return f"{numbers.significant(one.value)}{interval}"
 

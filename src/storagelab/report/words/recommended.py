@@ -39,7 +39,9 @@ def advice_paper(found: Advice, statements: Mapping[str, Sequence[str]], spec: P
 
 def _why(found: Advice) -> list[str]:
     best = found.measurable[:1]
-    return [f"Why: today the load waits for {one.limited_today}; moved, for {one.limited_then}." for one in best]
+    return [
+        f"Why: today the load waits for {one.limited_today}; after the move, for {one.limited_then}." for one in best
+    ]
 
 
 def _ladder(found: Advice) -> tuple[Ladder, ...]:
@@ -89,7 +91,7 @@ def _proposals(found: Advice) -> Table:
     headings = [Heading("proposal", "text"), Heading("times today", "text"), Heading("moves", "prose")]
     priced = any(one.price is not None for one in found.proposals)
     headings += [Heading("a month")] if priced else []
-    headings += [Heading("today waits for", "prose"), Heading("moved, for", "prose")]
+    headings += [Heading("today waits for", "prose"), Heading("then waits for", "prose")]
     rows = [
         [
             one.name, times_text(one.times_present), _moved(one),
@@ -98,7 +100,7 @@ def _proposals(found: Advice) -> Table:
         ]
         for one in found.proposals
     ]  # fmt: skip
-    return Table(headings, rows, "Proposals (predicted)", {"today waits for": 2, "moved, for": 1})
+    return Table(headings, rows, "Proposals (predicted)", {"today waits for": 2, "then waits for": 1})
 
 
 def _moves(found: Advice) -> Table:

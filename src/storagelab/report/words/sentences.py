@@ -14,7 +14,6 @@ from storagelab.findings.answer_kinds import Answer, Choice
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import (
     CellSummary,
-    Comparison,
     Dependence,
     Effect,
     EffectChange,
@@ -112,7 +111,7 @@ def _disagreement(findings: Findings, found: Disagreement) -> str:
     return (
         f"Throughput and latency disagree: {fastest} does the most transactions, but its p99 latency is "
         f"{compared.milliseconds(found.fastest_s)}, and that of {lowest} only {compared.milliseconds(found.lowest_s)}, "
-        f"each from {runs}: a run that stalls makes a percentile, and few runs may hold none."
+        f"each from {runs}. One run that stalls can set a 99th percentile."
     )
 
 
@@ -130,7 +129,7 @@ def _on_the_best(findings: Findings) -> list[str]:
     best = next((findings.cell(cell_id) for cell_id in findings.best), None)
     if best is None or best.elapsed_s is None or best.work_per_s is None:
         return []
-    which = "Fastest" if findings.verdict == "winner" else "Nominally fastest"
+    which = "Fastest" if findings.verdict == "winner" else "Fastest mean"
     within = " of its block, and between blocks no verdict is given" if in_blocks(findings) else ""
     time = [] if compared.set_time(findings) else [numbers.seconds_estimate(best.elapsed_s.mean)]
     rate = rows_per_s_estimate(best.work_per_s.mean, compared.rate_unit(findings))
@@ -140,32 +139,21 @@ def _on_the_best(findings: Findings) -> list[str]:
 
 
 def _on_adjusted_means(findings: Findings) -> list[str]:
-    """Says that comparisons use adjusted means, with the cell whose mean is adjusted most; [] if no mean is
-    adjusted.
-    """
-    samples = [(cell, one) for cell in findings.cells if (one := compared.judged(findings, cell)) is not None]
-    apart = [
-        (abs(math.log(one.judged.value / one.mean.value)), cell, one) for cell, one in samples if one.mean.value > 0
-    ]
-    size, cell, sample = max(apart, key=lambda found: found[0], default=(0.0, None, None))
-    if cell is None or sample is None or size < _ADJUSTED_LEAST:
+    """How means are adjusted, and the largest adjustment; [] if none is. Of several hosts, each counts once."""
+    by: dict[str, float] = {}
+    for cell in [] if findings.fleet is not None else findings.cells:
+        sample = compared.judged(findings, cell)
+        runs = [] if sample is None else [one for one in sample.points if one.value > 0]
+        logs = [math.log(one.value) for one in runs if (cell.cell_id, one.repetition) not in findings.left_out]
+        if sample is not None and sample.adjusted is not None and logs:
+            by[cell.name] = abs(math.log(sample.mean.value) - math.fsum(logs) / len(logs))
+    name = max(by, key=by.__getitem__, default="")
+    if not name or by[name] < _ADJUSTED_LEAST:
         return []
-    rate = compared.by_rate(findings)
-    mean, adjusted = (
-        compared.estimate_text(findings, Estimate(value=one.value), rate=rate).partition(" (")[0]
-        for one in (sample.mean, sample.judged)
-    )
     return [
-        "The means shown are those of the runs. Comparisons use adjusted means: what the rounds that a layout missed "
-        f"did to the others, or what the run before left behind, is taken out. Most so for {cell.name}: mean "
-        f"{mean}, adjusted {adjusted}."
+        "Means are adjusted for the rounds that a layout missed, and for what the run before left behind: by up to "
+        f"{numbers.percent(by[name])}, {name}."
     ]
-
-
-def _slower_cells(findings: Findings) -> list[Comparison]:
-    """Cells that surely differ from the best, nearest first."""
-    slower = [comparison for comparison in findings.comparisons if comparison.distinguishable]
-    return sorted(slower, key=lambda comparison: comparison.ratio.value)
 
 
 def _on_effects(findings: Findings) -> list[str]:
@@ -197,7 +185,7 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
 
 def _effect_text(findings: Findings, name: str, effect: Effect) -> str:
     level, change = level_alone(name, effect.level), effect_change(findings, effect)
-    if effect.tested and not effect.distinguishable:
+    if effect.tested and not effect.distinguishable and not effect.reverses:
         return f"{level} can't be told apart from it, {change}"
     return f"{level} {'did' if moves_throughput(findings, effect) else 'took'} {change}"
 
@@ -214,7 +202,9 @@ def what_if_sentences(findings: Findings) -> list[str]:
     sized: list[tuple[float, str]] = []
     for found in findings.dependences:
         if found.differs and not _is_the_verdict(findings, found):
-            sized.append((_size(found.cost.ratio) if found.cost else 0.0, _depends(findings, found)))
+            told = f"The best {factor_noun(found.factor)} depends on the {factor_noun(found.within)}{_averaged(found)}."
+            cost = "" if found.cost is None else _cost(findings, found, found.cost)
+            sized.append((_size(found.cost.ratio) if found.cost else 0.0, told + cost))
         if found.change is not None and not moves_throughput(findings, found):
             sized.append((_size(found.change.difference), _changes(findings, found, found.change)))
     sized.sort(key=lambda item: -item[0])
@@ -233,13 +223,8 @@ def _size(ratio: Estimate) -> float:
     return abs(math.log(ratio.value))
 
 
-def _depends(findings: Findings, found: Dependence) -> str:
-    """Says what the best level depends on, and what a choice from elsewhere costs at most. A table has the levels."""
-    cost = _cost(findings, found, found.cost) if found.cost is not None else ""
-    return f"The best {factor_noun(found.factor)} depends on the {factor_noun(found.within)}{_averaged(found)}.{cost}"
-
-
 def _cost(findings: Findings, found: Dependence, cost: LevelCost) -> str:
+    """What a level costs that is the best elsewhere."""
     takes = "take" if is_counted(found.factor) and cost.level != 1 else "takes"
     return (
         f" With {phrase(found.within, [cost.at])}, {phrase(found.factor, [cost.level])}, the fastest with "
@@ -255,10 +240,10 @@ def _averaged(found: Dependence) -> str:
 def _independent(findings: Findings) -> list[str]:
     """Says that one level will do everywhere, for the factor for which that holds against the most others."""
     of_factor: dict[str, list[Dependence]] = {}
-    levels = {factor.name: len(factor.levels) for factor in findings.factors}
+    names = {factor.name: factor for factor in findings.factors}
     for found in findings.dependences:
         is_new = found.in_common and not _is_the_verdict(findings, found)
-        if is_new and any(len(row.levels) < levels[found.factor] for row in found.best):
+        if is_new and any(len(row.levels) < len(names[found.factor].levels) for row in found.best):
             of_factor.setdefault(found.factor, []).append(found)
     if not of_factor:
         return []
@@ -266,15 +251,15 @@ def _independent(findings: Findings) -> list[str]:
     common = [level for level in rows[0].in_common if all(repr(level) in map(repr, row.in_common) for row in rows)]
     if not common:
         return []
-    verb = "follow" if all(is_number(row.at) for found in rows for row in found.best) else "depend on"
+    order = [repr(level.value) for level in names[factor].levels]
+    common.sort(key=lambda level: order.index(repr(level)))
     others = " and ".join(f"the {factor_noun(found.within)}" for found in rows)
     loads = {name for load in findings.loads for name in load.load}
     # The best level under one load may not be the best over all loads.
-    over_all = f"Over all {compared.load_noun(findings, 2)} together, whatever"
-    whatever = over_all if all(loads & {*row.averaged} for row in rows) else "Whatever"
+    over_all = f", over all {compared.load_noun(findings, 2)} together" * all(loads & {*row.averaged} for row in rows)
     return [
-        f"{whatever} {others}, {phrase(factor, common)} can't be told apart from the fastest: as far as these runs "
-        f"tell, the best {factor_noun(factor)} does not {verb} {'them' if len(rows) > 1 else 'it'}."
+        f"{capital(phrase(factor, common))} may be the fastest whatever {others}{over_all}: these runs don't show "
+        f"that the best {factor_noun(factor)} depends on {'them' if len(rows) > 1 else 'it'}."
     ]
 
 
@@ -286,8 +271,8 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
     high, low = (change_estimate(ratio, compared.per(findings)) for ratio in (step.high, step.low))
     where = [phrase(found.within, [at]) for at in (step.high_at, step.low_at)]
     return (
-        f"{what} a run takes {high} with {where[0]}, and {low} with {where[1]}{_averaged(found)}: the effect depends "
-        f"on the {factor_noun(found.within)}, by {differs_by(step.difference)}."
+        f"{what}, a run takes {high} with {where[0]}, and {low} with {where[1]}{_averaged(found)}. The two differ by "
+        f"{differs_by(step.difference)}, so the effect depends on the {factor_noun(found.within)}."
     )
 
 
@@ -307,13 +292,13 @@ def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
     number = sum(len(one.loads) for one in tied)
     of = f" under {number} of {len(findings.loads)} {compared.load_noun(findings, 2)}"
     unknown = {
-        f"which of the layouts to use is the fastest{of * (number < len(findings.loads))}": bool(tied),
+        f"which of these layouts is the fastest{of * (number < len(findings.loads))}": bool(tied),
         "prices (the spec has none)": all(cell.price_per_month is None for cell in findings.cells),
         "what real hardware does": findings.provenance == "simulated",
     }
     if used:
         left = "; ".join(what for what, is_so in unknown.items() if is_so)
-        yield from ["All these intervals hold at the same time (95 %)."] * ("CI" in "".join(told))
+        yield from ["All these intervals hold together (95 %)."] * ("CI" in "".join(told))
         yield from [f"Not known: {left}."] * bool(left)
 
 
@@ -322,7 +307,7 @@ def _gained(findings: Findings, choice: Choice) -> str:
     one that the spec names first. Over several loads: the range of the slowest.
     """
     judged = [load for load in findings.by_load if not choice.loads or load.load in choice.loads]
-    rows = {row.cell_id: row for row in _slower_cells(findings)}
+    rows = {row.cell_id: row for row in findings.comparisons if row.distinguishable}
     slowest = sorted((rows[load.worst] for load in judged if load.worst in rows), key=lambda row: row.ratio.value)
     if not slowest:
         return "no layout is surely slower than the fastest"
@@ -345,17 +330,30 @@ def _named(what: str, cell: CellSummary) -> str:
 
 
 def _priced(findings: Findings, choice: Choice) -> str:
-    """The price of the layout, and of the cheapest one; if several are the cheapest, of the fastest of these."""
+    """The price of the layout, and the fastest of the cheaper and of the dearer ones, each with what it gains."""
     pick = findings.cell(choice.pick.cell_id if choice.pick else choice.meant[0])
     load = findings.load_of(pick.cell_id)
-    cells = [cell for cell in findings.cells if cell.price_per_month and (load is None or cell.cell_id in load.cells)]
-    if not pick.price_per_month:
-        return "the price of the layout to take is not known" if cells else ""
-    taken = f"{_named('the layout to take', pick)} costs {numbers.price(pick.price_per_month)} a month"
-    least = min(in_order(findings, cells), key=lambda cell: cell.price_per_month or 0.0)
-    if not least.price_per_month or least.price_per_month >= pick.price_per_month:
-        return f"{taken}, and none costs less"
-    row = comparison_of(findings, least.cell_id)
-    slower = f" and takes {change_text(findings, row.ratio)}" if row is not None and row.tested else ""
-    cheapest = f"{_named('the cheapest', least)} costs {numbers.price(least.price_per_month)}{slower}"
-    return f"{taken}; {cheapest}"
+    inside = [cell for cell in findings.cells if load is None or cell.cell_id in load.cells]
+    priced = [(cell, cell.price_per_month) for cell in in_order(findings, inside) if cell.price_per_month is not None]
+    price = pick.price_per_month
+    if price is None:
+        return "the price of the layout to use is not known" if priced else ""
+    parts = [f"{_named('the layout to use', pick)} costs {numbers.price(price)} a month"]
+    for what, sign in (("cheaper", 1), ("dearer", -1)):
+        rival, cost = next(((cell, cost) for cell, cost in priced if sign * (price - cost) > 0), (None, 0.0))
+        if rival is not None:
+            named = _named(f"the fastest {what} one", rival)
+            parts.append(f"{named} costs {numbers.price(cost)}{_than(findings, rival, pick)}")
+        elif sign > 0:
+            parts.append("none costs less")
+    return "; ".join(parts)
+
+
+def _than(findings: Findings, cell: CellSummary, other: CellSummary) -> str:
+    """How much more time a cell takes than the other or, if the two were not compared, than the fastest."""
+    ids = {cell.cell_id, other.cell_id}
+    both = [row for row in findings.comparisons if row.tested and {row.cell_id, row.best_cell_id} == ids]
+    for row in both:
+        return f" and takes {change_text(findings, row.ratio if row.cell_id == cell.cell_id else row.ratio.inverse)}"
+    own = comparison_of(findings, cell.cell_id)
+    return f" and takes {change_text(findings, own.ratio)} than the fastest" if own is not None and own.tested else ""

@@ -124,7 +124,7 @@ def audit_sentences(cell: CellSummary) -> list[str]:
             lines.append(f"{row.wait_type}: {numbers.seconds(row.wait_s)}{share} ({METHODS[row.method]}; no wait)")
     if cell.available_s:
         shown = sum(row.wait_s for row in cell.waits) / cell.available_s
-        rest = "; the rest had finished, or is unexplained" if shown < _WHOLE else ""
+        rest = "; the rest is of sessions that had finished, or unexplained" if shown < _WHOLE else ""
         whole = f"session time (connections x elapsed, {numbers.seconds(cell.available_s)})"
         lines.append(f"All waits + CPU: {numbers.percent(shown, 1)} of {whole}{rest}.")
     if cell.explained is not None:

@@ -43,11 +43,11 @@ def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, pe
     shown = plain_change if ratio is None else numbers.change_estimate(ratio, per)
     if not waterfall.differs:
         tested = "" if ratio is not None else " (not tested: not run in one random order)"
-        return f"{after} and {before} can't be told apart: {shown}{tested}. No difference is shown to explain."
+        return f"{after} and {before} can't be told apart: {shown}{tested}. So there is no difference to explain."
     found = reasons(case)
     start = f"{after} against {before}: {shown}"
     if not found:
-        return f"{start}. No kind of wait explains a quarter of that for sure."
+        return f"{start}. No kind of wait surely explains a quarter of that."
     text = "; ".join(_reason_text(one, f" of each {waterfall.of}'s time" * (one is found[0])) for one in found)
     return f"{start}. {text[0].upper()}{text[1:]}.{_against(case, found)}"
 
@@ -105,17 +105,14 @@ def _along(reason: Reason) -> str:
             "write_amplification": f", as {one.figure.device} writes {after} times what it is given "
             f"instead of {before}",
             "queue": f", with {after} requests under way at {one.figure.device} instead of {before}",
-        }.get(one.figure.quantity, f", as {_a_request(one)} takes {after} instead of {before}")
+            "read_latency_s": f", as a read takes {after} instead of {before}",
+        }.get(one.figure.quantity, f", as a write takes {after} instead of {before}")
     if reason.crowd is not None:
         crowd = reason.crowd
         return (
             f", most often {crowd.wait_type}{on_text(crowd.kind)} ({numbers.percent(crowd.share)} of waiting sessions)"
         )
     return ""
-
-
-def _a_request(one: DeviceChange) -> str:
-    return "a read" if one.figure.quantity == "read_latency_s" else "a write"
 
 
 def _against(case: Case, found: Sequence[Reason]) -> str:
@@ -161,15 +158,12 @@ def waterfall_table(waterfall: Waterfall, before: str, after: str, ratio: Estima
     """
     rows = [[thing_text(step.thing), *_figures(step, waterfall)] for step in folded(waterfall)]
     change, before_s = waterfall.change, waterfall.before_s
-    ends = {} if ratio is None else {name: _less_one(getattr(ratio, name), before_s) for name in ("low", "high")}
+    of = {} if ratio is None else {"low": ratio.low, "high": ratio.high}
+    ends = {name: None if end is None else (end - 1) * before_s for name, end in of.items()}
     total = Step(Thing("elapsed time", "", "other", None), before_s, waterfall.after_s, change.model_copy(update=ends))
     headings = [Heading(f"each {waterfall.of}'s time", "text"), Heading(f"{before}, s"), Heading(f"{after}, s"),
                 Heading("change, s"), Heading("95 % interval, s", meaning="joint over all steps")]  # fmt: skip
     return Table(headings, [*rows, [total.thing.name, *_figures(total, waterfall)]])
-
-
-def _less_one(end: float | None, before_s: float) -> float | None:
-    return None if end is None else (end - 1) * before_s
 
 
 def _figures(step: Step, waterfall: Waterfall) -> list[str]:
