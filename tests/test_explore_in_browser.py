@@ -359,14 +359,3 @@ def test_no_column_is_lost_on_paper(opened):
     assert len(ends) > 5
     assert max(ends) < PAPER_WIDTH + 0.5
     assert tab.locator("#cells-table tbody tr:visible").count() == 8
-
-
-def test_an_interaction_takes_a_moment(opened):
-    """A coarse bound, as tests share a machine: `make bench` has the figures."""
-    tab = opened()
-    tab.evaluate("performance.clearMeasures()")
-    for level in ("1", "2", "4", "8"):
-        tick(tab, "data files", level)
-    tab.wait_for_function("performance.getEntriesByName('explore').length === 4")
-    took_ms = tab.evaluate("performance.getEntriesByName('explore').map(one => one.duration)")
-    assert min(took_ms) < 1_000

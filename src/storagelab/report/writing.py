@@ -74,8 +74,8 @@ def render(
 
         exported = json_pieces(experiment, plan, runs, findings)
         return page(
-            experiment, plan, runs, shown, exported, manifest=made_by, embed_data=how.embed_data, so_far=how.so_far,
-            limit=how.limit,
+            experiment, plan, runs, shown, exported, made_by,
+            embed_data=how.embed_data, so_far=how.so_far, limit=how.limit,
         )  # fmt: skip
     if format_ == "md":
         return markdown(document(experiment, plan, runs, shown, limit=how.limit))

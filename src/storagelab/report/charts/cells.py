@@ -12,18 +12,8 @@ from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.findings.times import latency_of
 from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, Table, bare
+from storagelab.report.drawing import chart
 from storagelab.report.drawing.arrange import Arrangement, arrange, in_order
-from storagelab.report.drawing.chart import (
-    ENDS,
-    Chart,
-    Figure,
-    Row,
-    compared_axis,
-    figure_of_cells,
-    place_of,
-    scaled,
-    table_of_cells,
-)
 from storagelab.report.drawing.layers import axis_of, means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words import compared
@@ -38,15 +28,15 @@ _RUNS_LISTED = 50
 
 def _title(findings: Findings) -> str:
     along = f" by {arrange(findings).x_title}" if findings.factors else ""
-    return f"Every cell{along}: {compared_axis(findings).partition(',')[0]}"
+    return f"Every cell{along}: {chart.compared_axis(findings).partition(',')[0]}"
 
 
-def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
+def _rows(findings: Findings, _runs: Sequence[Run]) -> chart.Figure:
     """One row per cell (`mean`, `low`, `high`) and one point per run (`value`)."""
     samples = {cell.cell_id: sample for cell in findings.cells if (sample := compared.judged(findings, cell))}
     cells = [cell for cell in findings.cells if cell.cell_id in samples]
-    data = figure_of_cells(findings, cells, lambda cell: _row(findings, cell, samples[cell.cell_id]))
-    data = replace(data, legend=compared_axis(findings))
+    data = chart.figure_of_cells(findings, cells, lambda cell: _row(findings, cell, samples[cell.cell_id]))
+    data = replace(data, legend=chart.compared_axis(findings))
     shown = {row["cell_id"] for row in data.rows}
     drawn = [cell for cell in cells if cell.cell_id in shown]
     number = sum(len(samples[cell.cell_id].points) for cell in drawn)
@@ -57,35 +47,35 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     return replace(data, points=[point for cell in drawn for point in of_cell(cell, samples[cell.cell_id])])
 
 
-def _row(findings: Findings, cell: CellSummary, sample: Sample) -> Row:
+def _row(findings: Findings, cell: CellSummary, sample: Sample) -> chart.Row:
     runs = sample.points
     values = [bare(_times(findings) * run.value) for run in runs[:_RUNS_LISTED]] + ["…"] * (len(runs) > _RUNS_LISTED)
     tip = f"{cell.name}: mean {compared.judged_text(findings, cell)}, {numbers.plural(len(runs), 'run')}"
-    return scaled(sample.mean, _times(findings)) | {"runs": "  ".join(values), "tip": tip}
+    return chart.scaled(sample.mean, _times(findings)) | {"runs": "  ".join(values), "tip": tip}
 
 
 def _times(findings: Findings) -> float:
     return 1e3 if compared.by_latency(findings) else 1.0
 
 
-def _points(findings: Findings, data: Figure, cell: CellSummary, sample: Sample) -> list[Row]:
+def _points(findings: Findings, data: chart.Figure, cell: CellSummary, sample: Sample) -> list[chart.Row]:
     shown = [(run.repetition, _times(findings) * run.value) for run in sample.points]
     return [
-        place_of(cell, data.arrangement)
+        chart.place_of(cell, data.arrangement)
         | {"value": value, "tip": f"{cell.name}, {repetition_text(repetition)}: {bare(value)} {_unit(data)}"}
         for repetition, value in shown
     ]
 
 
-def _unit(data: Figure) -> str:
+def _unit(data: chart.Figure) -> str:
     return data.legend.rpartition(", ")[2]
 
 
-def _draw(data: Figure, sheet: Sheet) -> Spec:
+def _draw(data: chart.Figure, sheet: Sheet) -> Spec:
     return means_with_intervals(replace(data, legend=""), sheet, data.legend, axis_of(data, _unit(data)))
 
 
-def _marks(data: Figure, _findings: Findings) -> str:
+def _marks(data: chart.Figure, _findings: Findings) -> str:
     axis = axis_of(data, _unit(data))
     words = [
         "Large marks are means with their 95 % intervals.",
@@ -97,14 +87,14 @@ def _marks(data: Figure, _findings: Findings) -> str:
     return " ".join(filter(None, words))
 
 
-def _table(data: Figure, _findings: Findings) -> Table:
+def _table(data: chart.Figure, _findings: Findings) -> Table:
     unit = _unit(data)
-    return table_of_cells(
-        data, {"mean": Heading(f"mean, {unit}"), **ENDS, "runs": Heading(f"every run, {unit}", "prose")}
+    return chart.table_of_cells(
+        data, {"mean": Heading(f"mean, {unit}"), **chart.ENDS, "runs": Heading(f"every run, {unit}", "prose")}
     )
 
 
-_CELLS = Chart(
+_CELLS = chart.Chart(
     "cells", "cells", _title, _rows, _draw, lambda _data, findings: headline(findings), _marks, _table
 )  # fmt: skip
 
@@ -121,22 +111,25 @@ def _by_load(findings: Findings) -> Arrangement:
     return Arrangement(x=x, lines=tuple(factor for factor in varied if factor is not x), panels=())
 
 
-def _latencies(findings: Findings, _runs: Sequence[Run]) -> Figure:
+def _latencies(findings: Findings, _runs: Sequence[Run]) -> chart.Figure:
     """A row for each cell and percentile, in milliseconds; a panel for each percentile. The cells are those whose runs
     did as many transactions or requests as they could, or as they were sent, in a set time.
     """
     if findings.unit not in ("transactions", "requests") or compared.timed(findings):
-        return Figure(rows=[])
+        return chart.Figure(rows=[])
     known = {
         cell.cell_id: cell.latency or {name: cell.raw_io[key].mean for name, key in _OF_RAW_IO if key in cell.raw_io}
         for cell in findings.cells if cell.work_per_s is not None
     }  # fmt: skip
     cells = [cell for cell in findings.cells if known.get(cell.cell_id)]
-    placed = figure_of_cells(findings, cells, lambda _cell: {}, _by_load(findings))
+    placed = chart.figure_of_cells(findings, cells, lambda _cell: {}, _by_load(findings))
 
-    def of(name: str, cell: CellSummary) -> Row:
+    def of(name: str, cell: CellSummary) -> chart.Row:
         figure = known[cell.cell_id][name]
-        return scaled(figure, 1e3) | {"panel": name, "tip": f"{cell.name}: {name} {compared.milliseconds(figure)}"}
+        return chart.scaled(figure, 1e3) | {
+            "panel": name,
+            "tip": f"{cell.name}: {name} {compared.milliseconds(figure)}",
+        }
 
     by_id = {cell.cell_id: cell for cell in cells}
     shown = [(place, by_id[str(place["cell_id"])]) for place in placed.rows]
@@ -145,27 +138,23 @@ def _latencies(findings: Findings, _runs: Sequence[Run]) -> Figure:
     return replace(placed, rows=rows, panels=in_order(str(row["panel"]) for row in rows), legend=legend)
 
 
-def _lowest(data: Figure, _findings: Findings) -> str:
+def _lowest(data: chart.Figure, _findings: Findings) -> str:
     """The row of the lowest latency, in a sentence: of the figure that is judged, else of p99."""
     rows = [row for row in data.rows if row["panel"] == data.legend] or data.rows
     return f"Lowest: {min(rows, key=lambda row: float(row['mean'] or 0))['tip']}."
 
 
-_LATENCY = Chart(
-    "latency",
-    "cells",
-    "Latency",
-    _latencies,
+_LATENCY = chart.Chart(
+    "latency", "cells", "Latency", _latencies, place=2,
     draw=lambda data, sheet: means_with_intervals(replace(data, legend=""), sheet, "latency, ms", axis_of(data, "ms")),
     finding=_lowest,
     marks=lambda data, findings: (
         f"p50: half of all {findings.unit} took no longer; p95 and p99: 95 and 99 of 100. Mean with 95 % interval over "
         f"runs. {axis_of(data, 'ms').says}"
     ).strip(),
-    table=lambda data, _findings: table_of_cells(
-        data, {"panel": Heading("percentile", "text"), "mean": Heading("ms"), **ENDS}
+    table=lambda data, _findings: chart.table_of_cells(
+        data, {"panel": Heading("percentile", "text"), "mean": Heading("ms"), **chart.ENDS}
     ),
-    place=2,
-)
+)  # fmt: skip
 
 CHARTS = (_CELLS, _LATENCY)

@@ -112,16 +112,9 @@ def _marks(data: Figure, _findings: Findings) -> str:
 
 
 CHART = Chart(
-    "drive-past",
-    "drives",
-    "What was written to the drive before each run",
-    _rows,
-    _draw,
-    _finding,
-    _marks,
-    table=lambda data, _findings: table_of_cells(data, {
+    "drive-past", "drives", "What was written to the drive before each run", _rows, _draw, _finding, _marks,
+    place=1, table=lambda data, _findings: table_of_cells(data, {
         "panel": Heading("of", "text"), "repetition": Heading("repetition"), "block": Heading("block"),
         "x": Heading("GB written before"), "mean": Heading(data.legend),
     }),
-    place=1,
 )  # fmt: skip

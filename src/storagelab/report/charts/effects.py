@@ -6,26 +6,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from storagelab.findings.model import Effect, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, Table
-from storagelab.report.drawing import palette
+from storagelab.report.drawing import layers, palette
 from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, scaled, table_of
-from storagelab.report.drawing.layers import (
-    DOT,
-    TIP,
-    across,
-    axis_of,
-    cut,
-    dashed,
-    intervals,
-    means,
-    means_with_intervals,
-    named_rows,
-    says_cut,
-)
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.report.words.compared import effect_change, moves_throughput, told
@@ -98,17 +86,18 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
 
 
 def _draw(data: Figure, sheet: Sheet) -> Spec:
-    y, row_px, _ = named_rows(
+    y, row_px, _ = layers.named_rows(
         "effect", {str(row["effect"]): str(row["effect"]) for row in data.rows}, sheet.form.letters(0.4)
     )
     met = [kind for kind in _COLOURS if any(row["judged"] == kind for row in data.rows)]
     scale = {"domain": met, "range": [_COLOURS[kind] for kind in met]}
     legend = {"title": f"95 % interval ({sheet.where})", "columns": 1 if sheet.form is NARROW else 4}
-    x = figure("mean", f"change of the {data.legend}, % ({sheet.where})", axis=across(sheet.form))
+    x = figure("mean", f"change of the {data.legend}, % ({sheet.where})", axis=layers.across(sheet.form))
     colour = {"field": "judged", "type": "nominal", "scale": scale, "legend": legend}
-    place = TIP | {"y": y, "x": x, "color": colour}
-    layers = [dashed("x", 0), *intervals("true", "x", {}, place), *means("isValid(datum.mean)", DOT, place)]
-    return finished(sheet, layers, cut(data.rows, _NO_TIME), height_px=row_px * len(data.rows))
+    place = layers.TIP | {"y": y, "x": x, "color": colour}
+    means = layers.means("isValid(datum.mean)", layers.DOT, place)
+    drawn = [layers.dashed("x", 0), *layers.intervals("true", "x", {}, place), *means]
+    return finished(sheet, drawn, layers.cut(data.rows, _NO_TIME), height_px=row_px * len(data.rows))
 
 
 def effect_table(effects: Iterable[Effect]) -> Table:
@@ -124,20 +113,16 @@ def effect_table(effects: Iterable[Effect]) -> Table:
 
 
 _EFFECTS = Chart(
-    name="effects",
-    part="effects",
-    title="What each factor does",
-    rows=_rows,
-    draw=_draw,
+    "effects", "effects", "What each factor does", _rows, _draw,
     finding=lambda _data, findings: largest(findings, of_choices(findings, findings.effects, at=False)),
     marks=lambda data, _findings: (
         "Each level against the first of its factor, all else the same. Points left of the dashed line are faster; an "
         "interval that crosses it leaves the direction open. "
-        f"{says_cut(cut(data.rows, _NO_TIME))}"
+        f"{layers.says_cut(layers.cut(data.rows, _NO_TIME))}"
     ).strip(),
     table=lambda _data, findings: effect_table(of_choices(findings, findings.effects, at=False)),
     is_headed=False,
-)
+)  # fmt: skip
 
 
 # --- speed-ups --------------------------------------------------------------------------------------------------------
@@ -184,22 +169,18 @@ def _marks(data: Figure, _findings: Findings) -> str:
     along = f"along {factor_text(data.arrangement.x.name)}, averaged over all else" if data.arrangement.x else ""
     return (
         f"Time of the first level over that of another, {along}; above the dashed line is faster. The intervals hold "
-        f"together at 95 %. {axis_of(data, '', 1.0).says}"
+        f"together at 95 %. {layers.axis_of(data, '', 1.0).says}"
     ).strip()
 
 
 _SPEED_UPS = Chart(
-    "speed-ups",
-    "effects",
-    "Speed-up of each level against the first",
-    _speed_ups,
-    draw=lambda data, sheet: means_with_intervals(data, sheet, "times as fast", axis_of(data, "", 1.0), at=1.0),
+    "speed-ups", "effects", "Speed-up of each level against the first", _speed_ups,
+    draw=partial(layers.ratios, title="times as fast"), place=1,
     finding=lambda _data, findings: largest(findings, of_choices(findings, findings.speed_ups, at=True)),
     marks=_marks,
     table=lambda data, _findings: table_of(data, {
         "what": Heading("comparison", "prose"), "mean": Heading("times as fast"), **ENDS,
         "judged": Heading("verdict", "text"),
     }),
-    place=1,
 )  # fmt: skip
 CHARTS = (_EFFECTS, _SPEED_UPS)

@@ -5,6 +5,7 @@ shows it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from storagelab.findings.answer import answer
 from storagelab.findings.model import Findings
@@ -12,7 +13,7 @@ from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, Ladder, Rung
 from storagelab.report.drawing.arrange import MAX_PANELS, in_order
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, not_drawn, scaled, table_of
-from storagelab.report.drawing.layers import axis_of, means_with_intervals
+from storagelab.report.drawing.layers import axis_of, ratios
 from storagelab.report.words.answer import headline
 from storagelab.report.words.ladder import ladders
 
@@ -44,11 +45,10 @@ def _row(ladder: Ladder, rung: Rung, *, alone: bool) -> Row:
 
 
 CHART = Chart(
-    name="ladder",
-    part="answer",
+    name="ladder", part="answer",
     title=lambda findings: findings.question or findings.experiment,
     rows=_rows,
-    draw=lambda data, sheet: means_with_intervals(data, sheet, "time / fastest", axis_of(data, "", 1.0), at=1.0),
+    draw=partial(ratios, title="time / fastest"),
     finding=lambda _data, findings: headline(findings),
     marks=lambda data, _findings: (
         f"Each layout's time over that of the fastest, with joint 95 % intervals. {axis_of(data, '', 1.0).says}"

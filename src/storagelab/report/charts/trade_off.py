@@ -9,21 +9,9 @@ from typing import NamedTuple
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, bare
-from storagelab.report.drawing import palette
+from storagelab.report.drawing import layers, palette
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, choose, in_order, must_show, short_names
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, compared_axis, not_drawn, scaled, table_of_cells
-from storagelab.report.drawing.layers import (
-    DOT,
-    STARRED,
-    TIP,
-    axis_of,
-    cut,
-    intervals,
-    means,
-    only,
-    readable_domain,
-    told_apart,
-)
 from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.words.names import cell_entry, level_text
@@ -115,30 +103,30 @@ def _with_edge(other: _Other, findings: Findings, rows: Sequence[Row]) -> list[R
 
 
 def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
-    axis = axis_of(data)
-    x_domain, _ = readable_domain([_other_of(row) for row in data.rows])
+    axis = layers.axis_of(data)
+    x_domain, _ = layers.readable_domain([_other_of(row) for row in data.rows])
     columns = sheet.form.columns(len(data.panels))
     # A price is the spec's: neither measured nor simulated.
     where = f" ({sheet.where})" if other.sign > 0 else ""
     x = figure("other", f"{other.axis}{where}", axis={"tickCount": sheet.form.width_px // columns // 110},
                scale={"domain": x_domain, "zero": False, "nice": False})  # fmt: skip
     y = figure("mean", f"{data.legend} ({sheet.where})", **axis.channel)
-    place = TIP | {"x": x, "y": y}
+    place = layers.TIP | {"x": x, "y": y}
     legend = {"title": f"on the edge ({sheet.where})", "symbolOpacity": 1}
-    told = told_apart(data, sheet.form, legend, shape=palette.SHAPES)
+    told = layers.told_apart(data, sheet.form, legend, shape=palette.SHAPES)
     colour = {"color": told["color"]}
     faint = {"color": palette.NEUTRAL, "opacity": 0.8}
     step = {"type": "line", "interpolate": other.step, "color": palette.NEUTRAL, "strokeWidth": 1.5, "aria": False}
-    layers = [
-        *intervals("!datum.edge", "y", faint | {"opacity": 0.3}, place),
-        only("datum.edge", step, {"x": x, "y": y}),
-        *intervals("datum.edge", "y", {}, place | colour),
-        *means("!datum.edge && !datum.pick", DOT | faint | {"size": 40}, place),
-        *means("datum.edge && !datum.pick", DOT | {"size": 80}, place | told),
-        *means("datum.pick && datum.edge", STARRED, place | colour),
-        *means("datum.pick && !datum.edge", STARRED | {"color": palette.NEUTRAL}, place),
+    drawn = [
+        *layers.intervals("!datum.edge", "y", faint | {"opacity": 0.3}, place),
+        layers.only("datum.edge", step, {"x": x, "y": y}),
+        *layers.intervals("datum.edge", "y", {}, place | colour),
+        *layers.means("!datum.edge && !datum.pick", layers.DOT | faint | {"size": 40}, place),
+        *layers.means("datum.edge && !datum.pick", layers.DOT | {"size": 80}, place | told),
+        *layers.means("datum.pick && datum.edge", layers.STARRED, place | colour),
+        *layers.means("datum.pick && !datum.edge", layers.STARRED | {"color": palette.NEUTRAL}, place),
     ]
-    return finished(sheet, layers, cut(data.rows), data.starred(data.panels), apart="y" if axis.apart else "")
+    return finished(sheet, drawn, layers.cut(data.rows), data.starred(data.panels), apart="y" if axis.apart else "")
 
 
 def _finding(data: Figure, _findings: Findings) -> str:
@@ -154,7 +142,7 @@ def _marks(other: _Other, data: Figure, _findings: Findings) -> str:
         "two layouts overlap, chance may decide which of them is on the edge.",
         "Layouts of different blocks were not tested against each other."
         if len({row["stretch"] for row in data.rows}) > 1 else "",
-        axis_of(data).says,
+        layers.axis_of(data).says,
     ]  # fmt: skip
     return " ".join(filter(None, parts))
 

@@ -260,15 +260,8 @@ def _table_of_steps(data: Figure, findings: Findings) -> Table:
 
 
 _WATERFALL = Chart(
-    "waterfall",
-    "waits",
-    "From the fastest to a slow one",
-    _steps,
-    _draw_steps,
-    _finding_of_steps,
-    _marks_of_steps,
-    _table_of_steps,
-    place=1,
-)
+    "waterfall", "waits", "From the fastest to a slow one", _steps, _draw_steps, _finding_of_steps, _marks_of_steps,
+    _table_of_steps, place=1,
+)  # fmt: skip
 
 CHARTS = (_WAITS, _WATERFALL)

@@ -72,7 +72,7 @@ def cut(rows: Sequence[Row], zero: float = 0.0) -> list[Row]:
     """The rows of a chart, whose intervals end a little beyond all means, so that a very wide one does not press the
     others together; `below` and `above` say which go on. `zero`: the figure from which ratios count.
     """
-    means = [float(row["mean"]) - zero for row in rows if row.get("mean") is not None] or [0.0]
+    means = [float(mean) - zero for row in rows if (mean := row.get("mean")) is not None] or [0.0]
     if min(means) < 0:
         return list(rows)
     least, most = zero + min(means) / _BEYOND, zero + max(means) * _BEYOND
@@ -168,6 +168,11 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
     apart = value if axis.apart else ""
     rows, panels = [*cut(data.rows), *data.points], data.starred(data.panels)
     return finished(sheet, layers, rows, panels, height_px, apart=apart, axis_px=levels.names_px)
+
+
+def ratios(data: Figure, sheet: Sheet, title: str) -> Spec:
+    """A whole chart of ratios, with a dashed line at 1."""
+    return means_with_intervals(data, sheet, title, axis_of(data, "", 1.0), at=1.0)
 
 
 def dashed(channel: str, *at: float) -> Spec:

@@ -248,8 +248,8 @@ def templates() -> Environment:
 
 
 def _columns(of: Table) -> list[Markup]:
-    """The class of each column: how it is aligned, whether it has long words, and whether paper, which is narrow, leaves
-    it out of a table of many columns.
+    """The class of each column: its alignment, whether it has long words, and whether paper leaves it out of a table of
+    many columns.
     """
     found = []
     for place, heading in enumerate(of.headings):

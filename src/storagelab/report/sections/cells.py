@@ -14,16 +14,8 @@ from storagelab.model.plan import Factor
 from storagelab.report.document import Bar, Content, Heading, Link, Table
 from storagelab.report.drawing.arrange import recommended
 from storagelab.report.sections.waits import cell_anchor, cells_with_parts, top_wait
-from storagelab.report.words import compared
+from storagelab.report.words import compared, ladder
 from storagelab.report.words.answer import Names
-from storagelab.report.words.ladder import (
-    apart_by_blocks,
-    comparison_of,
-    in_order,
-    ratio_decimals,
-    ratio_of,
-    verdict_of,
-)
 from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words import numbers
 from storagelab.words.names import DATA_FILES, is_number, value_text
@@ -65,7 +57,7 @@ class CellsTable:
 
 def cells_table(findings: Findings) -> CellsTable:
     """Every cell as a row: its levels, its mean and interval, its verdict, and related figures."""
-    cells = in_order(findings, findings.cells)[:MAX_ROWS]
+    cells = ladder.in_order(findings, findings.cells)[:MAX_ROWS]
     columns = list(_columns(findings, cells))
     if len(cells) == 1:
         columns = [column for column in columns if column.of(cells[0])[0] is not None]
@@ -79,7 +71,7 @@ def cells_table(findings: Findings) -> CellsTable:
         [[content for _, content in row] for row in entries],
         caption,
         {column.heading.text: column.rank for column in columns if column.rank},
-        [verdict_of(findings, cell.cell_id).kind + " recommended" * (cell.cell_id in picks) for cell in cells],
+        [ladder.verdict_of(findings, cell.cell_id).kind + " recommended" * (cell.cell_id in picks) for cell in cells],
         name="cells-table",
     )
     return CellsTable(cells, table, [[key for key, _ in row] for row in entries])
@@ -98,7 +90,7 @@ def _columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Colum
         return Link(cell_id, cell_anchor(cell_id)) if cell_id in linked else cell_id
 
     def verdict(cell: CellSummary) -> Entry:
-        mark = verdict_of(findings, cell.cell_id)
+        mark = ladder.verdict_of(findings, cell.cell_id)
         return mark.text or None, mark
 
     yield Column(Heading("cell", "text"), lambda cell: _entry(cell.cell_id, identity))
@@ -183,11 +175,11 @@ def _known(findings: Findings, cells: Sequence[CellSummary]) -> list[Sample]:
 
 
 def _ratio(findings: Findings, cell: CellSummary) -> Entry:
-    ratio, found = ratio_of(findings, cell.cell_id), comparison_of(findings, cell.cell_id)
-    if ratio is None or (found is None and not verdict_of(findings, cell.cell_id).text):
+    ratio, found = ladder.ratio_of(findings, cell.cell_id), ladder.comparison_of(findings, cell.cell_id)
+    if ratio is None or (found is None and not ladder.verdict_of(findings, cell.cell_id).text):
         return _UNKNOWN
-    is_tested = found is None or found.tested or (found.across_blocks and apart_by_blocks(findings))
-    shown = numbers.ratio_estimate(ratio, ratio_decimals(findings)) + ("" if is_tested else " (not tested)")
+    is_tested = found is None or found.tested or (found.across_blocks and ladder.apart_by_blocks(findings))
+    shown = numbers.ratio_estimate(ratio, ladder.ratio_decimals(findings)) + ("" if is_tested else " (not tested)")
     return ratio.value, shown
 
 
