@@ -116,7 +116,9 @@ def amount(parse: Callable[[str], float], text: str, key: str, hint: str, least:
 
 
 class _Command(TyperCommand):
-    """A verb that refuses options that it would not use."""
+    """A verb that refuses options that it would not use, and an output that would replace its input or what was
+    measured.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         typed = [one for one in self.params if getattr(ctx.get_parameter_source(one.name), "name", "") == "COMMANDLINE"]
@@ -128,9 +130,11 @@ class _Command(TyperCommand):
         written = ctx.params.get("output")
         # A word such as a format is no file, though one of that name may exist.
         files = [ctx.params[one.name] for one in self.params if one.name != "output"]
-        for file in files if isinstance(written, Path) else ():
-            if isinstance(file, Path) and file.resolve() == written.resolve():
-                raise SpecError(f"would replace {file}", key="--output", hint="Name another file.")
+        if isinstance(written, Path):
+            is_read = any(isinstance(file, Path) and file.resolve() == written.resolve() for file in files)
+            of_capture = written.suffix not in (".html", ".md") and (written.resolve().parent / "io.csv").exists()
+            if is_read or (written.is_file() and (written.suffix == ".sqlite" or of_capture)):
+                raise SpecError(f"would replace {written}", key="--output", hint="Name another file.")
         return super().invoke(ctx)
 
 

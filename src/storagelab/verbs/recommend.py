@@ -58,8 +58,6 @@ def recommend(
         text = proof.spec_text(found, capture, load, volumes, spec)
         if output is not None and output.resolve() == proof.prediction_file(spec).resolve():
             raise SpecError("is where the prediction of --spec goes", key="--output", hint="Name another file.")
-        writing.write(spec, text)
-        writing.write(proof.prediction_file(spec), as_text(found.prediction))
     elif spec is not None:
         screen.say(f"{spec} is not written: there is no layout to measure")
         spec = None
@@ -67,6 +65,8 @@ def recommend(
     statements = {one.name: tuple(moving(one.moves, found.folders)) for one in found.proposals}
     as_json = found.model_dump_json(by_alias=True, indent=1) + "\n"
     paper = advice_paper(found, statements, spec)
-    writing.deliver_paper(
-        paper, lambda: as_json, format_, output, f"recommendation-{capture.resolve().name}-{volumes.stem}.html"
-    )
+    html_file = f"recommendation-{capture.resolve().name}-{volumes.stem}.html"
+    writing.deliver_paper(paper, lambda: as_json, format_, output, html_file)
+    if spec is not None:
+        writing.deliver(text, spec)
+        writing.deliver(as_text(found.prediction), proof.prediction_file(spec))

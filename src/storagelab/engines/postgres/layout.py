@@ -317,9 +317,12 @@ def moving(moves: Sequence[Move], folders: Mapping[str, str]) -> Iterator[str]:
             folder = quote(f"{folders[one.to]}/pg_wal")
             yield "-- The log: room for max_wal_size and more. Nothing (systemd, Patroni) may restart the server now."
             yield "-- Stop the server by the means that started it. Then, in a shell as its user:"
-            moved = f'mv "$PGDATA/pg_wal" {folder} && ln -s {folder} "$PGDATA/pg_wal"'
-            yield f'pg_ctl status -D "$PGDATA" || {{ {moved}; }}'
-            yield "-- Start it again. The way back: the same with the two places exchanged."
+            # pg_wal may be a link already: then the folder that it leads to moves.
+            moved = (
+                f'from=$(readlink -f "$PGDATA/pg_wal") && mv -T "$from" {folder} && ln -sfn {folder} "$PGDATA/pg_wal"'
+            )
+            yield f'pg_ctl status -D "$PGDATA" || {{ {moved} && echo "was in $from"; }}'
+            yield "-- Start it again. The way back: the same, to the folder that it was in."
 
 
 def _statements(moves: Sequence[Move]) -> Iterator[str]:
