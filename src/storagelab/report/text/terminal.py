@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 from rich.cells import cell_len
@@ -41,7 +42,7 @@ _NOT_SHOWN = ("pictures", "over-time", "manifest")
 """Sections that are charts, or too long for a terminal: the page has them."""
 _LADDERS = 9
 """After so many lines, no other load is shown, unless all is asked for."""
-_BAR_LEAST, _BAR_MOST = 11, 31
+_BAR_LEAST, _BAR_MOST, _VERDICT_MOST = 11, 31, 30
 _STYLES = {"fastest": "green", "may-be-fastest": "green", "not-judged": "dim"}
 _HANGING = 2
 
@@ -137,12 +138,13 @@ def _rows(console: Console, ladder: Ladder) -> _Rows:
     of = _Rows(rungs, _padded(rungs), ratios, figures, [one.verdict.text for one in rungs], 1)
     if of.room(console) >= _BAR_LEAST:
         return of
-    wide = _room(console, [ratios, figures, [text.partition(",")[0] for text in of.verdicts]]) - _BAR_LEAST - GAP
+    verdicts = {rung: shorten(rung.verdict.text.partition(",")[0], _VERDICT_MOST, placeholder=" ...") for rung in rungs}
+    wide = _room(console, [ratios, figures, list(verdicts.values())]) - _BAR_LEAST - GAP
     lines = max(-(-cell_len(", ".join(rung.name)) // max(8, wide - 2)) for rung in rungs)
     rungs = ladder.shown(max(5, ladder.most // lines))
     return _Rows(
         rungs, [", ".join(filter(None, rung.name)) for rung in rungs], [ladder.ratio_text(one) for one in rungs],
-        [one.figure for one in rungs], [one.verdict.text.partition(",")[0] for one in rungs], lines,
+        [one.figure for one in rungs], [verdicts.get(one, one.verdict.text) for one in rungs], lines,
     )  # fmt: skip
 
 
