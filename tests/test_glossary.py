@@ -26,5 +26,5 @@ def test_the_terms_stand_in_alphabetical_order():
 
 def test_the_page_of_a_report_explains_every_term():
     experiment, plan, runs = make_campaign({"layout.data_files": [1, 2]}, 2)
-    page = unescape(html.page(experiment, plan, runs, analyse(experiment, plan, runs), []))
+    page = unescape(html.page(experiment, plan, runs, analyse(experiment, plan, runs), [])).replace("\u00a0", " ")
     assert [term for term, meaning in GLOSSARY.items() if meaning not in page] == []

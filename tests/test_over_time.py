@@ -154,4 +154,4 @@ def test_the_recommended_cell_is_drawn_and_extremes_are_said_to_be_of_the_median
     left_out = next(cell.cell_id for cell in findings.cells if cell.cell_id not in chosen)
     monkeypatch.setattr(arrange, "recommended", lambda _findings: frozenset({left_out}))
     assert left_out in [cell.cell_id for cell in arrange.chosen_cells(findings)]
-    assert "Median runs only. Lowest: " in ROWS.of(findings, runs).caption
+    assert "Lowest of the median runs: " in ROWS.of(findings, runs).caption

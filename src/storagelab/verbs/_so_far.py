@@ -89,7 +89,8 @@ class SoFar:
         """Says once for each page that it is late."""
         if not self._told_late:
             share = numbers.percent(LARGEST_SHARE)
-            self._progress.say(f"the page so far: the next one {when}, as pages take at most {share} of the time")
+            which = "the page so far: the next one" if self.is_made else "no page yet: the first one"
+            self._progress.say(f"{which} {when}, as pages take at most {share} of the time")
         self._told_late = True
 
     def stopped(self) -> None:

@@ -175,9 +175,7 @@ def ratio_estimate(ratio: Estimate, decimals: int = 2) -> str:
 
 def at_least_slower(low: float) -> str:
     """A lower bound of how much more time one cell takes: "at least 4 %", "at least 2.1 times as long"."""
-    steps = 1 if low >= 10 else 1000 if low < 1.1 else 100  # in one; a lower bound is never rounded up
-    bound = math.floor(low * steps + 1e-9) / steps
-    return f"at least {ratio_text(bound)} times as long" if bound >= 2 else f"at least {percent(round(bound - 1, 3))}"
+    return f"at least {ratio_text(low)} times as long" if low >= 2 else f"at least {percent(low - 1)}"
 
 
 def signed_estimate(ratio: Estimate | None) -> str:

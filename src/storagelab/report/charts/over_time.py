@@ -299,7 +299,7 @@ def _finding(data: Figure, _findings: Findings) -> str:
     if not known:
         return ""
     low, high = (pick(known, key=lambda row: float(row["value"] or 0)) for pick in (min, max))
-    return f"Median runs only. Lowest: {low['tip']}. Highest: {high['tip']}."
+    return f"Lowest of the median runs: {low['tip']}. Highest: {high['tip']}."
 
 
 def _chart(quantity: Quantity) -> Chart:

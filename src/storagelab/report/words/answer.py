@@ -145,7 +145,8 @@ def _so_far(findings: Findings, found: Answer) -> Iterator[str]:
     if found.next is not None and found.next.step == "runs" and (first := next(said, None)):
         ran = len({short_text(layout_of(findings, cell), {}) for cell in findings.cells if cell.elapsed_s is not None})
         of = f" of {ran} of {found.layouts} {noun(findings.layout_factors, 2)}:" if ran < found.layouts else ""
-        yield f"So far,{of} {first[:1].lower()}{first[1:]}"
+        open_ = of and not all(one.verdict == "winner" or is_bounded(findings, one) for one in found.choices)
+        yield f"So far,{of} not decided." if open_ else f"So far,{of} {first[:1].lower()}{first[1:]}"
     yield from said
 
 
