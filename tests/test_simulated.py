@@ -92,7 +92,7 @@ def test_a_report_of_simulated_runs_says_so_and_holds_together(tmp_path):
     assert findings.provenance == "simulated"
     assert headline(findings).startswith("In simulation, ")
     for form in ("html", "md", "csv", "json"):
-        text = render(form, experiment, plan, runs, findings)
+        text = render(form, experiment, plan, runs, findings).replace("\u00a0", " ")
         assert "simulated" in text
         assert "PostgreSQL" not in text.partition('id="glossary"')[0]
         room = re.search(r"usable(?:_bytes)?\W.{0,40}?([\d.]+ [GT]B)", text)
