@@ -85,8 +85,7 @@ def prediction_text() -> str:
     )  # fmt: skip
 
 
-def profile_text() -> str:
-    return as_toml(drive_of(TRUTHS["a disk"], simulated(TRUTHS["a disk"])), usable_bytes=2**30, sector_bytes=512)
+DISK = drive_of(TRUTHS["a disk"], simulated(TRUTHS["a disk"]))
 
 
 def of_capture(name: str) -> tuple[bytes, Callable[[Path], object]]:
@@ -107,7 +106,7 @@ FORMATS: dict[str, Callable[[], tuple[bytes, Callable[[Path], object]]]] = {
     "devices.csv": lambda: of_capture("devices.csv"),
     "prediction.json": lambda: (prediction_text().encode(), prediction.read),
     "volumes.toml": lambda: (ASKED.encode(), reckoning.load),
-    "drive.toml": lambda: (profile_text().encode(), MeasuredDrive.read),
+    "drive.toml": lambda: (as_toml(DISK, usable_bytes=2**30, sector_bytes=512).encode(), MeasuredDrive.read),
     "partial": lambda: (b'{"a": 1}\n{"asked": [4096, 0.5, 1, false, false], "requests_per_s": 1.0, "mean_latency_s": '
     b'0.1}\n',
                         lambda file: measuring.KeptResults(file, {"a": 1})),

@@ -251,6 +251,8 @@ def test_every_chart_is_drawn_in_the_form_for_the_window(opened, width, form, ot
         assert not figure.locator(f".{other}").is_visible()
         count = "marks => marks.filter(mark => mark.getBoundingClientRect().height > 1).length"
         assert figure.locator(f".{form} path[aria-label]").evaluate_all(count) >= 4
+    size = "text => parseFloat(getComputedStyle(text).fontSize) * text.ownerSVGElement.getScreenCTM().a"
+    assert min(tab.locator(f"figure .{form} svg text").evaluate_all(f"texts => texts.map({size})")) > 8.5
 
 
 def test_the_download_is_the_export(opened, report, tmp_path):
@@ -330,6 +332,20 @@ def test_pointing_at_a_line_over_time_says_the_point_that_is_pointed_at(opened, 
             assert said[1] == files
             assert float(said[2].replace(",", "")) == pytest.approx(share * end_s, abs=0.02 * end_s)
             assert float(said[3]) == pytest.approx(factor * 800 / end_s, rel=0.01)
+
+
+def test_marks_say_the_same_in_both_widths(opened):
+    said = []
+    for width, form in ((1280, "wide"), (360, "narrow")):
+        tab = opened(width, reduced_motion="reduce")
+        mark = tab.locator(f"#figure-waits .{form} svg .mark-rect.role-mark path").nth(3)
+        mark.hover()
+        box = mark.bounding_box()
+        tab.mouse.move(box["x"] + box["width"] / 2 + 3, box["y"] + box["height"] / 2 + 1)
+        tab.locator("#tip").wait_for(state="visible")
+        said.append(tab.locator("#tip").inner_text())
+    assert said[0] == said[1]
+    assert " %; cell-" in said[0]
 
 
 def test_a_link_to_a_cell_shows_its_waits_and_so_does_the_chooser(opened):

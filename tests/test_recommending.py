@@ -191,7 +191,9 @@ def test_the_command_writes_a_spec_that_measures_what_it_proposes(typed, advised
     assert (spec["workload"]["trace"], spec["layout"]["data_size_bytes"]) == ("shop/requests.iolog", 2**21 + 2**20)
     assert spec["factors"]["layout"] == list(levels.values())
     assert typed(*verb, *written[:2])[0] == 2, "a load that no spec is written with"
-    assert "would replace" in typed(*verb, "-o", str(tmp_path / "volumes.toml"))[2]
+    for kept in ("volumes.toml", "shop/io.csv", "shop/manifest.json"):
+        assert "would replace" in typed(*verb, "-o", str(tmp_path / kept))[2]
+    assert all("must name a file" in typed(*verb, "--spec", name)[2] for name in ("", ".", "/", "-"))
     code, out, _ = typed(*verb, "--format", "json")
     assert json.loads(out)["proposals"][0]["moves"][0]["from"] == "a"
 

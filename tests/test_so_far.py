@@ -91,7 +91,7 @@ def test_where_a_page_would_take_from_the_runs_they_wait_but_for_no_more_than_it
             waited += clock() - began
             assert waited <= so_far.LARGEST_SHARE * passed.s + 0.2
         assert waited > 0.4
-        assert "one comes in 4 min 10 s" in made._progress.console.file.getvalue()
+        assert "no page yet: the first one comes in 4 min 10 s" in made._progress.console.file.getvalue()
 
 
 def test_an_earlier_page_says_that_the_runs_go_on_and_then_that_they_stopped_and_what_it_shows(tmp_path):
