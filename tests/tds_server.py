@@ -117,7 +117,10 @@ class TdsServer:
             return _error(error) + _done(0, failed=True)
         if not answer.columns:
             return _done(0)
-        types = [_type_of([row[column] for row in answer.rows]) for column in range(len(answer.columns))]
+        columns = ([row[at] for row in answer.rows if row[at] is not None] for at in range(len(answer.columns)))
+            [row[place] for row in answer.rows if row[place] is not None] for place in range(len(answer.columns))
+        )
+        types = [type(values[0]) if values else int for values in columns]
         rows = b"".join(b"\xd1" + b"".join(map(_value, types, row)) for row in answer.rows)
         return _metadata(answer.columns, types) + rows + _done(len(answer.rows))
 
@@ -197,10 +200,6 @@ def _error(error: ServerError) -> bytes:
 
 def _done(rows: int, *, failed: bool = False) -> bytes:
     return struct.pack("<BHHQ", 0xFD, 0x02 if failed else 0x10, 0xC1, rows)
-
-
-def _type_of(values: list[Any]) -> type:
-    return next((type(value) for value in values if value is not None), int)
 
 
 _TYPE_TEXT = {

@@ -338,10 +338,7 @@ def test_marks_say_the_same_in_both_widths(opened):
     said = []
     for width, form in ((1280, "wide"), (360, "narrow")):
         tab = opened(width, reduced_motion="reduce")
-        mark = tab.locator(f"#figure-waits .{form} svg .mark-rect.role-mark path").nth(3)
-        mark.hover()
-        box = mark.bounding_box()
-        tab.mouse.move(box["x"] + box["width"] / 2 + 3, box["y"] + box["height"] / 2 + 1)
+        tab.locator(f"#figure-waits .{form} svg .mark-rect.role-mark path").nth(3).hover()
         tab.locator("#tip").wait_for(state="visible")
         said.append(tab.locator("#tip").inner_text())
     assert said[0] == said[1]

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from builders import make_campaign, make_runs
+from test_stored import SPEC
 
 from storagelab.errors import StoragelabError
 from storagelab.findings.analysis import analyse
@@ -102,15 +103,6 @@ def test_a_file_where_a_folder_should_be_is_an_error_with_a_way_out(inputs, tmp_
     (tmp_path / "here").write_text("")
     with pytest.raises(StoragelabError, match=r"another place: storagelab report .*/here --output FILE"):
         writing.write_report(tmp_path / "here", *inputs)
-
-
-SPEC = """
-repetitions = 3
-target = { engine = "postgres" }
-volumes.a = { path = "." }
-[factors]
-"layout.data_files" = [1, 2]
-"""
 
 
 @pytest.fixture
