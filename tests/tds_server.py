@@ -118,8 +118,6 @@ class TdsServer:
         if not answer.columns:
             return _done(0)
         columns = ([row[at] for row in answer.rows if row[at] is not None] for at in range(len(answer.columns)))
-            [row[place] for row in answer.rows if row[place] is not None] for place in range(len(answer.columns))
-        )
         types = [type(values[0]) if values else int for values in columns]
         rows = b"".join(b"\xd1" + b"".join(map(_value, types, row)) for row in answer.rows)
         return _metadata(answer.columns, types) + rows + _done(len(answer.rows))
