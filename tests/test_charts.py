@@ -67,7 +67,7 @@ def test_every_chart_is_a_vega_lite_spec_that_is_plain_json():
     specs = wide_specs(findings, runs)
     assert list(specs) == ["ladder", "cells", "effects", "waits", "waterfall", "rows-over-time", "io-over-time"]
     for spec in specs.values():
-        assert spec["$schema"].endswith("/v5.json")
+        assert spec["$schema"].endswith("/v6.json")
         assert json.loads(json.dumps(spec)) == spec
 
 

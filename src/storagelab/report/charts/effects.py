@@ -102,13 +102,11 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 
 def effect_table(effects: Iterable[Effect]) -> Table:
     """Effects with their intervals."""
-    headings = [Heading("comparison", "prose"), Heading("change of time"), Heading("95 % interval", "text"),
-                Heading("pairs"), Heading("verdict", "text")]  # fmt: skip
-    rows = []
-    for effect in effects:
-        change, *ends = map(numbers.signed_percent, (effect.ratio.value, effect.ratio.low, effect.ratio.high))
-        interval = " to ".join(ends) if all(ends) else ""
-        rows.append([effect_text(effect), change, interval, numbers.count(effect.pairs), judged(effect)])
+    headings = [Heading("comparison", "prose"), Heading("change of time (joint 95 % CI)", "text"), Heading("pairs"),
+                Heading("verdict", "text")]  # fmt: skip
+    rows = [
+        [effect_text(one), numbers.signed_estimate(one.ratio), numbers.count(one.pairs), judged(one)] for one in effects
+    ]
     return Table(headings, rows)
 
 

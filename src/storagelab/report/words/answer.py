@@ -124,7 +124,7 @@ def _doubt(findings: Findings, found: Answer) -> str:
     used = {choice.pick.cell_id for choice in found.choices if choice.pick is not None}
     said = {found.no_verdict} if found.choices else {"nothing-measured", "untested"}
     said |= {"not-compared"} & {fact for fact in found.unable if "nothing-measured" in found.unable}
-    facts = [unable_text(fact, found, findings) for fact in found.unable if fact not in said]
+    facts = [unable_text(fact, findings) for fact in found.unable if fact not in said]
     cautions = [caution_text(kind, findings, used) for kind in found.cautions if _SAID_BY.get(kind) not in found.unable]
     told = [*facts, *cautions][:DOUBTS]
     left = len(facts) + len(cautions) - len(told)
@@ -419,7 +419,8 @@ class Names:
         left = [text for level in factor.levels if (text := value_text(level.value)) not in good]
         if len(left) <= 2:
             return f"any except {listed_or(left, 'and')}"
-        return listed_or([*texts[:2], f"{len(texts) - 2} others"])
+        of = f" ({len(levels)} of {len(factor.levels)})" * (len(texts) == len(levels))
+        return listed_or([*texts[:2], f"{len(texts) - 2} others{of}"])
 
     def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> list[str]:
         """The levels' texts. Labels that share their first part become one text if all labels with that part are

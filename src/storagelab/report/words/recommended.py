@@ -21,8 +21,8 @@ def advice_paper(found: Advice, statements: Mapping[str, Sequence[str]], spec: P
     sections = [Section("proposals", "Proposals", [_proposals(found), _moves(found)])] if found.proposals else []
     sections += [
         Section(
-            f"do-{name}",
-            f"Statements for the {name} proposal (storagelab runs none of them)",
+            f"do-{name.replace(' ', '-')}",
+            f"Statements for {name} (storagelab runs none of them)",
             [Code("\n".join(lines), language="sql")],
         )
         for name, lines in statements.items()
