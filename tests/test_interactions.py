@@ -73,9 +73,16 @@ def test_a_best_level_that_is_the_same_everywhere_is_held_in_common():
     factors = {FILES: [1, 4, 16], LOG: ["a", "b"]}
     found = only(findings_of(factors, away_from(lambda levels: 4)), FILES, LOG)
     assert not found.differs
-    assert found.in_common == (4,)
-    assert found.cost is None
-    assert found.change is None
+    assert (found.in_common, found.cost, found.change) == ((4,), None, None)
+
+
+def test_the_ratio_of_two_layouts_has_the_interval_of_the_verdict_wherever_it_is_told():
+    findings = findings_of({FILES: [8, 128], LOG: ["a", "b"]}, lambda at: 0.2 * (at[FILES] == 128 and at[LOG] == "b"))
+    change, best = only(findings, FILES, LOG).change, findings.cell(findings.best[0]).levels
+    at = {one.at[LOG]: one.ratio for one in findings.effects if one.at and one.factor == FILES}
+    assert (change.low, change.high) == (at["a"], at["b"])
+    ratios = {str(findings.cell(one.cell_id).levels): one.ratio for one in findings.comparisons}
+    assert at[best[LOG]] in (ratio := ratios[str(best | {FILES: 136 - best[FILES]})], ratio.inverse)
 
 
 @pytest.mark.slow

@@ -230,6 +230,4 @@ def test_what_a_proof_measured_is_kept_once_for_the_next_interval(tmp_path, advi
     assert [(one.measured, one.moved) for one in case.layout] == [
         (2.0, pytest.approx(row.moved)) for row in said.layouts[1:]
     ]
-    assert not learn(said, Beside("proposal 1", rows, ()), names, "proof", tmp_path / "other.toml"), (
-        "without today's layout"
-    )
+    assert not learn(said, Beside("proposal 1", rows, ()), names, "proof", tmp_path / "other.toml"), "without today's"

@@ -72,10 +72,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     left = len(overall) - MAX_EFFECTS
     rows: list[Row] = [
         {
-            "effect": effect_text(effect), "judged": judged(effect), "mean": 100 * (effect.ratio.value - 1),
-            "low": None if effect.ratio.low is None else 100 * (effect.ratio.low - 1),
-            "high": None if effect.ratio.high is None else 100 * (effect.ratio.high - 1),
-            "hollow": effect.ratio.half_width is None,
+            **scaled(effect.ratio, 100, _NO_TIME), "effect": effect_text(effect), "judged": judged(effect),
             "tip": f"{effect_text(effect)}: {effect_change(findings, effect)}"
             f"{f'; {judged(effect)}' if effect.tested else ''}",
         }

@@ -378,16 +378,13 @@ class Names:
 
     def factor(self, name: str) -> str:
         """ "files", "format", "driver"."""
-        return self._label(self._factors[name], name) if name in self._factors else short_factor(name)
+        labels, short = self._factors[name].labels if name in self._factors else {}, short_factor(name)
+        return labels.get(name) or (factor_text(name) if short in self._twice else short)
 
     def heading(self, name: str) -> str:
         """A factor as the heading of its column: "data files", "format"."""
         factor = self._factors[name]
         return factor_text(name) if name == DATA_FILES and name not in factor.labels else self.factor(name)
-
-    def _label(self, factor: Factor, path: str) -> str:
-        short = short_factor(path)
-        return factor.labels.get(path) or (factor_text(path) if short in self._twice else short)
 
     def levels(self, name: str, levels: Sequence[JsonValue], *, full: bool = False) -> str:
         """The good levels of a factor: "4 or 8 files", "driver 2.2.3", "log on b", "PostgreSQL"; `full`: "data
@@ -397,10 +394,8 @@ class Names:
         texts = self._grouped(factor, levels)
         many = self._many(factor, levels, texts)
         label = self.factor(name)
-        if name in factor.labels and all(map(is_number, levels)):
-            return f"{many} {one_of(label) if list(levels) == [1] else label}"
-        if is_counted(name):
-            label = "data files" if full and name == DATA_FILES else label
+        if is_counted(name) or (name in factor.labels and all(map(is_number, levels))):
+            label = "data files" if full and name == DATA_FILES and name not in factor.labels else label
             return f"{many} {one_of(label) if list(levels) == [1] else label}"
         if name in ALONE:
             return f"{label} on {many}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from storagelab.findings.cell import CLASS_NAMES, SpentPart
+from storagelab.findings.cell import CLASS_NAMES
 from storagelab.findings.limits import AtLimit
 from storagelab.findings.model import Estimate, Findings
 from storagelab.findings.reasons import Case, DeviceChange, Quantity, Reason, Rule, reasons
@@ -16,9 +16,6 @@ from storagelab.report.words.waiting import no_waits_sentence, on_text
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry, listed
 
-_PARTS: dict[SpentPart | None, str] = {
-    "resource": "resource", "signal": "signal", "wait": "", "cpu": "", "idle": "", "unaccounted": "", None: "",
-}  # fmt: skip
 _OF_DEVICES: dict[Quantity, str] = {
     "write_amplification": "write amplification", "read_bytes_per_s": "read, MB/s",
     "write_bytes_per_s": "written, MB/s",
