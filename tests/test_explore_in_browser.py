@@ -293,8 +293,8 @@ def test_a_chart_is_saved_as_svg_and_png_with_its_title_and_where_it_comes_from(
     words = " ".join(re.sub("<[^>]+>", " ", svg).split())  # long titles have several lines
     assert [one in words for one in (title, said, "files-and-log-place · MEASURED, 24 runs")] == [True] * 3
     ends = """svg => {
-        document.body.innerHTML = svg;
-        return [...document.querySelectorAll("svg > text")].map((one) => one.getComputedTextLength());
+        document.body.insertAdjacentHTML("beforeend", svg);
+        return [...document.querySelectorAll("body > svg > text")].map((one) => one.getComputedTextLength());
     }"""
     assert max(tab.evaluate(ends, svg)) <= float(re.search(r' width="([\d.]+)"', svg)[1]) - 8
     assert (png := (tmp_path / "chart.png").read_bytes()).startswith(b"\x89PNG")
