@@ -55,7 +55,8 @@ def test_with_the_log_on_a_disk_the_log_is_the_reason(tmp_path):
     assert "Waits for the log (WRITELOG) take" in text
     assert "Against that: queueing for a CPU -" in text
     rows = {row[0]: row[3] for row in waterfall_table(case.waterfall, "a", "slow", None, case.parts).rows}
-    for name, said in re.findall(r"\(([A-Z]+)\) take ([\d.]+) s|(queueing for a CPU) -([\d.]+) s", text):
+    for name in ("WRITELOG", "queueing for a CPU"):
+        (said,) = re.findall(rf"{name}\)?(?: take)? -?([\d.]+) s", text)
         assert float(rows[name].lstrip("+-")) == pytest.approx(float(said), rel=0.01)
 
 
