@@ -46,7 +46,7 @@ def noisy(times, share=0.01):
 
 
 def texts(findings):
-    return [line.text for line in answer_lines(findings)]
+    return answer_lines(findings)
 
 
 def four_and_eight_are_best(levels):

@@ -377,16 +377,16 @@ def stated_at(
     effects: tuple[Effect, ...] = (*main, *effects_at(*given, compared, alpha["effects-at"]))
     faster = tuple(speed_ups(*given, blocks, alpha["speed-ups"]))
     if raced is None:
-        effects, faster = (tuple(_as_compared(one, judged, plan) for one in every) for every in (effects, faster))
+        ids = {key(cell.levels): cell.cell_id for cell in plan.cells}
+        effects, faster = (tuple(_as_compared(one, judged, ids) for one in every) for every in (effects, faster))
     found = dependences(*given, blocks, alpha["dependences"])
     return Statements(judged, effects, tuple(_as_told(one, effects) for one in found), faster)
 
 
-def _as_compared(effect: Effect, judged: JudgedByLoad, plan: Plan) -> Effect:
+def _as_compared(effect: Effect, judged: JudgedByLoad, ids: Mapping[str, str]) -> Effect:
     """The effect of a level at one level of each other factor compares two layouts. If one of the two is the best, the
     ratio of the verdict's comparison is used, so that a ratio has one interval.
     """
-    ids = {key(cell.levels): cell.cell_id for cell in plan.cells}
     pair = [ids.get(key({**effect.at, effect.factor: level})) for level in (effect.baseline, effect.level)]
     row = next((row for row in judged.comparisons if {row.cell_id, row.best_cell_id} == {*pair}), None)
     if row is None or not row.tested:

@@ -71,7 +71,8 @@ def _fold(
     return Fold(
         title=cell_entry(cell.cell_id, cell.text),
         parts=[
-            *waits, *listed(_no_split_reasons(runs)), *filter(None, (crowd, crowded, counters)),
+            *waits, *listed(_no_split_reasons(runs)),
+            *([crowd] if crowd else []), *([crowded] if crowded else []), *([counters] if counters else []),
         ],
         holds=compared.judged_text(findings, cell) or "no time measured",
         mark=verdict_of(findings, cell.cell_id),

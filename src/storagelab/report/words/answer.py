@@ -6,7 +6,6 @@ A result has one short form, which is here, and one long form, which is among th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
 
 from storagelab.findings.answer import answer as answer_of
 from storagelab.findings.answer import layout_of
@@ -51,15 +50,6 @@ _SAID_BY = {"missing-runs": "not-finished", "single-repetition": "too-few-runs"}
 _REASONS = {"baseline": "listed first", "fastest": "the fastest mean"}
 """The preferences that don't read as they are written in a spec."""
 
-About = Literal["use", "basis", "why", "caution", "next"]
-
-
-class Line(NamedTuple):
-    """A sentence of the answer, and its subject."""
-
-    about: About
-    text: str
-
 
 def opening(findings: Findings, found: Answer | None = None) -> Document:
     """The answer in words, without its ladders. `head`: what to use, a sentence for each group of loads."""
@@ -76,14 +66,10 @@ def opening(findings: Findings, found: Answer | None = None) -> Document:
     )
 
 
-def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
+def answer_lines(findings: Findings, found: Answer | None = None) -> list[str]:
     """Its sentences in reading order."""
     told = opening(findings, found)
-    lines: list[tuple[About, Sequence[str]]] = [
-        ("use", told.head[:1]), ("basis", (told.based,)), ("use", told.head[1:]), ("why", told.why),
-        ("caution", (told.doubt,)), ("next", (told.next,)),
-    ]  # fmt: skip
-    return [Line(about, text) for about, texts in lines for text in texts if text]
+    return [text for text in (*told.head[:1], told.based, *told.head[1:], *told.why, told.doubt, told.next) if text]
 
 
 def headline(findings: Findings, found: Answer | None = None) -> str:
@@ -93,11 +79,11 @@ def headline(findings: Findings, found: Answer | None = None) -> str:
     return f"In simulation, {text[0].lower()}{text[1:]}" if findings.provenance == "simulated" and told.head else text
 
 
-def in_full(findings: Findings, found: Answer) -> dict[About, list[str]]:
+def in_full(findings: Findings, found: Answer) -> tuple[list[str], list[str]]:
     """The groups of loads and the causes that the short answer leaves out."""
     rest = [_group(findings, choice) for choice in found.choices[CHOICES:]] if len(found.choices) > CHOICES + 1 else []
     short = [*_why(findings, found, STEPS)]
-    return {"use": rest, "why": [text for text in _why(findings, found, None) if text not in short]}
+    return rest, [text for text in _why(findings, found, None) if text not in short]
 
 
 def _lines(findings: Findings, about: str) -> list[str]:
