@@ -31,7 +31,7 @@ from storagelab.findings.campaigns import compare
 from storagelab.findings.model import Estimate
 from storagelab.model.measurement import Run
 from storagelab.model.volume import SLICE_S, LimitConfig, VolumeConfig
-from storagelab.report.words.answer import answer_lines
+from storagelab.report.words.answer import opening
 from storagelab.report.words.campaigns import environment_differences
 from storagelab.run import stored
 from storagelab.run.stored import Results
@@ -319,7 +319,7 @@ def _judge_layouts(load: str, kind: Kind, seed: int, found: Results) -> Judged:
     right_set = all(
         cell not in best if ratio >= APART else cell in best or ratio > TIED for cell, ratio in ratios.items()
     )
-    said = [line.text for line in answer_lines(findings) if line.about == "why"]
+    said = opening(findings).why
     causes = [cause.limit for cause in answer(findings).causes]
     named = len(causes) == 1 and causes[0] is not None and causes[0].volume == expected[slowest].volume
     right_reason = named or (not causes and ratios[slowest] < APART)

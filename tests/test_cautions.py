@@ -348,7 +348,7 @@ def test_a_copy_in_full_beside_one_that_shares_its_blocks_is_a_caution_in_the_an
     assert caution_sentence(caution, findings).startswith(
         "Data was reflinked from its template (log on b), and elsewhere copied."
     )
-    assert "data reflinked here, copied there" in answer_lines(findings)[-1].text
+    assert "data reflinked here, copied there" in answer_lines(findings)[-1]
 
 
 def test_copies_of_one_kind_and_data_that_is_made_anew_are_none():

@@ -63,17 +63,15 @@ def test_a_new_chart_is_one_file(tmp_path, monkeypatch):
 
 
 def test_every_chart_is_a_vega_lite_spec_that_is_plain_json():
-    findings, runs = story(FOUR)
-    specs = wide_specs(findings, runs)
+    specs = wide_specs(*story(FOUR))
     assert list(specs) == ["ladder", "cells", "effects", "waits", "waterfall", "rows-over-time", "io-over-time"]
     for spec in specs.values():
-        assert spec["$schema"].endswith("/v5.json")
+        assert spec["$schema"].endswith("/v6.json")
         assert json.loads(json.dumps(spec)) == spec
 
 
 def test_charts_become_png_and_svg_without_a_browser():
-    findings, runs = story(FOUR, repetitions=2)
-    spec = wide_specs(findings, runs)["cells"]
+    spec = wide_specs(*story(FOUR, repetitions=2))["cells"]
     assert to_png(spec).startswith(b"\x89PNG\r\n\x1a\n")
     svg = to_svg(spec)
     assert svg.startswith("<svg")
@@ -81,8 +79,7 @@ def test_charts_become_png_and_svg_without_a_browser():
 
 
 def test_a_chart_is_sent_the_columns_that_it_draws_alone():
-    findings, runs = story({FILES: [1, 2, 4], LOG: ["a", "b"]})
-    slim = wide_specs(findings, runs)
+    slim = wide_specs(*story({FILES: [1, 2, 4], LOG: ["a", "b"]}))
     assert set(slim["waits"]["data"]["values"][0]) == {
         "name", "part", "low", "high", "mean", "middle", "label", "ink", "tip",
     }  # fmt: skip
@@ -98,17 +95,16 @@ def test_every_run_is_a_point_and_every_cell_a_mean_with_its_interval():
         assert (row["mean"], row["low"], row["high"]) == (mean.value, mean.low, mean.high)
 
 
-def test_the_number_of_data_files_is_the_axis_wherever_it_is_listed():
-    findings, _ = story({LOG: ["a", "b"], FILES: [1, 2]}, repetitions=2)
-    places = arrange.arrange(findings)
-    assert places.x_title == "data files"
-    assert places.line_title == "log volume"
-
-
-def test_without_data_files_the_factor_with_most_numbers_is_the_axis():
-    findings, _ = story({LOG: ["a", "b"], ROWS: [10, 20], CONNECTIONS: [8, 1, 2]}, repetitions=1)
-    assert arrange.arrange(findings).x_title == "connections"
-    assert times_of(findings).x_levels == ["1", "2", "4", "8"]
+@pytest.mark.parametrize(
+    ("more", "axis", "lines"),
+    [
+        ({FILES: [1, 2]}, "data files", "log volume"), ({COMPRESSION: ["off", "on"]}, "log volume", "wal_compression"),
+        ({ROWS: [10, 20], CONNECTIONS: [8, 1, 2]}, "connections", "log volume · rows per transaction"),
+    ],
+)  # fmt: skip
+def test_the_axis_is_the_number_of_data_files_else_the_most_numbers_else_the_first_factor(more, axis, lines):
+    places = arrange.arrange(story({LOG: ["a", "b"]} | more, repetitions=1)[0])
+    assert (places.x_title, places.line_title) == (axis, lines)
 
 
 @pytest.mark.parametrize(
@@ -119,10 +115,8 @@ def test_without_data_files_the_factor_with_most_numbers_is_the_axis():
     ],
 )  # fmt: skip
 def test_powers_of_two_stand_on_an_axis_of_doublings_also_where_one_was_not_run(levels, axis, doubles):
-    findings, _ = story({FILES: levels}, repetitions=1)
-    data = times_of(findings)
-    assert data.x_levels == axis
-    assert data.arrangement.doubles is doubles
+    data = times_of(story({FILES: levels}, repetitions=1)[0])
+    assert (data.x_levels, data.arrangement.doubles) == (axis, doubles)
 
 
 def test_the_cells_to_look_at_first_are_the_axis_first_best_and_last_and_the_slowest():
@@ -144,15 +138,9 @@ def test_names_leave_out_what_all_the_cells_share():
     assert arrange.short_names(findings.cells[:1]) == ["1 file, log on a"]
 
 
-def test_without_numbers_the_first_factor_is_the_axis():
-    findings, _ = story({LOG: ["a", "b"], COMPRESSION: ["off", "on"]}, repetitions=2)
-    assert arrange.arrange(findings).x_title == "log volume"
-
-
 def test_few_combinations_are_lines_of_one_panel_and_more_share_panels_with_the_same_axes():
     few, _ = story(FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on"]}, repetitions=1)
-    assert list(times_of(few).panels) == [""]
-    assert len(times_of(few).lines) == 4
+    assert (list(times_of(few).panels), len(times_of(few).lines)) == ([""], 4)
     many, runs = story(FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on", "lz4"]}, repetitions=1)
     data = times_of(many)
     assert data.panels == ["log on a", "log on b"]
@@ -235,22 +223,15 @@ def test_a_wait_type_keeps_the_hue_of_its_category_and_a_second_one_gets_another
     assert colours[2] not in colours[:2]
 
 
-def test_runs_without_waits_have_no_chart_of_waits():
-    findings, runs = story(FOUR, repetitions=2, waits=None)
-    assert "waits" not in wide_specs(findings, runs)
-
-
 def test_an_experiment_of_one_cell_still_has_its_chart():
-    findings, runs = story({}, repetitions=3)
-    specs = wide_specs(findings, runs)
-    assert "cells" in specs
+    specs = wide_specs(*story({}, repetitions=3))
     assert "effects" not in specs
     assert to_svg(specs["cells"]).count("aria-roledescription") > 0
 
 
-def test_nothing_measured_gives_no_chart():
-    findings, runs = story(FOUR, repetitions=1, failed=lambda planned: "the server died")
-    assert wide_specs(findings, runs) == {}
+def test_what_was_not_measured_has_no_chart():
+    assert "waits" not in wide_specs(*story(FOUR, repetitions=2, waits=None))
+    assert wide_specs(*story(FOUR, repetitions=1, failed=lambda planned: "the server died")) == {}
 
 
 def test_the_axis_starts_at_zero_unless_times_are_too_close_and_then_says_so():
@@ -270,7 +251,8 @@ def test_a_mean_without_an_interval_is_drawn_hollow_and_the_caption_says_so():
         assert (HOLLOW in drawn.caption) is is_hollow
         marks = ElementTree.fromstring(to_svg(drawn.specs()["wide"])).iter("{http://www.w3.org/2000/svg}path")
         fills = [one.attrib.get("fill") for one in marks if ": mean " in one.attrib.get("aria-label", "")]
-        assert {fill in (None, "transparent", "none") for fill in fills} == {is_hollow}
+        assert {fill in (None, "transparent", palette.GROUND) for fill in fills} == {is_hollow}
+        assert (palette.GROUND in fills) is is_hollow, "the star hides what is below it"
 
 
 def test_a_few_slow_cells_do_not_press_the_others_together():

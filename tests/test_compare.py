@@ -50,7 +50,7 @@ def test_two_cells_and_two_campaigns_in_every_format(stored, campaigns, tmp_path
     code, out, _ = stored("compare", "before", "c1", "data_files=4")
     assert code == 0
     assert "\n\nc02 and c01 can't be told apart: " in out
-    assert "Where each second of a connection went (simulated)" in out
+    assert "Where each second of a connection went (-: a part of the row above) (simulated)" in out
     assert max(map(len, out.splitlines())) <= 80
 
     code, out, _ = stored("compare", "before", "c1", "c2", "--format", "json")

@@ -120,7 +120,7 @@ def test_where_the_warm_up_is_to_be_found_a_layout_with_parts_of_cycles_is_not_c
     findings = findings_where({"60s": WHOLE, "120s": PART}, "auto")
     assert findings.verdict == "untested"
     assert "are not compared" in cautions(findings)["checkpoint-cycles"]
-    lines = " ".join(line.text for line in answer_lines(findings))
+    lines = " ".join(answer_lines(findings))
     assert "runs count parts of checkpoint cycles" in lines
     assert "the order was not random" not in lines
     assert verdict_of(findings, findings.cells[1].cell_id).text == "not judged"

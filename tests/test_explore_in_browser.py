@@ -241,8 +241,8 @@ def test_every_cell_has_its_series_and_pointing_at_a_moment_says_what_both_did_t
     tip = tab.locator("#tip")
     tip.wait_for(state="visible")
     assert tip.inner_text() == words[0]
-    assert "A, rows: " in tip.inner_text()
-    assert "; B, rows: " in tip.inner_text()
+    assert re.search("A, rows: .*; B, rows: ", tip.inner_text())
+    assert tab.locator("#figure-pair-series .mark-text.role-mark text").text_content() == "thousand rows/s"
 
 
 def test_every_mark_of_a_run_leads_to_its_series_beside_that_of_the_median_run(opened):
@@ -292,6 +292,11 @@ def test_a_chart_is_saved_as_svg_and_png_with_its_title_and_where_it_comes_from(
     title = tab.locator(f"#figure-{figure}").get_attribute("data-title").split("<")[0]
     words = " ".join(re.sub("<[^>]+>", " ", svg).split())  # long titles have several lines
     assert [one in words for one in (title, said, "files-and-log-place · MEASURED, 24 runs")] == [True] * 3
+    ends = """svg => {
+        document.body.insertAdjacentHTML("beforeend", svg);
+        return [...document.querySelectorAll("body > svg > text")].map((one) => one.getComputedTextLength());
+    }"""
+    assert max(tab.evaluate(ends, svg)) <= float(re.search(r' width="([\d.]+)"', svg)[1]) - 8
     assert (png := (tmp_path / "chart.png").read_bytes()).startswith(b"\x89PNG")
     assert int.from_bytes(png[16:20], "big") > 1_000
 

@@ -11,7 +11,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.answer import answer
 from storagelab.findings.why import between
 from storagelab.model.measurement import Measurement, latency_of
-from storagelab.report.words.answer import answer_lines
+from storagelab.report.words.answer import opening
 
 CONNECTIONS, SECONDS = 8, 60.0
 MEAN_S = {"a": 0.020, "b": 0.010}
@@ -62,7 +62,7 @@ def test_the_wait_that_moved_the_mean_transaction_is_named_with_its_seconds_of_e
     # A tenth of each wait is time in which its session queued for a CPU.
     assert (cause.from_s, cause.to_s) == (pytest.approx(0.9 * 0.012, rel=0.03), pytest.approx(0.9 * 0.002, rel=0.03))
     assert (cause.total_from_s, cause.total_to_s) == (pytest.approx(0.020, rel=0.02), pytest.approx(0.010, rel=0.02))
-    (why,) = [line.text for line in answer_lines(found) if line.about == "why"]
+    (why,) = opening(found).why
     assert "IO:WALSync" in why
     assert why.endswith("s per transaction.")
 
@@ -78,7 +78,7 @@ def test_the_steps_add_up_to_the_change_of_the_mean_latency():
 def test_waits_explain_no_percentile_and_no_latency_that_began_before_its_transaction(judge, load):
     found = findings(judge, **load)
     assert answer(found).causes == ()
-    assert not [line for line in answer_lines(found) if line.about == "why"]
+    assert not opening(found).why
 
 
 @pytest.mark.parametrize(("limit", "named"), [(800.0, True), (8000.0, False)])

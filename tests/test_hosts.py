@@ -116,7 +116,7 @@ def test_with_one_host_that_ran_all_layouts_the_verdict_is_its_own():
 
 def test_the_answer_says_on_how_many_hosts_the_winner_won_and_which_is_odd():
     found, runs = campaign({"db1": 1.0, "db2": 1.25, "db3": 1.0})
-    texts = [line.text for line in answer_lines(found)]
+    texts = answer_lines(found)
     assert any(one.startswith("The layout in front over all hosts is in front on 3 of 3; db2 is odd") for one in texts)
     experiment = make_experiment({FILES: list(FACTOR)}, repetitions=9)
     of = document(experiment, make_plan(experiment), runs, found)
@@ -129,7 +129,7 @@ def test_hosts_that_are_not_alike_get_one_caution_that_names_what_differs():
     found, _ = campaign({"db1": 1.0, "db2": 1.0}, db2={"memory_bytes": 32 * 2**30, "kernel": "Linux 6.9"})
     (caution,) = [one for one in found.cautions if one.kind == "unlike-hosts"]
     assert {one.fact for one in caution.differs} == {"host: memory_bytes", "host: kernel"}
-    assert any("hosts differ in memory and kernel" in line.text for line in answer_lines(found))
+    assert any("hosts differ in memory and kernel" in line for line in answer_lines(found))
     alike, _ = campaign({"db1": 1.0, "db2": 1.0}, db2={"memory_bytes": 16 * 2**30 - 4096})
     assert not [one for one in alike.cautions if one.kind == "unlike-hosts"]
 

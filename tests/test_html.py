@@ -289,7 +289,7 @@ def test_of_many_cells_the_script_shows_any_and_a_page_without_it_the_first_and_
     known = later_of(page)["cells"]
     assert {anchor for anchor, *_ in known} == {waits.cell_anchor(cell.cell_id) for cell in findings.cells}
     assert all("Lock:extend" in parts for *_, parts in known)
-    assert page.count('<details class="cell"') == html.CELLS_WITHOUT_SCRIPTS
+    assert page.count('<details class="cell"') == html.CHOSEN_CELLS
     assert "storagelab report files-and-log-place --format md has all without it" in words_of(page)
 
 

@@ -57,25 +57,29 @@ def test_a_best_level_that_follows_another_factor_is_found_at_each_of_its_levels
     factors = {FILES: [1, 2, 4, 8, 16], ROWS: [4, 8, 16]}
     found = only(findings_of(factors, away_from(lambda levels: float(levels[ROWS]))), FILES, ROWS)
     assert [(row.at, row.levels) for row in found.best] == [(4, (4,)), (8, (8,)), (16, (16,))]
-    assert found.differs
-    assert found.in_common == ()
+    assert (found.differs, found.in_common) == (True, ())
 
 
 def test_the_dearest_mistake_is_to_take_the_level_that_is_best_farthest_away():
     factors = {FILES: [1, 2, 4, 8, 16], ROWS: [4, 8, 16]}
     cost = only(findings_of(factors, away_from(lambda levels: float(levels[ROWS]))), FILES, ROWS).cost
     assert {cost.at, cost.taken_from} == {4, 16}
-    assert cost.ratio.low < 1.4 < cost.ratio.high
-    assert cost.ratio.low > 1
+    assert 1 < cost.ratio.low < 1.4 < cost.ratio.high
 
 
 def test_a_best_level_that_is_the_same_everywhere_is_held_in_common():
     factors = {FILES: [1, 4, 16], LOG: ["a", "b"]}
     found = only(findings_of(factors, away_from(lambda levels: 4)), FILES, LOG)
-    assert not found.differs
-    assert found.in_common == (4,)
-    assert found.cost is None
-    assert found.change is None
+    assert (found.differs, found.in_common, found.cost, found.change) == (False, (4,), None, None)
+
+
+def test_the_ratio_of_two_layouts_has_the_interval_of_the_verdict_wherever_it_is_told():
+    findings = findings_of({FILES: [8, 128], LOG: ["a", "b"]}, lambda at: 0.2 * (at[FILES] == 128 and at[LOG] == "b"))
+    change, best = only(findings, FILES, LOG).change, findings.cell(findings.best[0]).levels
+    at = {one.at[LOG]: one.ratio for one in findings.effects if one.at and one.factor == FILES}
+    assert (change.low, change.high) == (at["a"], at["b"])
+    ratios = {str(findings.cell(one.cell_id).levels): one.ratio for one in findings.comparisons}
+    assert at[best[LOG]] in (ratio := ratios[str(best | {FILES: 136 - best[FILES]})], ratio.inverse)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from storagelab.findings.answer import answer
 from storagelab.findings.basis import basis_of
 from storagelab.findings.cautions.cpu_time import BusyMachine
 from storagelab.findings.reasons import Rule, case_between, reasons
-from storagelab.report.words.answer import answer_lines
+from storagelab.report.words.answer import opening
 from storagelab.report.words.why import why_sentence
 
 SLOWER, FASTER = "cell-001", "cell-002"
@@ -71,7 +71,7 @@ def test_the_answer_names_the_volume_and_not_the_wait():
     (cause,) = answer(findings).causes
     assert cause.wait is None
     assert (cause.limit.volume, cause.limit.rate, cause.limit.limit) == ("a", "write_iops", 600)
-    (line,) = [line.text for line in answer_lines(findings) if line.about == "why"]
+    (line,) = opening(findings).why
     assert line.startswith("Why, log: volume a stood at its limit, 600 writes/s, 9")
 
 

@@ -12,7 +12,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Factor, Level
 from storagelab.model.waits import normalise
-from storagelab.report.export.tables import RUN_COLUMNS, WAIT_COLUMNS, csv_runs, csv_waits
+from storagelab.report.export.tables import RUN_COLUMNS, WAIT_COLUMNS, all_of, csv_of
 from storagelab.report.sections.contents import document
 from storagelab.report.text.markdown import markdown
 
@@ -30,8 +30,12 @@ def as_markdown(experiment, plan, runs):
     return markdown(document(experiment, plan, runs, analyse(experiment, plan, runs)))
 
 
-def read_csv(text):
-    return list(csv.DictReader(io.StringIO(text)))
+def as_csv(table, experiment, plan, runs):
+    return csv_of(all_of(experiment, plan, runs, None)[table]())
+
+
+def read_csv(*of):
+    return list(csv.DictReader(io.StringIO(as_csv(*of))))
 
 
 def not_as_asked():
@@ -67,7 +71,7 @@ def test_all_rows_of_a_table_have_as_many_columns_as_its_head():
 
 def test_runs_have_one_row_each_in_the_order_of_cells_and_repetitions():
     experiment, plan, runs = the_runs()
-    rows = read_csv(csv_runs(experiment, plan, runs))
+    rows = read_csv("runs", experiment, plan, runs)
     assert list(rows[0]) == ["cell_id", FILES, LOG, *RUN_COLUMNS]
     assert [(row["cell_id"], row["repetition"]) for row in rows] == [
         (cell.cell_id, str(repetition)) for cell in plan.cells for repetition in range(1, 6)
@@ -77,7 +81,7 @@ def test_runs_have_one_row_each_in_the_order_of_cells_and_repetitions():
 def test_figures_in_csv_are_exact_and_bare():
     experiment, plan, runs = the_runs()
     by_key = {(run.cell_id, str(run.repetition)): run for run in runs if run.measurement}
-    for row in read_csv(csv_runs(experiment, plan, runs)):
+    for row in read_csv("runs", experiment, plan, runs):
         if row["status"] == "ok":
             measured = by_key[row["cell_id"], row["repetition"]].measurement
             assert float(row["elapsed_s"]) == measured.elapsed_s
@@ -88,7 +92,7 @@ def test_figures_in_csv_are_exact_and_bare():
 
 def test_waits_have_one_row_per_run_and_type_uncut():
     experiment, plan, runs = the_runs()
-    rows = read_csv(csv_waits(experiment, plan, runs))
+    rows = read_csv("waits", experiment, plan, runs)
     assert list(rows[0]) == ["cell_id", FILES, LOG, *WAIT_COLUMNS]
     measured = [run for run in runs if run.measurement]
     assert len(rows) == sum(len(normalise(run.measurement.waits)) for run in measured)
@@ -110,16 +114,12 @@ def test_levels_survive_csv(value, text):
         update={"factors": (Factor(name="thing", levels=(Level(value=value, sets={}),)),)}
     )
     plan = make_plan(experiment)
-    (row,) = read_csv(csv_runs(experiment, plan, make_runs(experiment, plan)))
+    (row,) = read_csv("runs", experiment, plan, make_runs(experiment, plan))
     assert row["thing"] == text
 
 
 def test_no_password_gets_into_markdown_or_csv():
     experiment, plan, _ = the_runs()
     run = make_run(plan.runs[0], plan.cells[0], None, "connection to postgresql://me:s3cr3t@db/lab failed")
-    for text in (
-        as_markdown(experiment, plan, [run]),
-        csv_runs(experiment, plan, [run]),
-        csv_waits(experiment, plan, [run]),
-    ):
-        assert "s3cr3t" not in text
+    of = experiment, plan, [run]
+    assert "s3cr3t" not in as_markdown(*of) + as_csv("runs", *of) + as_csv("waits", *of)

@@ -1,5 +1,6 @@
 """Each rule speaks where its mechanism was changed, and is silent where nothing was, or where the evidence is thin."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from storagelab.findings.model import Estimate
 from storagelab.findings.reasons import RULES, Case, Crowd, DeviceChange, Figure, Rule, case_between_levels, reasons
 from storagelab.findings.why import QUEUE, Step, Thing, Waterfall
 from storagelab.model.measurement import Run
-from storagelab.report.words.why import why_sentence
+from storagelab.report.words.why import waterfall_table, why_sentence
 from storagelab.run.loop import batches, make_batch
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
@@ -53,6 +54,10 @@ def test_with_the_log_on_a_disk_the_log_is_the_reason(tmp_path):
     assert text.startswith("slow against a: 54 % more time")
     assert "Waits for the log (WRITELOG) take" in text
     assert "Against that: queueing for a CPU -" in text
+    rows = {row[0]: row[3] for row in waterfall_table(case.waterfall, "a", "slow", None, case.parts).rows}
+    for name in ("WRITELOG", "queueing for a CPU"):
+        (said,) = re.findall(rf"{name}\)?(?: take)? -?([\d.]+) s", text)
+        assert float(rows[name].lstrip("+-")) == pytest.approx(float(said), rel=0.01)
 
 
 def test_where_nothing_differs_no_rule_speaks(tmp_path):

@@ -174,7 +174,7 @@ def test_the_command_writes_a_spec_that_measures_what_it_proposes(typed, advised
     spec = tomllib.loads((tmp_path / "proof.toml").read_text("utf-8"))
     levels = {one["label"]: one for one in spec["factors"]["layout"]}
     assert levels["present"]["layout.log"] == "a"
-    assert levels["first"]["layout.objects.orders"] == "fast"
+    assert levels["proposal 1"]["layout.objects.orders"] == "fast"
     known = prediction.read(tmp_path / "proof-prediction.json")
     assert [one.name for one in known.layouts] == list(levels)
     code, _, err = typed(*verb, *written)
@@ -230,4 +230,4 @@ def test_what_a_proof_measured_is_kept_once_for_the_next_interval(tmp_path, advi
     assert [(one.measured, one.moved) for one in case.layout] == [
         (2.0, pytest.approx(row.moved)) for row in said.layouts[1:]
     ]
-    assert not learn(said, Beside("first", rows, ()), names, "proof", tmp_path / "other.toml"), "without today's layout"
+    assert not learn(said, Beside("proposal 1", rows, ()), names, "proof", tmp_path / "other.toml"), "without today's"

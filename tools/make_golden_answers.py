@@ -66,7 +66,7 @@ def _without(value: Any) -> Any:
 
 def reword() -> None:
     for file in sorted(FOLDER.glob("*.json")):
-        lines = [line.text for line in answer_lines(Findings.model_validate_json(file.read_text("utf-8")))]
+        lines = answer_lines(Findings.model_validate_json(file.read_text("utf-8")))
         file.with_suffix(".txt").write_text("\n".join(lines) + "\n", "utf-8")
         print("\n".join([f"== {file.stem}", *lines]))
     sys.path.insert(0, str(FOLDER.parent.parent))
@@ -142,8 +142,8 @@ def main() -> None:
         content |= {"wait_trends": [], "wait_changes": []}
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         (FOLDER / f"{name}.json").write_text(text + "\n", "utf-8")
-        lines = [line.text for line in answer_lines(findings)]
-        if lines != [line.text for line in answer_lines(Findings.model_validate_json(text))]:
+        lines = answer_lines(findings)
+        if lines != answer_lines(Findings.model_validate_json(text)):
             raise SystemExit(f"{name}: thinned too much, as its answer differs")
         (FOLDER / f"{name}.txt").write_text("\n".join(lines) + "\n", "utf-8")
         print("\n".join([f"== {name}, {len(text):,} bytes", *lines]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -154,7 +153,6 @@ class Next(Frozen):
     )
 
 
-Unable = Literal["nothing-measured", "too-few-runs", "untested", "not-compared"]
 """Facts that keep an experiment from answering its question, or a part of it. Cautions add further facts."""
 
 

@@ -312,7 +312,7 @@ class Caution(Frozen, ABC):
     def in_some(self, findings: Findings) -> str:
         """A text such as " in 3 of 20 layouts" for all cautions of this kind; "" if they concern all layouts."""
         cells = {cell for one in self.alike(findings) for cell in one.cells}
-        return f" in {len(cells)} of {len(findings.cells)} {noun(findings.layout_factors, 2)}" if cells else ""
+        return f" in {len(cells)} of {len(findings.cells)} {findings.cell_noun(2)}" if cells else ""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -395,3 +395,7 @@ class Findings(JudgedByLoad):
     def layout_factors(self) -> list[Factor]:
         """The factors that are choices, as loads and conditions are not."""
         return [factor for factor in self.factors if not (self.loads and factor.name in self.loads[0].load)]
+
+    def cell_noun(self, number: int = 1) -> str:
+        """The noun for cells: that of layouts, except under several loads, where a layout has several cells."""
+        return "cell" + "s" * (number != 1) if self.loads else noun(self.factors, number)

@@ -24,7 +24,7 @@ from typing import TypeVar
 import numpy as np
 
 from storagelab.findings import verdicts
-from storagelab.findings.effects import effect_of, effects_at, main_effects
+from storagelab.findings.effects import effect_of, effects_at, key, main_effects
 from storagelab.findings.model import (
     BestLevels,
     Comparison,
@@ -374,27 +374,33 @@ def stated_at(
     compared = fitted.compared.tolist()
     judged = verdicts.judge(factors, plan, fitted, compared, alpha["verdict"], None if raced is None else raced.judging)
     main = main_effects(*given, compared, alpha["effects"])
-    alone = len(plan.cells[0].levels) == 1 and raced is None
-    return Statements(
-        judged=judged,
-        effects=(
-            *(_as_compared(one, judged, plan) if alone else one for one in main),
-            *effects_at(*given, compared, alpha["effects-at"]),
-        ),
-        dependences=tuple(dependences(*given, blocks, alpha["dependences"])),
-        speed_ups=tuple(speed_ups(*given, blocks, alpha["speed-ups"])),
-    )
+    effects: tuple[Effect, ...] = (*main, *effects_at(*given, compared, alpha["effects-at"]))
+    faster = tuple(speed_ups(*given, blocks, alpha["speed-ups"]))
+    if raced is None:
+        ids = {key(cell.levels): cell.cell_id for cell in plan.cells}
+        effects, faster = (tuple(_as_compared(one, judged, ids) for one in every) for every in (effects, faster))
+    found = dependences(*given, blocks, alpha["dependences"])
+    return Statements(judged, effects, tuple(_as_told(one, effects) for one in found), faster)
 
 
-def _as_compared(effect: Effect, judged: JudgedByLoad, plan: Plan) -> Effect:
-    """The effects of a single factor: its two levels are two layouts. If one of the two cells is the best, the ratio of
-    the verdict's comparison is used.
+def _as_compared(effect: Effect, judged: JudgedByLoad, ids: Mapping[str, str]) -> Effect:
+    """The effect of a level at one level of each other factor compares two layouts. If one of the two is the best, the
+    ratio of the verdict's comparison is used, so that a ratio has one interval.
     """
-    ends = (repr(effect.baseline), repr(effect.level))
-    ids = {repr(cell.levels[effect.factor]): cell.cell_id for cell in plan.cells}
-    pair = [ids[end] for end in ends if end in ids]
+    pair = [ids.get(key({**effect.at, effect.factor: level})) for level in (effect.baseline, effect.level)]
     row = next((row for row in judged.comparisons if {row.cell_id, row.best_cell_id} == {*pair}), None)
-    if row is None:
+    if row is None or not row.tested:
         return effect
     ratio = row.ratio if row.best_cell_id == pair[0] else row.ratio.inverse
     return effect.model_copy(update={"ratio": ratio, "distinguishable": row.distinguishable})
+
+
+def _as_told(found: Dependence, effects: Sequence[Effect]) -> Dependence:
+    """The dependence with the ratios that effects at one level of each other factor have already."""
+    if (change := found.change) is None:
+        return found
+    known = {(one.factor, repr(one.level), repr(one.baseline), key(one.at)): one.ratio for one in effects}
+    of = found.factor, repr(change.level), repr(change.baseline)
+    ends = {"low": (change.low_at, change.low), "high": (change.high_at, change.high)}
+    ratios = {end: known.get((*of, key({found.within: at})), own) for end, (at, own) in ends.items()}
+    return found.model_copy(update={"change": change.model_copy(update=ratios)})

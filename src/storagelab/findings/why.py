@@ -59,20 +59,20 @@ class Thing:
 WORK = Thing("more or fewer rows", "", "other", None)
 """The step for the work of a run, if that differs. The other steps then compare times for the same work."""
 QUEUE = Thing("queueing for a CPU", "", "cpu-queue", None)
-By = Callable[[Spent], Thing]
+By = Callable[[Spent | Thing], Thing]
 
 
-def by_part(one: Spent) -> Thing:
+def by_part(one: Spent | Thing) -> Thing:
     """Every wait type, with its resource and its signal part separate."""
     return Thing(one.name, one.analogue, one.category, one.part)
 
 
-def by_type(one: Spent) -> Thing:
+def by_type(one: Spent | Thing) -> Thing:
     """Every wait type, as in the nine columns."""
     return Thing(one.name, one.analogue, one.category, one.part if one.part in ("cpu", "idle", "unaccounted") else None)
 
 
-def by_kind(one: Spent) -> Thing:
+def by_kind(one: Spent | Thing) -> Thing:
     """The sum of all waits of one kind."""
     if not is_wait(one.part):
         return by_type(one)
@@ -80,7 +80,7 @@ def by_kind(one: Spent) -> Thing:
     return Thing(name, "", category, None)
 
 
-def by_cause(one: Spent) -> Thing:
+def by_cause(one: Spent | Thing) -> Thing:
     """Waits of one kind together, except that all time in which sessions queued for a CPU is one cause."""
     return QUEUE if one.part == "signal" or one.category == "cpu-queue" else by_kind(one)
 

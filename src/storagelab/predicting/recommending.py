@@ -38,7 +38,7 @@ _MATTERS, _MOVE_GAINS, _OF_GAIN = 0.02, 0.02, 0.95
 share of the best layout's gain that fewer moves must keep."""
 _ALL_OF, _STARTS = 700, 6
 """Up to this many placements, all are predicted. Among more, a local search has this many starts."""
-_NAMES = ("first", "second", "third")
+_NAMES = ("proposal 1", "proposal 2", "proposal 3")
 _ROOM = 1.1
 """The space that objects need, as a multiple of their size: they grow, and files of the system lie beside them."""
 _LOG_BYTES = 2**30

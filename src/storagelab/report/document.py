@@ -249,15 +249,21 @@ def _folded(rungs: Sequence[Rung], most: int) -> Iterator[Rung]:
 
 
 def _together(rungs: Sequence[Rung]) -> Rung:
-    """A row for several layouts of one verdict, or of several."""
+    """A row for several layouts of one verdict, or of several. Of those that are not told apart, some may be slower on
+    average than the rows below.
+    """
     if len(rungs) == 1:
         return rungs[0]
     kinds = {rung.verdict.text.partition(",")[0]: rung.verdict.kind for rung in rungs}
     verdict = Mark("not-judged" if len(kinds) > 1 else rungs[0].verdict.kind, " or ".join(filter(None, kinds)))
-    figures = [rung.figure for rung in rungs if rung.figure]
-    first, _, unit = figures[0].partition(" ") if figures else ("", "", "")
-    ends = f", {first} to {figures[-1]}" if figures and figures[-1].endswith(unit) else ""
-    return Rung((f"{len(rungs)} more{ends}",), None, "", verdict, hidden=len(rungs))
+    figures = sorted((rung.figure for rung in rungs if rung.figure), key=_number)
+    ends = f", {figures[0].partition(' ')[0]} to {figures[-1]}" if figures else ""
+    few = ", too few runs to tell" * (verdict.kind == "not-told-apart")
+    return Rung((f"{len(rungs)} more{few}{ends}",), None, "", verdict, hidden=len(rungs))
+
+
+def _number(figure: str) -> float:
+    return float(figure.partition(" ")[0].replace(",", ""))
 
 
 # --- the whole --------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from storagelab.report.charts import wide_specs
 from storagelab.report.document import Document
 from storagelab.report.drawing.vega import Spec, to_png, to_svg
 from storagelab.report.export.as_json import json_pieces, to_json
-from storagelab.report.export.tables import all_of, csv_runs, csv_waits, sqlite_file
+from storagelab.report.export.tables import all_of, csv_of, sqlite_file
 from storagelab.report.sections.contents import brief, document
 from storagelab.report.text.markdown import markdown
 from storagelab.report.text.terminal import as_text, print_document
@@ -79,10 +79,8 @@ def render(
         )  # fmt: skip
     if format_ == "md":
         return markdown(document(experiment, plan, runs, shown, limit=how.limit))
-    if format_ == "csv":
-        return csv_runs(experiment, plan, runs)
-    if format_ == "waits-csv":
-        return csv_waits(experiment, plan, runs)
+    if format_ in ("csv", "waits-csv"):
+        return csv_of(all_of(experiment, plan, runs, findings)["runs" if format_ == "csv" else "waits"]())
     if format_ == "json":
         return to_json(experiment, plan, runs, findings)
     raise StoragelabError(f"unknown report format {format_!r}\n  known formats: {', '.join(FORMATS)}")

@@ -33,6 +33,8 @@ _FIRST_COST_S = 5.0
 passed."""
 _LONGEST_S = 300.0
 """If a page for which runs wait takes longer, storagelab stops making it."""
+_AT_STOP_S = 10.0
+"""A prompt waits no longer for a page."""
 _SAID = re.compile(r'(?<=id="so-far" data-reload-s=")\d+">[^<]*(?=This page shows )')
 """In the page: the seconds until it reloads itself, and the text on the campaign, before that on the page's runs."""
 
@@ -60,6 +62,7 @@ class SoFar:
 
     def __init__(self, folder: Path, progress: RunProgress, before: int) -> None:
         self._folder, self._progress, self._before = folder, progress, before
+        self._page = folder / "report.html"
         self._simulated = all(cell.config.simulated for cell in progress.plan.cells)
         self._began = self._started = time.monotonic()
         self._cost_s, self._waited_s = _FIRST_COST_S, 0.0
@@ -94,22 +97,25 @@ class SoFar:
         self._told_late = True
 
     def stopped(self) -> None:
-        """Says in the page, and in the log and on the terminal, that the runs stopped. No page is made, because it
-        would delay the prompt.
+        """Says in the page, and in the log and on the terminal, that the runs stopped. Where there is no page, one is
+        made, unless the prompt would wait too long for it.
         """
         progress, stored = self._progress, self._before + self._progress.done
+        if is_new := bool(stored) and not self._page.exists():
+            self._start("Stopped.")
+            self.end(_AT_STOP_S)
         verb = f"storagelab report {self._folder} makes the report of what is stored"
         of = f"Stopped at run {stored} of {self._before + progress.total}"
         self.says(f"{of}. Run the spec again to continue; {verb}.", 0)
         if stored:
-            progress.say(verb)
+            progress.say(f"report: {self._page}" if is_new and self.is_made else verb)
 
     def says(self, text: str, reload_s: float) -> None:
         """Replaces the text on the campaign in the page, if there is a page of an unfinished campaign."""
-        page = self._folder / "report.html"
         with contextlib.suppress(OSError):
-            said = _SAID.sub(lambda _: f'{reload_s:g}">{html.escape(text)} ', page.read_text("utf-8"), count=1)
-            write_whole(page, [said.encode()], within=self._folder)
+            page = self._page.read_text("utf-8")
+            said = _SAID.sub(lambda _: f'{reload_s:g}">{html.escape(text)} ', page, count=1)
+            write_whole(self._page, [said.encode()], within=self._folder)
 
     def _start(self, text: str, *how: str) -> None:
         """Starts to make the page, in a session of its own: Ctrl-C on the terminal is meant for the runs."""

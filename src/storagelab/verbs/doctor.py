@@ -54,14 +54,14 @@ def doctor(
             volumes.update(site.volume_paths(cell.config))
     abilities = (*lacking, *server_abilities(), *abilities_of(volumes, results))
     if as_json:
-        screen.write(doctor_json(abilities))
+        screen.write(doctor_json("abilities", abilities))
     else:
         print_abilities(screen.out(), abilities, all_)
 
 
 def _verify(target: str, spec_file: Path | None, *, as_json: bool) -> bool:
     """Whether a running server keeps all promises, on the volumes of the spec's first cell if there is one."""
-    from storagelab.report.text.as_data import promises_json
+    from storagelab.report.text.as_data import doctor_json
     from storagelab.report.text.terminal import print_promises
     from storagelab.run import contract
     from storagelab.spec import matrix, reading
@@ -72,7 +72,7 @@ def _verify(target: str, spec_file: Path | None, *, as_json: bool) -> bool:
     with Interruptible():
         promises = contract.verify(contract.target_of(target), volumes, screen.say, spec_folder=folder)
     if as_json:
-        screen.write(promises_json(promises))
+        screen.write(doctor_json("promises", promises))
     else:
         print_promises(screen.out(), promises)
     return all(promise.state != "fail" for promise in promises)

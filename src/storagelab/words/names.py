@@ -44,13 +44,9 @@ _FACTOR_NAMES = {
     "target.bin_dir": "server",
 }
 _OF_HARDWARE = {"raid": "RAID level", "lost": "lost drives"}
-_COUNTED = {  # levels of these read as "4 data files"
-    "server.cores": ("core", "cores"),
-    DATA_FILES: ("data file", "data files"),
-    "workload.connections": ("connection", "connections"),
-    "workload.rows_per_connection": ("row per connection", "rows per connection"),
-    "workload.rows_per_transaction": ("row per transaction", "rows per transaction"),
-}
+_COUNTED = (  # levels of these read as "4 data files"
+    "server.cores", DATA_FILES, "workload.connections", "workload.rows_per_connection", "workload.rows_per_transaction",
+)  # fmt: skip
 _SHORT = {
     DATA_FILES: "files", "layout.log": "log", "layout.data": "data", "server.pfs_latch": "PFS latch",
     "server.pick_file": "file choice", "between_runs.format_drives": "formatting before each run",
@@ -101,7 +97,7 @@ def is_counted(name: str) -> bool:
 
 def factor_noun(name: str) -> str:
     """A factor as a noun: "number of data files", "format of drive ssd"."""
-    return f"number of {_COUNTED[name][1]}" if name in _COUNTED else factor_text(name)
+    return f"number of {factor_text(name)}" if name in _COUNTED else factor_text(name)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
@@ -136,8 +132,8 @@ def phrase(factor: str, values: Sequence[JsonValue]) -> str:
     """One factor at one or several levels, as a noun: "4 and 8 data files", "log on b", "wal_compression = on"."""
     text = listed([_quoted(value) for value in values])
     if factor in _COUNTED:
-        one, many = _COUNTED[factor]
-        return f"{text} {one if list(values) == [1] else many}"
+        many = factor_text(factor)
+        return f"{text} {one_of(many) if list(values) == [1] else many}"
     if factor == "layout.log":
         return f"log on {text}"
     if factor == "layout.data":
@@ -187,8 +183,7 @@ def says_enough(level: str) -> bool:
 
 def in_reading_order(names: Iterable[str]) -> list[str]:
     """Factors whose levels are counts first, as in "4 files, basic"."""
-    counted = list(_COUNTED)
-    return sorted(names, key=lambda name: counted.index(name) if name in counted else len(counted))
+    return sorted(names, key=lambda name: _COUNTED.index(name) if name in _COUNTED else len(_COUNTED))
 
 
 def cell_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> str:

@@ -370,17 +370,12 @@ def ratio_interval(ratio: Estimate | None) -> str:
         return ""
     if ratio.high > _TOO_WIDE * ratio.low:
         text = _wide_interval(ratio.low, ratio.high)
-    elif ratio.value >= 2:
-        digits = 2 if significant(ratio.low, 2) != significant(ratio.high, 2) else 3
-        text = f"{significant(ratio.low, digits)} to {significant(ratio.high, digits)}"
     elif ratio.high >= 2:
-        # "5 % more to 2.3 times"
-        low = ratio.low - 1
-        decimals = _change_decimals((ratio.high - 1 - low) / 2)
-        nothing = _shown_as_nothing(low, decimals)
-        least = f"{percent(abs(low), None if nothing else decimals)} {'less' if low < 0 else 'more'}"
-        most = "more than 10" if ratio.high > 10 else significant(ratio.high, 2)
-        text = f"{'0 % more' if nothing and low <= 0 else least} to {most} times"
+        digits = 2 if significant(ratio.low, 2) != significant(ratio.high, 2) else 3
+        low, high = (significant(end, digits) for end in (ratio.low, ratio.high))
+        if low == "1.0":  # an end beyond no change must not read as no change
+            low = f"{1 + float(f'{ratio.low - 1:.1g}'):g}"
+        text = f"{low} to {high}{' times' * (ratio.value < 2)}"
     elif ratio.low <= 1 <= ratio.high:
         text = _less_to_more(ratio.low - 1, ratio.high - 1)
     else:

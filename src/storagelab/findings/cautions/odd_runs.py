@@ -11,7 +11,7 @@ from storagelab.findings.comparable import MachineCause
 from storagelab.findings.model import Caution, Findings
 from storagelab.model.measurement import RAW_IO, Measurement
 from storagelab.stats.stalls import Outlier
-from storagelab.words.names import capital, group_text, noun
+from storagelab.words.names import capital, group_text
 from storagelab.words.numbers import count, plural, seconds, significant
 
 _CAUSES: Mapping[MachineCause | None, str] = {
@@ -116,7 +116,7 @@ class OddRun(Caution):
         number, slow = sum(one.runs for one in found), sum(one.slow - one.left_out for one in found)
         if len(found) == 1 and self.cells and slow == number and self.cell_runs:
             took = f"took {'up to ' if slow > 1 else ''}{significant(self.ratio, 2)} times as long"
-            return f"{slow} of {plural(self.cell_runs, 'run')} of one {noun(findings.layout_factors)} {took}"
+            return f"{slow} of {plural(self.cell_runs, 'run')} of one {findings.cell_noun()} {took}"
         return "one odd run" if number == 1 else f"{number} odd runs{self.in_some(findings)}"
 
 

@@ -12,7 +12,6 @@ from pydantic import Field
 from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Finding, Findings
 from storagelab.model.values import Frozen
-from storagelab.words.names import noun
 from storagelab.words.numbers import duration, percent, plural
 
 
@@ -48,7 +47,7 @@ def _sentences(race: RaceSummary, findings: Findings) -> Iterator[str]:
     after = Counter(one.after_round for one in race.left)
     counts = ", ".join(f"{number} after round {turn}" for turn, number in sorted(after.items()))
     if counts:
-        left = f"{len(race.left)} {noun(findings.factors, len(race.left))}"
+        left = f"{len(race.left)} {findings.cell_noun(len(race.left))}"
         yield f"{left} left it as surely slower: {counts}. In at most 5 % of races, a fastest one leaves."
     yield _end(race, findings)
     if len(findings.factors) > 1:
@@ -57,7 +56,7 @@ def _sentences(race: RaceSummary, findings: Findings) -> Iterator[str]:
 
 def _end(race: RaceSummary, findings: Findings) -> str:
     if race.open:
-        still = plural(len(race.open), f"{noun(findings.factors)} may", f"{noun(findings.factors, 2)} may")
+        still = plural(len(race.open), f"{findings.cell_noun()} may", f"{findings.cell_noun(2)} may")
         return f"The race is open: {still} still be the fastest. With --budget, they are repeated until its time is up."
     if findings.verdict == "winner":
         return "The race ended when one was left."

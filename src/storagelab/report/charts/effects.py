@@ -72,10 +72,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     left = len(overall) - MAX_EFFECTS
     rows: list[Row] = [
         {
-            "effect": effect_text(effect), "judged": judged(effect), "mean": 100 * (effect.ratio.value - 1),
-            "low": None if effect.ratio.low is None else 100 * (effect.ratio.low - 1),
-            "high": None if effect.ratio.high is None else 100 * (effect.ratio.high - 1),
-            "hollow": effect.ratio.half_width is None,
+            **scaled(effect.ratio, 100, _NO_TIME), "effect": effect_text(effect), "judged": judged(effect),
             "tip": f"{effect_text(effect)}: {effect_change(findings, effect)}"
             f"{f'; {judged(effect)}' if effect.tested else ''}",
         }
@@ -102,13 +99,11 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 
 def effect_table(effects: Iterable[Effect]) -> Table:
     """Effects with their intervals."""
-    headings = [Heading("comparison", "prose"), Heading("change of time"), Heading("95 % interval", "text"),
-                Heading("pairs"), Heading("verdict", "text")]  # fmt: skip
-    rows = []
-    for effect in effects:
-        change, *ends = map(numbers.signed_percent, (effect.ratio.value, effect.ratio.low, effect.ratio.high))
-        interval = " to ".join(ends) if all(ends) else ""
-        rows.append([effect_text(effect), change, interval, numbers.count(effect.pairs), judged(effect)])
+    headings = [Heading("comparison", "prose"), Heading("change of time (joint 95 % CI)", "text"), Heading("pairs"),
+                Heading("verdict", "text")]  # fmt: skip
+    rows = [
+        [effect_text(one), numbers.signed_estimate(one.ratio), numbers.count(one.pairs), judged(one)] for one in effects
+    ]
     return Table(headings, rows)
 
 

@@ -124,7 +124,7 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
         *layers.means("!datum.edge && !datum.pick", layers.DOT | faint | {"size": 40}, place),
         *layers.means("datum.edge && !datum.pick", layers.DOT | {"size": 80}, place | told),
         *layers.means("datum.pick && datum.edge", layers.STARRED, place | colour),
-        *layers.means("datum.pick && !datum.edge", layers.STARRED | {"color": palette.NEUTRAL}, place),
+        *layers.means("datum.pick && !datum.edge", layers.STARRED | {"color": palette.INK}, place),
     ]
     return finished(sheet, drawn, layers.cut(data.rows), data.starred(data.panels), apart="y" if axis.apart else "")
 

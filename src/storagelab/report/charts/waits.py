@@ -138,9 +138,9 @@ def _finding(data: Figure, _findings: Findings) -> str:
 
 def _marks(_data: Figure, findings: Findings) -> str:
     words = [
-        "Each bar is one cell's mean run, the fastest first: all the time its connections had, by what they spent it",
-        "on. What is left up to 100 % finished early or is unexplained. The wait that moves most comes first; colours",
-        "are wait categories, the same on the whole page.",
+        "Each bar is one cell's mean run, in the ladder's order, the fastest first: all the time its connections had,",
+        "by what they spent it on. What is left up to 100 % finished early or is unexplained. The wait that moves most",
+        "comes first; colours are wait categories, the same on the whole page.",
         "Waits of different engines are joined by what is waited for; each cell's own table has their names."
         if findings.wait_names else "",
     ]  # fmt: skip

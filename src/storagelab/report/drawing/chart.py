@@ -157,10 +157,12 @@ class Drawn:
         return f"Chart: {self.title.lower()} ({self.where}). {self.finding} Its table has {rows}: {holds}."
 
 
-def scaled(estimate: Estimate, times: float = 1.0) -> Row:
-    """A mean with the ends of its interval, in a unit of which `times` make its own; `hollow` if it has none."""
+def scaled(estimate: Estimate, times: float = 1.0, zero: float = 0.0) -> Row:
+    """A mean with the ends of its interval, in a unit of which `times` make its own, from `zero` on; `hollow` if it has
+    none.
+    """
     ends = {"mean": estimate.value, "low": estimate.low, "high": estimate.high}
-    known = {name: None if value is None else times * value for name, value in ends.items()}
+    known = {name: None if value is None else times * value + zero for name, value in ends.items()}
     return {**known, "hollow": estimate.half_width is None}
 
 

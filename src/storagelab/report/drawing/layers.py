@@ -254,8 +254,11 @@ def only(rows: str, mark: Spec, encoding: Spec) -> Spec:
 
 
 def means(rows: str, mark: Spec, encoding: Spec) -> list[Spec]:
-    """Layers of the means that satisfy an expression: those without an interval are outlines in their colour."""
+    """Layers of the means that satisfy an expression: those without an interval are outlines in their colour. A star
+    hides what is below it.
+    """
     outline = {key: value for key, value in mark.items() if key != "stroke"} | {"filled": False, "strokeWidth": 1.8}
+    outline |= {"fill": palette.GROUND} if "stroke" in mark else {}
     return [only(f"{rows} && !datum.hollow", mark, encoding), only(f"{rows} && datum.hollow", outline, encoding)]
 
 

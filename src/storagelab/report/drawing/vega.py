@@ -35,7 +35,7 @@ from storagelab.report.drawing import palette
 from storagelab.words.numbers import bytes_
 
 Spec = dict[str, Any]
-"""A Vega-Lite v5 specification as a plain dict."""
+"""A Vega-Lite specification as a plain dict."""
 
 FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', system-ui, sans-serif"
 """Fonts with equal widths on every system, because the space for labels is computed here, not by the browser."""
@@ -45,8 +45,8 @@ LETTER_PX = 6.6
 """An estimate of a letter's mean width, slightly too wide on purpose."""
 WIDER, BOLD = 1.1, 1.12
 """A browser may draw text wider than it was measured, as fonts differ; and bold text is wider still."""
-VEGA_LITE = "5.21"
-VEGA_LITE_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+VEGA_LITE = "6.4"
+VEGA_LITE_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 AXIS_PX = 74
 """The width of a vertical axis of figures with its title."""
 _GAP_PX = 18

@@ -108,7 +108,7 @@ def _words(findings: Findings, found: Answer) -> dict[str, Any]:
     """The texts of the export."""
     return {
         "headline": headline(findings, found),
-        "lines": tuple(line.text for line in answer_lines(findings, found)),
+        "lines": tuple(answer_lines(findings, found)),
         "sentences": tuple(sentences(findings, found)),
     }
 

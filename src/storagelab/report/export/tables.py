@@ -55,27 +55,17 @@ class Table:
     rows: tuple[tuple[Value, ...], ...]
 
 
-def of_runs(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Table:
-    """A row for each stored run, including failed ones and those of a burn-in. `work` is in `unit`: rows, requests or
-    transactions.
-    """
-    return _table(experiment, RUN_COLUMNS, ((run, _run_fields(run)) for run in _in_order(plan, runs)))
-
-
-def of_waits(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Table:
-    """A row for each run and wait type, uncut, including CPU time and its queue; runs without waits have none."""
-    return _table(experiment, WAIT_COLUMNS, _of_each(plan, runs, _wait_fields))
-
-
 def all_of(
     experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings
 ) -> dict[str, Callable[[], Table]]:
     """Name of a table -> the function that makes it."""
-    # Series have a row for each run, moment and quantity: `value` is the mean over the interval that ends at `at_s`.
-    # Cells have means and verdicts as the report gives them; `ratio` is to the best cell under the same load.
+    # Runs include failed ones and those of a burn-in; `work` is in `unit`. Waits have a row for each run and wait type,
+    # uncut, including CPU time and its queue. Series have a row for each run, moment and quantity: `value` is the mean
+    # over the interval that ends at `at_s`. Cells have means and verdicts as the report gives them; `ratio` is to the
+    # best cell under the same load.
     return {
-        "runs": lambda: of_runs(experiment, plan, runs),
-        "waits": lambda: of_waits(experiment, plan, runs),
+        "runs": lambda: _table(experiment, RUN_COLUMNS, ((run, _run_fields(run)) for run in _in_order(plan, runs))),
+        "waits": lambda: _table(experiment, WAIT_COLUMNS, _of_each(plan, runs, _wait_fields)),
         "series": lambda: _table(experiment, SERIES_COLUMNS, _of_each(plan, runs, _series_fields)),
         "cells": lambda: _table(
             experiment, CELL_COLUMNS, ((cell, _cell_fields(findings, cell)) for cell in findings.cells)
@@ -195,17 +185,8 @@ def _verdict(findings: Findings, cell_id: str) -> str | None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def csv_runs(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> str:
-    """One row per stored run, including failed ones; a column per factor under its own name. Unknown = empty."""
-    return _csv(of_runs(experiment, plan, runs))
-
-
-def csv_waits(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> str:
-    """One row per run and wait type, uncut, including CPU time and its queue; runs without waits have no row."""
-    return _csv(of_waits(experiment, plan, runs))
-
-
-def _csv(table: Table) -> str:
+def csv_of(table: Table) -> str:
+    """A table as CSV. Unknown = empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(_field, table.columns))

@@ -63,8 +63,6 @@ _LEFT_OUT_ON_PAPER, _MOST_ON_PAPER = (3, 4, 5, 9), 7
 """The ranks of a table's columns that paper leaves out: rates beside times, how runs scatter, states of drives."""
 _LONG_WORD = 24
 """Longer words may break on paper, as a table could not be narrow enough with them."""
-CELLS_WITHOUT_SCRIPTS = CHOSEN_CELLS
-"""How many cells show their waits where no script runs."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +240,7 @@ def templates() -> Environment:
         "kind": lambda value: type(value).__name__, "together": numbers.keep_together, "columns": _columns,
         "numbers_of": _numbers_of,
     }  # fmt: skip
-    environment.globals["cells_without_scripts"] = CELLS_WITHOUT_SCRIPTS
+    environment.globals["cells_without_scripts"] = CHOSEN_CELLS
     environment.tests["late"] = lambda of: any(isinstance(part, Picture | Fold) for part in of.parts)
     return environment
 

@@ -16,7 +16,6 @@ from storagelab.report.page.html import Drawings, framed, page_of
 from storagelab.report.words.captured import capture_paper, shown_as
 from storagelab.words import numbers
 
-_KINDS = ("measured", "predicted")
 MOST_POINTS = 120
 """The most points of a line: for longer captures, a point is the mean of several intervals."""
 MOST_OBJECTS = 7

@@ -13,7 +13,7 @@ from storagelab.findings.times import FIGURES, latency_of
 from storagelab.model.plan import Factor
 from storagelab.report.document import Bar, Content, Heading, Link, Table
 from storagelab.report.drawing.arrange import recommended
-from storagelab.report.sections.waits import cell_anchor, cells_with_parts, top_wait
+from storagelab.report.sections.waits import cell_anchor, cells_with_parts
 from storagelab.report.words import compared, ladder
 from storagelab.report.words.answer import Names
 from storagelab.spec.naming import in_order as levels_in_order
@@ -184,9 +184,10 @@ def _ratio(findings: Findings, cell: CellSummary) -> Entry:
 
 
 def _top_wait(cell: CellSummary) -> Entry:
-    wait = top_wait(cell)
-    text = "" if wait is None else f"{wait[0]} {numbers.percent(wait[1])}"
-    return text or None, text
+    largest = next((row for row in cell.waits if row.is_wait and row.wait_s > 0), None)
+    if largest is None or not cell.available_s:
+        return _UNKNOWN
+    return (text := f"{largest.wait_type} {numbers.percent(largest.wait_s / cell.available_s)}"), text
 
 
 def _run_columns(findings: Findings, decimals: int) -> Iterator[Column]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from storagelab.findings.answer import answer
 from storagelab.findings.cautions.odd_runs import OddRun
 from storagelab.findings.kinds.race import RaceSummary
-from storagelab.findings.model import Caution, Dependence, Findings
+from storagelab.findings.model import Caution, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import page_charts
@@ -34,7 +34,7 @@ from storagelab.report.words.answer import CHOICES, LONGEST, opening
 from storagelab.report.words.caution_texts import cautions_told
 from storagelab.report.words.hosts import host_sentences, host_table
 from storagelab.report.words.ladder import ladders
-from storagelab.report.words.sentences import sentences, to_decide
+from storagelab.report.words.sentences import averaged, sentences, to_decide
 from storagelab.report.words.waiting import no_waits_anywhere_sentence
 from storagelab.words import numbers
 from storagelab.words.names import factor_noun, factor_text, value_text
@@ -155,12 +155,8 @@ def _best_levels(findings: Findings) -> Iterator[Table]:
             [value_text(row.at), value_text(row.levels[0]), ", ".join(map(value_text, row.levels[1:]))]
             for row in found.best
         ]
-        caption = f"The best {noun} at each level of {within} ({findings.provenance}){_averaged(found)}"
+        caption = f"The best {noun} at each level of {within} ({findings.provenance}){averaged(found)}"
         yield Table(headings, rows, caption)
-
-
-def _averaged(found: Dependence) -> str:
-    return f"; averaged over {listed_and(list(map(factor_text, found.averaged)))}" if found.averaged else ""
 
 
 def _effects_at_levels(findings: Findings) -> Iterator[Table]:

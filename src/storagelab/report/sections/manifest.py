@@ -33,11 +33,10 @@ def manifest_parts(
     """In reading order: campaign, machine, checks, runs that went wrong, the spec. `extra` are facts of the campaign
     that no run carries.
     """
-    troubles = (_checks(runs), _runs_gone_wrong(runs, labels_of(experiment.factors)))
     return [
         Table(_FACTS, _campaign(experiment, plan, findings, runs, extra), "The campaign"),
         *_environment(runs),
-        *(block for block in troubles if block is not None),
+        *filter(None, (_checks(runs), _runs_gone_wrong(runs, labels_of(experiment.factors)))),
         *([Code(experiment.text.rstrip(), "The spec, as it was run")] if experiment.text else []),
     ]
 

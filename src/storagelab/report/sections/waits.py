@@ -50,12 +50,6 @@ def cells_with_parts(findings: Findings) -> list[CellSummary]:
     return arrange.notable_cells(findings, CELLS_OF_A_LARGE_EXPERIMENT)
 
 
-def top_wait(cell: CellSummary) -> tuple[str, float] | None:
-    """The cell's largest wait and its share of connections x elapsed."""
-    largest = next((row for row in cell.waits if row.is_wait and row.wait_s > 0), None)
-    return None if largest is None or not cell.available_s else (largest.wait_type, largest.wait_s / cell.available_s)
-
-
 def cell_folds(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> list[Part]:
     """A fold for each cell: those to look at first are open. `colours` are those that the chart gave to wait types."""
     by_cell: dict[str, list[Run]] = defaultdict(list)

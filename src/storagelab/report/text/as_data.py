@@ -54,14 +54,9 @@ def waits_json(findings: Findings, cell_ids: Sequence[str], *, uncut: bool) -> s
     return _text({"experiment": findings.experiment, "uncut": uncut, "cells": cells})
 
 
-def doctor_json(abilities: Iterable[Ability]) -> str:
-    """What this machine can and can't measure."""
-    return _text({"abilities": [one.model_dump(mode="json") for one in abilities]})
-
-
-def promises_json(promises: Iterable[Promise]) -> str:
-    """Which promises storagelab keeps on a server."""
-    return _text({"promises": [one.model_dump(mode="json") for one in promises]})
+def doctor_json(name: str, found: Iterable[Ability | Promise]) -> str:
+    """The abilities of this machine, or the promises that storagelab keeps on a server."""
+    return _text({name: [one.model_dump(mode="json") for one in found]})
 
 
 def _text(fields: Mapping[str, object]) -> str:

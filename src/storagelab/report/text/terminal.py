@@ -191,7 +191,7 @@ def _print_section(console: Console, section: Section) -> None:
     shown = [part for part in section.parts if not isinstance(part, Picture) and not _is_folded(part)]
     folds = [part for part in shown if isinstance(part, Fold)]
     if folds:  # of many cells, those that a page shows open
-        shown = [part for part in shown if not isinstance(part, Fold) or part.is_open]
+        shown = [part for part in shown if part not in folds or (part.is_open and not all(map(_is_folded, part.parts)))]
     if not shown:
         return
     blank(console)

@@ -6,7 +6,6 @@ A result has one short form, which is here, and one long form, which is among th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
 
 from storagelab.findings.answer import answer as answer_of
 from storagelab.findings.answer import layout_of
@@ -51,15 +50,6 @@ _SAID_BY = {"missing-runs": "not-finished", "single-repetition": "too-few-runs"}
 _REASONS = {"baseline": "listed first", "fastest": "the fastest mean"}
 """The preferences that don't read as they are written in a spec."""
 
-About = Literal["use", "basis", "why", "caution", "next"]
-
-
-class Line(NamedTuple):
-    """A sentence of the answer, and its subject."""
-
-    about: About
-    text: str
-
 
 def opening(findings: Findings, found: Answer | None = None) -> Document:
     """The answer in words, without its ladders. `head`: what to use, a sentence for each group of loads."""
@@ -76,14 +66,10 @@ def opening(findings: Findings, found: Answer | None = None) -> Document:
     )
 
 
-def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
+def answer_lines(findings: Findings, found: Answer | None = None) -> list[str]:
     """Its sentences in reading order."""
     told = opening(findings, found)
-    lines: list[tuple[About, Sequence[str]]] = [
-        ("use", told.head[:1]), ("basis", (told.based,)), ("use", told.head[1:]), ("why", told.why),
-        ("caution", (told.doubt,)), ("next", (told.next,)),
-    ]  # fmt: skip
-    return [Line(about, text) for about, texts in lines for text in texts if text]
+    return [text for text in (*told.head[:1], told.based, *told.head[1:], *told.why, told.doubt, told.next) if text]
 
 
 def headline(findings: Findings, found: Answer | None = None) -> str:
@@ -93,11 +79,11 @@ def headline(findings: Findings, found: Answer | None = None) -> str:
     return f"In simulation, {text[0].lower()}{text[1:]}" if findings.provenance == "simulated" and told.head else text
 
 
-def in_full(findings: Findings, found: Answer) -> dict[About, list[str]]:
+def in_full(findings: Findings, found: Answer) -> tuple[list[str], list[str]]:
     """The groups of loads and the causes that the short answer leaves out."""
     rest = [_group(findings, choice) for choice in found.choices[CHOICES:]] if len(found.choices) > CHOICES + 1 else []
     short = [*_why(findings, found, STEPS)]
-    return {"use": rest, "why": [text for text in _why(findings, found, None) if text not in short]}
+    return rest, [text for text in _why(findings, found, None) if text not in short]
 
 
 def _lines(findings: Findings, about: str) -> list[str]:
@@ -124,7 +110,7 @@ def _doubt(findings: Findings, found: Answer) -> str:
     used = {choice.pick.cell_id for choice in found.choices if choice.pick is not None}
     said = {found.no_verdict} if found.choices else {"nothing-measured", "untested"}
     said |= {"not-compared"} & {fact for fact in found.unable if "nothing-measured" in found.unable}
-    facts = [unable_text(fact, found, findings) for fact in found.unable if fact not in said]
+    facts = [unable_text(fact, findings) for fact in found.unable if fact not in said]
     cautions = [caution_text(kind, findings, used) for kind in found.cautions if _SAID_BY.get(kind) not in found.unable]
     told = [*facts, *cautions][:DOUBTS]
     left = len(facts) + len(cautions) - len(told)
@@ -378,16 +364,13 @@ class Names:
 
     def factor(self, name: str) -> str:
         """ "files", "format", "driver"."""
-        return self._label(self._factors[name], name) if name in self._factors else short_factor(name)
+        labels, short = self._factors[name].labels if name in self._factors else {}, short_factor(name)
+        return labels.get(name) or (factor_text(name) if short in self._twice else short)
 
     def heading(self, name: str) -> str:
         """A factor as the heading of its column: "data files", "format"."""
         factor = self._factors[name]
         return factor_text(name) if name == DATA_FILES and name not in factor.labels else self.factor(name)
-
-    def _label(self, factor: Factor, path: str) -> str:
-        short = short_factor(path)
-        return factor.labels.get(path) or (factor_text(path) if short in self._twice else short)
 
     def levels(self, name: str, levels: Sequence[JsonValue], *, full: bool = False) -> str:
         """The good levels of a factor: "4 or 8 files", "driver 2.2.3", "log on b", "PostgreSQL"; `full`: "data
@@ -397,10 +380,8 @@ class Names:
         texts = self._grouped(factor, levels)
         many = self._many(factor, levels, texts)
         label = self.factor(name)
-        if name in factor.labels and all(map(is_number, levels)):
-            return f"{many} {one_of(label) if list(levels) == [1] else label}"
-        if is_counted(name):
-            label = "data files" if full and name == DATA_FILES else label
+        if is_counted(name) or (name in factor.labels and all(map(is_number, levels))):
+            label = "data files" if full and name == DATA_FILES and name not in factor.labels else label
             return f"{many} {one_of(label) if list(levels) == [1] else label}"
         if name in ALONE:
             return f"{label} on {many}"
@@ -419,7 +400,8 @@ class Names:
         left = [text for level in factor.levels if (text := value_text(level.value)) not in good]
         if len(left) <= 2:
             return f"any except {listed_or(left, 'and')}"
-        return listed_or([*texts[:2], f"{len(texts) - 2} others"])
+        of = f" ({len(levels)} of {len(factor.levels)})" * (len(texts) == len(levels))
+        return listed_or([*texts[:2], f"{len(texts) - 2} others{of}"])
 
     def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> list[str]:
         """The levels' texts. Labels that share their first part become one text if all labels with that part are

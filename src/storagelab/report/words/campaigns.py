@@ -9,7 +9,7 @@ from dataclasses import replace
 from storagelab.findings.basis import Basis
 from storagelab.findings.campaigns import Campaign, Compare, Gate, Matched, Pair
 from storagelab.findings.kinds.stalls import stalled_of
-from storagelab.findings.model import Findings
+from storagelab.findings.model import Estimate, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
 from storagelab.report.document import MOST, Document, Heading, Kind, Ladder, Mark, Rung, Section, Table, paper
@@ -160,7 +160,7 @@ def matched_table(found: Compare) -> Table:
                 Heading(f"{found.first.name}, {unit}"), Heading(f"{found.second.name}, {unit}")]  # fmt: skip
     rows = [
         [
-            found.first.findings.cell(one.first_id).text, mark(one), numbers.signed_estimate(one.ratio),
+            found.first.findings.cell(one.first_id).text, _mark(one.ratio), numbers.signed_estimate(one.ratio),
             ", ".join(dict.fromkeys((one.first_id, one.second_id))), numbers.significant(one.first * times, 4),
             numbers.significant(one.second * times, 4),
         ]
@@ -172,13 +172,13 @@ def matched_table(found: Compare) -> Table:
 def _ladder(found: Compare) -> Ladder:
     """The matched layouts, those that are faster first, each with its time over that of the campaign before."""
     kinds: dict[str, Kind] = {"faster": "fastest", "slower": "slower"}
-    rows = sorted(found.matched, key=lambda one: (mark(one) != "faster", one.ratio.value))
+    rows = sorted(found.matched, key=lambda one: (_mark(one.ratio) != "faster", one.ratio.value))
     figures = [one.second for one in rows]
     rungs = [
         Rung(
             (found.first.findings.cell(one.first_id).text,), one.ratio if 0 < one.ratio.value < math.inf else None,
             numbers.seconds_like(one.second, figures),
-            Mark(kinds.get(mark(one), "not-judged"), mark(one)), one.first_id,
+            Mark(kinds.get(_mark(one.ratio), "not-judged"), _mark(one.ratio)), one.first_id,
         )
         for one in rows
     ]  # fmt: skip
@@ -186,12 +186,11 @@ def _ladder(found: Compare) -> Ladder:
     return Ladder("", what, 2, tuple(rungs), MOST, over=found.first.name)
 
 
-def mark(one: Matched) -> str:
-    if not one.tested:
+def _mark(ratio: Estimate | None) -> str:
+    low, high = (None, None) if ratio is None else (ratio.low, ratio.high)
+    if low is None or high is None:
         return "not tested"
-    if not one.differs:
-        return "can't be told apart"
-    return "slower" if one.ratio.value > 1 else "faster"
+    return "can't be told apart" if low <= 1 <= high else "slower" if low > 1 else "faster"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -312,12 +311,8 @@ def with_pairs(of: Document, findings: Findings, pairs: Sequence[Pair], factor: 
 
 
 def _pair_mark(one: Pair) -> str:
-    if one.gate is not None:
-        return {Gate.SLOWER: "too slow", Gate.NOT_SLOWER: "passes", Gate.CANT_TELL: "can't tell"}[one.gate]
-    low, high = (None, None) if one.ratio is None else (one.ratio.low, one.ratio.high)
-    if low is None or high is None:
-        return "not tested"
-    return "can't be told apart" if low <= 1 <= high else "slower" if low > 1 else "faster"
+    marks = {Gate.SLOWER: "too slow", Gate.NOT_SLOWER: "passes", Gate.CANT_TELL: "can't tell"}
+    return _mark(one.ratio) if one.gate is None else marks[one.gate]
 
 
 def with_gate(

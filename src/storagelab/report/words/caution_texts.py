@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.kinds import kinds
 from storagelab.findings.model import Caution, Findings
 from storagelab.report.words.compared import in_parts_of_cycles, of_both_kinds
@@ -40,7 +39,7 @@ def caution_text(kind: str, findings: Findings, used: Collection[str] = ()) -> s
     return min(alike, key=lambda one: bool(one.cells) and not {*used} & {*one.cells}).brief(findings)
 
 
-def unable_text(fact: str, answer: Answer, findings: Findings) -> str:
+def unable_text(fact: str, findings: Findings) -> str:
     """Why the experiment can't answer its question, or not all of it."""
     if any(one.kind == fact for one in findings.cautions):
         return caution_text(fact, findings)
@@ -58,8 +57,8 @@ def unable_text(fact: str, answer: Answer, findings: Findings) -> str:
             return "nothing tested, as the order was not random"
         case "not-compared":
             absent = sum(one.elapsed_s is None for one in findings.cells)
-            number = absent or len(findings.not_compared)
-            return f"{number} of {answer.layouts if not findings.loads else len(findings.cells)} without a result"
+            number, of = absent or len(findings.not_compared), len(findings.cells)
+            return f"{number} of {of} {findings.cell_noun(of)} without a result"
         case _:
             return fact.replace("-", " ")
 

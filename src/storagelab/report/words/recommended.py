@@ -21,27 +21,22 @@ def advice_paper(found: Advice, statements: Mapping[str, Sequence[str]], spec: P
     sections = [Section("proposals", "Proposals", [_proposals(found), _moves(found)])] if found.proposals else []
     sections += [
         Section(
-            f"do-{name}",
-            f"Statements for the {name} proposal (storagelab runs none of them)",
+            f"do-{name.replace(' ', '-')}",
+            f"Statements for {name} (storagelab runs none of them)",
             [Code("\n".join(lines), language="sql")],
         )
         for name, lines in statements.items()
     ]
+    why = [f"Why: today the load waits for {one.limited_today}; after the move, for {one.limited_then}."
+           for one in found.measurable[:1]]  # fmt: skip
     todo = ""
     if found.measurable:
         todo = f"Next: storagelab plan {spec}" if spec else "Next: measure it; --load SPEC --spec FILE writes the spec."
     return Document(
         f"Recommendation from {found.capture}", "predicted", [_head(found)],
         [*sections, Section("notes", "Notes", listed(notes))], ladders=_ladder(found) if found.measurable else (),
-        why=_why(found), doubt=f"Doubt: {' '.join(found.doubts)}" if found.doubts else "", next=todo,
+        why=why, doubt=f"Doubt: {' '.join(found.doubts)}" if found.doubts else "", next=todo,
     )  # fmt: skip
-
-
-def _why(found: Advice) -> list[str]:
-    best = found.measurable[:1]
-    return [
-        f"Why: today the load waits for {one.limited_today}; after the move, for {one.limited_then}." for one in best
-    ]
 
 
 def _ladder(found: Advice) -> tuple[Ladder, ...]:

@@ -56,9 +56,9 @@ def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
         return []
     named: set[str] = set()
     found = found or answer(findings)
-    longer = in_full(findings, found)
+    groups, causes = in_full(findings, found)
     return [
-        *longer["use"],
+        *groups,
         *_not_compared(findings),
         *_on_what_is_compared(findings),
         *(_on_loads(findings) if findings.loads else _on_the_best(findings)),
@@ -68,7 +68,7 @@ def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
         *host_sentences(findings),
         *_on_effects(findings),
         *what_if_sentences(findings),
-        *longer["why"],
+        *causes,
         *found_sentences(findings, "why"),
         *wait_names_sentence(findings),
         *wait_trend_sentences(findings, named),
@@ -202,7 +202,7 @@ def what_if_sentences(findings: Findings) -> list[str]:
     sized: list[tuple[float, str]] = []
     for found in findings.dependences:
         if found.differs and not _is_the_verdict(findings, found):
-            told = f"The best {factor_noun(found.factor)} depends on the {factor_noun(found.within)}{_averaged(found)}."
+            told = f"The best {factor_noun(found.factor)} depends on the {factor_noun(found.within)}{averaged(found)}."
             cost = "" if found.cost is None else _cost(findings, found, found.cost)
             sized.append((_size(found.cost.ratio) if found.cost else 0.0, told + cost))
         if found.change is not None and not moves_throughput(findings, found):
@@ -233,7 +233,7 @@ def _cost(findings: Findings, found: Dependence, cost: LevelCost) -> str:
     )
 
 
-def _averaged(found: Dependence) -> str:
+def averaged(found: Dependence) -> str:
     return f", averaged over {listed([factor_noun(name) for name in found.averaged])}" if found.averaged else ""
 
 
@@ -271,7 +271,7 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
     high, low = (change_estimate(ratio, compared.per(findings)) for ratio in (step.high, step.low))
     where = [phrase(found.within, [at]) for at in (step.high_at, step.low_at)]
     return (
-        f"{what}, a run takes {high} with {where[0]}, and {low} with {where[1]}{_averaged(found)}. The two differ by "
+        f"{what}, a run takes {high} with {where[0]}, and {low} with {where[1]}{averaged(found)}. The two differ by "
         f"{differs_by(step.difference)}, so the effect depends on the {factor_noun(found.within)}."
     )
 

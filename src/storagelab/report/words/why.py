@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from storagelab.findings.cell import CLASS_NAMES, SpentPart
+from storagelab.findings.cell import CLASS_NAMES
 from storagelab.findings.limits import AtLimit
 from storagelab.findings.model import Estimate, Findings
 from storagelab.findings.reasons import Case, DeviceChange, Quantity, Reason, Rule, reasons
-from storagelab.findings.why import NEGLIGIBLE, Step, Thing, Waterfall, adds_up
+from storagelab.findings.why import NEGLIGIBLE, WORK, Step, Thing, Waterfall, adds_up, by_cause
 from storagelab.report.document import Document, Heading, Table, paper
 from storagelab.report.words import compared
 from storagelab.report.words.waiting import no_waits_sentence, on_text
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry, listed
 
-_PARTS: dict[SpentPart | None, str] = {
-    "resource": "resource", "signal": "signal", "wait": "", "cpu": "", "idle": "", "unaccounted": "", None: "",
-}  # fmt: skip
 _OF_DEVICES: dict[Quantity, str] = {
     "write_amplification": "write amplification", "read_bytes_per_s": "read, MB/s",
     "write_bytes_per_s": "written, MB/s",
@@ -152,11 +150,18 @@ def folded(waterfall: Waterfall, most: int = MAX_STEPS) -> list[Step]:
     return [*shown, Step(Thing(SMALLER, "", "other", None), before_s, after_s, Estimate(value=value))]
 
 
-def waterfall_table(waterfall: Waterfall, before: str, after: str, ratio: Estimate | None = None) -> Table:
-    """Seconds of the mean connection: the first time, each step, and the second time. The interval of the whole change
-    is that of the comparison, if its `ratio` is given.
+def waterfall_table(
+    waterfall: Waterfall, before: str, after: str, ratio: Estimate | None = None, parts: Waterfall | None = None
+) -> Table:
+    """Seconds of the mean connection: the first time, each step, and the second time. Below each step stand its
+    `parts`, if several are given. The interval of the whole change is that of the comparison, if its `ratio` is given.
     """
-    rows = [[thing_text(step.thing), *_figures(step, waterfall)] for step in folded(waterfall)]
+    rows = []
+    for step in folded(waterfall):
+        own = [one for one in parts.steps if one.thing != WORK and by_cause(one.thing) == step.thing] if parts else []
+        within = folded(replace(waterfall, steps=tuple(own))) if len(own) > 1 else []
+        rows.append([thing_text(own[0].thing if len(own) == 1 else step.thing), *_figures(step, waterfall)])
+        rows += [[f"- {thing_text(one.thing)}", *_figures(one, waterfall)] for one in within]
     change, before_s = waterfall.change, waterfall.before_s
     of = {} if ratio is None else {"low": ratio.low, "high": ratio.high}
     ends = {name: None if end is None else (end - 1) * before_s for name, end in of.items()}
@@ -228,7 +233,8 @@ def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | No
     if not adds_up(findings):
         verdict = f"{change}No waterfall: waits add up to the time of a mean transaction, not to what is compared here."
         return paper(title, provenance, verdict, notes, (devices,))
-    table = waterfall_table(case.parts, before, after, ratio)
-    spent = table.called("Where each second of a connection went", ranks={"95 % interval, s": 1})
+    table = waterfall_table(case.waterfall, before, after, ratio, case.parts)
+    caption = "Where each second of a connection went (-: a part of the row above)"
+    spent = table.called(caption, ranks={"95 % interval, s": 1})
     notes += crowd_sentence(case, after if case.change_s > 0 else before)
     return paper(title, provenance, why_sentence(case, after, before, ratio, per), notes, (spent, devices))

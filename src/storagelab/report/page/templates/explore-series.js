@@ -72,7 +72,7 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, la
       PINS.filter((pin) => lines.some((line) => line.pin === pin)).map((pin) => `${figure(peak(pin))} in ${pin}`).join(", ") + ".");
     if (!views.series) return;
     const width = widthOf("figure-pair-series") - 70;
-    await views.series.signal("width", Math.max(150, width)).data("series", rows).resize().runAsync();
+    await views.series.signal("width", Math.max(150, width)).signal("unit", unit).data("series", rows).resize().runAsync();
   }
 
   // Marks outside of this part carry their words: "CELL, repetition N" and more.

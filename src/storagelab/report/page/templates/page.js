@@ -95,21 +95,29 @@
 
   // Every chart as a file, on white paper, under its own title and above its caption, as on a slide.
   const SVG = "http://www.w3.org/2000/svg";
+  const FONTS = "Helvetica, Arial, sans-serif";
   function paper(figure) {
     const drawn = figure.querySelector(".wide svg") || figure.querySelector("svg");
     const shown = drawn.cloneNode(true);
     const [, , width, height] = drawn.getAttribute("viewBox").split(" ").map(Number);
-    const lines = (words, letterPx) => words.match(new RegExp(`.{1,${Math.floor(width / letterPx)}}(\\s|$)|\\S+`, "g")) || [];
+    const pen = document.createElement("canvas").getContext("2d");
+    const lines = (words, font) => {
+      pen.font = `${font} ${FONTS}`;
+      return words.split(/[ \n]+/).filter(Boolean).reduce((made, word) => {
+        const longer = made.length ? `${made[made.length - 1]} ${word}` : word;
+        return made.length && pen.measureText(longer).width > width - 16 ? [...made, word] : [...made.slice(0, -1), longer];
+      }, []);
+    };
     const caption = figure.closest(".chart").querySelector(".caption").cloneNode(true);
     caption.querySelectorAll(".on-page").forEach((one) => one.remove()); // what is done on a page alone
-    const title = lines((figure.dataset.title || document.title).replace(/^Every cell/, figure.dataset.filter ? "Cells" : "$&"), 9.5);
-    const source = lines([document.title.replace(/ · storagelab$/, ""), document.querySelector(".badge").textContent.replace(/\.$/, ""), figure.dataset.filter].filter(Boolean).join(" · "), 6.2);
-    const foot = lines(caption.textContent.trim(), 6.2);
+    const title = lines((figure.dataset.title || document.title).replace(/^Every cell/, figure.dataset.filter ? "Cells" : "$&"), "600 16px");
+    const source = lines([document.title.replace(/ · storagelab$/, ""), document.querySelector(".badge").textContent.replace(/\.$/, ""), figure.dataset.filter].filter(Boolean).join(" · "), "12px");
+    const foot = lines(caption.textContent, "12px");
     const head = 14 + 20 * title.length + 18 * source.length;
     const whole = head + height + 18 * foot.length + (foot.length && 12);
     const outer = document.createElementNS(SVG, "svg");
     const give = (element, given) => Object.entries(given).forEach(([name, value]) => element.setAttribute(name, value));
-    give(outer, { xmlns: SVG, viewBox: `0 0 ${width} ${whole}`, width, height: whole, "font-family": "Helvetica, Arial, sans-serif", "font-size": 12 });
+    give(outer, { xmlns: SVG, viewBox: `0 0 ${width} ${whole}`, width, height: whole, "font-family": FONTS, "font-size": 12 });
     const text = (words, y, size, fill, weight) => {
       const line = document.createElementNS(SVG, "text");
       give(line, { x: 8, y, "font-size": size, fill, "font-weight": weight });
@@ -122,9 +130,9 @@
     shown.querySelectorAll(".left-out").forEach((one) => one.remove());
     ["class", "style", "aria-hidden", "focusable"].forEach((name) => shown.removeAttribute(name));
     give(shown, { y: head, width, height });
-    outer.append(ground, ...title.map((words, at) => text(words.trim(), 22 + 20 * at, 16, "#1f2328", 600)),
-      ...source.map((words, at) => text(words.trim(), 21 + 20 * title.length + 18 * at, 12, "#59636e", 400)), shown,
-      ...foot.map((words, at) => text(words.trim(), head + height + 18 * (at + 1), 12, "#1f2328", 400)));
+    outer.append(ground, ...title.map((words, at) => text(words, 22 + 20 * at, 16, "#1f2328", 600)),
+      ...source.map((words, at) => text(words, 21 + 20 * title.length + 18 * at, 12, "#59636e", 400)), shown,
+      ...foot.map((words, at) => text(words, head + height + 18 * (at + 1), 12, "#1f2328", 400)));
     return { text: new XMLSerializer().serializeToString(outer), width, height: whole };
   }
   async function picture(figure, form) {
