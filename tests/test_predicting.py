@@ -179,12 +179,16 @@ def test_a_faster_layout_writes_fewer_pages_in_the_background_for_each_transacti
     assert grown(0.5, 2.0) == pytest.approx(0.75 / 0.5)
 
 
-def test_an_interval_is_as_wide_as_the_errors_of_known_cases():
-    assert Errors(tuple(0.01 * n for n in range(3)), "").around(100.0).low is None
-    errors = Errors(tuple(0.01 * n for n in range(1, 20)), "")
-    assert errors.confidence == 0.95
-    assert errors.around(100.0).high == pytest.approx(100 * math.exp(0.19))
-    assert Errors(errors.scores[:9], "").confidence == 0.9
+def test_an_end_of_an_interval_is_exceeded_by_one_case_in_twenty_and_each_case_counts_once():
+    assert Errors(tuple((0.01 * n,) for n in range(3)), "").around(100.0).low is None
+    errors = Errors(tuple((0.01 * n,) for n in range(1, 20)), "")
+    found = errors.around(100.0)
+    assert (found.confidence, found.low) == (0.9, 100.0), "no known case was slower than predicted"
+    assert found.high == pytest.approx(100 * math.exp(0.19))
+    assert errors.around(100.0, 2.0).high == pytest.approx(100 * math.exp(0.38))
+    halves = Errors((*errors.cases, *[(0.0,)] * 19, (0.3, 0.0)), "")  # of 40 cases, one and a half may be above
+    assert halves.around(100.0).high == pytest.approx(100 * math.exp(0.19))
+    assert Errors(errors.cases[:9], "").confidence == 0.8
 
 
 def test_a_real_capture_gives_what_its_counts_say(tmp_path):

@@ -169,12 +169,12 @@ def _notes(
         "Assumed: the share of requests that reaches the devices, and the bytes of a request, stay the same; "
         "transactions do what they did."
     )
-    count = f"{len(errors.scores)} {errors.of}"
+    count = f"{len(errors.cases)} {errors.of}"
     if errors.confidence is None:
         yield f"No intervals: {count} are too few."
     else:
-        moves = ", and grow with the share of the load that moves" if errors.scaled else ""
-        yield f"The intervals come from {count}, predicted and then measured{moves}."
+        grow = "They grow with the share of the load that moves and with the predicted change."
+        yield f"The intervals come from {count}, predicted and then measured. {grow}"
 
 
 def _of_capture(capture: Capture, demands: Demands) -> Iterator[str]:
