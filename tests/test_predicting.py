@@ -103,11 +103,14 @@ def test_sessions_that_a_limit_holds_back_gather_and_share_a_log_write(predicted
     assert {one.volume: one.used_share for one in found.volumes}["c"] == pytest.approx(1.0, rel=0.01)
 
 
-def test_a_machine_with_other_work_widens_intervals_or_nothing_is_said(predicted, tmp_path):
+def test_a_machine_with_other_work_is_told_or_nothing_is_said(predicted, tmp_path):
     asked = LIMITS + '[layouts.apart]\nobjects = { "orders_pkey" = "b" }\n'
     busy = Machine(cpus=2, busy_cpus=0.8, others_cpus=0.4, steal_cpus=0.0, run_queue=3.0)
     calm, crowded = (predicted(asked, shop(machine=one))["apart"].times_present for one in (None, busy))
-    assert (crowded.low, crowded.high) == pytest.approx((calm.low / 1.5, calm.high * 1.5))
+    width = calm.high / calm.low
+    assert crowded.high / crowded.low == pytest.approx(width), (
+        "a third of the known cases had as much, and the same errors"
+    )
     assert "others than the server took 0.4 of its 2 CPUs" in " ".join(told(tmp_path))
     # So it was at a load of 19: the server had a tenth of the CPUs, and each layout seemed to change nothing.
     with pytest.raises(StoreError, match=r"the machine was busy with other work: .* 19\.0 tasks ran or waited"):

@@ -217,7 +217,7 @@ def _predicted(
     rate, ratio = (
         (Estimate(value=per_s), Estimate(value=1.0))
         if layout is present
-        else tuple(errors.around(one, spread(moved, times), of_drives, demands.crowding) for one in (per_s, times))
+        else tuple(errors.around(one, spread(moved, times), of_drives) for one in (per_s, times))
     )
     latency = rate.inverse
     latency_s = latency.model_copy(

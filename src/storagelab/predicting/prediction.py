@@ -156,16 +156,14 @@ class Errors:
         """The highest possible confidence of an interval; None if there are too few cases for any interval."""
         return next((one for one in _CONFIDENCES if self._beyond(one) >= 1), None)
 
-    def around(self, value: float, usual: float = 1.0, of_drives: float = 0.0, crowding: float = 1.0) -> Estimate:
+    def around(self, value: float, usual: float = 1.0, of_drives: float = 0.0) -> Estimate:
         """The value with its interval. `usual`: the prediction's `spread`. `of_drives`: a drive's own error, which the
-        volumes of the known cases did not have. `crowding`: the factor by which other work slowed down the captured
-        machine; the machines of the known cases had no other work.
+        volumes of the known cases did not have.
         """
         if self.confidence is None:
             return Estimate(value=value)
         below, above = (
-            math.exp(math.hypot(usual * self._end(sign, self.confidence), math.log1p(of_drives))) * crowding
-            for sign in (-1, 1)
+            math.exp(math.hypot(usual * self._end(sign, self.confidence), math.log1p(of_drives))) for sign in (-1, 1)
         )
         return Estimate(value=value, low=value / below, high=value * above, confidence=self.confidence)
 

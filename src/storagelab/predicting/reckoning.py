@@ -193,11 +193,8 @@ def _of_capture(capture: Capture, demands: Demands) -> Iterator[str]:
     yield from _of_others(capture)
     if manifest.machine is None:
         yield "Whether the server's machine was busy with other work is not known."
-    elif demands.crowding >= 1.05:
-        yield (
-            f"The machine had other work: {manifest.machine}. So intervals are "
-            f"{demands.crowding:.1f} times wider. Clients on another machine would make them narrower."
-        )
+    elif manifest.machine.crowding >= 1.05:
+        yield f"The machine had other work, as in a third of the known cases: {manifest.machine}."
 
 
 def _of_others(capture: Capture) -> Iterator[str]:
