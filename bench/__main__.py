@@ -116,7 +116,7 @@ def _on_request(folder: Path, options: argparse.Namespace, parts: Collection[str
         yield from predictions.figures(folder, cases, options.seed, options.kept, write=options.write)
     if "recommended" in parts:
         cases = 2 if options.quick else options.campaigns
-        yield from recommended.figures(folder, cases, options.seed, options.kept)
+        yield from recommended.figures(folder, cases, options.seed, options.kept, write=options.write)
     if "replayed" in parts:
         cases = 2 if options.quick else options.campaigns
         yield from replayed.figures(folder, cases, options.seed, options.kept)

@@ -33,7 +33,7 @@ from storagelab.capture.taking import Window, take
 from storagelab.errors import StoragelabError
 from storagelab.model.engines import ENGINES
 from storagelab.model.plan import Cell
-from storagelab.predicting.prediction import KnownCase, KnownLayout, Prediction, as_toml
+from storagelab.predicting.prediction import KnownCase, KnownLayout, Prediction, as_toml, known_cases
 from storagelab.predicting.reckoning import predict
 from storagelab.run import contract
 from storagelab.run.engine import engine_in, open_block
@@ -361,7 +361,7 @@ def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, wri
     if made:
         yield from _totals(made)
     if write:
-        KNOWN.write_text(known_answers(made), encoding="utf-8")
+        write_known([_known(one) for one in made])
 
 
 def in_turns(cases: int, first_seed: int, judge: Callable[[str, int, str], Made]) -> Iterator[Made]:
@@ -380,23 +380,24 @@ def in_turns(cases: int, first_seed: int, judge: Callable[[str, int, str], Made]
             print(f"left out: {engine}, seed {seed}: {error}", flush=True)
 
 
-def known_answers(made: Sequence[Judged]) -> str:
-    """The file of errors: what was predicted and measured of each case, as ratios to the captured layout."""
-    cases = [
-        KnownCase(
-            engine=one.case["engine"], case=f"seed {one.case['seed']}",
-            layout=tuple(
-                KnownLayout(name=name, predicted=times, measured=one.measured_times[name], moved=one.moved[name])
-                for name, times in one.predicted_times.items()
-            ),
-        )
-        for one in made
-    ]  # fmt: skip
-    return (
-        "# The errors of drawn cases: what was predicted from a capture, and what was measured then, as times the "
-        "captured\n# layout's rate. Two to four volumes limited to known rates; intervals are made of them.\n"
-        f'# Made by: make bench ARGS="--only predictions --kept FOLDER --write"\n{as_toml(cases)}'
+def write_known(new: Sequence[KnownCase]) -> None:
+    """Adds cases to the package's file of errors, in place of those with the same engine and name."""
+    names = {(one.engine, one.case) for one in new}
+    cases = [*(one for one in known_cases() if (one.engine, one.case) not in names), *new]
+    KNOWN.write_text(
+        "# What was predicted of random cases from a capture, and what was measured then, as ratios to the captured\n"
+        "# layout's rate. Two to four volumes limited to known rates; intervals come from these errors. Made by:\n"
+        '# make bench ARGS="--only predictions --kept FOLDER --write", and the same with --only recommended\n'
+        f"{as_toml(sorted(cases, key=lambda one: one.case))}", encoding="utf-8"
+    )  # fmt: skip
+
+
+def _known(one: Judged) -> KnownCase:
+    layouts = (
+        KnownLayout(name=name, predicted=times, measured=one.measured_times[name], moved=one.moved[name])
+        for name, times in one.predicted_times.items()
     )
+    return KnownCase(engine=one.case["engine"], case=f"seed {one.case['seed']}", layout=tuple(layouts))
 
 
 def _figures(one: Judged) -> Iterator[Figure]:

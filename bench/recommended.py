@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -20,7 +21,9 @@ from statistics import fmean, median
 
 from bench import predictions
 from bench.figures import Figure
-from bench.predictions import PRESENT, Case, in_turns, measured, unequal_weights, write_spec, write_volumes
+from bench.predictions import PRESENT, Case, in_turns, measured, unequal_weights, write_known, write_spec, write_volumes
+from storagelab.predicting.prediction import KnownCase, KnownLayout
+from storagelab.predicting.reckoning import predict
 from storagelab.predicting.recommending import recommend
 
 LAYOUTS, GAINS, NEAR, SLOWER = 6, 1.15, 0.95, 0.95
@@ -81,9 +84,10 @@ def judged(case: Case, place: Path) -> Judged:
         found = recommend(place / "capture", place / "volumes.toml")
         today = case.layouts[PRESENT]
         layouts = {TODAY: today}
-        for one in found.proposals:
-            layouts[one.name] = {**today, **{move.what: move.to for move in one.moves}}
-        layouts |= islice(_others(case, list(layouts.values())), max(0, LAYOUTS - len(found.proposals)))
+        for one in found.measurable:
+            name = one.name if found.proposals else "unsure"
+            layouts[name] = {**today, **{move.what: move.to for move in one.moves}}
+        layouts |= islice(_others(case, list(layouts.values())), LAYOUTS + 1 - len(layouts))
         then = replace(case, layouts=layouts)
         rates, _ = measured(write_spec(then, place / "then"), then, place)
         predicted = {one.name: one.times_present.value for one in found.proposals}
@@ -93,6 +97,26 @@ def judged(case: Case, place: Path) -> Judged:
     rates = {name: fmean(of) for name, of in told["rates"].items()}
     times = {name: rate / rates[TODAY] for name, rate in rates.items() if name != TODAY}
     return Judged(f"{case.engine}, seed {case.seed}", times, told["predicted"], told["because"])
+
+
+def _known(case: Case, place: Path) -> KnownCase:
+    """What is predicted now of each layout that was measured."""
+    told = json.loads((place / "measured.json").read_text("utf-8"))
+    rates = {name.replace(" ", "-"): fmean(of) for name, of in told["rates"].items()}
+    layouts = {PRESENT: case.layouts[PRESENT]}
+    layouts |= {name.replace(" ", "-"): one for name, one in told["layouts"].items() if name != TODAY}
+    asked = tomllib.loads((place / "volumes.toml").read_text("utf-8"))["volumes"]
+    names = {old: new for new, one in asked.items() for old in one["captured"]}
+    write_volumes(replace(case, layouts=layouts), names, place / "layouts.toml")
+    found = predict(place / "capture", place / "layouts.toml").layouts
+    known = (
+        KnownLayout(
+            name=one.name, predicted=one.times_present.value, measured=rates[one.name] / rates[TODAY], moved=one.moved
+        )
+        for one in found
+        if one.name != PRESENT and one.times_present is not None
+    )
+    return KnownCase(engine=case.engine, case=f"recommended, seed {case.seed}", layout=tuple(known))
 
 
 def _others(case: Case, taken: list[dict[str, str]]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -107,18 +131,26 @@ def _others(case: Case, taken: list[dict[str, str]]) -> Iterator[tuple[str, dict
             yield f"other {len(taken)}", place
 
 
-def figures(folder: Path, cases: int, first_seed: int, kept: Path | None) -> Iterator[Figure]:
-    """This many cases, in turns of the engines."""
-    made = []
-    for one in in_turns(
-        cases, first_seed, lambda engine, seed, name: judged(drawn(engine, seed), (kept or folder) / name)
-    ):
+def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, write: bool = False) -> Iterator[Figure]:
+    """This many cases, in turns of the engines. `write` puts their errors into the package, as of `predictions`."""
+    made, known = [], []
+
+    def of(engine: str, seed: int, name: str) -> Judged:
+        case, place = drawn(engine, seed), (kept or folder) / name
+        one = judged(case, place)
+        if write:
+            known.append(_known(case, place))
+        return one
+
+    for one in in_turns(cases, first_seed, of):
         made.append(one)
         yield Figure(
             f"{one.name}: first proposal, times today's rate", one.first or 1.0, "", f"best {one.best:.2f}", None,
             remark=f"predicted {one.predicted.get('first', 1.0):.2f}{one.because and f'; {one.because}'}",
         )  # fmt: skip
     yield from _totals(made)
+    if write:
+        write_known(known)
 
 
 def _totals(made: Sequence[Judged]) -> Iterator[Figure]:

@@ -14,7 +14,7 @@ from storagelab.findings.beside import Beside, Row
 from storagelab.model.engines import ENGINES
 from storagelab.model.values import Estimate
 from storagelab.predicting import prediction, recommending
-from storagelab.predicting.prediction import KnownCase, KnownLayout, as_toml, errors_like
+from storagelab.predicting.prediction import KnownCase, KnownLayout, as_toml, errors_like, spread
 from storagelab.predicting.proof import learn
 from storagelab.predicting.recommending import recommend
 from storagelab.run.engine import engine_in
@@ -64,7 +64,7 @@ def test_a_gain_below_what_is_worth_it_or_that_may_be_none_is_no_proposal(advise
     slightly = VOLUMES.replace("2000", "300")  # the index, a third of the reads, may go there: half as many again
     assert advised(slightly, worth=0.1).proposals
     assert "less than" in advised(slightly, worth=9.0).because
-    far_off = KnownCase(engine="postgres", case="", layout=(KnownLayout(name="x", predicted=1, measured=9),))
+    far_off = KnownCase(engine="postgres", case="", layout=(KnownLayout(name="x", predicted=9, measured=1, moved=1),))
     monkeypatch.setattr(recommending, "known_cases", lambda _: [far_off] * 20)
     found = advised(slightly)
     assert (found.because, found.proposals, found.measurable) == ("no gain is sure", (), (found.unsure,))
@@ -198,17 +198,18 @@ def test_the_command_writes_a_spec_that_measures_what_it_proposes(typed, advised
     assert json.loads(out)["proposals"][0]["moves"][0]["from"] == "a"
 
 
-def test_an_interval_is_of_cases_like_the_one_at_hand_and_grows_with_what_moves(tmp_path):
-    def case(n, engine, moved=None, error=0.01):
+def test_an_interval_is_of_cases_like_the_one_at_hand_and_grows_with_what_moves_and_changes(tmp_path):
+    def case(n, engine, moved=1.0, error=0.01):
         layout = KnownLayout(name="x", predicted=1.0, measured=1 + error * n, moved=moved)
         return KnownCase(engine=engine, case=str(n), layout=(layout,))
 
     few, wide = [case(n, "mariadb") for n in range(1, 5)], [case(n, "postgres", error=0.1) for n in range(1, 30)]
     assert errors_like([*few, *wide], "postgres").of == "known cases of postgres"
-    assert len(errors_like([*few, *wide], "mariadb").scores) == 33, "too few of its own: all count"
-    moving = errors_like([case(n, "postgres", moved=n / 40, error=0.025) for n in range(1, 30)], "postgres")
-    assert moving.scaled
-    assert moving.around(1.0, 0.05).high < moving.around(1.0, 0.9).high
+    assert len(errors_like([*few, *wide], "mariadb").cases) == 33, "too few of its own: all count"
+    assert len(errors_like([*wide, case(30, "postgres", moved=None)], "postgres").cases) == 29, "what moved is unknown"
+    errors = errors_like(wide, "postgres")
+    little, much, far = (errors.around(1.0, spread(*one)).high for one in ((0.05, 1.0), (0.9, 1.0), (0.9, 2.0)))
+    assert little < much < far
     file = tmp_path / "known-predictions.toml"
     assert prediction.own_cases(file) == []
     file.write_text(as_toml(few), "utf-8")

@@ -7,7 +7,8 @@ Pure; `report` writes its text.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storagelab.findings.answer_kinds import (
@@ -47,6 +48,20 @@ FORBIDS = ("cpu-saturated", "short-runs")
 """Facts that may explain why layouts don't differ. Then the runs give no information about storage."""
 
 
+def _once_for_each(answered: Callable[[Findings], Answer]) -> Callable[[Findings], Answer]:
+    """The parts of a report all ask for the answer. Findings are told apart by identity, as it is slow to hash them."""
+    kept: dict[int, Answer] = {}
+
+    def of(findings: Findings) -> Answer:
+        if id(findings) not in kept:
+            kept[id(findings)] = answered(findings)
+            weakref.finalize(findings, kept.pop, id(findings))
+        return kept[id(findings)]
+
+    return of
+
+
+@_once_for_each
 def answer(findings: Findings) -> Answer:
     choices = tuple(_choices(findings))
     if _is_unfinished(findings) and any(load.not_compared for load in findings.by_load):

@@ -97,8 +97,6 @@ class Demands:
     """By volume, then by `read`, `write` or `log`."""
     without_device: tuple[str, ...]
     """The volumes whose devices were not counted. All requests are assumed to reach these devices."""
-    crowding: float = 1.0
-    """The factor by which other processes may have prolonged work on CPUs."""
 
 
 def demands_of(capture: Capture, name: str) -> Demands:
@@ -137,7 +135,6 @@ def demands_of(capture: Capture, name: str) -> Demands:
     return Demands(
         needs, transactions is not None, per_s, sessions, cpu_s, elsewhere_s,
         _log_use(capture, objects, needs, ended), shares, without,
-        machine.crowding if machine is not None else 1.0,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from storagelab.model.values import Estimate
 from storagelab.predicting.capability import MeasuredVolume, Offer, Volume, VolumeDemand
 from storagelab.predicting.demands import BY_SECOND, Demands, grown
 from storagelab.predicting.network import Solution, Station, bound, solve, zero_of
-from storagelab.predicting.prediction import Errors, LayoutPrediction, VolumeLoad
+from storagelab.predicting.prediction import Errors, LayoutPrediction, VolumeLoad, spread
 
 CPU, SESSIONS = "the CPUs", "the sessions"
 _BUSY = 0.9
@@ -217,7 +217,7 @@ def _predicted(
     rate, ratio = (
         (Estimate(value=per_s), Estimate(value=1.0))
         if layout is present
-        else tuple(errors.around(one, moved, of_drives, demands.crowding) for one in (per_s, times))
+        else tuple(errors.around(one, spread(moved, times), of_drives) for one in (per_s, times))
     )
     latency = rate.inverse
     latency_s = latency.model_copy(

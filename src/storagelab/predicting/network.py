@@ -135,7 +135,7 @@ def _solve_whole(stations: Sequence[Station], think_s: float, sessions: int) -> 
 
 
 def _weights(station: Station, unit_s: float, sessions: int) -> _Weights:
-    speeds = np.array([station.per_s[min(n, len(station.per_s) - 1)] for n in range(sessions)])
+    speeds = np.array(station.per_s)[np.minimum(np.arange(sessions), len(station.per_s) - 1)]
     return np.concatenate((_ONE, np.cumprod(station.visits / (speeds * unit_s), dtype=np.longdouble)))
 
 

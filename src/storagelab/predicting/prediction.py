@@ -96,17 +96,27 @@ def read(path: Path) -> Prediction:
 # --- how far predictions were from what was measured ------------------------------------------------------------------
 # The errors of known cases, and intervals that follow from these errors.
 #
-# `known_answers.toml` holds random cases, and says how they were made: `make bench ARGS="--only predictions"`
-# generates, measures and writes them. A user's own cases are in a file of the same form. If the next case is like the
-# known cases, an interval contains its error with the stated probability (a conformal prediction interval, from the
-# ordered errors, without any assumption about their distribution). Each error is divided by the quantity with which
-# errors usually grow: the root of the share of the load that moves (errors of parts that move add up as squares). So a
-# prediction that moves little has a narrow interval (a normalised interval).
+# `known_answers.toml` holds random cases, and says how they were made: `make bench ARGS="--only predictions"` and
+# `"--only recommended"` generate, measure and write them. A user's own cases are in a file of the same form. If the
+# next case is like the known cases, each end of an interval is exceeded with the stated probability (a conformal
+# prediction interval, from the ordered errors, without any assumption about their distribution). The layouts of a case
+# share their causes of error, so each case has the same weight, which its layouts divide equally (hierarchical
+# conformal prediction: Dunn, Wasserman and Ramdas, 2022). Each error is divided by the quantity with which errors
+# usually grow (a normalised interval): the part of the load that moves, and the predicted change.
 
 FILE, OWN_FILE = "known_answers.toml", "known-predictions.toml"
-_CONFIDENCES = (0.95, 0.9, 0.8)
+_CONFIDENCES = (0.9, 0.8)
+"""Of intervals with two ends. The ends of a 90 % interval are exceeded in 5 % of the cases each: so a proposal whose
+interval lies above today's rate is slower than today's layout in at most 5 % of the cases."""
 _STILL = 0.1
 """The part of an error that does not grow with the fraction of the load that moves, in units of that fraction."""
+
+
+def spread(moved: float | None, times: float) -> float:
+    """How large an error is usually, in a unit of its own. `moved`: the fraction of the requests that move, None if
+    unknown. `times`: the predicted ratio to the captured layout. Independent errors add up as squares.
+    """
+    return math.sqrt(_STILL + (1.0 if moved is None else moved) + math.log(times) ** 2)
 
 
 class KnownLayout(Frozen):
@@ -119,8 +129,8 @@ class KnownLayout(Frozen):
 
     @property
     def error(self) -> float:
-        """The absolute logarithm of measured over predicted."""
-        return abs(math.log(self.measured / self.predicted))
+        """The logarithm of measured over predicted, divided by its usual size."""
+        return math.log(self.measured / self.predicted) / spread(self.moved, self.predicted)
 
 
 class KnownCase(Frozen):
@@ -130,62 +140,61 @@ class KnownCase(Frozen):
     case: str
     layout: tuple[KnownLayout, ...] = Field(min_length=1)
 
-    @property
-    def scaled(self) -> bool:
-        return all(one.moved is not None for one in self.layout)
-
-    def score(self, *, scaled: bool) -> float:
-        """The largest error of its layouts. So a case counts once, however many layouts it has."""
-        return max(one.error / (_scale(one.moved) if scaled else 1.0) for one in self.layout)
-
-
-def _scale(moved: float | None) -> float:
-    return math.sqrt(_STILL + (1.0 if moved is None else moved))
-
 
 @dataclass(frozen=True)
 class Errors:
-    """The data for intervals: the scores of the known cases that are most like the predicted case."""
+    """The data for intervals: the known cases that are most like the predicted case; each has the errors of its
+    layouts, as `KnownLayout.error`.
+    """
 
-    scores: tuple[float, ...]
+    cases: tuple[tuple[float, ...], ...]
     of: str
     """A description of these cases, for messages."""
-    scaled: bool = False
 
     @property
     def confidence(self) -> float | None:
         """The highest possible confidence of an interval; None if there are too few cases for any interval."""
-        return next((one for one in _CONFIDENCES if self._place(one) <= len(self.scores)), None)
+        return next((one for one in _CONFIDENCES if self._beyond(one) >= 1), None)
 
-    def around(
-        self, value: float, moved: float | None = None, of_drives: float = 0.0, crowding: float = 1.0
-    ) -> Estimate:  # fmt: skip
-        """The value with its interval. `of_drives`: a drive's own error, which the volumes of the known cases did not
-        have. `crowding`: the factor by which other work slowed down the captured machine; the machines of the known
-        cases had no other work.
+    def around(self, value: float, usual: float = 1.0, of_drives: float = 0.0) -> Estimate:
+        """The value with its interval. `usual`: the prediction's `spread`. `of_drives`: a drive's own error, which the
+        volumes of the known cases did not have.
         """
         if self.confidence is None:
             return Estimate(value=value)
-        half = sorted(self.scores)[self._place(self.confidence) - 1] * (_scale(moved) if self.scaled else 1.0)
-        wide = math.exp(math.hypot(half, math.log1p(of_drives))) * crowding
-        return Estimate(value=value, low=value / wide, high=value * wide, confidence=self.confidence)
+        below, above = (
+            math.exp(math.hypot(usual * self._end(sign, self.confidence), math.log1p(of_drives))) for sign in (-1, 1)
+        )
+        return Estimate(value=value, low=value / below, high=value * above, confidence=self.confidence)
 
-    def _place(self, confidence: float) -> int:
-        return math.ceil((len(self.scores) + 1) * confidence)
+    def _end(self, sign: int, confidence: float) -> float:
+        """The error, times `sign`, that is exceeded with half of the remaining probability. The predicted case is one
+        more case, of which nothing is known.
+        """
+        beyond, allowed = 1.0, self._beyond(confidence)
+        for error, weight in sorted(((sign * one, 1 / len(case)) for case in self.cases for one in case), reverse=True):
+            beyond += weight
+            if beyond > allowed:
+                return max(0.0, error)
+        return 0.0
+
+    def _beyond(self, confidence: float) -> float:
+        """How many of the cases and the predicted one may lie beyond an end, with a margin for rounding."""
+        return (len(self.cases) + 1) * (1 - confidence) / 2 + 1e-9
 
 
 def errors_like(cases: Sequence[KnownCase], engine: str) -> Errors:
     """The errors of this engine's cases if there are enough of them for the highest confidence, otherwise the errors of
-    all engines' cases. Cases whose moved fraction is known are preferred, if there are enough of them.
+    all engines' cases.
     """
-    of_engine = [one for one in cases if one.engine == engine]
-    for some, words in ((of_engine, f"known cases of {engine}"), (list(cases), "known cases")):
-        for scaled in (True, False):
-            alike = [one for one in some if one.scaled or not scaled]
-            found = Errors(tuple(one.score(scaled=scaled) for one in alike), words, scaled)
-            if found.confidence == _CONFIDENCES[0]:
-                return found
-    return Errors(tuple(one.score(scaled=False) for one in cases), "known cases")
+    of_engine = _errors([one for one in cases if one.engine == engine], f"known cases of {engine}")
+    return of_engine if of_engine.confidence == _CONFIDENCES[0] else _errors(cases, "known cases")
+
+
+def _errors(cases: Iterable[KnownCase], of: str) -> Errors:
+    """Of cases whose moved fractions are known."""
+    some = (one.layout for one in cases if all(layout.moved is not None for layout in one.layout))
+    return Errors(tuple(tuple(one.error for one in layouts) for layouts in some), of)
 
 
 def known_cases(own: Path | None = None) -> list[KnownCase]:

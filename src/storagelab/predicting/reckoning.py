@@ -169,12 +169,12 @@ def _notes(
         "Assumed: the share of requests that reaches the devices, and the bytes of a request, stay the same; "
         "transactions do what they did."
     )
-    count = f"{len(errors.scores)} {errors.of}"
+    count = f"{len(errors.cases)} {errors.of}"
     if errors.confidence is None:
         yield f"No intervals: {count} are too few."
     else:
-        moves = ", and grow with the share of the load that moves" if errors.scaled else ""
-        yield f"The intervals come from {count}, predicted and then measured{moves}."
+        grow = "They grow with the share of the load that moves and with the predicted change."
+        yield f"The intervals come from {count}, predicted and then measured. {grow}"
 
 
 def _of_capture(capture: Capture, demands: Demands) -> Iterator[str]:
@@ -193,11 +193,8 @@ def _of_capture(capture: Capture, demands: Demands) -> Iterator[str]:
     yield from _of_others(capture)
     if manifest.machine is None:
         yield "Whether the server's machine was busy with other work is not known."
-    elif demands.crowding >= 1.05:
-        yield (
-            f"The machine had other work: {manifest.machine}. So intervals are "
-            f"{demands.crowding:.1f} times wider. Clients on another machine would make them narrower."
-        )
+    elif manifest.machine.crowding >= 1.05:
+        yield f"The machine had other work, as in a third of the known cases: {manifest.machine}."
 
 
 def _of_others(capture: Capture) -> Iterator[str]:

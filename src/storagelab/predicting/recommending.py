@@ -214,6 +214,13 @@ class Search:
     def moves(self, places: Places) -> int:
         return sum(to != today for to, today in zip(places, self.stays, strict=True))
 
+    def times(self, places: Places, errors: Errors) -> Estimate:
+        """The rate divided by today's rate, with its interval."""
+        layouts = {PRESENT: self.today, "then": self.layout(places)}
+        found = model.predicted(self.server, self.today, layouts, errors)[1].times_present
+        assert found is not None, "it was predicted before"
+        return found
+
     def with_fewest_moves(self, places: Places) -> Places:
         """The placement without the moves that gain less than 2 % by themselves, as long as 95 % of the gain stay."""
         least = self.per_s(self.stays) + _OF_GAIN * (self.per_s(places) - self.per_s(self.stays))
@@ -328,19 +335,17 @@ def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places],
     if best == search.stays:
         within = " that fits the volumes and the budget" * (0.0 in search.found.values())
         return [], f"no other placement{within} is predicted to be faster"
-    layouts = {PRESENT: search.today, "best": search.layout(best)}
-    times = model.predicted(search.server, search.today, layouts, errors)[1].times_present
-    assert times is not None, "it was predicted before"
-    if times.value < 1 + worth:
-        return [], f"the best placement is predicted to gain {percent(times.value - 1)}, less than {percent(worth)}"
-    if times.low is None or times.low <= 1:
+    if (gain := search.times(best, errors).value - 1) < worth:
+        return [], f"the best placement is predicted to gain {percent(gain)}, less than {percent(worth)}"
+    if not (search.times(best, errors).low or 0) > 1:
         return [best], "no gain is sure"
     chosen = [best]
     for places in sorted(search.found, key=search.per_s, reverse=True):
         if len(chosen) == len(_NAMES) or search.per_s(places) < (1 + worth) * today:
             break
         fewer = search.with_fewest_moves(places)
-        if search.per_s(fewer) >= (1 + worth) * today and all(_has_merit(search, fewer, one) for one in chosen):
+        has_merit = all(_has_merit(search, fewer, one) for one in chosen)
+        if has_merit and search.per_s(fewer) >= (1 + worth) * today and (search.times(fewer, errors).low or 0) > 1:
             chosen.append(fewer)
     return chosen, ""
 

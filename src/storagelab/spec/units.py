@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from storagelab.errors import SpecError, refuse, shown
@@ -97,6 +98,7 @@ WITH_UNIT = (
 SIZES = {one.path.rpartition(".")[2]: one.example for one in WITH_UNIT if one.unit == "bytes"}
 
 
+@lru_cache(1024)  # each name of a cell asks
 def _spelled(path: str) -> Spelled | None:
     """The entry of the table above with this spelling."""
     parts = path.split(".")

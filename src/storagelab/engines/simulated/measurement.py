@@ -12,6 +12,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from storagelab.model.measurement import (
     PFS_PAGE,
     CountedCrowd,
@@ -217,23 +219,20 @@ def thinned(series: TimeSeries) -> TimeSeries:
     merged = math.ceil(count / POINTS_MOST)
     if merged <= 1:
         return series
-    starts = range(0, count, merged)
-    edges_s = [0.0, *series.at_s]
-    widths_s = [after - before for before, after in zip(edges_s, series.at_s, strict=False)]
+    starts, widths_s = np.arange(0, count, merged), np.diff([0.0, *series.at_s])
+
+    def means(values: Sequence[float | None]) -> Iterator[float | None]:
+        """Over the time with known values."""
+        known = np.array(values, dtype=float)
+        there = ~np.isnan(known)
+        sums = np.add.reduceat(np.where(there, known, 0.0) * widths_s, starts)
+        for total, time_s in zip(sums, np.add.reduceat(there * widths_s, starts), strict=True):
+            yield float(f"{total / time_s:.{_DIGITS}g}") if time_s > 0 else None
+
     return TimeSeries(
         at_s=tuple(series.at_s[min(start + merged, count) - 1] for start in starts),
-        columns={
-            name: tuple(_mean(values[at : at + merged], widths_s[at : at + merged]) for at in starts)
-            for name, values in series.columns.items()
-        },
+        columns={name: tuple(means(values)) for name, values in series.columns.items()},
     )
-
-
-def _mean(values: Sequence[float | None], widths_s: Sequence[float]) -> float | None:
-    """The mean over the time with known values."""
-    known = [(value, width) for value, width in zip(values, widths_s, strict=True) if value is not None]
-    time_s = sum(width for _, width in known)
-    return float(f"{sum(value * width for value, width in known) / time_s:.{_DIGITS}g}") if time_s > 0 else None
 
 
 def kept_looks(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
