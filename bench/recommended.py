@@ -30,7 +30,8 @@ LAYOUTS, GAINS, NEAR, SLOWER = 6, 1.15, 0.95, 0.95
 """Layouts that are measured beside today's at least; the gain of the best from which a case is one that can gain; how
 near to it a proposal is to come; a ratio from which a proposal is harmful."""
 _SLOW = 40
-TODAY = "today"
+TODAY, _PROPOSALS = "today", ("first", "second", "third")
+"""Names of layouts in the kept files."""
 
 
 def drawn(engine: str, seed: int) -> Case:
@@ -84,13 +85,12 @@ def judged(case: Case, place: Path) -> Judged:
         found = recommend(place / "capture", place / "volumes.toml")
         today = case.layouts[PRESENT]
         layouts = {TODAY: today}
-        for one in found.measurable:
-            name = one.name if found.proposals else "unsure"
+        for name, one in zip(_PROPOSALS if found.proposals else ("unsure",), found.measurable, strict=False):
             layouts[name] = {**today, **{move.what: move.to for move in one.moves}}
         layouts |= islice(_others(case, list(layouts.values())), LAYOUTS + 1 - len(layouts))
         then = replace(case, layouts=layouts)
         rates, _ = measured(write_spec(then, place / "then"), then, place)
-        predicted = {one.name: one.times_present.value for one in found.proposals}
+        predicted = {name: one.times_present.value for name, one in zip(_PROPOSALS, found.proposals, strict=False)}
         text = json.dumps({"rates": rates, "predicted": predicted, "because": found.because, "layouts": layouts})
         kept.write_text(text, encoding="utf-8")
     told = json.loads(kept.read_text("utf-8"))
