@@ -100,7 +100,7 @@ def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
     try:
         limit = limits.resolved(one.limit, one.size_bytes or _SIZE_BYTES, f"volumes.{name}.limit")
     except PreflightError as error:
-        raise error.of(file) from None
+        raise error.at(file) from None
     rates = limits.rates(limit)
     if not rates:
         hint = "Write read_iops, write_iops, read_bytes_per_s or write_bytes_per_s, or like = a cloud disk's name."

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError, RunFailed, noting, refuse
 from storagelab.machine import doctor, temporary
 from storagelab.machine.rights import check_may_enter, unprivileged
 from storagelab.model.config import Config
@@ -216,16 +216,21 @@ class Starter(Generic[P]):
             )  # fmt: skip
 
     def check_cells(self, configs: Sequence[Config], site: Site) -> list[str]:
-        """Describes each cell's server. Raises PreflightError for the first that would not run."""
-        found: dict[str, None] = {}
+        """Describes each cell's server. Raises PreflightError for those that would not run."""
+        lacks, found = list[PreflightError](), dict[str, None]()
         by_programs = defaultdict[P, list[Config]](list)
         for config in configs:
-            by_programs[self.programs(config, site)].append(config)
+            with noting(lacks):
+                by_programs[self.programs(config, site)].append(config)
         for programs, sharing in by_programs.items():
-            self._check_settings(programs, sharing)
+            with noting(lacks):
+                self._check_settings(programs, sharing)
             found[f"{self.title} {programs.version} ({programs.origin}), private, started {unprivileged().how}"] = None
         for name, path in sorted({item for config in configs for item in site.volume_paths(config).items()}):
-            check_may_enter(path, f"volumes.{name}.path")
+            if path.exists():
+                with noting(lacks):
+                    check_may_enter(path, f"volumes.{name}.path")
+        refuse(lacks)
         return list(found)
 
     def _check_settings(self, programs: P, configs: Sequence[Config]) -> None:

@@ -14,7 +14,7 @@ import typer
 from typer import Option
 
 from storagelab import screen
-from storagelab.errors import PreflightError, SpecError, StoragelabError
+from storagelab.errors import SpecError, StoragelabError
 from storagelab.verbs import FileOption, SpecArgument, Unused, Verb, when
 
 if TYPE_CHECKING:
@@ -119,12 +119,11 @@ def _cautions(experiment: Experiment, plan: Plan, size: str) -> list[str]:
         for cell in plan.cells
     ]  # fmt: skip
     cautions = list(of_preparing(experiment, plan))
-    try:
-        site = site_of(experiment, Path(experiment.name), despite_space=True)
-        found = look_at(experiment, plan.model_copy(update={"cells": tuple(here)}), site, allow_commands=False)
-    except PreflightError as error:
+    site = site_of(experiment, Path(experiment.name), despite_space=True)
+    found = look_at(experiment, plan.model_copy(update={"cells": tuple(here)}), site, allow_commands=False)
+    for error in found.lacks[:1]:
         problem = error.problem if error.key is None else f"{error.key}: {error.problem}"
-        return [*cautions, f"space and checkpoints could not be checked on this machine: {problem}"]
+        cautions.append(f"not all could be checked on this machine: {problem}")
     needed = max((need.needed_bytes or 0 for need in found.volumes), default=0)
     number, prefix = cast("re.Match[str]", _QUANTITY.fullmatch(size)).groups("")
     unit = 1024.0 if prefix.endswith("i") else 1000.0
