@@ -185,15 +185,16 @@ class Starter(Generic[P]):
 
     def check(self, programs: P, settings: Settings) -> dict[str, str]:
         """How the programs read each setting, alone and all together: `{name: value}`. Raises PreflightError for the
-        first setting that the programs refuse, or that storagelab itself needs to keep the server and its files
-        private.
+        settings that the programs refuse, or that storagelab itself needs to keep the server and its files private.
         """
         self._refuse_own(settings)
         asked = tuple((name, self.text(value)) for name, value in settings.items())
-        found = dict[str, str]()
-        for pairs in (*((pair,) for pair in asked), *([asked] if asked else [])):
-            found |= self.ask(programs, pairs)
-        return found
+        found, lacks = dict[str, str](), list[PreflightError]()
+        for pair in asked:
+            with noting(lacks):
+                found |= self.ask(programs, (pair,))
+        refuse(lacks)
+        return found | self.ask(programs, asked) if asked else found
 
     def accepts(self, programs: P, kinds: Sequence[Settings]) -> bool:
         """Whether the programs accept the settings of all these kinds in one start: one kind after the other, each with
@@ -247,7 +248,7 @@ class Starter(Generic[P]):
                 neediest[key] = config
         kinds = list(neediest.values())
         parts = [kinds[start : start + _AT_ONCE] for start in range(0, len(kinds), _AT_ONCE)][::-1]
-        done = 0
+        done, lacks = 0, list[PreflightError]()
         while parts:
             step("checking settings", done, len(kinds))
             part = parts.pop()
@@ -256,8 +257,10 @@ class Starter(Generic[P]):
                 parts += [part[middle:], part[:middle]]
                 continue
             if len(part) == 1:
-                self._check_cell(programs, part[0])
+                with noting(lacks):
+                    self._check_cell(programs, part[0])
             done += len(part)
+        refuse(lacks)
         for config in kinds:
             asked = str(self.settings(config)["max_connections"])
             if asked.isdecimal():
