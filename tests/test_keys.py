@@ -16,7 +16,7 @@ from storagelab.model.volume import CacheConfig, LinkConfig
 from storagelab.profiles import constants, default_of
 from storagelab.spec.factors import is_condition, is_load, sets_load
 from storagelab.spec.reading import parse
-from storagelab.spec.units import BYTES_PER_UNIT, SECONDS_PER_UNIT, parse_bytes, parse_seconds
+from storagelab.spec.units import BYTES_PER_UNIT, SECONDS_PER_UNIT, parse_bytes, parse_price, parse_seconds
 
 
 def said_of(model: type[BaseModel]) -> dict[str, str]:
@@ -144,6 +144,12 @@ def test_a_size_that_can_t_be_read_is_refused_naming_the_known_units(text: str) 
 def test_a_duration_that_can_t_be_read_is_refused_naming_the_known_units(text: str) -> None:
     with pytest.raises(ValueError, match=r"write a number and one of us, ms, s, min, h, d"):
         parse_seconds(text)
+
+
+@pytest.mark.parametrize("text", ["", "cheap", "-1", "nan", "inf"])
+def test_a_price_that_can_t_be_read_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match=r"write a number of at least 0, such as 120"):
+        parse_price(text)
 
 
 def test_a_quantity_beyond_all_bounds_is_refused() -> None:

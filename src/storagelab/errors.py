@@ -132,13 +132,14 @@ def first_problem(error: ValidationError, columns: Sequence[str] = ()) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that the user probably meant: a word with the same last part, else the most similar one; None if
-    none is similar.
+    """The known word that the user probably meant: a word with the same last part, else the most similar one, else one
+    that begins in the same way; None if none is similar.
     """
     words = list(known)
     last = word.rpartition(".")[2]
     same_last = [one for one in words if one.rpartition(".")[2] == last]
-    begun = [one for one in words if len(word) >= _FEWEST_LETTERS and one.startswith(word)]
+    longer = [one for one in words if len(word) >= _FEWEST_LETTERS and one.startswith(word)]
+    begun = longer + [one for one in words if len(one) >= _FEWEST_LETTERS and word.startswith(one)]
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     if not near:
         tails = {one.rpartition(".")[2]: one for one in reversed(words)}

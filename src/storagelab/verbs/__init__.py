@@ -8,6 +8,7 @@ of them is used.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
@@ -107,7 +108,7 @@ def amount(parse: Callable[[str], float], text: str, key: str, hint: str, least:
         found = parse(text)
     except ValueError as error:
         raise SpecError(str(error), key=key, hint=hint) from None
-    if found <= 0 or found < least:
+    if not 0 < found < math.inf or found < least:
         raise SpecError(f"must be at least {least:g}" if least else "must be above 0", key=key, hint=hint)
     return found
 

@@ -93,11 +93,12 @@ def k8s(
         return
     specs = [on_claims(experiment, classes or (), host) for host in range(max(1, len(nodes)))]
     plan = specs[0].plan
-    cautions = _cautions(experiment, plan, wanted.size)
+    for line in _cautions(experiment, plan, wanted.size):
+        screen.say(line.replace("\n", "; "))
     amount = f"{plural(len(plan.runs), 'run')} on {'each' if len(nodes) > 1 else 'the'} node: "
     amount += f"about {duration(estimate(plan, plan.runs, ()).seconds)} ({guessed(plan)})"
     writing.deliver(f"# {amount}\n" + documents(manifests(name, nodes, specs, wanted)), output)
-    for line in (*cautions, amount, f"the pods take the image {wanted.image}: --image names another"):
+    for line in (amount, f"the pods take the image {wanted.image}: --image names another"):
         screen.say(line)
     for file_name in specs[0].files:
         screen.say(f"goes into the ConfigMap, where others may read it: {file_name}")
@@ -118,7 +119,7 @@ def _cautions(experiment: Experiment, plan: Plan, size: str) -> list[str]:
             name: volume.model_copy(update={"path": "."}) for name, volume in cell.config.volumes.items()}})})
         for cell in plan.cells
     ]  # fmt: skip
-    cautions = list(of_preparing(experiment, plan))
+    cautions = list(of_preparing(experiment, plan, "name a second StorageClass: --class NAME"))
     site = site_of(experiment, Path(experiment.name), despite_space=True)
     found = look_at(experiment, plan.model_copy(update={"cells": tuple(here)}), site, allow_commands=False)
     for error in found.lacks[:1]:
