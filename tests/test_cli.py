@@ -228,9 +228,11 @@ def test_a_report_says_where_everything_lies_and_one_chart_can_be_had_alone(type
 
 def test_an_output_that_can_not_be_written_is_said_plainly(typed, results):
     code, out, err = typed("export", "files", "--output", "files.toml/all.json")
-    assert (code, out) == (2, "")
-    assert err.startswith("storagelab: ")
-    assert "files.toml" in err
+    assert (code, out, err.split("\n")[0]) == (2, "", "storagelab: --output: files.toml is no folder")
+    for verb in ("report", "export", "compare"):
+        code, out, err = typed(verb, "files", *(["files"] * (verb == "compare")), "-o", "not/there/x.html")
+        assert (code, out, Path("not").exists()) == (2, "", False)
+        assert err.startswith("storagelab: --output: the folder not/there doesn't exist\n  Correct the name, or make it")
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
