@@ -28,7 +28,7 @@ def recommend(
     ] = None,
     spec: Annotated[
         Path | None,
-        Option("--spec", metavar="FILE", help="Write the spec that measures today's layout and the proposals."),
+        Option("--spec", metavar="NAME.toml", help="Write the spec that measures today's layout and the proposals."),
     ] = None,
     format_: PaperOption = "text",
     output: FileOption = None,
@@ -51,6 +51,9 @@ def recommend(
     from storagelab.run.engine import engine_in
     from storagelab.spec.units import parse_price
 
+    if spec is not None and spec.suffix != ".toml":
+        hint = "Such as --spec proof.toml: storagelab also writes the prediction beside it."
+        raise SpecError("must name a TOML file", key="--spec", hint=hint)
     least = 0.0 if worth.strip() == "0" else share_of(worth)
     if least is None:
         raise SpecError(f"{worth!r} is not a share", key="--worth", hint='write it in per cent: "10%"')
