@@ -232,7 +232,7 @@ def test_an_output_that_can_not_be_written_is_said_plainly(typed, results):
     for verb in ("report", "export", "compare"):
         code, out, err = typed(verb, "files", *(["files"] * (verb == "compare")), "-o", "not/there/x.html")
         assert (code, out, Path("not").exists()) == (2, "", False)
-        assert err.startswith("storagelab: --output: the folder not/there doesn't exist\n  Correct the name, or make it")
+        assert "--output: the folder not/there doesn't exist\n  Correct the name, or make it" in err
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

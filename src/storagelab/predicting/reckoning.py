@@ -232,7 +232,7 @@ class VolumeFigures(Described):
     """With a limit: the time of a request that the limit does not delay."""
     shared: Annotated[bool | None, LeftOut("true for a cloud disk, false for other limits")] = None
     """With a limit: whether reads and writes share it."""
-    price: Annotated[float | None, LeftOut("unknown")] = Field(None, ge=0, le=10**9, allow_inf_nan=False, examples=[120])
+    price: Annotated[float | None, LeftOut("unknown")] = Field(None, ge=0, le=10**9, examples=[120])
     """Its price for a month, in any currency."""
     path: Annotated[str | None, LeftOut("made from a file, with the limit")] = None
     """A folder on it, where `recommend --spec` may measure."""

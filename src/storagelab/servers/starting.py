@@ -194,7 +194,7 @@ class Starter(Generic[P]):
             with noting(lacks):
                 found |= self.ask(programs, (pair,))
         refuse(lacks)
-        return found | self.ask(programs, asked) if asked else found
+        return {**found, **self.ask(programs, asked)} if asked else found
 
     def accepts(self, programs: P, kinds: Sequence[Settings]) -> bool:
         """Whether the programs accept the settings of all these kinds in one start: one kind after the other, each with

@@ -93,8 +93,7 @@ def k8s(
         return
     specs = [on_claims(experiment, classes or (), host) for host in range(max(1, len(nodes)))]
     plan = specs[0].plan
-    for line in _cautions(experiment, plan, wanted.size):
-        screen.say(line.replace("\n", "; "))
+    _say_cautions(experiment, plan, wanted.size)
     amount = f"{plural(len(plan.runs), 'run')} on {'each' if len(nodes) > 1 else 'the'} node: "
     amount += f"about {duration(estimate(plan, plan.runs, ()).seconds)} ({guessed(plan)})"
     writing.deliver(f"# {amount}\n" + documents(manifests(name, nodes, specs, wanted)), output)
@@ -109,8 +108,8 @@ def k8s(
     screen.say(f"its findings: kubectl logs -f job/{job}; its files: storagelab k8s {spec_file} --fetch")
 
 
-def _cautions(experiment: Experiment, plan: Plan, size: str) -> list[str]:
-    """What `plan` says of these runs on any machine. Raises SpecError if a claim of this size can't hold a volume."""
+def _say_cautions(experiment: Experiment, plan: Plan, size: str) -> None:
+    """Says what `plan` says of these runs on any machine. Raises SpecError if a claim can't hold a volume."""
     from storagelab.report.text.plan import before_full, of_preparing, too_short
     from storagelab.verbs._planning import look_at, site_of
 
@@ -132,7 +131,8 @@ def _cautions(experiment: Experiment, plan: Plan, size: str) -> list[str]:
     if needed > float(number) * unit**power:
         hint = f"Ask for more, or make the load smaller: --size {math.ceil(1.1 * needed / 2**30)}Gi"
         raise SpecError(f"{size} is too small: about {needed / 2**30:.2f} GiB needed", key="--size", hint=hint)
-    return [*cautions, *too_short(plan, found.cycles, {}), *before_full(plan, found.log_rooms, {})]
+    for line in (*cautions, *too_short(plan, found.cycles, {}), *before_full(plan, found.log_rooms, {})):
+        screen.say(line.replace("\n", "; "))
 
 
 def _say_how_to_fetch(name: str, nodes: Sequence[str]) -> None:
