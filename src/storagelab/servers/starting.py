@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -228,7 +229,7 @@ class Starter(Generic[P]):
                 self._check_settings(programs, sharing)
             found[f"{self.title} {programs.version} ({programs.origin}), private, started {unprivileged().how}"] = None
         for name, path in sorted({item for config in configs for item in site.volume_paths(config).items()}):
-            if path.exists():
+            if path.is_dir() and os.access(path, os.W_OK | os.X_OK):  # else the volume is refused anyway
                 with noting(lacks):
                     check_may_enter(path, f"volumes.{name}.path")
         refuse(lacks)
