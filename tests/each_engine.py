@@ -20,7 +20,7 @@ from storagelab.engines.postgres.server import Server
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.target import Preflight
-from storagelab.run.engine import engine_in, engine_of
+from storagelab.run.engine import engine_in, preflight
 
 SCHEMA = "storagelab_0badcafe"
 """What storagelab makes on a server for the experiment of the tests: a schema, or a database."""
@@ -122,7 +122,7 @@ def opens(dsn: str) -> bool:
 
 
 def checked(config: Config, scratch: Path, *more: Config) -> Preflight:
-    return engine_of(config).check(plan_of(config, *more), site_at(scratch))
+    return preflight(plan_of(config, *more), site_at(scratch))
 
 
 def refused(config: Config, scratch: Path) -> PreflightError:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -141,15 +142,15 @@ def test_mistakes_in_the_spec_are_said_once_with_file_and_key(typed, home, verb)
 
 
 @pytest.mark.parametrize("verb", ["plan", "run"])
-@pytest.mark.parametrize(
-    ("setting", "key"),
-    [('shared_bufers = "1MB"', "target.settings.shared_bufers"), ('work_mem = "lots"', "target.settings.work_mem")],
-)
-def test_what_can_not_run_here_is_said_before_anything_is_touched(typed, home, verb, setting, key):
-    file = write_spec(home, setting=setting)
+def test_all_that_can_not_run_here_is_said_before_anything_is_touched_and_a_plan_is_printed_all_the_same(
+    typed, home, verb
+):
+    missing = '[volumes.b]\npath = "not/there"\n[volumes.c]\npath = "nor/there"\n'
+    file = write_spec(home, setting='shared_bufers = "1MB"\nwork_mem = "lots"', extra=missing)
     code, out, err = typed(verb, file)
-    assert (code, out) == (2, "")
-    assert err.startswith(f"storagelab: {file}: {key}: the server refuses it: ")
+    assert (code, "2 cells x 1 repetition = 2 runs\nTime" in out) == (2, verb == "plan")
+    keys = ["volumes.b.path", "volumes.c.path", "target.settings.shared_bufers", "target.settings.work_mem"]
+    assert re.findall(rf"{file}: ([\w.]+): ", err) == keys
     assert not (home / "results").exists()
     assert os.listdir(home / "a") == []
 
@@ -227,9 +228,11 @@ def test_a_report_says_where_everything_lies_and_one_chart_can_be_had_alone(type
 
 def test_an_output_that_can_not_be_written_is_said_plainly(typed, results):
     code, out, err = typed("export", "files", "--output", "files.toml/all.json")
-    assert (code, out) == (2, "")
-    assert err.startswith("storagelab: ")
-    assert "files.toml" in err
+    assert (code, out, err.split("\n")[0]) == (2, "", "storagelab: --output: files.toml is no folder")
+    for verb in ("report", "export", "compare"):
+        code, out, err = typed(verb, "files", *(["files"] * (verb == "compare")), "-o", "not/there/x.html")
+        assert (code, out, Path("not").exists()) == (2, "", False)
+        assert "--output: the folder not/there doesn't exist\n  Correct the name, or make it" in err
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from storagelab.findings.answer import answer, recommended
 from storagelab.findings.answer_kinds import Next
 from storagelab.findings.cautions.cpu_time import CpuSaturated
 from storagelab.findings.kinds.ceiling import Ceiling
+from storagelab.model.target import Preflight
 from storagelab.report.words.answer import next_text, opening
 from storagelab.spec import matrix, reading
 from storagelab.verbs import _demo as demo
@@ -62,8 +63,9 @@ def test_the_demo_bounds_the_gain_tells_what_the_disk_allows_and_names_the_next_
 
 def test_where_memory_lacks_room_the_bound_is_a_server_that_waits_for_no_disk(home, monkeypatch, capsys):
     def look_at(experiment, plan, *_, **__):
-        if any("memory" in cell.config.volumes for cell in plan.cells):
-            raise PreflightError("/dev/shm lacks space", key="volumes.memory.path")
+        lacks = PreflightError("/dev/shm lacks space", key="volumes.memory.path")
+        in_memory = any("memory" in cell.config.volumes for cell in plan.cells)
+        return Preflight(server="", volumes=(), lacks=(lacks,) * in_memory)
 
     monkeypatch.setattr(planning, "look_at", look_at)
     monkeypatch.setattr(demo, "_connections", lambda plan, site: 3)

@@ -105,6 +105,12 @@ def test_a_claim_that_can_not_hold_the_data_is_refused(tmp_path):
     assert "--size: 1Mi is too small: about " in done.stderr
 
 
+def test_one_class_compares_nothing_and_that_is_said_first(tmp_path):
+    (tmp_path / "one.toml").write_text(QUICKSTART.read_text("utf-8").partition("[factors]")[0])
+    done = typed(tmp_path, "k8s", "one.toml", "--class", "gp3")
+    assert done.stderr.startswith("nothing is compared: there is one cell; name a second StorageClass: --class NAME\n")
+
+
 def test_the_pod_has_no_privileges(tmp_path):
     pod = next(one for one in written(tmp_path, "--class", "gp3") if one["kind"] == "Job")["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"]

@@ -12,7 +12,6 @@ from real_servers import counted_starts, left_behind, mounted, needs_root, plan_
 from storagelab.engines.mariadb import server as mariadb_settings
 from storagelab.engines.postgres import preflight
 from storagelab.engines.postgres import server as settings
-from storagelab.engines.postgres.preflight import check
 from storagelab.errors import PreflightError
 from storagelab.machine import rights
 from storagelab.model.config import Config, TargetConfig
@@ -31,11 +30,7 @@ from storagelab.volumes.folders import Folders
 
 
 def found(scratch: Path, *configs: Config) -> Preflight:
-    return check(plan_of(*configs), site_at(scratch))
-
-
-def of_all(scratch: Path, *configs: Config) -> Preflight:
-    return preflight_of_all(plan_of(*configs), site_at(scratch), allow_commands=False)
+    return preflight_of_all(plan_of(*configs), site_at(scratch))
 
 
 def refused(scratch: Path, *configs: Config) -> PreflightError:
@@ -83,8 +78,8 @@ def test_the_estimate_of_space_covers_what_a_run_takes(scratch):
 @needs_mariadb
 def test_volumes_of_several_engines_are_told_once_with_the_larger_need(scratch):
     one, other = mariadb(scratch, rows_per_connection=200_000), small(scratch)
-    (need,) = of_all(scratch, other, one).volumes
-    assert need.needed_bytes == max(of_all(scratch, config).volumes[0].needed_bytes for config in (one, other))
+    (need,) = found(scratch, other, one).volumes
+    assert need.needed_bytes == max(found(scratch, config).volumes[0].needed_bytes for config in (one, other))
 
 
 @needs_mariadb
@@ -97,7 +92,7 @@ def test_volumes_of_several_engines_are_told_once_with_the_larger_need(scratch):
     ],
 )
 def test_engines_that_promise_different_things_after_a_crash_are_warned_of(scratch, of_mariadb, of_postgres):
-    both = of_all(scratch, mariadb(scratch, settings=of_mariadb), small(scratch, settings=of_postgres))
+    both = found(scratch, mariadb(scratch, settings=of_mariadb), small(scratch, settings=of_postgres))
     assert both.notes == (
         "these engines do not promise the same after a crash, so their times can't be compared fairly",
     )
@@ -109,7 +104,7 @@ def test_servers_that_run_already_are_asked_what_survives_a_crash(scratch, attac
     that.
     """
     with running(scratch / "m", "--log-bin=log", "--server-id=1") as server:
-        both = of_all(scratch, mariadb(scratch, dsn=server.socket_dsn), small(scratch, dsn=attached.conninfo))
+        both = found(scratch, mariadb(scratch, dsn=server.socket_dsn), small(scratch, dsn=attached.conninfo))
     assert [line.partition(" (")[0] for line in both.durability] == [
         "MariaDB: the last second of commits may be lost, half-written pages are mended",
         "PostgreSQL: nothing is forced to the disk, half-written pages are mended",
@@ -122,7 +117,7 @@ def test_servers_that_run_already_are_asked_what_survives_a_crash(scratch, attac
 def test_a_folder_whose_name_the_server_would_change_is_refused_by_key(scratch):
     """InnoDB would write its data file into a folder called "?"."""
     with pytest.raises(PreflightError, match="has a letter in it") as caught:
-        of_all(scratch, mariadb(scratch, volumes=["a", "𐀀"]))
+        found(scratch, mariadb(scratch, volumes=["a", "𐀀"]))
     assert caught.value.key == "volumes.𐀀.path"
 
 
@@ -172,7 +167,7 @@ def test_a_volume_that_the_server_may_not_enter_is_refused_by_key(scratch, monke
 @each_engine
 def test_a_load_that_does_not_fit_is_refused_with_figures(scratch, engine):
     with pytest.raises(PreflightError) as caught:
-        of_all(scratch, small(scratch, engine=engine, rows_per_connection=10**10))
+        found(scratch, small(scratch, engine=engine, rows_per_connection=10**10))
     error = caught.value
     assert error.key == "volumes.a.path"
     assert "lacks space: about " in str(error)
@@ -203,7 +198,7 @@ def test_many_levels_of_a_number_are_checked_with_a_few_starts_of_the_program(sc
     of_engine, most = {"postgres": (settings, 20), "mariadb": (mariadb_settings, 12)}[engine]
     starts = counted_starts(of_engine, monkeypatch)
     levels = enumerate(sizes(engine, 50), start=1)
-    of_all(scratch, *(small(scratch, engine=engine, connections=n, data_files=n, settings=one) for n, one in levels))
+    found(scratch, *(small(scratch, engine=engine, connections=n, data_files=n, settings=one) for n, one in levels))
     assert len(starts) < most
 
 
@@ -221,7 +216,7 @@ def test_one_wrong_level_among_many_is_refused_by_key_with_the_servers_words(scr
     levels = sizes(engine, 20)
     levels.insert(13, {name: wrong})
     with pytest.raises(PreflightError, match="the server refuses it") as caught:
-        of_all(scratch, *(small(scratch, engine=engine, settings=asked) for asked in levels))
+        found(scratch, *(small(scratch, engine=engine, settings=asked) for asked in levels))
     assert caught.value.key == f"target.settings.{name}"
 
 
@@ -235,7 +230,7 @@ def test_of_cells_that_share_their_settings_the_one_with_the_most_connections_co
 @each_engine
 def test_too_few_connections_are_refused_with_the_number_needed(scratch, engine):
     with pytest.raises(PreflightError) as caught:
-        of_all(scratch, small(scratch, engine=engine, connections=16, settings={"max_connections": 20}))
+        found(scratch, small(scratch, engine=engine, connections=16, settings={"max_connections": 20}))
     assert caught.value.key == "target.settings.max_connections"
     assert "20 is too few: 16 connections and 8 spare ones are needed" in str(caught.value)
     assert "at least 24" in caught.value.hint

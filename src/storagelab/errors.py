@@ -17,13 +17,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 _MOST_SHOWN = 12
-"""Errors of one spec."""
+"""Errors that are reported at once."""
 
 
 class StoragelabError(Exception):
@@ -32,61 +32,56 @@ class StoragelabError(Exception):
     exit_code = 2
 
 
-class _Placed(StoragelabError):
-    """An error that reads `FILE: KEY: PROBLEM`, with the way out on a line of its own."""
-
-    def __init__(self, problem: str, *, file: Path | str | None = None, key: str | None = None, hint: str = "") -> None:
-        self.problem, self.file, self.key, self.hint = problem, file, key, hint
-        where = "".join(f"{part}: " for part in (file, key) if part)
-        super().__init__(where + problem + (f"\n  {hint}" if hint else ""))
-
-
-class SpecError(_Placed):
-    """A spec that can't be used. `others` are further errors of the same spec."""
+class Placed(StoragelabError):
+    """An error that reads `FILE: KEY: PROBLEM`, with the way out on a line of its own. `others` are further errors that
+    were found with it.
+    """
 
     def __init__(
         self, problem: str, *, file: Path | str | None = None, key: str | None = None, hint: str = "",
-        others: Sequence[SpecError] = (),
+        others: Sequence[Placed] = (),
     ) -> None:  # fmt: skip
-        super().__init__(problem, file=file, key=key, hint=hint)
-        self.others = tuple(others)
+        self.problem, self.file, self.key, self.hint, self.others = problem, file, key, hint, tuple(others)
+        where = "".join(f"{part}: " for part in (file, key) if part)
+        super().__init__(where + problem + (f"\n  {hint}" if hint else ""))
 
     def __str__(self) -> str:
         shown, left = self.others[: _MOST_SHOWN - 1], len(self.others) - (_MOST_SHOWN - 1)
         return "\n".join([super().__str__(), *map(str, shown), *([f"and {left} more"] if left > 0 else [])])
 
-    def at(self, file: str, where: str = "") -> SpecError:
+    def at(self, file: Path | str, where: str = "") -> Self:
         """The same errors, with the spec's file, and with `where` after each problem."""
         others = [one.at(file, where) for one in self.others]
-        return SpecError(self.problem + where, file=file, key=self.key, hint=self.hint, others=others)
+        return type(self)(self.problem + where, file=file, key=self.key, hint=self.hint, others=others)
+
+
+class SpecError(Placed):
+    """A spec that can't be used."""
+
+
+class PreflightError(Placed):
+    """The spec is sound but can't run here. Raised before anything is changed."""
 
 
 @contextlib.contextmanager
-def noting(errors: list[SpecError]) -> Iterator[None]:
-    """If an error ends the context, adds the error to `errors` and continues."""
+def noting(errors: list[Any]) -> Iterator[None]:
+    """If an error with a place ends the context, adds the error to `errors` and continues."""
     try:
         yield
-    except SpecError as error:
+    except Placed as error:
         errors += [error, *error.others]
 
 
-def refuse(errors: Sequence[SpecError]) -> None:
-    """Raises all these errors as one, if there are any. Only the first error of each key is reported."""
-    of_keys = dict[str, SpecError]()
+def refuse(errors: Sequence[Placed]) -> None:
+    """Raises all these errors as one, if there are any. Of a spec, only the first error of each key is reported."""
+    distinct = dict[object, Placed]()
     for error in errors:
-        of_keys.setdefault(error.key or error.problem, error)
-    alone = [SpecError(one.problem, file=one.file, key=one.key, hint=one.hint) for one in of_keys.values()]
+        of_spec = isinstance(error, SpecError) and error.key
+        distinct.setdefault(error.key if of_spec else (error.key, error.problem), error)
+    alone = [type(one)(one.problem, file=one.file, key=one.key, hint=one.hint) for one in distinct.values()]
     if alone:
         alone[0].others = tuple(alone[1:])
         raise alone[0]
-
-
-class PreflightError(_Placed):
-    """The spec is sound but can't run here. Raised before anything is changed."""
-
-    def of(self, file: Path | str) -> PreflightError:
-        """The same error, with the spec's file."""
-        return PreflightError(self.problem, file=file, key=self.key, hint=self.hint)
 
 
 class StoreError(StoragelabError):
@@ -137,13 +132,14 @@ def first_problem(error: ValidationError, columns: Sequence[str] = ()) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that the user probably meant: a word with the same last part, else the most similar one; None if
-    none is similar.
+    """The known word that the user probably meant: a word with the same last part, else the most similar one, else one
+    that begins in the same way; None if none is similar.
     """
     words = list(known)
     last = word.rpartition(".")[2]
     same_last = [one for one in words if one.rpartition(".")[2] == last]
-    begun = [one for one in words if len(word) >= _FEWEST_LETTERS and one.startswith(word)]
+    longer = [one for one in words if len(word) >= _FEWEST_LETTERS and one.startswith(word)]
+    begun = longer + [one for one in words if len(one) >= _FEWEST_LETTERS and word.startswith(one)]
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     if not near:
         tails = {one.rpartition(".")[2]: one for one in reversed(words)}

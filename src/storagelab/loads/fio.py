@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError, RunFailed, noting, refuse
 from storagelab.machine import host, temporary
 from storagelab.machine.rights import end_with_parent
 from storagelab.model.config import Config
@@ -404,12 +404,17 @@ _FILE = "raw-io-beside"
 def check_beside(plan: Plan, site: Site) -> None:
     """Checks that every volume to be measured allows raw I/O. Raises PreflightError."""
     configs = [cell.config for cell in plan.cells if cell.config.measure.raw is not None]
+    lacks = list[PreflightError]()
     if configs:
-        find("measure.raw")
+        with noting(lacks):
+            find("measure.raw")
     for name, path in {
         (name, path) for config in configs for name, path in _used(config, site.volume_paths(config)).items()
     }:
-        check_direct(path, f"volumes.{name}.path")
+        if path.exists():
+            with noting(lacks):
+                check_direct(path, f"volumes.{name}.path")
+    refuse(lacks)
 
 
 def _used(config: Config, of_volumes: Mapping[str, Path]) -> dict[str, Path]:

@@ -14,8 +14,9 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import NamedTuple, Protocol, TypeVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
+from storagelab.errors import Placed
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, PlannedRun
 from storagelab.model.values import Frozen
@@ -86,10 +87,13 @@ class ClaimedDrive(Frozen):
 
 
 class Preflight(Frozen):
-    """The results of the checks. `notes` are only information. If engines are compared, `durability` says which data
-    survive a crash of each engine. `blocks_at_once`: the number of simulated blocks that fit into this machine's
-    memory. `cycles`: by cell, the checkpoint cycle of the server, for cells whose runs have a set time, if known.
+    """The results of the checks, as far as they could be made. `notes` are only information. If engines are compared,
+    `durability` says which data survive a crash of each engine. `blocks_at_once`: the number of simulated blocks that
+    fit into this machine's memory. `cycles`: by cell, the checkpoint cycle of the server, for cells whose runs have a
+    set time, if known.
     """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     server: str
     volumes: tuple[VolumeNeed, ...]
@@ -107,6 +111,8 @@ class Preflight(Frozen):
     """The bytes of redo log after which each cell's server must write pages, for the same cells, if known."""
     least_s: dict[str, float] = Field(default_factory=dict)
     """The shortest time of each cell's runs, if known: a trace's requests have their own times."""
+    lacks: tuple[Placed, ...] = ()
+    """What this machine or a server lacks, so that nothing can run."""
 
 
 class Target(Protocol):

@@ -43,7 +43,7 @@ class DriveConfig(Described):
     host_ram_bytes: Annotated[int | None, LeftOut("no limit")] = Field(None, ge=1, lt=2**63)
     """Host memory for the drive's map. `plan` refuses a spec whose rows need more. If earlier runs use it up, the drive
     goes off-line and the run fails."""
-    log_delay_ns: Annotated[int | None, LeftOut("0")] = Field(None, ge=0, le=10**9)
+    log_delay_ns: Annotated[int | None, LeftOut("0")] = Field(None, ge=0, le=10**9, examples=[120])
     """Mean extra delay of a write to the log on a flash drive, exponentially distributed. Each drive of a mirror has
     its own delay, and a write waits for the slower drive."""
     order: Annotated[Literal["fifo", "elevator", "shortest"] | None, LeftOut("as in the profile")] = None
@@ -114,13 +114,13 @@ class LimitConfig(Described):
     like: Annotated[str | None, LeftOut("none")] = None
     """The name of a cloud disk whose limits apply: `storagelab drives list` lists them. Other keys replace its figures.
     """
-    read_iops: Rate = Field(None, ge=1, lt=2**32)
+    read_iops: Rate = Field(None, ge=1, lt=2**32, examples=[3000])
     """Reads a second."""
-    write_iops: Rate = Field(None, ge=1, lt=2**32)
+    write_iops: Rate = Field(None, ge=1, lt=2**32, examples=[3000])
     """Writes a second."""
-    read_bytes_per_s: Rate = Field(None, ge=4096, lt=2**63)
+    read_bytes_per_s: Rate = Field(None, ge=4096, lt=2**63, examples=[125_000_000])
     """Bytes read a second."""
-    write_bytes_per_s: Rate = Field(None, ge=4096, lt=2**63)
+    write_bytes_per_s: Rate = Field(None, ge=4096, lt=2**63, examples=[125_000_000])
     """Bytes written a second."""
     burst: Annotated[BurstConfig | None, LeftOut("that of `like`, or none")] = None
     """Credits with which the volume exceeds its limit on requests for some time."""
@@ -186,7 +186,7 @@ class _KeysBelow(Described):
     wipe: Annotated[str | tuple[str, ...] | None, LeftOut("none")] = None
     """Volumes made of drives: the serial numbers of drives that may hold data. A drive with a partition table, a file
     system or a part of a RAID is refused unless its serial number is listed here."""
-    capacity: Annotated[str | None, LeftOut("100%")] = None
+    capacity: Annotated[str | None, LeftOut("100%")] = Field(None, examples=["80%"])
     """Volumes made of drives: the share of each drive that is used, `"5%"` to `"100%"`. The whole drive is discarded
     first, so the drive can use the rest for itself."""
     sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("512 on a file; as the drive has it")] = None
@@ -229,7 +229,7 @@ class _KeysAbove(Described):
     check: Annotated[str | None, LeftOut("nothing")] = None
     """A command that shows how the volume was prepared, with the same environment. Its output is stored with the run,
     which is `unverified` if the command fails. Needs `--allow-commands`."""
-    price_per_month: Annotated[float | None, LeftOut("not known")] = Field(None, ge=0, le=10**9)
+    price_per_month: Annotated[float | None, LeftOut("not known")] = Field(None, ge=0, le=10**9, examples=[120])
     """The price of the volume per month, in the same currency for all volumes. If the layouts' prices differ, a chart
     shows times over prices. The price affects no run, so it may change while results exist.
     """

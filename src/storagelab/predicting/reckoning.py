@@ -100,7 +100,7 @@ def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
     try:
         limit = limits.resolved(one.limit, one.size_bytes or _SIZE_BYTES, f"volumes.{name}.limit")
     except PreflightError as error:
-        raise error.of(file) from None
+        raise error.at(file) from None
     rates = limits.rates(limit)
     if not rates:
         hint = "Write read_iops, write_iops, read_bytes_per_s or write_bytes_per_s, or like = a cloud disk's name."
@@ -219,17 +219,17 @@ class VolumeFigures(Described):
 
     limit: Annotated[LimitConfig | None, LeftOut("as the profile has it")] = None
     """Its limits per second: the keys of a spec's limit, or a cloud disk's name in `like`."""
-    profile: Annotated[str | None, LeftOut("none")] = None
+    profile: Annotated[str | None, LeftOut("none")] = Field(None, examples=["drive.toml"])
     """The file of a measured drive's profile; relative paths begin at the folder of this file."""
     captured: tuple[str, ...] = ()
     """The names that the capture uses for this volume, if they differ from its name here."""
     size_bytes: Annotated[int | None, LeftOut("100 GB")] = Field(None, ge=2**24, lt=2**63)
     """Its size, for cloud disks whose limits grow with it."""
-    latency_s: float = Field(0.0, ge=0, le=60)
+    latency_s: float = Field(0.0, ge=0, le=60, examples=[0.0005])
     """With a limit: the time of a request that the limit does not delay."""
     shared: Annotated[bool | None, LeftOut("true for a cloud disk, false for other limits")] = None
     """With a limit: whether reads and writes share it."""
-    price: Annotated[float | None, LeftOut("unknown")] = Field(None, ge=0, le=1e12, allow_inf_nan=False)
+    price: Annotated[float | None, LeftOut("unknown")] = Field(None, ge=0, le=10**9, examples=[120])
     """Its price for a month, in any currency."""
     path: Annotated[str | None, LeftOut("made from a file, with the limit")] = None
     """A folder on it, where `recommend --spec` may measure."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from storagelab.capture.folder import Watched
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import Placed, PreflightError, RunFailed, noting, refuse
 from storagelab.loads import fio
 from storagelab.machine import host, temporary
 from storagelab.machine.doctor import Ability
@@ -109,13 +109,14 @@ def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
 
 
 def preflight(plan: Plan, site: Site, *, allow_commands: bool = False, tell: Tell | None = None) -> Preflight:
-    """Make every check that changes nothing, for all cells. Raises PreflightError.
+    """Make every check that changes nothing, for all cells. Raises PreflightError with all that is missing.
 
     `allow_commands` lets settings run programs, load code and use other folders; such settings are noted. `tell`
     receives the progress of the checks.
     """
-    with reporting_to(tell):
-        return _checked(plan, site, allow_commands=allow_commands)
+    found = survey(plan, site, allow_commands=allow_commands, tell=tell)
+    refuse(found.lacks)
+    return found
 
 
 def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
@@ -142,14 +143,10 @@ def remove_templates(plan: Plan, site: Site) -> None:
 
 def lacks(plan: Plan, site: Site) -> tuple[Ability, ...]:
     """The requirements of a plan that this machine lacks, for the doctor: a row for each."""
-    found = list(for_runs.lacking(plan, site))
-    try:
-        preflight(plan, site, allow_commands=True)
-    except PreflightError as error:
-        found.append(error)
+    found = [*for_runs.lacking_rights(plan), *survey(plan, site, allow_commands=True).lacks]
     return tuple(
         Ability(name=f"this spec: {error.key or 'target'}", state="no", detail=error.problem, mend=error.hint)
-        for error in {(error.key, error.problem): error for error in found}.values()
+        for error in dict.fromkeys(found)
     ) or (Ability(name="this spec", state="yes", detail="this machine has what it needs"),)
 
 
@@ -166,27 +163,36 @@ def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
         yield engine_in(kind.folder), Plan(cells=tuple(cells.values()), runs=runs)
 
 
-def _checked(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
-    """The results of all engines' checks of their own cells. Raises PreflightError for the first that fails."""
-    kinds_there = {cell.config.kind for cell in plan.cells}
-    # Raw I/O is the same test on real and simulated drives, so one report may show both; blocks keep real and simulated
-    # runs apart.
-    if len({kind.provenance for kind in kinds_there}) > 1 and not all(kind.raw_io for kind in kinds_there):
-        hint = "Write two specs: one series never mixes measured and simulated runs."
-        raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
-    fio.check_beside(plan, site)
+def survey(plan: Plan, site: Site, *, allow_commands: bool = False, tell: Tell | None = None) -> Preflight:
+    """The results of all engines' checks of their own cells; `lacks` has what is missing. If settings that are not
+    allowed would run programs, nothing that the spec names is started.
+    """
+    lacks = list[Placed]()
     beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *for_runs.commands(plan))
-    if not allow_commands:
-        refuse_privileged(beyond)
+    with noting(lacks):
+        _refuse_mixing(plan)
+        if not allow_commands:
+            refuse_privileged(beyond)
+    may_ask = not lacks
+    with noting(lacks):
+        fio.check_beside(plan, site)
     making = for_runs.check(plan, site)
-    found = [engine.check(part, site) for engine, part in _by_engine(plan)]
+    lacks += making.lacks
+    found = list[Preflight]()
+    with reporting_to(tell):
+        for engine, part in _by_engine(plan) if may_ask else ():
+            with noting(lacks):
+                found.append(engine.check(part, site))
+                lacks += found[-1].lacks
     needs = [need for one in found for need in one.volumes]
     # Each volume once, with the largest need of a cell, because cells run one after the other.
     most = [
         max((need for need in needs if (need.name, need.path) == volume), key=lambda need: need.needed_bytes or 0)
         for volume in dict.fromkeys((need.name, need.path) for need in needs)
     ]
-    promises, warnings = compared(plan, lambda config: engine_of(config).durability)
+    promises, warnings = tuple[str, ...](), tuple[str, ...]()
+    if not lacks:
+        promises, warnings = compared(plan, lambda config: engine_of(config).durability)
     return Preflight(
         server="; ".join(one.server for one in found),
         volumes=tuple(most),
@@ -194,7 +200,7 @@ def _checked(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
             *(privilege.text for privilege in beyond),
             *dict.fromkeys(need.lacks for need in needs if need.lacks),
             *(note for one in found for note in one.notes),
-            *_placement_notes([cell.config for cell in plan.cells], site),
+            *(() if lacks else _placement_notes([cell.config for cell in plan.cells], site)),
             *warnings,
             *making.warnings,
         ),
@@ -206,7 +212,18 @@ def _checked(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
         cycles={cell_id: cycle for one in found for cell_id, cycle in one.cycles.items()},
         log_rooms={cell_id: room for one in found for cell_id, room in one.log_rooms.items()},
         least_s={cell_id: seconds for one in found for cell_id, seconds in one.least_s.items()},
+        lacks=tuple({(error.key, error.problem): error for error in lacks}.values()),
     )
+
+
+def _refuse_mixing(plan: Plan) -> None:
+    """Raises PreflightError if some cells are simulated and others are not. Raw I/O is the same test on real and
+    simulated drives, so one report may show both; blocks keep real and simulated runs apart.
+    """
+    kinds_there = {cell.config.kind for cell in plan.cells}
+    if len({kind.provenance for kind in kinds_there}) > 1 and not all(kind.raw_io for kind in kinds_there):
+        hint = "Write two specs: one series never mixes measured and simulated runs."
+        raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
 
 
 # --- sweeping --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, refuse
 from storagelab.machine.disks import HERE, read_text
 from storagelab.machine.processes import stat_fields
 from storagelab.model.config import TargetConfig
@@ -175,10 +175,8 @@ def dsn_of(target: TargetConfig, example: str) -> str:
 
 
 def require(target: TargetConfig, needs: Iterable[Need]) -> None:
-    """Checks what the server and the login must provide. Raises PreflightError for the first need that is not met."""
-    for met, problem, way_out in needs:
-        if not met:
-            raise PreflightError(problem, key=key_of(target), hint=way_out)
+    """Checks what the server and the login must provide. Raises PreflightError for the needs that are not met."""
+    refuse([PreflightError(problem, key=key_of(target), hint=way_out) for met, problem, way_out in needs if not met])
 
 
 def enough_connections(connections: int, free: int, setting: str) -> Need:

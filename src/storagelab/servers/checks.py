@@ -4,13 +4,15 @@ own programs, and settings that a server reports. Changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from storagelab.errors import RunFailed
+from storagelab.errors import PreflightError, RunFailed, noting
 from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Check
 from storagelab.model.plan import Cell, Plan
@@ -80,54 +82,62 @@ class Checks(Generic[C, F]):
     login_hint: str
 
     def check(self, plan: Plan, site: Site) -> Preflight:
-        """Checks everything that could make a run fail. Raises PreflightError naming the key."""
+        """Checks everything that could make a run fail."""
         configs = [cell.config for cell in plan.cells]
         bytes_on = templates.with_kept(configs, site, self.bytes_on, self.kept_bytes_on)
-        needs = (*space.volume_needs(configs, site, bytes_on), *places.needs(configs, self.bytes_on))
-        space.check_place_names(needs, self.is_barred, self.bar)
-        space.check_between_runs(configs)
+        on_volumes = space.volume_needs(configs, site, bytes_on)
+        needs, lacks = (*on_volumes.needs, *places.needs(configs, self.bytes_on)), [*on_volumes.lacks]
         private, running = space.by_how(configs)
-        found = self.starter.check_cells(private, site)
         memories = [(one, self._private_memory(one)) for one in private]
-        for _, memory in memories:
-            space.refuse_more_than_there_is(memory)
-        notes = space.memory_notes(memories)
-        for title, more in self._check_running(running, site):
-            found.append(title)
-            notes += more
-        found += space.check_generators(
-            configs, site, lambda one: self.programs_folder(self.starter.programs(one, site))
-        )
+        found, notes = list[str](), space.memory_notes(memories)
+        with noting(lacks):
+            space.check_place_names(needs, self.is_barred, self.bar)
+        with noting(lacks):
+            space.check_between_runs(configs)
+        with noting(lacks):
+            found += self.starter.check_cells(private, site)
+        with noting(lacks):
+            for _, memory in memories:
+                space.refuse_more_than_there_is(memory)
+        for sharing in by_server(running):
+            with noting(lacks):
+                title, more = self._check_running(sharing, site)
+                found.append(title)
+                notes += more
+        with noting(lacks):
+            found += space.check_generators(
+                configs, site, lambda one: self.programs_folder(self.starter.programs(one, site))
+            )
         notes += templates.notes(configs)
         notes += [places.NOTE] if any(map(places.remote_paths, configs)) else []
-        return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
+        server = "; ".join(dict.fromkeys(found))
+        return Preflight(server=server, volumes=needs, notes=tuple(notes), lacks=tuple(lacks))
 
     def _private_memory(self, config: Config) -> space.Memory:
         buffers_bytes, direct = self.private_buffers(config)
         return space.Memory(self.buffers, buffers_bytes, space.memory_here(), cached=not direct)
 
-    def _check_running(self, configs: Sequence[Config], site: Site) -> Iterator[tuple[str, list[str]]]:
-        """Each running server, with notes. Each server is asked through one connection, however many cells use it."""
-        for sharing in by_server(configs):
-            target = sharing[0].target
-            with self.connect(target) as connection:
-                facts, notes = self.check_server(connection, sharing, site)
-                for config in {one.workload.kind: one for one in sharing if one.generated}.values():
-                    with quoting(target, RunFailed, str, "the load can't begin", self.login_hint):
-                        self.check_login(config, site, facts)
-            machine = space.memory_here() if facts.on_this_machine else None
-            memory = space.Memory(self.buffers, facts.buffers_bytes, machine, cached=not facts.direct)
-            notes = [*space.memory_notes([(one, memory) for one in sharing]), *notes]
-            yield f"{facts.name}, attached, {facts.where}", notes
+    def _check_running(self, sharing: Sequence[Config], site: Site) -> tuple[str, list[str]]:
+        """A running server, with notes. It is asked through one connection, however many cells use it."""
+        target = sharing[0].target
+        with self.connect(target) as connection:
+            facts, notes = self.check_server(connection, sharing, site)
+            for config in {one.workload.kind: one for one in sharing if one.generated}.values():
+                with quoting(target, RunFailed, str, "the load can't begin", self.login_hint):
+                    self.check_login(config, site, facts)
+        machine = space.memory_here() if facts.on_this_machine else None
+        memory = space.Memory(self.buffers, facts.buffers_bytes, machine, cached=not facts.direct)
+        notes = [*space.memory_notes([(one, memory) for one in sharing]), *notes]
+        return f"{facts.name}, attached, {facts.where}", notes
 
 
 def by_cell(
     cells: Sequence[Cell], connect: Connect[C], shown: Callable[[C], _T | None], asked: Callable[[Config], _T | None]
 ) -> dict[str, _T]:
     """Facts from running servers and from the settings of private ones, by cell, if known."""
-    running: dict[tuple[str | None, str | None], _T | None] = {}
+    running: dict[tuple[str | None, str | None], _T | None] = defaultdict(lambda: None)
     for first, *_ in by_server([cell.config for cell in cells if cell.config.target.attached]):
-        with connect(first.target) as connection:
+        with contextlib.suppress(PreflightError), connect(first.target) as connection:
             running[first.target.dsn, first.target.dsn_env] = shown(connection)
     found = {
         cell.cell_id: running[target.dsn, target.dsn_env] if target.attached else asked(cell.config)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError, RunFailed, noting, refuse
 from storagelab.machine import doctor, host, temporary
 from storagelab.machine.disks import nearest_existing, size_bytes
 from storagelab.model.config import Config
@@ -34,11 +34,17 @@ from storagelab.words.numbers import significant
 DESPITE_SPACE = "--despite-space"
 
 
+class Space(NamedTuple):
+    """The volumes of a plan with the space that they need, and the reasons why some can't be used."""
+
+    needs: tuple[VolumeNeed, ...]
+    lacks: tuple[PreflightError, ...]
+
+
 def volume_needs(
     configs: Sequence[Config], site: Site, bytes_on: BytesOn, *, size_key: str = "workload.rows_per_connection"
-) -> tuple[VolumeNeed, ...]:
-    """Each volume once, with the largest need of any cell for space on it, which `size_key` decides. Raises
-    PreflightError for a volume that can't be used."""
+) -> Space:
+    """Each volume once, with the largest need of any cell for space on it, which `size_key` decides."""
 
     def on_path(config: Config, name: str) -> int:
         volume = config.volumes[name]
@@ -47,34 +53,41 @@ def volume_needs(
         return (volume.file_bytes or 0) if name in config.volumes_used else 0  # the volume is made only for those cells
 
     paths: dict[str, Path] = {}
+    drives: dict[str, str] = {}
     needed: dict[str, int] = {}
+    lacks: list[PreflightError] = []
     for config in configs:
         for name, path in site.volume_paths(config).items():
             key = f"volumes.{name}.path"
             if name in paths and paths[name] != path:
                 name = f"{name} ({path})"  # noqa: PLW2901 - a factor moves the volume: show both places
-            if name not in paths:
-                _check_usable(path, key)
             paths[name] = path
             own = name.split(" (")[0]
-            _check_holds(config.volumes[own], f"volumes.{own}", bytes_on(config, own))
-            needed[name] = max(needed.get(name, 0), on_path(config, own))
-    leftover_bytes = _leftover_bytes(configs, site)
+            with noting(lacks):
+                _check_usable(path, key)
+                _check_holds(config.volumes[own], f"volumes.{own}", bytes_on(config, own))
+            if devices := config.volumes[own].devices:
+                drives[name] = "whole drives" if len(devices) > 1 else "a whole drive"
+            needed[name] = max(needed.get(name, 0), (bytes_on if devices else on_path)(config, own))
+    leftover_bytes = Counter[int]()
+    with noting(lacks):
+        leftover_bytes = _leftover_bytes(configs, site)
     lacking = {error.key: error for error in _lacking(configs, site, leftover_bytes, on_path, size_key)}
-    if lacking and not site.despite_space:
-        raise next(iter(lacking.values()))
-    return tuple(
+    needs = tuple(
         VolumeNeed(
-            name=name, path=str(path), device=_device_text(path), needed_bytes=needed[name],
-            free_bytes=host.free_bytes(path) + leftover_bytes.get(os.stat(path).st_dev, 0),
+            name=name, path=str(path), needed_bytes=needed[name],
+            device=drives.get(name) or (_device_text(path) if path.exists() else "not there"),
+            free_bytes=None if name in drives or not path.exists()
+            else host.free_bytes(path) + leftover_bytes[os.stat(path).st_dev],
             lacks=next((f"{error.problem}: a run that fills it fails ({DESPITE_SPACE})"
                         for key, error in lacking.items() if f"{key} ".startswith(f"volumes.{name}.path ")), ""),
         )
         for name, path in paths.items()
     )  # fmt: skip
+    return Space(needs, (*lacks, *(() if site.despite_space else lacking.values())))
 
 
-def _leftover_bytes(configs: Sequence[Config], site: Site) -> dict[int, int]:
+def _leftover_bytes(configs: Sequence[Config], site: Site) -> Counter[int]:
     """The bytes that a killed run of this experiment left on each file system (by st_dev); they are removed before the
     first run."""
     volumes = {str(path): path for config in configs for path in site.volume_paths(config).values()}
@@ -92,7 +105,7 @@ _OF_FILE_SYSTEM = 0.93
 
 def _check_holds(volume: VolumeConfig, key: str, needed_bytes: int) -> None:
     """Raises PreflightError if a volume that storagelab makes is too small."""
-    if not volume.has_own_drive:
+    if not volume.has_own_drive or not all(map(os.path.exists, volume.devices or ())):
         return
     room_bytes = _OF_FILE_SYSTEM * (volume.file_bytes or _bytes_of_drives(volume))
     if needed_bytes > room_bytes:
@@ -130,13 +143,15 @@ def _check_usable(path: Path, key: str) -> None:
 
 
 def _lacking(
-    configs: Iterable[Config], site: Site, leftover_bytes: Mapping[int, int], bytes_on: BytesOn, size_key: str
+    configs: Iterable[Config], site: Site, leftover_bytes: Counter[int], bytes_on: BytesOn, size_key: str
 ) -> Iterator[PreflightError]:
     """Compares the largest need of a cell on each file system with its free space, which its volumes share."""
     hungriest: dict[int, tuple[int, list[tuple[str, Path]], Config]] = {}
     for config in configs:
         sharing: dict[int, list[tuple[str, Path]]] = {}
         for name, path in site.volume_paths(config).items():
+            if not path.exists():
+                continue
             sharing.setdefault(os.stat(path).st_dev, []).append((name, path))
         for device, volumes in sharing.items():
             wanted = sum(bytes_on(config, name) for name, _ in volumes)
@@ -144,7 +159,7 @@ def _lacking(
                 hungriest[device] = wanted, volumes, config
     for device, (wanted, volumes, config) in hungriest.items():
         path = volumes[0][1]
-        free = host.free_bytes(path) + leftover_bytes.get(device, 0)
+        free = host.free_bytes(path) + leftover_bytes[device]
         less = "make the load's tables smaller" if config.generated else f"lower {size_key}"
         if wants_template(config):
             less = 'set between_runs.data = "rebuild", which keeps no templates'
@@ -292,10 +307,14 @@ def check_generators(configs: Sequence[Config], site: Site, programs: Callable[[
     """Finds each cell's generator and its scripts, and describes the generators. `programs` is the folder of a
     private server's programs. Raises PreflightError for what is missing.
     """
-    return [
-        tables_of(one)(one, site.prefix, None).check(site, None if one.target.attached else programs(one))
-        for one in configs if one.generated
-    ]  # fmt: skip
+    lacks, found = list[PreflightError](), list[str]()
+    for one in configs:
+        if one.generated:
+            with noting(lacks):
+                there = None if one.target.attached else programs(one)
+                found.append(tables_of(one)(one, site.prefix, None).check(site, there))
+    refuse(lacks)
+    return found
 
 
 def memory_notes(configs: Iterable[tuple[Config, Memory]]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError, RunFailed, noting, refuse
 from storagelab.machine import doctor, temporary
 from storagelab.machine.rights import check_may_enter, unprivileged
 from storagelab.model.config import Config
@@ -185,15 +186,16 @@ class Starter(Generic[P]):
 
     def check(self, programs: P, settings: Settings) -> dict[str, str]:
         """How the programs read each setting, alone and all together: `{name: value}`. Raises PreflightError for the
-        first setting that the programs refuse, or that storagelab itself needs to keep the server and its files
-        private.
+        settings that the programs refuse, or that storagelab itself needs to keep the server and its files private.
         """
         self._refuse_own(settings)
         asked = tuple((name, self.text(value)) for name, value in settings.items())
-        found = dict[str, str]()
-        for pairs in (*((pair,) for pair in asked), *([asked] if asked else [])):
-            found |= self.ask(programs, pairs)
-        return found
+        found, lacks = dict[str, str](), list[PreflightError]()
+        for pair in asked:
+            with noting(lacks):
+                found |= self.ask(programs, (pair,))
+        refuse(lacks)
+        return {**found, **self.ask(programs, asked)} if asked else found
 
     def accepts(self, programs: P, kinds: Sequence[Settings]) -> bool:
         """Whether the programs accept the settings of all these kinds in one start: one kind after the other, each with
@@ -216,16 +218,21 @@ class Starter(Generic[P]):
             )  # fmt: skip
 
     def check_cells(self, configs: Sequence[Config], site: Site) -> list[str]:
-        """Describes each cell's server. Raises PreflightError for the first that would not run."""
-        found: dict[str, None] = {}
+        """Describes each cell's server. Raises PreflightError for those that would not run."""
+        lacks, found = list[PreflightError](), dict[str, None]()
         by_programs = defaultdict[P, list[Config]](list)
         for config in configs:
-            by_programs[self.programs(config, site)].append(config)
+            with noting(lacks):
+                by_programs[self.programs(config, site)].append(config)
         for programs, sharing in by_programs.items():
-            self._check_settings(programs, sharing)
+            with noting(lacks):
+                self._check_settings(programs, sharing)
             found[f"{self.title} {programs.version} ({programs.origin}), private, started {unprivileged().how}"] = None
         for name, path in sorted({item for config in configs for item in site.volume_paths(config).items()}):
-            check_may_enter(path, f"volumes.{name}.path")
+            if path.is_dir() and os.access(path, os.W_OK | os.X_OK):  # else the volume is refused anyway
+                with noting(lacks):
+                    check_may_enter(path, f"volumes.{name}.path")
+        refuse(lacks)
         return list(found)
 
     def _check_settings(self, programs: P, configs: Sequence[Config]) -> None:
@@ -242,7 +249,7 @@ class Starter(Generic[P]):
                 neediest[key] = config
         kinds = list(neediest.values())
         parts = [kinds[start : start + _AT_ONCE] for start in range(0, len(kinds), _AT_ONCE)][::-1]
-        done = 0
+        done, lacks = 0, list[PreflightError]()
         while parts:
             step("checking settings", done, len(kinds))
             part = parts.pop()
@@ -251,8 +258,10 @@ class Starter(Generic[P]):
                 parts += [part[middle:], part[:middle]]
                 continue
             if len(part) == 1:
-                self._check_cell(programs, part[0])
+                with noting(lacks):
+                    self._check_cell(programs, part[0])
             done += len(part)
+        refuse(lacks)
         for config in kinds:
             asked = str(self.settings(config)["max_connections"])
             if asked.isdecimal():

@@ -105,7 +105,7 @@ def _prices(factors: Sequence[Factor], name: str, given: Mapping[str, Any]) -> d
             )
         if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price <= _HIGHEST_PRICE:
             problem = f"must be a number from 0 to {_HIGHEST_PRICE:,}, not {shown(price)}"
-            raise SpecError(problem, key=keys.dotted((*key, level)), hint="What the level costs in a month.")
+            raise SpecError(problem, key=keys.dotted((*key, level)), hint="A month's price, such as 120.")
     if left := [level for level in levels if level not in given]:
         raise SpecError(f"has no price of {shown(left[0])}", key=keys.dotted(key), hint="Each level needs one.")
     return {level: float(price) for level, price in given.items()}

@@ -105,7 +105,8 @@ def _refuse_foreign_value(parts: Parts, value: object) -> None:
         case float() if math.isfinite(value):
             return
         case int() | float():
-            problem, hint = "is a number out of range", "Numbers must be finite, and whole numbers must fit in 64 bits."
+            problem = "is a number out of range"
+            hint = "Numbers must be finite, such as 120, and whole numbers must fit in 64 bits."
         case _:
             problem, hint = "is a date or a time", "No key takes one: if it is text, put it in quotes."
     raise SpecError(problem, key=dotted(parts), hint=hint)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError, create_model
 from storagelab.errors import SpecError, choices, cut, nearest, refuse, shown
 from storagelab.model.config import KINDS, Config
 from storagelab.model.values import Frozen
-from storagelab.spec.units import SIZES
+from storagelab.spec.units import BY_NAME
 
 Schema = dict[str, Any]
 Tables = Mapping[str, Any]
@@ -138,7 +138,9 @@ def _plain(schema: Schema) -> Schema:
     if "$ref" in schema:
         return _plain(_DEFINED[schema["$ref"].rpartition("/")[2]])
     options = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
-    return _plain(options[0]) if len(options) == 1 else schema
+    if len(options) != 1:
+        return schema
+    return {**_plain(options[0]), **({"examples": schema["examples"]} if "examples" in schema else {})}
 
 
 def _entries(schema: Schema) -> Schema | None:
@@ -346,14 +348,15 @@ def _way_out(problem: Problem, schema: Schema) -> str:
     if isinstance(value, str) and words and isinstance(words[0], str):
         near = nearest(value, words)
         return f"Did you mean {shown(near)}?" if near else ""
-    if isinstance(value, str) and (spelled := str(last).removesuffix("_bytes")) in SIZES:
-        return f'{last} is in bytes, as a plain number. With a unit: {spelled} = "{SIZES[spelled]}".'
-    if isinstance(value, str) and str(last).endswith("_s"):
-        return f'{last} is in seconds, as a plain number. With a unit: {str(last).removesuffix("_s")} = "500ms".'
+    if (spelled := BY_NAME.get(str(last))) is not None:
+        name = str(last).removesuffix(spelled.ending)
+        return f'{last} is in {spelled.unit}, as a plain number. With a unit: {name} = "{spelled.example}".'
     if _is_table(schema):
         return f"Write [{dotted(problem.parts)}] on a line of its own, and its keys below it."
     if isinstance(value, dict) and problem.parts[:2] == ("target", "settings"):
         return 'Put a name with a dot in quotes: "auto_explain.log_min_duration" = 0.'
+    if examples := schema.get("examples"):
+        return f"For example: {last} = {shown(examples[0])}."
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -51,11 +52,20 @@ def _parse(text: str, factors: dict[str, float] | dict[str, int], what: str) -> 
     if match is None or match[2].lower() not in factors:
         known = ", ".join(unit for unit in factors if unit)
         cut = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
-        raise ValueError(f"{cut!r} is not {what}; write a number and one of {known}")
+        example = "64GB" if factors is BYTES_PER_UNIT else "5min"
+        raise ValueError(f"{cut!r} is not {what}; write a number and one of {known}, such as {example}")
     quantity = float(match[1]) * factors[match[2].lower()]
     if math.isinf(quantity):
         raise ValueError(f"{text[:20]}... is out of range")
     return quantity
+
+
+def parse_price(text: str) -> float:
+    """A price without its currency. Raises ValueError with an example."""
+    with contextlib.suppress(ValueError):
+        if 0 <= float(text) < math.inf:
+            return float(text)
+    raise ValueError(f"{text!r} is not a price; write a number of at least 0, such as 120")
 
 
 # --- keys that can be written with a unit -----------------------------------------------------------------------------
@@ -95,7 +105,8 @@ WITH_UNIT = (
     Spelled("workload.warm_up", "5s", parse_warm_up),
     Spelled("workload.warm_up_at_most", "10min", parse_seconds),
 )
-SIZES = {one.path.rpartition(".")[2]: one.example for one in WITH_UNIT if one.unit == "bytes"}
+BY_NAME = {one.path.rpartition(".")[2] + one.ending: one for one in WITH_UNIT}
+"""By the last part of the plain key."""
 
 
 @lru_cache(1024)  # each name of a cell asks

@@ -365,9 +365,9 @@ def _planned(
         try:
             found = preflight(trimmed, site)
         except PreflightError as error:
-            raise error.of(file) from error
+            raise error.at(file) from error
         if found.notes:
-            raise PreflightError(found.notes[0], key="target.scale").of(file)
+            raise PreflightError(found.notes[0], key="target.scale", file=file)
     return ArticlePlan(article, experiment, trimmed, groups, absent, site, found)
 
 

@@ -8,6 +8,7 @@ of them is used.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
@@ -107,7 +108,7 @@ def amount(parse: Callable[[str], float], text: str, key: str, hint: str, least:
         found = parse(text)
     except ValueError as error:
         raise SpecError(str(error), key=key, hint=hint) from None
-    if found <= 0 or found < least:
+    if not 0 < found < math.inf or found < least:
         raise SpecError(f"must be at least {least:g}" if least else "must be above 0", key=key, hint=hint)
     return found
 
@@ -115,9 +116,13 @@ def amount(parse: Callable[[str], float], text: str, key: str, hint: str, least:
 # --- a verb -----------------------------------------------------------------------------------------------------------
 
 
+_WRITTEN = ("output", "write", "spec")
+"""Options for files and folders that verbs write."""
+
+
 class _Command(TyperCommand):
-    """A verb that refuses options that it would not use, and an output that would replace its input or what was
-    measured.
+    """A verb that refuses options that it would not use, an output in a folder that doesn't exist, and an output that
+    would replace its input or what was measured.
     """
 
     def invoke(self, ctx: Any) -> Any:
@@ -127,6 +132,11 @@ class _Command(TyperCommand):
             for option in rule.options.split():
                 if option in names and rule.path(ctx.params):
                     raise SpecError(rule.why, key=option, hint=rule.way_out)
+        for name in _WRITTEN:
+            folder = file.parent if isinstance(file := ctx.params.get(name), Path) else Path()
+            if not folder.is_dir():
+                problem = f"{folder} is no folder" if folder.exists() else f"the folder {folder} doesn't exist"
+                raise SpecError(problem, key=f"--{name}", hint=f"Correct the name, or make it: mkdir -p {folder}")
         written = ctx.params.get("output")
         # A word such as a format is no file, though one of that name may exist.
         files = [ctx.params[one.name] for one in self.params if one.name != "output"]

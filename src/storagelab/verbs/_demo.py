@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from storagelab import experiments, screen
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, refuse
 from storagelab.machine import host
 from storagelab.model.config import BetweenRunsConfig
 from storagelab.model.plan import Cell, Plan
@@ -60,7 +60,7 @@ def _sized(file: Path, results: Path) -> str:
         experiment = reading.parse(spec(1, memory=memory), str(file))
         plan, site = matrix.expand(experiment), _planning.site_of(experiment, results / NAME)
         try:
-            _planning.look_at(experiment, plan, site, allow_commands=False)
+            refuse(_planning.look_at(experiment, plan, site, allow_commands=False).lacks)
             break
         except PreflightError as error:
             if "volumes.memory" not in (error.key or ""):

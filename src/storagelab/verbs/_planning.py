@@ -19,7 +19,7 @@ from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.target import Preflight, Tell
-from storagelab.run.engine import preflight
+from storagelab.run.engine import survey
 from storagelab.spec import given_files
 from storagelab.volumes.folders import Site
 from storagelab.words.names import listed
@@ -47,11 +47,10 @@ def site_of(experiment: Experiment, folder: Path, *, despite_space: bool = False
 
 
 def look_at(experiment: Experiment, expanded: Plan, site: Site, allow_commands: bool) -> Preflight:
-    try:
-        with saying_how_far() as tell:
-            return preflight(expanded, site, allow_commands=allow_commands, tell=tell)
-    except PreflightError as error:
-        raise error.of(experiment.source) from error
+    """What the checks found; `lacks` name the spec's file."""
+    with saying_how_far() as tell:
+        found = survey(expanded, site, allow_commands=allow_commands, tell=tell)
+    return found.model_copy(update={"lacks": tuple(error.at(experiment.source) for error in found.lacks)})
 
 
 def with_files(experiment: Experiment, expanded: Plan, site: Site) -> Experiment:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from storagelab import screen
-from storagelab.errors import DataRefused, PreflightError, SpecError
+from storagelab.errors import DataRefused, PreflightError, SpecError, refuse
 from storagelab.machine import host
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan, Race
@@ -85,7 +85,7 @@ class Hands:
         try:
             waits.confirm()
         except PreflightError as error:
-            raise error.of(self._source) from error
+            raise error.at(self._source) from error
 
     def _ended(self, waits: PreparationAwaited) -> PreparationAwaited:
         options = " ".join(f"--prepared {name}" for name in waits.names)
@@ -156,6 +156,7 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
             "then use `storagelab gather`",
         )  # fmt: skip
     found = planning.look_at(experiment, plan, site, asked.allow_commands)
+    refuse(found.lacks)
     hashed = planning.with_files(experiment, plan, site)
     for note in planning.same_content(hashed):
         screen.say(note)
@@ -232,7 +233,7 @@ class _Here(NamedTuple):
                         try_starting(self.plan, self.site, tell)
                 except PreflightError as error:
                     stopping.check()  # a server that is stopped while it starts does not come up either
-                    raise error.of(self.experiment.source) from error
+                    raise error.at(self.experiment.source) from error
                 stopping.check()
             yield
 

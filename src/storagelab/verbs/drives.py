@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from storagelab import screen
-from storagelab.errors import PreflightError
+from storagelab.errors import PreflightError, refuse
 from storagelab.verbs import Unused, Verb, amount, when
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _volume(volume: str, spec: Path | None) -> Iterator[MeasuredVolume]:
             raise PreflightError("has no path", file=spec, key=f"volumes.{volume}", hint=hint)
         yield volume_at(site.place(wanted.path, f"volumes.{volume}.path"))
         return
-    for_runs.check(plan, site)
+    refuse(for_runs.check(plan, site).lacks)
     with volumes_locked(plan, site):
         for line in sweep(plan, site):
             screen.say(line)

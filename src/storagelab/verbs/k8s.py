@@ -14,7 +14,7 @@ import typer
 from typer import Option
 
 from storagelab import screen
-from storagelab.errors import PreflightError, SpecError, StoragelabError
+from storagelab.errors import SpecError, StoragelabError
 from storagelab.verbs import FileOption, SpecArgument, Unused, Verb, when
 
 if TYPE_CHECKING:
@@ -93,11 +93,11 @@ def k8s(
         return
     specs = [on_claims(experiment, classes or (), host) for host in range(max(1, len(nodes)))]
     plan = specs[0].plan
-    cautions = _cautions(experiment, plan, wanted.size)
+    _say_cautions(experiment, plan, wanted.size)
     amount = f"{plural(len(plan.runs), 'run')} on {'each' if len(nodes) > 1 else 'the'} node: "
     amount += f"about {duration(estimate(plan, plan.runs, ()).seconds)} ({guessed(plan)})"
     writing.deliver(f"# {amount}\n" + documents(manifests(name, nodes, specs, wanted)), output)
-    for line in (*cautions, amount, f"the pods take the image {wanted.image}: --image names another"):
+    for line in (amount, f"the pods take the image {wanted.image}: --image names another"):
         screen.say(line)
     for file_name in specs[0].files:
         screen.say(f"goes into the ConfigMap, where others may read it: {file_name}")
@@ -108,8 +108,8 @@ def k8s(
     screen.say(f"its findings: kubectl logs -f job/{job}; its files: storagelab k8s {spec_file} --fetch")
 
 
-def _cautions(experiment: Experiment, plan: Plan, size: str) -> list[str]:
-    """What `plan` says of these runs on any machine. Raises SpecError if a claim of this size can't hold a volume."""
+def _say_cautions(experiment: Experiment, plan: Plan, size: str) -> None:
+    """Says what `plan` says of these runs on any machine. Raises SpecError if a claim can't hold a volume."""
     from storagelab.report.text.plan import before_full, of_preparing, too_short
     from storagelab.verbs._planning import look_at, site_of
 
@@ -118,13 +118,12 @@ def _cautions(experiment: Experiment, plan: Plan, size: str) -> list[str]:
             name: volume.model_copy(update={"path": "."}) for name, volume in cell.config.volumes.items()}})})
         for cell in plan.cells
     ]  # fmt: skip
-    cautions = list(of_preparing(experiment, plan))
-    try:
-        site = site_of(experiment, Path(experiment.name), despite_space=True)
-        found = look_at(experiment, plan.model_copy(update={"cells": tuple(here)}), site, allow_commands=False)
-    except PreflightError as error:
+    cautions = list(of_preparing(experiment, plan, "name a second StorageClass: --class NAME"))
+    site = site_of(experiment, Path(experiment.name), despite_space=True)
+    found = look_at(experiment, plan.model_copy(update={"cells": tuple(here)}), site, allow_commands=False)
+    for error in found.lacks[:1]:
         problem = error.problem if error.key is None else f"{error.key}: {error.problem}"
-        return [*cautions, f"space and checkpoints could not be checked on this machine: {problem}"]
+        cautions.append(f"not all could be checked on this machine: {problem}")
     needed = max((need.needed_bytes or 0 for need in found.volumes), default=0)
     number, prefix = cast("re.Match[str]", _QUANTITY.fullmatch(size)).groups("")
     unit = 1024.0 if prefix.endswith("i") else 1000.0
@@ -132,7 +131,8 @@ def _cautions(experiment: Experiment, plan: Plan, size: str) -> list[str]:
     if needed > float(number) * unit**power:
         hint = f"Ask for more, or make the load smaller: --size {math.ceil(1.1 * needed / 2**30)}Gi"
         raise SpecError(f"{size} is too small: about {needed / 2**30:.2f} GiB needed", key="--size", hint=hint)
-    return [*cautions, *too_short(plan, found.cycles, {}), *before_full(plan, found.log_rooms, {})]
+    for line in (*cautions, *too_short(plan, found.cycles, {}), *before_full(plan, found.log_rooms, {})):
+        screen.say(line.replace("\n", "; "))
 
 
 def _say_how_to_fetch(name: str, nodes: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from storagelab import screen, verbs
-from storagelab.errors import StoreError
+from storagelab.errors import StoreError, noting, refuse
 
 if TYPE_CHECKING:
     from storagelab.model.plan import Experiment, Plan
@@ -49,7 +49,7 @@ def plan(
     ] = None,
     as_json: verbs.JsonOption = False,
 ) -> None:
-    """Show what to decide before the runs, and their number and time.
+    """Show what to decide before the runs, their number, time and space, and all that this machine lacks for them.
 
     Nothing is run or changed.
     """
@@ -65,8 +65,10 @@ def plan(
     folder = results / experiment.name
     site = site_of(experiment, folder, despite_space=despite_space)
     found = look_at(experiment, expanded, site, allow_commands)
+    lacks = list(found.lacks)
     if against is not None or (folder / FILE_NAME).exists():
-        experiment = with_files(experiment, expanded, site)
+        with noting(lacks):
+            experiment = with_files(experiment, expanded, site)
     facts = _facts(expanded, found, folder, experiment)
     stored_as = experiment.name if facts.runs_stored else None
     short = (*same_content(experiment), *_too_short(expanded, found, stored_as, results))
@@ -76,9 +78,10 @@ def plan(
         tells=_tells(experiment, expanded, pilot or stored_as, results, gated=against is not None),
     )  # fmt: skip
     if as_json:
-        screen.write(plan_json(experiment, expanded, facts))
+        screen.write(plan_json(experiment, expanded, facts, lacks))
     else:
         print_plan(screen.out(), experiment, expanded, facts, all_)
+    refuse(lacks)
 
 
 def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path, *, gated: bool) -> str:

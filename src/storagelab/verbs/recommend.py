@@ -21,14 +21,14 @@ def recommend(
     ] = None,
     worth: Annotated[str, Option("--worth", metavar="PERCENT", help="The least gain that is worth a change.")] = "10%",
     budget: Annotated[
-        float | None, Option("--budget", metavar="PRICE", min=0, help="The most that volumes may cost a month.")
+        str | None, Option("--budget", metavar="PRICE", help="The most that volumes may cost a month.")
     ] = None,
     load: Annotated[
         Path | None, Option("--load", metavar="SPEC", help="With --spec: the spec that has the load.")
     ] = None,
     spec: Annotated[
         Path | None,
-        Option("--spec", metavar="FILE", help="Write the spec that measures today's layout and the proposals."),
+        Option("--spec", metavar="NAME.toml", help="Write the spec that measures today's layout and the proposals."),
     ] = None,
     format_: PaperOption = "text",
     output: FileOption = None,
@@ -49,11 +49,19 @@ def recommend(
     from storagelab.report import writing
     from storagelab.report.words.recommended import advice_paper
     from storagelab.run.engine import engine_in
+    from storagelab.spec.units import parse_price
 
+    if spec is not None and spec.suffix != ".toml":
+        hint = "Such as --spec proof.toml: storagelab also writes the prediction beside it."
+        raise SpecError("must name a TOML file", key="--spec", hint=hint)
     least = 0.0 if worth.strip() == "0" else share_of(worth)
     if least is None:
         raise SpecError(f"{worth!r} is not a share", key="--worth", hint='write it in per cent: "10%"')
-    found = advice_on(capture, volumes, keep or (), least, budget, results / OWN_FILE)
+    try:
+        most = None if budget is None else parse_price(budget)
+    except ValueError as error:
+        raise SpecError(str(error), key="--budget", hint="It has the currency of the volumes' prices.") from None
+    found = advice_on(capture, volumes, keep or (), least, most, results / OWN_FILE)
     if spec is not None and found.measurable:
         text = proof.spec_text(found, capture, load, volumes, spec)
         if output is not None and output.resolve() == proof.prediction_file(spec).resolve():

@@ -47,7 +47,7 @@ def simulate(
         block = next(block for block in plan.blocks.values() if chosen.cell_id in block.cells)
         made = simulated.make_one(block, chosen, site_of(experiment, Path()).profiles, every_io=every_io)
     except PreflightError as error:
-        raise error.of(experiment.source) from error
+        raise error.at(experiment.source) from error
     if not (trace or every_io):
         print_outcome(screen.out(), chosen, made.outcome)
         return

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError, RunFailed, noting, refuse
 from storagelab.machine import disks
 from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import HERE, Kernel, describe_queue, integer_in, mount_of, mounts_here, node_of, read_text
@@ -292,10 +292,15 @@ def layers_of(volume: VolumeConfig) -> list[Layer]:
 def check_layers(volume: VolumeConfig, key: str) -> None:
     """Raises PreflightError if this machine lacks what the layers need."""
     found = layers_of(volume)
+    lacks = list[PreflightError]()
     for layer in found:
-        check_driver(layer.drivers, layer.what, f"{key}.{layer.key}")
+        with noting(lacks):
+            check_driver(layer.drivers, f"{key}.{layer.key}")
     if found:
-        programs.check({**_PROGRAMS, **{name: package for one in found for name, package in one.programs.items()}}, key)
+        needed = {name: package for one in found for name, package in one.programs.items()}
+        with noting(lacks):
+            programs.check({**_PROGRAMS, **needed}, key)
+    refuse(lacks)
 
 
 def layer_steps(volume: VolumeConfig) -> Iterator[str]:
@@ -332,7 +337,7 @@ def made_of(device: str) -> str:
     return holders(device)[0]
 
 
-def check_driver(modules: tuple[str, ...], what: str, key: str, kernel: Kernel = HERE) -> None:
+def check_driver(modules: tuple[str, ...], key: str, kernel: Kernel = HERE) -> None:
     """Raises PreflightError if the kernel lacks one of these drivers, built in or as a module."""
     folder = Path("/lib/modules") / os.uname().release
     known = {
@@ -343,7 +348,7 @@ def check_driver(modules: tuple[str, ...], what: str, key: str, kernel: Kernel =
     missing = [one for one in modules if one not in known and not (kernel.sys / "module" / one).exists()]
     if missing:
         raise PreflightError(
-            f"this kernel can't make {what}: it lacks the driver {missing[0]}", key=key,
+            f"this kernel lacks the driver {missing[0]}", key=key,
             hint="use a kernel with it (those of distributions have it), or leave the key out",
         )  # fmt: skip
 

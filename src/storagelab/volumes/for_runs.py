@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from storagelab.errors import PreflightError, RunFailed, StoragelabError, shown
+from storagelab.errors import PreflightError, RunFailed, StoragelabError, noting, shown
 from storagelab.machine.doctor import Ability, ability
 from storagelab.machine.rights import Privilege
 from storagelab.model.config import Config
@@ -29,7 +29,7 @@ from storagelab.model.plan import Cell, Plan, PlannedBlock
 from storagelab.model.target import ClaimedDrive, Progress, State, Target
 from storagelab.model.volume import BY_HAND, PRICE, VolumeConfig
 from storagelab.stopping import uninterrupted
-from storagelab.volumes import drives, file_systems, limits, refusals
+from storagelab.volumes import limits, refusals
 from storagelab.volumes import volume as provisioned
 from storagelab.volumes.drives import Drive
 from storagelab.volumes.folders import Folders, Site
@@ -51,46 +51,44 @@ def _of(plan: Plan) -> Iterator[tuple[Config, str, VolumeConfig]]:
 
 
 class Making(NamedTuple):
-    """The steps that make the plan's volumes, each once; the drives whose content is destroyed; and warnings."""
+    """The steps that make the plan's volumes, each once; the drives whose content is destroyed; warnings; and what this
+    machine lacks.
+    """
 
     steps: tuple[str, ...]
     drives: tuple[ClaimedDrive, ...]
     warnings: tuple[str, ...]
+    lacks: tuple[PreflightError, ...]
 
 
 def check(plan: Plan, site: Site) -> Making:
-    """Raises PreflightError."""
+    """Whether this machine can make the plan's volumes. Changes nothing."""
     steps, claimed, warnings = list[str](), list[ClaimedDrive](), list[str]()
+    lacks = list[PreflightError]()
     for cell in plan.cells:
         of_cell: list[Drive] = []
         for name, volume in wanted(cell.config).items():
-            found = provisioned.check(name, volume, site.results)
-            of_cell += found
-            refusals.refuse_twice(of_cell, f"volumes.{name}")
-            steps += provisioned.steps(name, volume, found)
-            claimed += [ClaimedDrive(serial=drive.serial, text=drive.text) for drive in found]
-            warnings += provisioned.warnings(name, volume, found)
+            with noting(lacks):
+                found = provisioned.check(name, volume, site.results)
+                of_cell += found
+                refusals.refuse_twice(of_cell, f"volumes.{name}")
+                steps += provisioned.steps(name, volume, found)
+                claimed += [ClaimedDrive(serial=drive.serial, text=drive.text) for drive in found]
+                warnings += provisioned.warnings(name, volume, found)
     if os.geteuid() != 0 and any(volume.has_own_drive for _, _, volume in _of(plan)):
         warnings.append(_ONLY_ROOT)
-    return Making(tuple(dict.fromkeys(steps)), tuple(dict.fromkeys(claimed)), tuple(dict.fromkeys(warnings)))
+    return Making(
+        tuple(dict.fromkeys(steps)), tuple(dict.fromkeys(claimed)), tuple(dict.fromkeys(warnings)), tuple(lacks)
+    )
 
 
-def lacking(plan: Plan, site: Site) -> Iterator[PreflightError]:
-    """The reasons why the plan's volumes can't be made: drives, drivers, rights and others. Errors may repeat."""
+def lacking_rights(plan: Plan) -> list[PreflightError]:
+    """The volumes that this user may not make."""
+    lacks = list[PreflightError]()
     for _, name, volume in _of(plan):
-        key = f"volumes.{name}"
-        layers = file_systems.layers_of(volume)
-        checks: list[Callable[[], object]] = [
-            *(partial(drives.look, device, f"{key}.devices") for device in volume.devices or ()),
-            *(partial(file_systems.check_driver, one.drivers, one.what, f"{key}.{one.key}") for one in layers),
-            partial(provisioned.check_rights, name, volume),
-            partial(provisioned.check, name, volume, site.results),
-        ]
-        for check_one in checks:
-            try:
-                check_one()
-            except PreflightError as error:
-                yield error
+        with noting(lacks):
+            provisioned.check_rights(name, volume)
+    return lacks
 
 
 def confirm(plan: Plan, site: Site) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError, RunFailed, noting, refuse
 from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import node_of, read_text, size_bytes
 from storagelab.machine.processes import holders_text, until
@@ -114,22 +114,28 @@ _DISCARDS_S = 3600.0
 
 
 def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Drive, ...]:
-    """The drives of the volume. Raises PreflightError for the first that can't be used. Changes nothing."""
+    """The drives of the volume. Raises PreflightError for those that can't be used. Changes nothing."""
     key = f"volumes.{name}"
-    found = tuple(drives.look(device, f"{key}.devices") for device in volume.devices or ())
+    lacks, found = list[PreflightError](), list[Drive]()
+    for device in volume.devices or ():
+        with noting(lacks):
+            found.append(drives.look(device, f"{key}.devices"))
     needed = drives.PROGRAMS | (PROGRAMS if volume.share < 1 else {})
     if any(drive.nvme and _is_to_be_formatted(drive, volume) for drive in found):
         needed |= drives.NVME_PROGRAMS
-    programs.check(needed, key)
+    with noting(lacks):
+        programs.check(needed, key)
     for drive in found:
-        known = refusals.Background() if journal is None else _known_to(drive, journal)
-        if known is not None:
-            _refuse(drive, volume, key, known)
+        with noting(lacks):
+            known = refusals.Background() if journal is None else _known_to(drive, journal)
+            if known is not None:
+                _refuse(drive, volume, key, known)
+    refuse(lacks)
     refusals.refuse_twice(found, key)
     if volume.raid_level is not None:
         as_formatted = {} if volume.sector_bytes is None else {"sector_bytes": volume.sector_bytes}
         refusals.refuse_unequal([drive.model_copy(update=as_formatted) for drive in found], key)
-    return found
+    return tuple(found)
 
 
 def _known_to(drive: Drive, journal: Journal) -> refusals.Background | None:

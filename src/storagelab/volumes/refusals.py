@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from storagelab import errors
 from storagelab.errors import PreflightError
 from storagelab.model.volume import VolumeConfig
 from storagelab.volumes.drives import STABLE_NAMES, UNKNOWN_DATA, Drive, Formats, listed
@@ -28,9 +29,8 @@ NOTHING_KNOWN = Background()
 
 
 def refuse(drive: Drive, volume: VolumeConfig, key: str, known: Background = NOTHING_KNOWN) -> None:
-    """Raises PreflightError for the first reason not to touch the drive. `key` is the volume's key."""
-    for error in refusals(drive, volume, key, known):
-        raise error
+    """Raises PreflightError for the reasons not to touch the drive. `key` is the volume's key."""
+    errors.refuse(list(refusals(drive, volume, key, known)))
 
 
 def refusals(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError, RunFailed, noting, refuse
 from storagelab.machine.disks import block_devices_of, disk_of, mount_of, mounts_here, size_bytes
 from storagelab.model.measurement import Check
 from storagelab.model.volume import PRICE, LimitConfig, VolumeConfig, effective
@@ -96,21 +96,30 @@ class Volume:
 
 def check(name: str, volume: VolumeConfig, results: Path | None = None) -> tuple[Drive, ...]:
     """Checks everything that the volume needs, except rights. Returns its drives; `results` is the experiment's folder
-    with its journal. Changes nothing. Raises PreflightError.
+    with its journal. Changes nothing. Raises PreflightError with all that is missing.
     """
     key = f"volumes.{name}"
     if not volume.has_own_drive:
         return ()
     filesystem = volume.filesystem or file_systems.DEFAULT
     own = file_systems.LOOP_PROGRAMS if volume.devices is None else {}
-    programs.check(own | file_systems.programs_for(filesystem), key)
-    file_systems.check_layers(volume, key)
-    found = preparing.check(name, volume, None if results is None else Journal(results))
-    size = volume.file_bytes or _smallest(volume, found)
-    file_systems.check(filesystem, size, f"{key}.file" if volume.devices is None else f"{key}.devices")
+    lacks, found = list[PreflightError](), tuple[Drive, ...]()
+    with noting(lacks):
+        programs.check(own | file_systems.programs_for(filesystem), key)
+    with noting(lacks):
+        file_systems.check_layers(volume, key)
+    with noting(lacks):
+        found = preparing.check(name, volume, None if results is None else Journal(results))
     if volume.limit is not None:
-        limits.check(f"{key}.limit")
-        _limit(name, volume, found)
+        with noting(lacks):
+            limits.check(f"{key}.limit")
+    if found or volume.devices is None:
+        with noting(lacks):
+            size = volume.file_bytes or _smallest(volume, found)
+            file_systems.check(filesystem, size, f"{key}.file" if volume.devices is None else f"{key}.devices")
+        with noting(lacks):
+            _limit(name, volume, found)
+    refuse(lacks)
     return found
 
 

@@ -28,7 +28,7 @@ class Keys(LayerKeys):
 def layers(volume: VolumeConfig, tools: Tools) -> Iterator[Layer]:
     for number in range(volume.nested):
         step = f"losetup: loop device {number + 1} of {volume.nested} on the drive"
-        yield Layer("nested", "a nested volume", step, (), {"losetup": "mount"}, partial(_made, tools))
+        yield Layer("nested", step, (), {"losetup": "mount"}, partial(_made, tools))
 
 
 @contextlib.contextmanager

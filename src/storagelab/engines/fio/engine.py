@@ -12,7 +12,7 @@ from pathlib import Path
 
 from storagelab import __version__
 from storagelab.engines.fio.sending import Places, Sender, sender_of
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import Placed, PreflightError, RunFailed, noting
 from storagelab.loads import fio
 from storagelab.loads.fio import Direction, Fio, Outcome, Place, check_direct, device_bytes, sector_bytes
 from storagelab.loads.traces import read
@@ -304,8 +304,10 @@ _READ_AS_IT_IS = (
 
 
 def check(plan: Plan, site: Site) -> Preflight:
-    """Checks everything that could make a run fail. Raises PreflightError naming the key."""
-    program = fio.find()
+    """Checks everything that could make a run fail."""
+    lacks, version = list[Placed](), "of a version to be found"
+    with noting(lacks):
+        version = fio.find().version
     configs = {cell.cell_id: cell.config for cell in plan.cells}
     on_files = {
         cell_id: one for cell_id, one in configs.items()
@@ -315,32 +317,47 @@ def check(plan: Plan, site: Site) -> Preflight:
     def bytes_on(config: Config, volume: str) -> int:
         return (config.layout.data_size_bytes or 0) if volume in config.volumes_used else 0
 
-    needs = volume_needs(list(on_files.values()), site, bytes_on, size_key="layout.data_size")
+    on_volumes = volume_needs(list(on_files.values()), site, bytes_on, size_key="layout.data_size")
     traces: list[str] = []
     least_s: dict[str, float] = {}
     for cell_id, config in on_files.items():
-        sectors = []
-        for name in config.volumes_used:
-            path = site.volume_paths(config)[name]
-            made = config.volumes[name].has_own_drive
-            if not made:  # the drive is made for each run; it takes direct I/O
-                check_direct(path, f"volumes.{name}.path")
-            sectors.append((config.volumes[name].sector_bytes or 512) if made else sector_bytes(path) or 512)
-        for _, name_of_trace in config.workload.own_files:
-            file = site.spec_folder / Path(name_of_trace).expanduser()
-            trace = read(file, config)
-            trace.check_fits(file, config.layout.data_size_bytes or 0, max(sectors))
-            traces.append(trace.text)
-            least_s |= {cell_id: trace.seconds} if config.workload.paced else {}
-        if not config.workload.own_files:
-            _check_block(config, sectors[0], path)
+        if not on_volumes.lacks:
+            with noting(lacks):
+                traced, seconds = _check_on_files(config, site)
+                traces += traced
+                least_s |= {cell_id: seconds} if seconds is not None else {}
     on_devices = [one for cell_id, one in configs.items() if cell_id not in on_files]
     devices = dict.fromkeys(_devices(on_devices))
     for config in on_devices:
-        _check_device(config)
+        with noting(lacks):
+            _check_device(config)
     notes = [_READ_AS_IT_IS.format(path=need.path) for need in devices]
-    server = f"raw I/O by fio {program.version}, without a server"
-    return Preflight(server=server, volumes=(*needs, *devices), notes=(*notes, *dict.fromkeys(traces)), least_s=least_s)
+    return Preflight(
+        server=f"raw I/O by fio {version}, without a server", volumes=(*on_volumes.needs, *devices),
+        notes=(*notes, *dict.fromkeys(traces)), least_s=least_s, lacks=(*on_volumes.lacks, *lacks),
+    )  # fmt: skip
+
+
+def _check_on_files(config: Config, site: Site) -> tuple[list[str], float | None]:
+    """Checks a cell whose volumes are folders. Returns a text for each of its traces, and the time of a paced one in
+    seconds.
+    """
+    sectors, texts, seconds = [], [], None
+    for name in config.volumes_used:
+        path = site.volume_paths(config)[name]
+        made = config.volumes[name].has_own_drive
+        if not made:  # the drive is made for each run; it takes direct I/O
+            check_direct(path, f"volumes.{name}.path")
+        sectors.append((config.volumes[name].sector_bytes or 512) if made else sector_bytes(path) or 512)
+    for _, name_of_trace in config.workload.own_files:
+        file = site.spec_folder / Path(name_of_trace).expanduser()
+        trace = read(file, config)
+        trace.check_fits(file, config.layout.data_size_bytes or 0, max(sectors))
+        texts.append(trace.text)
+        seconds = trace.seconds if config.workload.paced else None
+    if not config.workload.own_files:
+        _check_block(config, sectors[0], path)
+    return texts, seconds
 
 
 def _check_block(config: Config, sector: int | None, path: Path) -> None:

@@ -80,13 +80,12 @@ class Top(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """One layer of a volume. `key` is its key in the spec, `what` describes a volume with it, `step` describes how it
-    is made. `programs` have their packages on Debian. `made` is a context manager that makes and undoes it: its
-    arguments are the devices below, the volume's name for the layer, and the UUIDs of the content of each device.
+    """One layer of a volume. `key` is its key in the spec, `step` describes how it is made. `programs` have their
+    packages on Debian. `made` is a context manager that makes and undoes it: its arguments are the devices below, the
+    volume's name for the layer, and the UUIDs of the content of each device.
     """
 
     key: str
-    what: str
     step: str
     drivers: tuple[str, ...]
     programs: Mapping[str, str]

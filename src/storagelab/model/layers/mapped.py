@@ -51,14 +51,14 @@ def layers(volume: VolumeConfig, tools: Tools) -> Iterator[Layer]:
         sector = f", sectors of {tools.size(size)}" if (size := volume.encryption_sector_bytes) else ""
         flags = "".join(f", {flag}" for flag in volume.encryption_flags)
         yield Layer(
-            "encryption", "an encrypted volume",
+            "encryption",
             f"cryptsetup: LUKS2 with a random key that is kept nowhere{sector}{flags}", ("dm_mod", "dm_crypt"),
             {"cryptsetup": "cryptsetup-bin"}, partial(_encrypted, volume, tools),
         )  # fmt: skip
     if (delay_ms := volume.added_latency_ms) is not None:
         step = f"dmsetup: each read and each write waits {delay_ms} ms more"
         yield Layer(
-            "added_latency_ms", "a volume with added latency", step, ("dm_mod", "dm_delay"), {},
+            "added_latency_ms", step, ("dm_mod", "dm_delay"), {},
             partial(_delayed, delay_ms, tools), hides=False,
         )  # fmt: skip
 

@@ -62,16 +62,15 @@ def layers(volume: VolumeConfig, tools: Tools) -> Iterator[Layer]:
     if level == "striped":
         stripe = f", stripes of {tools.size(chunk_bytes)}" if chunk_bytes else ""
         yield Layer(
-            "raid_level", "a striped logical volume", f"LVM: a logical volume striped over {count} drives{stripe}",
+            "raid_level", f"LVM: a logical volume striped over {count} drives{stripe}",
             ("dm_mod",), dict.fromkeys(_OF_LVM, "lvm2"), partial(_logical_volume, chunk_bytes, tools),
         )  # fmt: skip
     elif level is not None:
-        what = f"a RAID {level.removeprefix('raid')}"
         chunk = f", chunks of {tools.size(chunk_bytes)}" if chunk_bytes else ""
         wait = "" if level == "raid0" else "; wait until its drives are synchronized"
         yield Layer(
-            "raid_level", what, f"mdadm: {what} of {count} drives{chunk}{wait}", ("md_mod", _DRIVERS[level]),
-            {"mdadm": "mdadm"}, partial(_array, level, chunk_bytes, tools),
+            "raid_level", f"mdadm: a RAID {level.removeprefix('raid')} of {count} drives{chunk}{wait}",
+            ("md_mod", _DRIVERS[level]), {"mdadm": "mdadm"}, partial(_array, level, chunk_bytes, tools),
         )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
+from storagelab.errors import Placed
 from storagelab.findings.model import Findings
 from storagelab.machine.doctor import Ability
 from storagelab.model.plan import Experiment, Plan
@@ -18,7 +19,7 @@ from storagelab.report.text.plan import PlanFacts
 SCHEMA = 1
 
 
-def plan_json(experiment: Experiment, plan: Plan, facts: PlanFacts) -> str:
+def plan_json(experiment: Experiment, plan: Plan, facts: PlanFacts, lacks: Sequence[Placed] = ()) -> str:
     """What `run` would do, with every run in its order."""
     return _text(
         {
@@ -36,6 +37,7 @@ def plan_json(experiment: Experiment, plan: Plan, facts: PlanFacts) -> str:
                 for one in facts.volumes
             ],
             **{name: getattr(facts, name) for name in ("durability", "steps", "objects", "tells", "warnings")},
+            "lacks": [{"key": error.key, "problem": error.problem, "hint": error.hint} for error in lacks],
         }
     )
 

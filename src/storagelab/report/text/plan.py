@@ -112,13 +112,15 @@ def _order_text(experiment: Experiment, plan: Plan) -> str:
     return text
 
 
-def of_preparing(experiment: Experiment, plan: Plan) -> Iterator[str]:
-    """Says if nothing is compared, and gives the warnings of volumes that are prepared for blocks of runs."""
+VARY = 'let something vary, such as [factors] with "layout.data_files" = [1, 4] below it'
+
+
+def of_preparing(experiment: Experiment, plan: Plan, vary: str = VARY) -> Iterator[str]:
+    """Says if nothing is compared, with a way to `vary` something, and gives the warnings of volumes that are prepared
+    for blocks of runs.
+    """
     if len(plan.cells) == 1:
-        yield (
-            "nothing is compared: there is one cell\n"
-            'let something vary, such as [factors] with "layout.data_files" = [1, 4] below it'
-        )
+        yield f"nothing is compared: there is one cell\n{vary}"
     kept = _kept(plan)
     for (name, by_hand), blocks in kept.items():
         if by_hand:

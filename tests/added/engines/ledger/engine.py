@@ -23,7 +23,8 @@ from storagelab.volumes.folders import Folders, Site
 
 def check(plan: Plan, site: Site) -> Preflight:
     configs = [cell.config for cell in plan.cells]
-    return Preflight(server=f"Ledger {sqlite3.sqlite_version}", volumes=volume_needs(configs, site, lambda *_: 2**20))
+    volumes, lacks = volume_needs(configs, site, lambda *_: 2**20)
+    return Preflight(server=f"Ledger {sqlite3.sqlite_version}", volumes=volumes, lacks=lacks)
 
 
 class _Ledger:
