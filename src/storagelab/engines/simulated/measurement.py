@@ -219,7 +219,7 @@ def thinned(series: TimeSeries) -> TimeSeries:
     merged = math.ceil(count / POINTS_MOST)
     if merged <= 1:
         return series
-    starts, widths_s = np.arange(0, count, merged), np.diff([0.0, *series.at_s])
+    starts, widths_s = list(range(0, count, merged)), np.diff([0.0, *series.at_s])
 
     def means(values: Sequence[float | None]) -> Iterator[float | None]:
         """Over the time with known values."""
