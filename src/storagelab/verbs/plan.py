@@ -49,9 +49,9 @@ def plan(
     ] = None,
     as_json: verbs.JsonOption = False,
 ) -> None:
-    """Show what to decide before the runs, their number, time and space, and all that this machine lacks for them.
+    """Show what to decide before the runs, their number, time and space.
 
-    Nothing is run or changed.
+    It also names all that this machine lacks for them. Nothing is run or changed.
     """
     from storagelab.report.text.as_data import plan_json
     from storagelab.report.text.plan import of_preparing, print_plan
