@@ -69,7 +69,7 @@ def test_where_nothing_differs_no_rule_speaks(tmp_path):
     for case in cases:
         if case not in told_apart:
             text = why_sentence(case, "b", "a", Estimate(value=1.0, low=0.9, high=1.1))
-            assert text.endswith("So there is no difference to explain.")
+            assert text.endswith("These runs show no difference to explain.")
 
 
 def step(name, change_s, *, sure=True, category="other", part=None, before_s=20.0):

@@ -212,6 +212,14 @@ class Ladder:
         hollow = [rung for rung in self.shown() if rung.is_hollow]
         return ("predicted" if hollow[0].predicted else "no interval") if hollow else ""
 
+    @property
+    def interval(self) -> str:
+        """The kind of its intervals, if all are of one kind."""
+        kinds = {(one.predicted, one.ratio.confidence) for one in self.rungs if one.ratio and one.ratio.low is not None}
+        if len(kinds) > 1:
+            return "interval"
+        return f"{100 * kinds.pop()[1]:.0f} % interval" if any(kind[0] for kind in kinds) else "joint 95 % CI"
+
     def ratio_text(self, rung: Rung) -> str:
         return "" if rung.ratio is None else numbers.ratio_text(rung.ratio.value, self.decimals)
 

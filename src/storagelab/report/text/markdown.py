@@ -42,7 +42,7 @@ def _ladder(ladder: Ladder) -> Iterator[str]:
     if ladder.title:
         yield f"### {escaped(ladder.title)}"
     number = max(len(rung.name) for rung in ladder.shown())
-    ratio = f"time / {ladder.over.removeprefix('the ')} (joint 95 % CI)"
+    ratio = f"time / {ladder.over.removeprefix('the ')} ({ladder.interval})"
     headings = ["", "layout", *[""] * (number - 1), ratio, ladder.what, "verdict"]
     rows = [
         [

@@ -41,7 +41,7 @@ def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, pe
     shown = plain_change if ratio is None else numbers.change_estimate(ratio, per)
     if not waterfall.differs:
         tested = "" if ratio is not None else " (not tested: not run in one random order)"
-        return f"{after} and {before} can't be told apart: {shown}{tested}. So there is no difference to explain."
+        return f"{after} and {before} can't be told apart: {shown}{tested}. These runs show no difference to explain."
     found = reasons(case)
     start = f"{after} against {before}: {shown}"
     if not found:
