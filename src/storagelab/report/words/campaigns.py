@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from storagelab.report.words.secrets import masked
 from storagelab.spec.reading import differences
 from storagelab.stats.stalls import share_most
 from storagelab.words import numbers
-from storagelab.words.names import cell_text, listed, value_text
+from storagelab.words.names import cell_text, factor_text, listed, value_text
 
 Fact = str | bool | int | float
 _OF_THE_MOMENT = ("free_bytes", "available_bytes", "used_bytes", "load_1min")
@@ -307,7 +308,14 @@ def with_pairs(of: Document, findings: Findings, pairs: Sequence[Pair], factor: 
         rows.append([layout, f"{one.before}, {one.after}", numbers.signed_estimate(one.ratio), _pair_mark(one)])
     table = Table(headings, rows).called(f"Each pair by {factor} ({of.provenance})", ranks={"cells": 1})
     title = f"{findings.experiment}: {numbers.plural(len(pairs), 'pair')} by {factor}"
-    return replace(of, title=title, sections=[Section("pairs", "Pairs", [table]), *of.sections])
+    of = replace(of, title=title, sections=[Section("pairs", "Pairs", [table]), *of.sections])
+    if pairs[0].gate is not None:
+        return of
+    counts = listed([f"{number} {mark}" for mark, number in Counter(map(_pair_mark, pairs)).items()])
+    ratios = [one.ratio.value for one in pairs if one.ratio is not None]
+    ends = " to ".join(dict.fromkeys(map(numbers.change, (min(ratios), max(ratios))))) if ratios else "no ratio known"
+    said = f"Of {len(pairs)} pairs by {factor_text(factor)}, {counts}: {ends}. Below, the pair with the largest ratio."
+    return of.opened_by(said)
 
 
 def _pair_mark(one: Pair) -> str:
