@@ -1,4 +1,4 @@
-"""What levels of factors do: how one factor's best level and effect depend on another, where it is and where it is not."""
+"""What levels of factors do: how one factor's best level and effect depend on another, and charts of them."""
 
 import math
 import random

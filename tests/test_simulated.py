@@ -148,7 +148,6 @@ def test_a_burn_in_is_made_first_on_each_formatting_and_stored_and_what_follows_
 # --- an SLC cache and I/O credits: drives of other kinds than flash and disk ------------------------------------------
 
 
-ONE_FORMAT = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")
 FLASH = 'profile = "iodrive-320"\nformat = "basic"\ndriver = "2.2.3"\nsector_bytes = 512'
 OTHERS = ("nvme3-970-evo-plus-1tb", "cloud-gp2-500")
 
@@ -159,7 +158,7 @@ def text_of(name: str) -> str:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_drive_of_another_kind_stands_in_a_spec_as_any_other_and_tells_what_it_did(name, tmp_path):
-    runs = run_once(tmp_path, (FLASH, f'profile = "{name}"'), ONE_FORMAT)
+    runs = run_once(tmp_path, (FLASH, f'profile = "{name}"'), ONE_BLOCK)
     assert [run.status for run in runs] == ["ok"] * len(runs)
     measurement = runs[0].measurement
     own = measurement.counters["drive ssd"]
@@ -178,7 +177,7 @@ def test_every_kind_has_a_ready_made_profile_whose_figures_are_those_that_its_co
 
 @pytest.mark.parametrize(("key", "words"), [("trim = true", "is for flash drives"), ('order = "fifo"', "is for disks")])
 def test_a_choice_that_such_a_drive_has_not_is_refused(key, words, tmp_path):
-    experiment = small((FLASH, f'profile = "cloud-gp2-500"\n{key}'), ONE_FORMAT, folder=tmp_path)
+    experiment = small((FLASH, f'profile = "cloud-gp2-500"\n{key}'), ONE_BLOCK, folder=tmp_path)
     from real_servers import site_at
 
     with pytest.raises(PreflightError, match=words):
@@ -195,7 +194,7 @@ def test_a_volume_of_ones_own_with_fewer_credits_is_slower(tmp_path):
     elapsed = []
     for number in (0, 1):
         profile = tmp_path / f"cloud{number}.toml"
-        runs = run_once(tmp_path, (FLASH, f'profile = "{profile}"'), ONE_FORMAT)
+        runs = run_once(tmp_path, (FLASH, f'profile = "{profile}"'), ONE_BLOCK)
         elapsed.append(runs[0].measurement.elapsed_s)
     assert elapsed[1] > 1.2 * elapsed[0]
 

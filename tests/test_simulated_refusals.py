@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fabricated_findings import golden
 from real_servers import site_at
-from simulated_specs import ONE_BLOCK, SMALL, planned, small
+from simulated_specs import ONE_BLOCK, SMALL, changed, planned, small
 
 from storagelab import _sim, cli, profiles
 from storagelab.engines.simulated import preflight
@@ -30,12 +30,8 @@ def refused(tmp_path, monkeypatch, capfd):
     """Types `storagelab plan` and `run` on `SMALL` with changes; gives the words of the refusal, the same for both."""
 
     def type_(*changes: tuple[str, str]) -> str:
-        text = SMALL
-        for old, new in changes:
-            assert old in text
-            text = text.replace(old, new)
         spec = tmp_path / "small.toml"
-        spec.write_text(text)
+        spec.write_text(changed(SMALL, *changes))
         before = sorted(tmp_path.iterdir())
         said = []
         for verb in ("plan", "run"):
