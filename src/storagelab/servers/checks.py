@@ -86,13 +86,13 @@ class Checks(Generic[C, F]):
         needs = (*space.volume_needs(configs, site, bytes_on), *places.needs(configs, self.bytes_on))
         space.check_place_names(needs, self.is_barred, self.bar)
         space.check_between_runs(configs)
-        private, running = space.by_how(configs)
+        private = [one for one in configs if not one.target.attached]
         found = self.starter.check_cells(private, site)
         memories = [(one, self._private_memory(one)) for one in private]
         for _, memory in memories:
             space.refuse_more_than_there_is(memory)
         notes = space.memory_notes(memories)
-        for title, more in self._check_running(running, site):
+        for title, more in self._check_running([one for one in configs if one.target.attached], site):
             found.append(title)
             notes += more
         found += space.check_generators(
