@@ -24,6 +24,7 @@ from storagelab.machine import processes
 from storagelab.machine.descriptors import open_to_append
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
+from storagelab.model.values import MOST_SECONDS
 from storagelab.run import store_file
 from storagelab.run.store_file import ELSEWHERE, RUN_COLUMNS, Shared, damaged, experiment_of_today, read_run, reason_of
 from storagelab.spec import foreign, given_files, reading
@@ -39,7 +40,6 @@ _READ = _COLUMNS.replace(
 _LEAST_ROW_BYTES = 200
 _SMALL_WORLDS = "/small"
 """The suffix that earlier versions gave to the name of a race's experiment."""
-_MOST_S = 1e9
 
 
 class Store:
@@ -197,14 +197,14 @@ class Store:
         """(cell_id, wall seconds) of every run that did not fail, for estimates of time."""
         return self._rows(
             "SELECT cell_id, wall_s FROM run WHERE status <> 'failed' AND wall_s BETWEEN 0 AND "
-            f"{_MOST_S} ORDER BY rowid"
+            f"{MOST_SECONDS} ORDER BY rowid"
         )
 
     def set_up_share(self) -> float | None:
         """The fraction of finished runs' time outside the measurement; None before there are finished runs."""
         ((counted_s, wall_s),) = self._rows(
             "SELECT sum(elapsed_s), sum(wall_s) FROM run WHERE status <> 'failed' "
-            f"AND elapsed_s BETWEEN 0 AND wall_s AND wall_s BETWEEN 0 AND {_MOST_S}"
+            f"AND elapsed_s BETWEEN 0 AND wall_s AND wall_s BETWEEN 0 AND {MOST_SECONDS}"
         )
         return 1 - counted_s / wall_s if wall_s else None
 
