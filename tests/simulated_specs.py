@@ -40,13 +40,17 @@ ONE_BLOCK = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")
 """The change that leaves one drive format, and so one block."""
 
 
-def small(*changes: tuple[str, str], folder: Path = Path("lab")) -> Experiment:
-    """`SMALL` with each (old, new) of `changes` replaced."""
-    text = SMALL
+def changed(text: str, *changes: tuple[str, str]) -> str:
+    """The text with each (old, new) of `changes` replaced."""
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    return parse(text, str(folder / "small.toml"))
+    return text
+
+
+def small(*changes: tuple[str, str], folder: Path = Path("lab")) -> Experiment:
+    """`SMALL` with `changes`."""
+    return parse(changed(SMALL, *changes), str(folder / "small.toml"))
 
 
 def planned(*changes: tuple[str, str]) -> Plan:

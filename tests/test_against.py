@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from simulated_specs import SMALL
+from simulated_specs import SMALL, changed
 
 from storagelab.errors import SpecError
 from storagelab.model.target import Preflight
@@ -40,11 +40,7 @@ def written(tmp_path):
 
     def write(*changes: tuple[str, str], base: str = SMALL) -> tuple[Path, Path]:
         files = tmp_path / "base.toml", tmp_path / "change.toml"
-        text = base
-        for old, new in changes:
-            assert old in text
-            text = text.replace(old, new)
-        for file, content in zip(files, (base, text), strict=True):
+        for file, content in zip(files, (base, changed(base, *changes)), strict=True):
             file.write_text(content)
         return files
 

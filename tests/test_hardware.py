@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from real_servers import site_at
+from simulated_specs import changed
 
 from storagelab.engines.simulated.scenario import hardware
 from storagelab.errors import PreflightError
@@ -52,20 +53,12 @@ rows_per_transaction = 100
 """
 
 
-def changed(*changes: tuple[str, str]) -> str:
-    text = ARRAYS
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    return text
-
-
 def configs(*changes: tuple[str, str]):
-    return [cell.config for cell in expand(parse(changed(*changes), "lab/arrays.toml")).cells]
+    return [cell.config for cell in expand(parse(changed(ARRAYS, *changes), "lab/arrays.toml")).cells]
 
 
 def looked_at(*changes: tuple[str, str]):
-    experiment = parse(changed(*changes), "lab/arrays.toml")
+    experiment = parse(changed(ARRAYS, *changes), "lab/arrays.toml")
     return preflight(expand(experiment), site_at(Path("lab")))
 
 

@@ -1,17 +1,23 @@
-"""How one factor's best level and effect depend on another: found where it is, and not found where it is not."""
+"""What levels of factors do: how one factor's best level and effect depend on another, and charts of them."""
 
 import math
 import random
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
-from builders import make_planned, make_runs
+from builders import make_campaign, make_experiment, make_planned, make_runs
 
 from storagelab.findings.analysis import analyse
+from storagelab.findings.effects import main_effects
 from storagelab.findings.model import Dependence, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
 from storagelab.model.values import JsonValue
+from storagelab.report.charts import effects
+from storagelab.spec.matrix import expand
+from storagelab.stats.fit import fit
+from storagelab.stats.intervals import ALPHA
 
 FILES, LOG, ROWS, COMPRESSION, CONNECTIONS = (
     "layout.data_files", "layout.log", "workload.rows_per_transaction", "target.settings.wal_compression",
@@ -157,3 +163,74 @@ def test_of_two_loads_it_is_told_how_the_cost_of_one_depends_on_the_other():
     assert (found.best, found.cost, found.in_common, found.differs) == ((), None, (), False)
     assert found.change.high.value == pytest.approx(2, rel=0.05)
     assert findings_of(factors, lambda _: 0.0).dependences == ()
+
+
+# --- what levels of a factor do, over all cells that match ------------------------------------------------------------
+
+
+def effects_of(log_s):
+    experiment, plan = make_planned({FILES: [1, 4], LOG: ["a", "b", "c"]}, repetitions=5)
+    found = main_effects(experiment.factors, plan.cells, fit(log_s), [0] * len(plan.cells), ALPHA)
+    return {(one.factor, one.level): one for one in found}
+
+
+def test_a_level_that_takes_a_tenth_more_time_everywhere_is_found_and_no_other():
+    log_s = np.random.default_rng(1).normal(0, 0.01, (6, 5))
+    log_s[3:] += math.log(1.1)
+    found = effects_of(log_s)
+    assert [key for key, one in found.items() if one.distinguishable] == [(FILES, 4)]
+    assert found[FILES, 4].ratio.value == pytest.approx(1.1, abs=0.02)
+    assert (found[FILES, 4].pairs, found[LOG, "b"].pairs) == (15, 10)
+
+
+def test_what_disturbs_all_cells_of_a_level_in_one_round_is_noise():
+    log_s = np.random.default_rng(2).normal(0, 0.003, (6, 5))
+    log_s[3:, 2] += math.log(1.5)
+    assert not effects_of(log_s)[FILES, 4].distinguishable
+
+
+# --- charts of speed-ups ----------------------------------------------------------------------------------------------
+
+
+SPEED_UPS = effects.CHARTS[1]
+
+
+def twice_as_fast_on_b(levels, repetition):
+    return (20.0 if levels[LOG] == "a" else 10.0) * (1 + 0.005 * ((repetition * 7 + int(levels[FILES])) % 5))
+
+
+def story(**fields) -> Findings:
+    """FABRICATED: volume b is twice as fast as a."""
+    experiment = make_experiment({FILES: [1, 2, 4], LOG: ["a", "b"]}, 4, **fields)
+    plan = expand(experiment)
+    return analyse(experiment, plan, make_runs(experiment, plan, elapsed=twice_as_fast_on_b))
+
+
+def test_a_level_twice_as_fast_has_a_speed_up_of_two_with_its_interval_at_each_level_of_the_axis():
+    data = SPEED_UPS.rows(story(), ())
+    assert [row["x"] for row in data.rows] == ["1", "2", "4"]
+    for row in data.rows:
+        assert float(row["low"] or 0) < 2.0 < float(row["high"] or 0)
+        assert row["judged"] == "faster"
+        assert "b against a with" in str(row["tip"])
+        assert "times as fast (joint 95 % CI" in str(row["tip"])
+
+
+def test_speed_ups_between_blocks_have_no_interval_and_say_that_they_are_not_tested():
+    data = SPEED_UPS.rows(story(costly=(LOG,)), ())
+    assert {row["low"] for row in data.rows} == {None}
+    assert {row["judged"] for row in data.rows} == {"not tested"}
+    assert [row["mean"] for row in data.rows] == pytest.approx([2.0] * 3, rel=0.02)
+
+
+def test_the_level_that_differs_most_comes_first_and_those_without_a_panel_are_counted(monkeypatch):
+    levels = [f"configuration {number}" for number in range(19)]
+    slow = {"configuration 7": 30.0, "configuration 12": 20.0}
+    experiment, plan, runs = make_campaign(
+        {"storage": levels, FILES: [1, 2]}, 3, elapsed=lambda levels, _: slow.get(str(levels["storage"]), 10.0)
+    )
+    monkeypatch.setattr(effects, "MAX_PANELS", 8)
+    drawn = SPEED_UPS.of(analyse(experiment, plan, runs), runs)
+    assert drawn.data.panels[:2] == [f"{level} against configuration 0" for level in slow]
+    assert (len(drawn.data.panels), drawn.data.hidden) == (8, "10 levels differ less and have no panel.")
+    assert drawn.finding.startswith("The largest effect: configuration 7 took 3.0 times as long")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from real_servers import site_at
-from simulated_specs import SMALL
+from simulated_specs import SMALL, changed
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of
@@ -25,11 +25,7 @@ DISK = 'log = "a"\n[drives.disk]\nprofile = "sata-7k2-1000"\n[volumes.slow]\ndri
 
 def case_of(folder, factor, *changes):
     """From the first level of a simulated campaign's one factor to its last."""
-    text = BASE
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    experiment = parse(f"{text}[factors]\n{factor}\n", str(folder / "small.toml"))
+    experiment = parse(f"{changed(BASE, *changes)}[factors]\n{factor}\n", str(folder / "small.toml"))
     plan, told = expand(experiment), []
     for whole in batches(plan, {}, site_at(folder), folder):
         make_batch(whole, told.append)

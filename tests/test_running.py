@@ -36,16 +36,20 @@ def transactions(_: Path) -> Transactions:
     return Transactions(ended_s, np.full(len(ended_s), 1000.0), np.zeros(len(ended_s)), np.empty(0), np.empty(0))
 
 
+def generator_of(load: Pgbench, code: str) -> Generator[StringIO]:
+    program = Program(
+        title="pgbench", command=lambda *_: [sys.executable, "-c", code], read=transactions,
+        words=lambda said: pgbench.words(said, ()), stop=signal.SIGALRM, environment=os.environ, inputs={},
+        per_second=pgbench.per_second,
+    )  # fmt: skip
+    return Generator[StringIO](program, load, StringIO, lambda: [1])
+
+
 def run(rates: list[float], at_most_s: float = 0.8) -> Work:
     """A run of 0.3 s whose generator says that it did this much in each second before."""
     # A limit that no spec may set, so that the test does not last.
     load = Pgbench(connections=1, duration_s=0.3, warm_up_s="auto").model_copy(update={"warm_up_at_most_s": at_most_s})
-    program = Program(
-        title="pgbench", command=lambda *_: [sys.executable, "-c", REPORTS.format(rates=rates)], read=transactions,
-        words=lambda said: pgbench.words(said, ()), stop=signal.SIGALRM, environment=os.environ, inputs={},
-        per_second=pgbench.per_second,
-    )  # fmt: skip
-    generator = Generator[StringIO](program, load, StringIO, lambda: [1])
+    generator = generator_of(load, REPORTS.format(rates=rates))
     try:
         generator.gather()
         generator.release()
@@ -83,12 +87,7 @@ def test_a_program_that_ends_during_the_warm_up_is_told():
 
 def generator_that_ends(how: str = "") -> None:
     load = Pgbench(connections=1, duration_s=0.3, warm_up_s="auto")
-    program = Program(
-        title="pgbench", command=lambda *_: [sys.executable, "-c", f'print("progress: 1.0 s, 5.0 tps"){how}'],
-        read=transactions, words=lambda said: pgbench.words(said, ()), stop=signal.SIGALRM, environment=os.environ,
-        inputs={}, per_second=pgbench.per_second,
-    )  # fmt: skip
-    generator = Generator[StringIO](program, load, StringIO, lambda: [1])
+    generator = generator_of(load, f'print("progress: 1.0 s, 5.0 tps"){how}')
     try:
         generator.gather()
     finally:

@@ -4,18 +4,23 @@ touched.
 
 import json
 import sys
+from dataclasses import replace
 from importlib import resources
+from pathlib import Path
 
 import pytest
 from fabricated_findings import golden
 from real_servers import site_at
-from simulated_specs import ONE_BLOCK, SMALL, planned
+from simulated_specs import ONE_BLOCK, SMALL, changed, planned, small
 
-from storagelab import _sim, cli
+from storagelab import _sim, cli, profiles
 from storagelab.engines.simulated import preflight
 from storagelab.engines.simulated.scenario import scenario
+from storagelab.errors import PreflightError
 from storagelab.model.engines import LARGEST_SCALE
-from storagelab.run import loop
+from storagelab.run import engine, loop
+from storagelab.run.scheduling import InFile
+from storagelab.spec.matrix import expand
 
 PROFILE = resources.files("storagelab.profiles").joinpath("iodrive-320.toml").read_text()
 
@@ -25,12 +30,8 @@ def refused(tmp_path, monkeypatch, capfd):
     """Types `storagelab plan` and `run` on `SMALL` with changes; gives the words of the refusal, the same for both."""
 
     def type_(*changes: tuple[str, str]) -> str:
-        text = SMALL
-        for old, new in changes:
-            assert old in text
-            text = text.replace(old, new)
         spec = tmp_path / "small.toml"
-        spec.write_text(text)
+        spec.write_text(changed(SMALL, *changes))
         before = sorted(tmp_path.iterdir())
         said = []
         for verb in ("plan", "run"):
@@ -105,3 +106,52 @@ def test_no_more_blocks_are_made_side_by_side_than_memory_holds(monkeypatch, tmp
         monkeypatch.setattr(preflight, "_free_memory_bytes", lambda free=memory_bytes: free)
         found = preflight.check(plan, site_at(tmp_path))
         assert loop.processes(plan, plan.runs, found, jobs=8) == fit  # there are two blocks
+
+
+# --- host memory for the maps of flash drives -------------------------------------------------------------------------
+
+
+def look(*changes: tuple[str, str]) -> None:
+    experiment = small(ONE_BLOCK, *changes)
+    engine.preflight(expand(experiment), site_at(Path("lab")))
+
+
+def test_the_map_is_that_of_the_user_guide_in_the_worst_case_and_smaller_for_whole_pages():
+    profile = profiles.load("iodrive-320", Path())
+    assert isinstance(profile, profiles.FlashProfile)
+    assert profile.map_bytes(80e9, "1.2.7", 512, extent_bytes=512) == pytest.approx(5.6e9)
+    assert profile.map_bytes(80e9, "1.2.7", 4096, extent_bytes=4096) == pytest.approx(0.8e9)
+    assert profile.map_bytes(80e9, "1.2.7", 512) == pytest.approx(5.6e9 / 16)
+    assert profile.map_bytes(80e9, "2.2.3", 512) == pytest.approx(5.6e9 / 160)
+
+
+def test_a_drive_whose_map_would_not_fit_the_host_is_refused_with_what_would_do():
+    # 8 connections x 500,000 rows at 34.66 a page are 945 MB, their log 1,040 MB, and the map 0.87 MB.
+    look(("sector_bytes = 512", "sector_bytes = 512\nhost_ram_bytes = 900_000"))
+    with pytest.raises(PreflightError) as caught:
+        look(("sector_bytes = 512", "sector_bytes = 512\nhost_ram_bytes = 800_000"))
+    said = str(caught.value)
+    assert caught.value.key == "drives.ssd.host_ram_bytes"
+    assert "1.99 GB of data on it take a map of 0.869 MB with driver 2.2.3 and sectors of 512 B" in said
+    assert "raise host_ram_bytes to more than 868" in said
+
+
+def test_a_mirror_maps_all_of_it_on_each_drive_and_a_stripe_half():
+    two = ('drives = ["ssd"]', 'drives = ["ssd"]\nraid = "{}"')
+    short = ("sector_bytes = 512", "sector_bytes = 512\ncount = 2\nhost_ram_bytes = 600_000")
+    look((two[0], two[1].format("0")), short)
+    with pytest.raises(PreflightError, match="memory would run out"):
+        look((two[0], two[1].format("1")), short)
+
+
+def test_what_is_refused_would_have_gone_off_line_and_what_passes_does_not(tmp_path):
+    from storagelab.engines.simulated.engine import SimulatedBlock
+
+    # Such a short run must be forced to write its pages before it ends.
+    often = ("cores = 4", "cores = 4\ncosts = { checkpoint_period_ns = 10_000_000_000 }")
+    for ram_bytes, fails in ((800_000, True), (1_300_000, False)):
+        plan = planned(ONE_BLOCK, often, ("sector_bytes = 512", f"sector_bytes = 512\nhost_ram_bytes = {ram_bytes}"))
+        first = replace(plan.blocks[0], runs=plan.runs[:1])
+        block = SimulatedBlock(first, site_at(Path("lab")), InFile(tmp_path / str(ram_bytes)))
+        assert list(block.needed([0])) == [0]
+        assert bool(block.make(lambda _: None)["failure"]) is fails

@@ -9,7 +9,7 @@ import pytest
 from fabricated_findings import golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_specs import SMALL
+from simulated_specs import SMALL, changed
 from spec_texts import MINIMAL, TARGET, VOLUMES, factor, planned, refusal
 from test_hardware import ARRAYS
 from test_raw_io import SPEC as RAW_IO
@@ -174,11 +174,7 @@ BASES = {"small": SMALL, "arrays": ARRAYS, "raw": RAW_IO}
 
 def text_of(case: dict[str, Any]) -> str:
     """The spec of a case: as it stands there, or one of `BASES` with changes."""
-    text = case.get("spec") or BASES[case["of"]]
-    for old, new in case.get("changes", ()):
-        assert old in text
-        text = text.replace(old, new)
-    return text
+    return changed(case.get("spec") or BASES[case["of"]], *case.get("changes", ()))
 
 
 def said_of(case: dict[str, Any]) -> str:

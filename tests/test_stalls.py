@@ -1,12 +1,17 @@
 """Odd runs: found where they are and hardly anywhere else, counted in their own cells, and bounded where unseen."""
 
 import math
+import random
 
 import numpy as np
 import pytest
-from builders import at_most
+from builders import analysed, at_most, make_campaign, make_planned, make_runs, ten_seconds
 from scipy import stats as scipy_stats
 
+from storagelab.findings.analysis import analyse
+from storagelab.findings.kinds.typical_runs import TypicalRun
+from storagelab.findings.model import Findings
+from storagelab.report.words.answer import answer_lines
 from storagelab.stats import stalls
 
 NOISE = 0.03
@@ -82,3 +87,117 @@ def test_the_more_runs_stalled_the_more_may():
         scipy_stats.binomtest(1, 5, alternative="less").proportion_ci().high
     )
     assert stalls.share_most(5) < stalls.share_most(5, 1) < stalls.share_most(5, 4) < stalls.share_most(5, 5) == 1
+
+
+# --- means of reports, free of odd runs and burn-in -------------------------------------------------------------------
+
+
+def one_run_takes_twice_as_long(levels, repetition):
+    return ten_seconds(levels, repetition) * (2 if (levels["layout.data_files"], repetition) == (4, 3) else 1)
+
+
+@pytest.fixture
+def campaign():
+    """One of twenty runs takes twice as long."""
+    experiment, plan = make_planned({"layout.data_files": [1, 2, 4, 8]}, repetitions=5)
+    return experiment, plan, make_runs(experiment, plan, elapsed=one_run_takes_twice_as_long)
+
+
+def test_an_odd_run_counts_in_the_mean_of_its_layout_and_is_named(campaign):
+    findings = analyse(*campaign)
+    assert (findings.fit, findings.left_out) == ("robust", ())
+    mean = findings.cell("cell-003").elapsed_s.mean
+    assert mean.value == pytest.approx(10 * 2 ** (1 / 5), rel=0.02)
+    assert mean.low == pytest.approx(10, rel=0.02)
+    assert mean.high > 13
+    (caution,) = [caution for caution in findings.cautions if caution.kind == "outlier"]
+    assert (caution.figures["left_out"], caution.figures["slow"], caution.figures["cell_runs"]) == (0, 1, 5)
+    assert "1 of 5 runs with 4 data files took 2.0 times as long; none of the others did" in caution.sentence(findings)
+    assert "so it counts in means" in caution.sentence(findings)
+
+
+def test_an_odd_run_during_which_other_processes_were_busy_is_left_out_of_the_mean_and_told_why(campaign):
+    experiment, plan, runs = campaign
+    calm, busy = ({"busy_s": 10.0 + by, "idle_s": 70.0 - by, "others_s": by, "server_s": 9.0} for by in (1.0, 40.0))
+    found = []
+    for run in runs:
+        odd = (run.levels["layout.data_files"], run.repetition) == (4, 3)
+        counters = {**run.measurement.counters, "cpu": busy if odd else calm}
+        measurement = run.measurement.model_copy(update={"counters": counters})
+        found.append(run.model_copy(update={"measurement": measurement}))
+    findings = analyse(experiment, plan, found)
+    assert findings.left_out == (("cell-003", 3),)
+    sample = findings.cell("cell-003").elapsed_s
+    assert sample.mean.value == pytest.approx(10, rel=0.02)
+    assert len(sample.points) == 5
+    (caution,) = [caution for caution in findings.cautions if caution.kind == "outlier"]
+    assert (caution.figures["left_out"], caution.figures["cause"]) == (1, "others")
+    assert "It is left out of means and verdicts, as other processes" in caution.sentence(findings)
+
+
+def test_with_least_squares_every_run_counts(campaign):
+    findings = analyse(*campaign, "least-squares")
+    assert (findings.fit, findings.left_out) == ("least-squares", ())
+    assert findings.cell("cell-003").elapsed_s.mean.value == pytest.approx(10 * 2 ** (1 / 5), rel=0.02)
+
+
+def test_the_nominally_fastest_never_shows_a_longer_mean_than_another():
+    rng = random.Random(9)
+    for _ in range(20):
+        findings = analysed({"layout.data_files": [1, 2, 4, 8]}, elapsed=lambda *_: 10 * math.exp(rng.gauss(0, 0.3)))
+        means = {cell.cell_id: cell.elapsed_s.mean.value for cell in findings.cells}
+        assert min(means, key=means.get) == findings.fastest
+
+
+def test_runs_of_a_burn_in_are_not_judged():
+    experiment, plan, runs = make_campaign({"layout.data_files": [1, 4]}, repetitions=4)
+    first = runs[0].model_copy(
+        update={"repetition": 0, "measurement": runs[0].measurement.model_copy(update={"elapsed_s": 500.0})}
+    )
+    assert first.burn_in
+    assert analyse(experiment, plan, [first, *runs]).cells == analyse(experiment, plan, runs).cells
+
+
+# --- layouts that stall: the typical run and the mean -----------------------------------------------------------------
+
+
+FILES = "layout.data_files"
+
+
+def stalling(repetitions: int, stalls: set[int], faster: float = 0.05) -> Findings:
+    """Four layouts; that of 4 files takes less time, except in the repetitions in which it stalls."""
+    experiment, plan = make_planned({FILES: [1, 2, 4, 8]}, repetitions)
+
+    def elapsed(levels, repetition):
+        noise = math.exp(random.Random(f"{levels}{repetition}").gauss(0, 0.01))
+        its_own = (1 - faster) * (1.5 if repetition in stalls else 1) if levels[FILES] == 4 else 1
+        return 10 * noise * its_own
+
+    return analyse(experiment, plan, make_runs(experiment, plan, elapsed=elapsed))
+
+
+@pytest.mark.parametrize(("repetitions", "stalls"), [(5, {2}), (10, {2, 7})])
+def test_a_layout_that_stalls_does_not_win_by_its_typical_run_and_both_answers_are_given(repetitions, stalls):
+    findings = stalling(repetitions, stalls)
+    assert findings.verdict != "winner"
+    assert findings.fastest != "cell-003"
+    (found,) = TypicalRun.of(findings)
+    assert (found.cell_id, found.slow, found.runs) == ("cell-003", len(stalls), repetitions)
+    assert found.times_as_long == pytest.approx(1.5, rel=0.05)
+    assert found.typical_ratio == pytest.approx(0.95, abs=0.02)
+    assert found.mean_ratio == pytest.approx(0.95 * 1.5**0.2, abs=0.02)
+    (line,) = [one for one in answer_lines(findings) if "against the fastest" in one]
+    assert line.startswith(f"{len(stalls)} of {repetitions} runs ")
+
+
+def test_a_layout_that_is_fastest_nevertheless_has_its_stalls_told():
+    findings = stalling(10, {2}, faster=0.3)
+    assert (findings.verdict, findings.best) == ("winner", ("cell-003",))
+    (sentence,) = TypicalRun.sentences(findings)
+    assert "1 of 10 runs with 4 data files took 1.5 times as long: its median is" in sentence
+
+
+def test_a_layout_without_stalls_has_one_answer():
+    findings = stalling(5, set())
+    assert findings.verdict == "winner"
+    assert TypicalRun.of(findings) == ()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
-from simulated_specs import SMALL
+from simulated_specs import ONE_BLOCK, SMALL, changed
 
 from storagelab import profiles
 from storagelab.engines.simulated.scenario import world_of
@@ -91,9 +91,7 @@ def test_only_what_is_named_is_shown_and_a_name_that_there_is_not_is_refused():
 
 # --- what is read off runs -------------------------------------------------------------------------------------------
 
-SPEC_TEXT = SMALL.replace('"layout.data_files" = [1, 4]', '"layout.data_files" = [1, 2, 4]').replace(
-    '"drives.ssd.format" = ["basic", "maximum-write"]\n', ""
-)
+SPEC_TEXT = changed(SMALL, ('"layout.data_files" = [1, 4]', '"layout.data_files" = [1, 2, 4]'), ONE_BLOCK)
 CELLS = expand(parse(SPEC_TEXT, "lab/small.toml")).cells
 
 

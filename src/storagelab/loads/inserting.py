@@ -11,9 +11,10 @@ from functools import partial
 from typing import ClassVar, Generic
 
 from storagelab.errors import RunFailed
+from storagelab.machine.processes import until
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check
-from storagelab.servers.interfaces import POLL_S, C, Sessions, Work, await_gate
+from storagelab.servers.interfaces import GATE_TIMEOUT_S, POLL_S, C, Sessions, Work
 from storagelab.watching.counters import Clocks, Loop
 from storagelab.watching.sampler import Observation
 
@@ -96,17 +97,23 @@ class InsertingSessions(Sessions[C]):
             raise RunFailed(f"connection {number} could not be opened: {self._words(error)}") from error
 
     def gather(self) -> None:
-        """Close the gate, start every connection's loop, and return once all of them wait at the gate."""
+        """Close the gate, start every connection's loop, and return once all of them wait at the gate. Raises RunFailed
+        if that takes too long, or if a connection can never get there.
+        """
 
-        def refuse_one_that_passed() -> None:
+        def ready() -> bool:
+            if self._all_at_gate():
+                return True
             self._raise_if_one_failed()
             if any(worker.loop is not None for worker in self._workers):
                 raise RunFailed("a connection did not wait at the start gate")
+            return False
 
         self._close_gate()
         for number, worker in enumerate(self._workers, start=1):
             worker.call(partial(self._loop, number=number))
-        await_gate(self._all_at_gate, refuse_one_that_passed, pause_s=0.005)
+        if not until(ready, GATE_TIMEOUT_S, 0.005):
+            raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")
 
     def _raise_if_one_failed(self) -> None:
         error = next((worker.error for worker in self._workers if worker.error is not None), None)

@@ -183,11 +183,11 @@ _ENTRY = re.compile(r"from TOC entry \d+; \d+ \d+ (.+) \S+$", re.MULTILINE)
 _ROW = re.compile(r"CONTEXT:\s+COPY [^,]+, line (\d+)")
 
 
-def form_of(path: Path, key: str, dumped_by: str) -> Form:
+def form_of(path: Path, key: str) -> Form:
     """Whether a dump is an archive of pg_dump (custom, directory or tar format) or SQL. Raises PreflightError for what
     can't be read, and for compressed SQL.
     """
-    hint = f"name a dump of {dumped_by}"
+    hint = "name a dump of pg_dump"
     if path.is_dir():
         if not (path / "toc.dat").exists():
             raise PreflightError(f"{path} is a folder, and no dump", key=key, hint=hint)

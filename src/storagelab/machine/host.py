@@ -299,10 +299,10 @@ def drop_page_cache(kernel: Kernel = HERE) -> None:
         raise PreflightError(f"the page cache can't be dropped: {error.strerror or error}", hint=hint) from error
 
 
-def memory_available(kernel: Kernel = HERE) -> int:
+def memory_available() -> int:
     """The bytes that programs can use without swapping; if the kernel doesn't report them, the free bytes."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return parse_meminfo(read_text(kernel.proc / "meminfo")).get("MemAvailable", free)
+    return parse_meminfo(read_text(HERE.proc / "meminfo")).get("MemAvailable", free)
 
 
 # --- Kubernetes: this pod, its node, and the claims that are mounted in it, for a run's manifest ----------------------

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storagelab.machine.descriptors import opened
-from storagelab.machine.disks import HERE, Kernel, read_text
+from storagelab.machine.disks import HERE, read_text
 
 STOP_TIMEOUT_S = 30.0
 """How long traces of a program that was just stopped may remain: a file that it writes, memory, a process that ends."""
@@ -101,7 +101,7 @@ def _killed_for_memory() -> int | None:
 # Finds the processes that hold a lock on a file, so that a message can say what to wait for.
 
 
-def holders_text(file: Path, kernel: Kernel = HERE) -> str:
+def holders_text(file: Path) -> str:
     """A text on the other processes that hold a lock on `file`: "process 4711 (sqlite3)"; "" if none can be found.
 
     Command lines are not shown, because they may contain passwords.
@@ -110,31 +110,31 @@ def holders_text(file: Path, kernel: Kernel = HERE) -> str:
         facts = file.stat()
     except OSError:
         return ""
-    numbers = _that_lock(facts, kernel) or _that_have_open(facts, kernel)
-    names = {number: read_text(kernel.proc / str(number) / "comm") or "its name is hidden" for number in numbers}
+    numbers = _that_lock(facts) or _that_have_open(facts)
+    names = {number: read_text(HERE.proc / str(number) / "comm") or "its name is hidden" for number in numbers}
     return " and ".join(f"process {number} ({name})" for number, name in names.items())
 
 
-def _that_lock(facts: os.stat_result, kernel: Kernel) -> list[int]:
+def _that_lock(facts: os.stat_result) -> list[int]:
     """The processes that the kernel names as holders and that still run. Children keep a lock after the process that
     took it.
     """
     found = []
-    for line in read_text(kernel.proc / "locks").splitlines():
+    for line in read_text(HERE.proc / "locks").splitlines():
         match line.split():
             case [_, "FLOCK" | "POSIX", _, _, number, place, *_] if place.endswith(f":{facts.st_ino}"):
                 found.append(number)
     return [
         int(number)
         for number in dict.fromkeys(found)
-        if number.isdecimal() and int(number) != os.getpid() and _may_have_open(kernel.proc / number, facts)
+        if number.isdecimal() and int(number) != os.getpid() and _may_have_open(HERE.proc / number, facts)
     ]
 
 
-def _that_have_open(facts: os.stat_result, kernel: Kernel) -> list[int]:
-    numbers = [int(folder.name) for folder in kernel.proc.glob("[0-9]*")]
+def _that_have_open(facts: os.stat_result) -> list[int]:
+    numbers = [int(folder.name) for folder in HERE.proc.glob("[0-9]*")]
     others = [number for number in sorted(numbers) if number != os.getpid()]
-    return [number for number in others if any(_opened(kernel.proc / str(number), facts))]
+    return [number for number in others if any(_opened(HERE.proc / str(number), facts))]
 
 
 def _may_have_open(process: Path, facts: os.stat_result) -> bool:

@@ -444,9 +444,15 @@ class Run(Frozen):
 
 
 def host_of(run: Run) -> str:
-    """The host on which a run was made; "" if unknown."""
+    """The name that distinguishes the host of a run from others; "" if it is unknown, or has none.
+
+    It is the name that the user gave it or, except in a container, the system's name. A container's name is random, so
+    it is not used.
+    """
     host = run.measurement.environment.get("host") if run.measurement is not None else None
-    return name_of_host(host) if isinstance(host, Mapping) else ""
+    if not isinstance(host, Mapping):
+        return ""
+    return str(host.get("name") or ("" if host.get("container") else host.get("hostname")) or "")
 
 
 PREPARATION = "preparation"
@@ -457,13 +463,3 @@ def preparation_of(run: Run) -> str:
     """The id of the preparation of a run's volumes within its block; "" if there is none."""
     facts = run.measurement.environment.get(PREPARATION) if run.measurement is not None else None
     return str(facts.get("id", "")) if isinstance(facts, Mapping) else ""
-
-
-def name_of_host(facts: Mapping[str, object]) -> str:
-    """The name that distinguishes the host with this description from others; "" if it has none.
-
-    It is the name that the user gave it or, except in a container, the system's name. A container's name is random, so
-    it is not used.
-    """
-    given = facts.get("name") or ("" if facts.get("container") else facts.get("hostname"))
-    return str(given or "")

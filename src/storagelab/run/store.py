@@ -24,13 +24,13 @@ from storagelab.machine import processes
 from storagelab.machine.descriptors import open_to_append
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
+from storagelab.model.values import MOST_SECONDS
 from storagelab.run import store_file
-from storagelab.run.store_file import RUN_COLUMNS, Shared, damaged, experiment_of_today, read_run, reason_of
+from storagelab.run.store_file import ELSEWHERE, RUN_COLUMNS, Shared, damaged, experiment_of_today, read_run, reason_of
 from storagelab.spec import foreign, given_files, reading
 
 FILE_NAME = "experiment.sqlite"
 LOCK_FILE = ".lock"
-_ELSEWHERE = "keep the results in another folder with --results"
 _COLUMNS = ", ".join(RUN_COLUMNS)
 _READ = _COLUMNS.replace(
     "measurement",
@@ -40,7 +40,6 @@ _READ = _COLUMNS.replace(
 _LEAST_ROW_BYTES = 200
 _SMALL_WORLDS = "/small"
 """The suffix that earlier versions gave to the name of a race's experiment."""
-_MOST_S = 1e9
 
 
 class Store:
@@ -86,7 +85,7 @@ class Store:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"{folder} can't be created: {error.strerror}\n  {_ELSEWHERE}") from error
+            raise StoreError(f"{folder} can't be created: {error.strerror}\n  {ELSEWHERE}") from error
         file = folder / FILE_NAME
         with _exclusive(folder):
             set_aside = _set_aside_failure(folder, experiment)
@@ -198,14 +197,14 @@ class Store:
         """(cell_id, wall seconds) of every run that did not fail, for estimates of time."""
         return self._rows(
             "SELECT cell_id, wall_s FROM run WHERE status <> 'failed' AND wall_s BETWEEN 0 AND "
-            f"{_MOST_S} ORDER BY rowid"
+            f"{MOST_SECONDS} ORDER BY rowid"
         )
 
     def set_up_share(self) -> float | None:
         """The fraction of finished runs' time outside the measurement; None before there are finished runs."""
         ((counted_s, wall_s),) = self._rows(
             "SELECT sum(elapsed_s), sum(wall_s) FROM run WHERE status <> 'failed' "
-            f"AND elapsed_s BETWEEN 0 AND wall_s AND wall_s BETWEEN 0 AND {_MOST_S}"
+            f"AND elapsed_s BETWEEN 0 AND wall_s AND wall_s BETWEEN 0 AND {MOST_SECONDS}"
         )
         return 1 - counted_s / wall_s if wall_s else None
 
@@ -254,7 +253,7 @@ def _exclusive(folder: Path) -> Iterator[None]:
     try:
         file = open_to_append(lock, within=folder)
     except OSError as error:
-        raise StoreError(f"{folder} is not writable: {LOCK_FILE}: {error.strerror}\n  {_ELSEWHERE}") from error
+        raise StoreError(f"{folder} is not writable: {LOCK_FILE}: {error.strerror}\n  {ELSEWHERE}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -265,7 +264,7 @@ def _exclusive(folder: Path) -> Iterator[None]:
                 "  wait for it to end, or keep these results elsewhere with --results"
             ) from error
         except OSError as error:
-            raise StoreError(f"{folder} can't be locked: {error.strerror}\n  {_ELSEWHERE}") from error
+            raise StoreError(f"{folder} can't be locked: {error.strerror}\n  {ELSEWHERE}") from error
         yield
 
 
@@ -283,7 +282,7 @@ def _set_aside_failure(folder: Path, experiment: Experiment) -> Path | None:
     try:
         file.rename(place)
     except OSError as error:
-        raise StoreError(f"{file} can't be moved aside: {error.strerror}\n  {_ELSEWHERE}") from error
+        raise StoreError(f"{file} can't be moved aside: {error.strerror}\n  {ELSEWHERE}") from error
     return place
 
 

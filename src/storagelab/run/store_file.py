@@ -34,7 +34,7 @@ _READABLE = (1, 2, SCHEMA_VERSION)
 APPLICATION_ID = 0x736C6162  # "slab"
 _BUSY_TIMEOUT_S = 15.0
 _MOVE_IT = "move it away and run again"
-_ELSEWHERE = "keep the results in another folder with --results"
+ELSEWHERE = "keep the results in another folder with --results"
 _NOT_OURS = "something else changed it; if it is somebody else's store, ask them for an export"
 _TABLES = ("experiment", "run")
 
@@ -141,9 +141,9 @@ def _plain_text(error: sqlite3.Error, file: Path) -> str:
             holder = processes.holders_text(file) or "a process that can't be seen from here"
             return f"{error}\n  {holder} holds its lock: wait for it, or end it, and do this again"
         case sqlite3.SQLITE_FULL:
-            return f"{error}\n  make room on its disk, or {_ELSEWHERE}"
+            return f"{error}\n  make room on its disk, or {ELSEWHERE}"
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-            return f"{error}\n  check that you may read and write it, and make files in its folder; or {_ELSEWHERE}"
+            return f"{error}\n  check that you may read and write it, and make files in its folder; or {ELSEWHERE}"
         case sqlite3.SQLITE_TOOBIG:
             return f"{error}: a value has more than {_LONGEST_VALUE_BYTES:,} bytes\n  {_NOT_OURS}"
         case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_AUTH:

@@ -87,7 +87,7 @@ class Checks(Generic[C, F]):
         bytes_on = templates.with_kept(configs, site, self.bytes_on, self.kept_bytes_on)
         on_volumes = space.volume_needs(configs, site, bytes_on)
         needs, lacks = (*on_volumes.needs, *places.needs(configs, self.bytes_on)), [*on_volumes.lacks]
-        private, running = space.by_how(configs)
+        private = [one for one in configs if not one.target.attached]
         memories = [(one, self._private_memory(one)) for one in private]
         found, notes = list[str](), space.memory_notes(memories)
         with noting(lacks):
@@ -99,7 +99,7 @@ class Checks(Generic[C, F]):
         with noting(lacks):
             for _, memory in memories:
                 space.refuse_more_than_there_is(memory)
-        for sharing in by_server(running):
+        for sharing in by_server([one for one in configs if one.target.attached]):
             with noting(lacks):
                 title, more = self._check_running(sharing, site)
                 found.append(title)

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
-from storagelab.errors import PreflightError, RunFailed
+from storagelab.errors import PreflightError
 from storagelab.machine import host
-from storagelab.machine.processes import until
 from storagelab.model.config import BetweenRunsConfig, Config
 from storagelab.model.loads.inserts import InsertLoad
 from storagelab.model.measurement import Check, Latency, TimeSeries, Turns
@@ -313,18 +312,3 @@ def rows_per_report(workload: InsertLoad) -> int:
     """
     per_transaction = workload.rows_per_transaction
     return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))
-
-
-def await_gate(all_stand: Callable[[], bool], refuse: Callable[[], None], pause_s: float) -> None:
-    """Wait until all connections stand at the start gate. Raises RunFailed if that takes too long. `refuse` raises
-    RunFailed if a connection can never get there.
-    """
-
-    def ready() -> bool:
-        if all_stand():
-            return True
-        refuse()
-        return False
-
-    if not until(ready, GATE_TIMEOUT_S, pause_s):
-        raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")

@@ -27,7 +27,7 @@ from storagelab.stopping import uninterrupted
 START_TIMEOUT_S = 60.0
 SHUT_DOWN_TIMEOUT_S = 900.0
 """How long a server may take to write the changed pages from its memory."""
-_LONGEST_PID_FILE_BYTES = 4096
+LONGEST_PID_FILE_BYTES = 4096
 
 Settings = Mapping[str, Scalar]
 P = TypeVar("P", bound=Programs)
@@ -240,7 +240,7 @@ def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
     try:
         with descriptors.folder(pid_file.parent) as folder:
             owner = os.fstat(folder).st_uid
-            pid = int(descriptors.read(pid_file.name, folder, _LONGEST_PID_FILE_BYTES).split(maxsplit=1)[0])
+            pid = int(descriptors.read(pid_file.name, folder, LONGEST_PID_FILE_BYTES).split(maxsplit=1)[0])
     except (OSError, ValueError, IndexError):
         return False
     if not (runs_as(pid, owner) and _runs_with(pid, argument)):

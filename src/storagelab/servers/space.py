@@ -298,11 +298,6 @@ def _memory_size(size_bytes: int) -> str:
     return f"{size_bytes / _GIB:.2g} GiB" if size_bytes >= _GIB else f"{size_bytes / _MIB:.3g} MiB"
 
 
-def by_how(configs: Sequence[Config]) -> tuple[list[Config], list[Config]]:
-    """The cells with private servers, and those with attached servers."""
-    return [one for one in configs if not one.target.attached], [one for one in configs if one.target.attached]
-
-
 def check_generators(configs: Sequence[Config], site: Site, programs: Callable[[Config], Path]) -> list[str]:
     """Finds each cell's generator and its scripts, and describes the generators. `programs` is the folder of a
     private server's programs. Raises PreflightError for what is missing.

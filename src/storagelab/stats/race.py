@@ -76,10 +76,6 @@ class Standing:
     cleared: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
     @property
-    def everybody(self) -> tuple[int, ...]:
-        return tuple(sorted((*self.racing, *self.silent, *(one.cell for one in self.left))))
-
-    @property
     def running(self) -> tuple[int, ...]:
         """The cells that run in the next round: the cell in front, and all cells in the race that may be faster than it
         by more than the margin. Empty if the race is decided.
@@ -114,7 +110,8 @@ def look(standing: Standing, fit: Fit, rounds: int, planned: int, families: int 
         return now
     first = next((cell for cell in racing if cell in ran), racing[0])
     error = error_of(rounds, planned, standing.rounds)
-    compared = compare_with_best(fit, first, now.everybody, families, error)
+    everybody = tuple(sorted((*now.racing, *now.silent, *(one.cell for one in now.left))))
+    compared = compare_with_best(fit, first, everybody, families, error)
     differences = {cell: one for cell, one in compared.items() if cell in racing}
     slower = {cell: one for cell, one in differences.items() if one.slower}
     staying = {cell: one for cell, one in differences.items() if cell not in slower}

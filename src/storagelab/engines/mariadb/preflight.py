@@ -16,7 +16,7 @@ from storagelab.engines.mariadb import connect as db
 from storagelab.engines.mariadb.layout import Layout
 from storagelab.engines.mariadb.loads.generated import log_room
 from storagelab.engines.mariadb.meanings import DECIDING, judge
-from storagelab.engines.mariadb.server import OLDEST, STARTER, private_settings
+from storagelab.engines.mariadb.server import OLDEST, SERVERS, STARTER, private_settings
 from storagelab.errors import PreflightError
 from storagelab.loads.settling import FULL, concerns
 from storagelab.machine.disks import read_text
@@ -84,7 +84,6 @@ _IN_DATABASE = ("CREATE", "DROP", "INSERT", "SELECT", "CREATE ROUTINE", "EXECUTE
 _EVERYTHING = "ALL PRIVILEGES"
 _QUOTED = r'\*|`(?:[^`]|``)*`|"(?:[^"]|"")*"'  # in the mode ANSI_QUOTES names are in double quotes
 _GRANT = re.compile(rf"GRANT (?P<rights>.+?) ON (?P<database>{_QUOTED})\.(?P<table>{_QUOTED}) TO ")
-_PROCESS_NAMES = ("mariadbd", "mysqld")
 _UPTIME_TOLERANCE_S = 4.0
 _TIMED = """
 SELECT (SELECT count(*) FROM performance_schema.setup_instruments
@@ -187,7 +186,7 @@ def _pid_on_this_machine(connection: db.Connection, uptime_s: int, *, watching: 
             threads = db.ask(
                 connection, "SELECT thread_os_id FROM performance_schema.threads WHERE processlist_id = connection_id()"
             )
-    named = [(process, attached.process_age_s(process, _PROCESS_NAMES)) for process in Path("/proc").glob("[0-9]*")]
+    named = [(process, attached.process_age_s(process, SERVERS)) for process in Path("/proc").glob("[0-9]*")]
     fitting = [one for one, age_s in named if age_s is not None and abs(age_s - uptime_s) < _UPTIME_TOLERANCE_S]
     if threads:
         found = [one for one in fitting if (one / "task" / str(threads[0][0])).exists()]

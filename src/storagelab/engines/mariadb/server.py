@@ -29,7 +29,7 @@ from storagelab.servers.starting import SPARE_CONNECTIONS, Pairs, Starter, did_y
 
 OLDEST = (10, 11)
 """Older releases lack RANDOM_BYTES and the path of each data file in the catalogue, and are no longer supported."""
-_SERVERS = ("mariadbd", "mysqld")
+SERVERS = ("mariadbd", "mysqld")
 _SYSTEM_FOLDERS = "/usr/sbin:/usr/libexec:/usr/local/sbin"
 _FOLDER_HINT = "name the folder of a MariaDB installation that holds mariadbd"
 _INSTALLERS = ("mariadb-install-db", "mysql_install_db")
@@ -55,11 +55,11 @@ def find_binaries(bin_dir: str | None) -> Binaries:
     """
     if bin_dir is not None:
         folder, origin = Path(bin_dir).expanduser(), BIN_DIR
-        places = [str(folder / name) for name in _SERVERS if (folder / name).is_file()]
+        places = [str(folder / name) for name in SERVERS if (folder / name).is_file()]
         problem = f"{folder} holds no mariadbd"
         hint = f"{_FOLDER_HINT}, or leave bin_dir out to use the one on the PATH"
     else:
-        found = ((shutil.which(name), shutil.which(name, path=_SYSTEM_FOLDERS)) for name in _SERVERS)
+        found = ((shutil.which(name), shutil.which(name, path=_SYSTEM_FOLDERS)) for name in SERVERS)
         places, origin = [place for two in found for place in two if place], "this system"
         problem = "no MariaDB server found on this machine"
         hint = (

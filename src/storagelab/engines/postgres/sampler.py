@@ -140,10 +140,6 @@ def _raw_waits(seen: Observation, elapsed_s: float, busy_s: float, connections: 
     )  # fmt: skip
 
 
-def in_one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 class Sampler(SessionSampler):
     """Samples the sessions `pids`. `probe` reads cumulative counters, units last in their names; it is called once a
     second from the sampler's thread. Workers report rows done as the last integer of their application name. With

@@ -27,7 +27,7 @@ from storagelab.machine.processes import JUST_STOPPED_S, STOP_TIMEOUT_S, lives, 
 from storagelab.machine.rights import LOADS_CODE, RUNS_PROGRAM, as_server, by_value, give_to_server
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
-from storagelab.servers.private import PrivateServer, Refusal, runs_as, stop_process
+from storagelab.servers.private import LONGEST_PID_FILE_BYTES, PrivateServer, Refusal, runs_as, stop_process
 from storagelab.servers.programs import BIN_DIR, Programs, environment, installation, run, version_output
 from storagelab.servers.starting import SPARE_CONNECTIONS, Pairs, Starter, did_you_mean
 from storagelab.spec.units import parse_bytes
@@ -346,7 +346,6 @@ def _kill_sessions(data_folder: Path) -> bool:
 
 
 _PID_FILE = "postmaster.pid"
-_LONGEST_PID_FILE_BYTES = 4096
 _SEGMENTS = Path("/proc/sysvipc/shm")
 _HEADER = struct.Struct("@iiNNIPQQ")
 """PGShmemHeader: magic, creator's process, size, free offset, control segment, index, device, inode."""
@@ -370,7 +369,7 @@ def remove_left(data_folder: Path) -> None:
     with contextlib.suppress(OSError, ValueError, IndexError), descriptors.folder(data_folder) as folder:
         facts = os.fstat(folder)
         # A process without a server, such as initdb starts, writes its number as a negative one.
-        maker = abs(int(descriptors.read(_PID_FILE, folder, _LONGEST_PID_FILE_BYTES).split(maxsplit=1)[0]))
+        maker = abs(int(descriptors.read(_PID_FILE, folder, LONGEST_PID_FILE_BYTES).split(maxsplit=1)[0]))
         if not until(lambda: not lives(maker), JUST_STOPPED_S):
             return
         for segment in _made_by(maker, facts.st_uid):

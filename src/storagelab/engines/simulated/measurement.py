@@ -230,7 +230,7 @@ def thinned(series: TimeSeries) -> TimeSeries:
             yield float(f"{total / time_s:.{_DIGITS}g}") if time_s > 0 else None
 
     return TimeSeries(
-        at_s=tuple(series.at_s[min(start + merged, count) - 1] for start in starts),
+        at_s=tuple(series.at_s[min(start + merged, count) - 1] for start in range(0, count, merged)),
         columns={name: tuple(means(values)) for name, values in series.columns.items()},
     )
 

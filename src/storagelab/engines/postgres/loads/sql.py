@@ -110,7 +110,7 @@ def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
     by_restore = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error", f"--dbname={database}"]
     for what, name, key, path in sources.own_files(load, site):
         is_dump = name == load.restore and key == RESTORE_KEY
-        if is_dump and sources.form_of(path, key, "pg_dump") == "archive":
+        if is_dump and sources.form_of(path, key) == "archive":
             yield Step(what, "pg_restore", by_restore, path, is_dump=False)
             continue
         hint = "dump by pg_dump without --create" if is_dump else "what makes a database is left to storagelab"
